@@ -29,7 +29,9 @@ cdef class BatchOutcome:
     cdef readonly tuple parts
     cdef readonly object callbacks
     cdef readonly object wait_for
-    cdef RecordLock _lock               # guards the fields below, and settling
+    # Guards the fields below, and settling. Nothing is allocated that the garbage collector sees
+    # while it is held: a collection may run a finalizer, which may send a record, and come back.
+    cdef RecordLock _lock
     cdef object _hurry
     cdef list _waiters
     cdef dict _tasks

@@ -113,18 +113,24 @@ cdef class BatchOutcome:
 
     cdef int _tell_waiters(self) except -1:
         """Call the waiters that are left, in the order of their records; end when none is left."""
-        cdef list taken
+        cdef list waiters, taken
+        cdef bint complete
         take_lock(&self._lock)
-        try:
-            if self._waiters is None:
-                self._end_telling()
-                return 0
-            self._waiters.sort(key=_by_index)
-            taken = [tell for _, tell in self._waiters]
+        waiters = self._waiters
+        if waiters is None:
+            self._end_telling()
+        release_lock(&self._lock)
+        if waiters is None:
+            return 0
+        waiters = sorted(waiters, key=_by_index)
+        taken = [tell for _, tell in waiters]
+        take_lock(&self._lock)
+        complete = len(self._waiters) == len(taken)
+        if complete:                    # else others came meanwhile, and the next call takes all
             self._waiters = None        # last: a call that failed before is made again
-        finally:
-            release_lock(&self._lock)
-        self.callbacks.put(taken)
+        release_lock(&self._lock)
+        if complete:
+            self.callbacks.put(taken)
         return 0
 
     cdef int _end_telling(self) except -1:
@@ -190,6 +196,7 @@ cdef class BatchOutcome:
     def on_done(self, tell, index=0, bint hears_errors=True):
         """Hand ``tell`` to the callbacks once the batch has ended; now, if it has."""
         cdef tuple waiter = (index, tell)
+        cdef list first = [waiter]
         self.has_listeners = True
         if hears_errors:
             self.is_watched = True
@@ -197,9 +204,10 @@ cdef class BatchOutcome:
         try:
             if not self._told:
                 if self._waiters is None:
-                    self._waiters = []
+                    self._waiters = first
                     track(self)
-                self._waiters.append(waiter)
+                else:
+                    self._waiters.append(waiter)
                 return
         finally:
             release_lock(&self._lock)
@@ -216,24 +224,27 @@ cdef class BatchOutcome:
 
     def latch(self, made):
         """The latch that opens after all waiters were called, and ``wait_for``; None after that."""
+        cdef object latch = None
+        cdef object wait_for = None
+        cdef bint told
         take_lock(&self._lock)
-        try:
-            if self._told:
-                return None
+        told = self._told
+        if not told:
             if self._latch is None:
                 self._latch = made
-            return self._latch, self.wait_for
-        finally:
-            release_lock(&self._lock)
+            latch, wait_for = self._latch, self.wait_for
+        release_lock(&self._lock)
+        return None if told else (latch, wait_for)
 
     def join(self, loop, made):
         """The waiting tasks of ``loop``; ``made`` for the first. None when the batch has ended."""
+        cdef dict first = {}
         take_lock(&self._lock)
         try:
             if self.done:
                 return None
             if self._tasks is None:
-                self._tasks = {}
+                self._tasks = first
                 track(self)
             return self._tasks.setdefault(loop, made)
         finally:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import KprodTimeoutError
+from kprod.latch import Latch
 from kprod.types import TopicPartition
 
 TP = TopicPartition("t", 3)
@@ -219,3 +222,50 @@ def test_a_latch_is_opened_without_the_lock(delivery: BatchDelivery) -> None:
     delivery.latch(latch)
     delivery.succeed(1, -1)
     assert latch.is_open
+
+
+class Ring:
+    """Garbage that only the collector finds, with a finalizer."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+        self._itself = self
+
+    def __del__(self) -> None:
+        self._act()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("ask", "keep"),
+    [
+        (lambda delivery: delivery.on_done(nobody), lambda: [[] for _ in range(200)]),
+        (lambda delivery: delivery.latch(Latch()), lambda: [(n, n) for n in range(3000)]),
+        (lambda delivery: delivery.join(None, None), lambda: [{} for _ in range(200)]),
+    ],
+)
+def test_a_finalizer_that_runs_meanwhile_may_come_back(
+    delivery: BatchDelivery, ask: Any, keep: Any
+) -> None:
+    """Up to Python 3.11 it runs wherever something is allocated that the collector sees."""
+    pairs, thresholds, ran = [(n, n) for n in range(10)], gc.get_threshold(), []
+
+    def come_back() -> None:
+        delivery.on_done(nobody)
+        ran.append(True)
+
+    gc.collect()
+    gc.disable()
+    try:
+        kept = keep()  # none is left that could be used again
+        del pairs  # but of these
+        Ring(come_back)
+        gc.set_threshold(1)
+        gc.enable()
+        ask(delivery)
+        gc.collect()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+    assert kept
+    assert ran
