@@ -84,6 +84,12 @@ def all_plain(values: list[Any], keys: list[Any] | None, largest: int) -> bool:
     And no more than ``largest`` bytes for any record. Raises ValueError for lists of two lengths.
     """
 
+def held(data: Any, /) -> Any:
+    """The data, or bytes with what it holds now if it is a buffer; the same for both of a pair.
+
+    What cannot be sent stays as it is.
+    """
+
 def partitions_for_keys(chunk: RecordChunk, rows: int, partitions: int, /) -> bytes:
     """``partition_for_key`` of the keys of the next ``rows`` rows, which are taken from the chunk.
 

@@ -207,6 +207,31 @@ cdef inline bint point(Field* field, PyObject* data) noexcept nogil:
     return data == Py_None
 
 
+def held(data, /):
+    """A key or value, or a pair of them; a copy of a buffer, which may be filled anew."""
+    cdef tuple pair
+    if PyBytes_CheckExact(data):
+        return data
+    if isinstance(data, tuple) and len(<tuple>data) == 2:
+        pair = <tuple>data
+        key, value = copied(pair[0]), copied(pair[1])
+        return data if key is pair[0] and value is pair[1] else (key, value)
+    return copied(data)
+
+
+cdef object copied(object data):
+    """The bytes of a buffer. Anything else, and what cannot be sent, stays as it is."""
+    if isinstance(data, bytearray):
+        return bytes(data)
+    if isinstance(data, memoryview):
+        try:
+            if data.ndim == 1 and data.itemsize == 1 and data.c_contiguous:
+                return data.tobytes()
+        except ValueError:          # it was released
+            pass
+    return data
+
+
 @cython.final
 cdef class ObjectChunk(RecordChunk):
     """Rows that belong to Python objects."""

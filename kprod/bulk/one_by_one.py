@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -52,11 +52,8 @@ def send_one_by_one(
             _check(block, checks)
     sending = OneByOne(send, topic)
     with accounted(sending.delivery, lambda: None):
-        for block in rows.blocks():
-            for arguments in _arguments(block):
-                sending.send(*arguments)
-            if block.failure is not None:
-                raise block.failure
+        for arguments in _arguments(rows):
+            sending.send(*arguments)
     return sending.delivery
 
 
@@ -70,16 +67,17 @@ def _check(block: Block, checks: RowChecks) -> None:
                 check(row, cell)
 
 
-def _arguments(block: Block) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
+def _arguments(rows: Rows) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
     """The rows as ``send`` takes them: value, key, headers, partition, timestamp."""
-    keys, *others = block.columns
-    columns = [column if type(column) is list else repeat(column) for column in others]
-    if keys is not None:
-        yield from zip(block.values, keys, *columns, strict=False)
-        return
-    for value, *others in zip(block.values, *columns, strict=False):
+    for value, key, *others in _cells(rows) if rows.sized else rows.streamed():
         headers, partition, timestamp_ms = others
-        if isinstance(value, tuple) and len(value) == 2:
+        if not rows.keyed and isinstance(value, tuple) and len(value) == 2:
             yield value[1], value[0], headers, partition, timestamp_ms
         else:
-            yield value, None, headers, partition, timestamp_ms
+            yield value, key, headers, partition, timestamp_ms
+
+
+def _cells(rows: Rows) -> Iterator[Iterable[Any]]:
+    for block in rows.blocks():
+        columns = [column if type(column) is list else repeat(column) for column in block.columns]
+        yield from zip(block.values, *columns, strict=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from kprod.bulk.delivery import BulkDelivery
@@ -14,6 +14,7 @@ from kprod.intake.arguments import check_partition, check_timestamp, freeze_head
 from kprod.intake.serializers import NO_SERIALIZERS
 from kprod.types import BytesLike, Header, ProducerRecord
 from kprod_ext import ObjectChunk, all_plain
+from kprod_ext.rows import held
 
 BLOCK_ROWS = 8192
 """Rows held at the same time: enough for some batches of small records, few enough that their
@@ -75,6 +76,11 @@ class Rows:
         return others[0] is None and all_plain(self._values, keys, largest)
 
     @property
+    def keyed(self) -> bool:
+        """Whether there are keys; if not, a value that is a pair has its key."""
+        return self._columns[0] is not None
+
+    @property
     def largest_partition(self) -> int:
         """The partition that all rows name; -1 for none, and for a list of partitions."""
         partition = self._columns[2]
@@ -92,8 +98,10 @@ class Rows:
             yield Block(start, values[start:end], tuple(columns))
 
     def _streamed_blocks(self) -> Iterator[Block]:
-        values = iter(self._values)
+        values = map(held, self._values)
         columns = [iter(c) if _is_many(c) else c for c in self._columns]
+        if self.keyed:
+            columns[0] = map(held, columns[0])
         start = 0
         while True:
             taken, failure = _take(values, STREAM_ROWS)
@@ -104,9 +112,7 @@ class Rows:
                     continue
                 part, why = _take(column, len(taken))
                 if len(part) < len(taken):
-                    failure = why or InvalidRecordError(
-                        f"{name}: ended after {start + len(part)} records, before the values did"
-                    )
+                    failure = why or _ended(name, start + len(part))
                     del taken[len(part) :]
                 cut.append(part)
             cut = [part[: len(taken)] if type(part) is list else part for part in cut]
@@ -115,6 +121,21 @@ class Rows:
             if failure is not None or len(taken) < STREAM_ROWS:
                 return
             start += len(taken)
+
+    def streamed(self) -> Iterator[list[Any]]:
+        """The rows of an iterator, each taken when it is asked for: value, key, and the others.
+
+        So what a generator changes for its next row, an object or a buffer, is as it was given.
+        """
+        columns = [iter(c) if _is_many(c) else repeat(c) for c in self._columns]
+        for number, value in enumerate(self._values):
+            row = [value]
+            for name, column in zip(_NAMES, columns, strict=True):
+                cell = next(column, _END)
+                if cell is _END:
+                    raise _ended(name, number)
+                row.append(cell)
+            yield row
 
     def _column(self, name: str, column: Any) -> Column:
         """A column of one value per record: a list if the values are sized."""
@@ -152,6 +173,11 @@ class Rows:
 
 
 _NAMES = ("keys", "headers", "partitions", "timestamps_ms")
+_END = object()
+
+
+def _ended(name: str, records: int) -> InvalidRecordError:
+    return InvalidRecordError(f"{name}: ended after {records} records, before the values did")
 
 
 def _many(name: str, column: Any) -> Any:

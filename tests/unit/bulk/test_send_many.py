@@ -106,6 +106,35 @@ def test_of_several_bad_cells_the_first_row_is_named() -> None:
         producer.send_many("t", [b"a", b"b", "text"], partitions=[0, -1, 0])
 
 
+@pytest.mark.parametrize("serializer", [None, bytes])
+def test_an_iterator_may_fill_one_buffer_again_and_again(serializer: Any) -> None:
+    """As a loop of ``send`` would, each record has what the buffer held when it was given."""
+
+    def filled(prefix: bytes, view: bool) -> Iterator[Any]:
+        buffer = bytearray(4)
+        for number in range(1000):
+            buffer[:] = prefix + b"%03d" % number
+            yield memoryview(buffer) if view else buffer
+
+    def pairs() -> Iterator[Any]:
+        return zip(filled(b"k", False), filled(b"v", False), strict=True)
+
+    values = [b"v%03d" % number for number in range(1000)]
+    keys = [b"k%03d" % number for number in range(1000)]
+    for arguments in (
+        {"values": filled(b"v", False), "keys": filled(b"k", False)},
+        {"values": pairs()},
+        {"values": filled(b"v", True), "keys": filled(b"k", True)},
+    ):
+        cluster = cluster_of()
+        options = {} if serializer is None else {"value_serializer": serializer}
+        with producer_before(cluster, **options) as producer:
+            producer.send_many("t", **arguments).get(10)
+        batches = cluster.log[TopicPartition("t", 0)]
+        records = [record for batch in batches for record in batch.records()]
+        assert [(r.key, r.value) for r in records] == list(zip(keys, values, strict=True))
+
+
 def test_no_records_are_no_error() -> None:
     with producer_before(cluster_of()) as producer:
         nothings: list[Any] = [[], (), iter(())]
