@@ -82,12 +82,8 @@ def partition_expression(chosen: str | None, partition: str | None, spread: str,
     return found if partition is None else f"coalesce(cast({partition} as bigint), {found})"
 
 
-def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) -> DataFrame:
-    """``frame`` with a partition for every row, and all rows of a partition in one task.
-
-    ``count`` is how many the topic has. Raises ConfigError for a writer without a topic, or with
-    another partitioner.
-    """
+def check_gathers(writer: PartitionWriter) -> None:
+    """Raises ConfigError for a writer without a topic, or with another partitioner."""
     plan, config = writer.plan, config_of(writer.options)
     if config.partitioner != "default" or config.partitioner_ignore_keys:
         raise ConfigError(
@@ -99,6 +95,13 @@ def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) ->
             'repartition="kafka" needs a topic=, keys of bytes or text, and neither serializers nor'
             " interceptors"
         )
+
+
+def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) -> DataFrame:
+    """``frame`` with a partition for every row, and all rows of a partition in one task.
+
+    ``count`` is how many the topic has. ``writer`` has passed ``check_gathers``.
+    """
     found = writer.plan.roles.find(frame.columns)
     key, partition = found.get("key"), found.get("partition")
     spread = [

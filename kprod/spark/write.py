@@ -17,7 +17,7 @@ from kprod.intake.arguments import check_topic
 from kprod.spark.atomic_batch import abort_batch, commit_batch, end_in_task
 from kprod.spark.errors import WriteFailed
 from kprod.spark.exactly_once.shard import Scope, Terms
-from kprod.spark.kafka_partitioning import by_kafka_partition, partition_count
+from kprod.spark.kafka_partitioning import by_kafka_partition, check_gathers, partition_count
 from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.producer_options import with_large_batches
 from kprod.spark.rate_limit import RateLimit
@@ -116,6 +116,7 @@ def write_named(  # noqa: PLR0913
     started = time.monotonic()
     tasks = None
     if repartition == "kafka":
+        check_gathers(writer)
         tasks = _ask_partitions(df, writer)
         df = by_kafka_partition(df, writer, tasks)
     if not limit.is_unlimited:

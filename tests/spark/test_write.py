@@ -133,11 +133,12 @@ def test_a_partition_beyond_what_an_int_holds_is_no_other_one(
     ids=["crc32", "own", "keys ignored"],
 )
 def test_rows_are_gathered_by_no_other_partitioner(
-    cluster: SparkSession, kafka: str, options: dict[str, Any]
+    cluster: SparkSession, options: dict[str, Any]
 ) -> None:
     """They were sent to the partitions of the default one, whatever the option said."""
+    options |= {"repartition": "kafka", "max_block_ms": 200}
     with pytest.raises(ConfigError, match=r'repartition="kafka".*partitioner'):
-        write(keyed(cluster), "other", bootstrap_servers=kafka, repartition="kafka", **options)
+        write(keyed(cluster), "other", bootstrap_servers="127.0.0.1:1", **options)
 
 
 def test_keys_and_values_may_be_null(cluster: SparkSession, kafka: str) -> None:
