@@ -70,7 +70,7 @@ def _check(block: Block, checks: RowChecks) -> None:
 def _arguments(rows: Rows) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
     """The rows as ``send`` takes them: value, key, headers, partition, timestamp."""
     for value, key, *others in _cells(rows) if rows.sized else rows.streamed():
-        headers, partition, timestamp_ms = others
+        headers, partition, timestamp_ms, *_ = others
         if not rows.keyed and isinstance(value, tuple) and len(value) == 2:
             yield value[1], value[0], headers, partition, timestamp_ms
         else:

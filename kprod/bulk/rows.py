@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from itertools import islice, repeat
+from itertools import chain, count, islice, repeat
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from kprod.bulk.delivery import BulkDelivery
@@ -122,20 +122,22 @@ class Rows:
                 return
             start += len(taken)
 
-    def streamed(self) -> Iterator[list[Any]]:
+    def streamed(self) -> Iterator[tuple[Any, ...]]:
         """The rows of an iterator, each taken when it is asked for: value, key, and the others.
 
         So what a generator changes for its next row, an object or a buffer, is as it was given.
         """
-        columns = [iter(c) if _is_many(c) else repeat(c) for c in self._columns]
-        for number, value in enumerate(self._values):
-            row = [value]
-            for name, column in zip(_NAMES, columns, strict=True):
-                cell = next(column, _END)
-                if cell is _END:
-                    raise _ended(name, number)
-                row.append(cell)
-            yield row
+        numbers = count()  # the last column: as many are taken as there were whole rows before
+
+        def too_few(name: str) -> Iterator[Any]:
+            yield from ()
+            raise _ended(name, next(numbers))
+
+        columns = [
+            chain(c, too_few(name)) if _is_many(c) else repeat(c)
+            for name, c in zip(_NAMES, self._columns, strict=True)
+        ]
+        return zip(self._values, *columns, numbers, strict=False)
 
     def _column(self, name: str, column: Any) -> Column:
         """A column of one value per record: a list if the values are sized."""
@@ -173,7 +175,6 @@ class Rows:
 
 
 _NAMES = ("keys", "headers", "partitions", "timestamps_ms")
-_END = object()
 
 
 def _ended(name: str, records: int) -> InvalidRecordError:

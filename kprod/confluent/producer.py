@@ -40,6 +40,8 @@ MOST_BYTES = 2**15 - 1
 """Of a text in a request."""
 PATIENCE = 0.1
 """Seconds after which a flush looks again for batches it has to hurry."""
+LAST_MOMENT = 1.0
+"""Seconds that ``close`` waits for a record that is being queued: it fails once it gets a turn."""
 
 
 class Producer(Producing, ProducerTransactions):
@@ -227,7 +229,7 @@ class Producer(Producing, ProducerTransactions):
             native, self._native = self._native, None
             self._unassigned.purge(Purged("given up by close()"))
             native.close(None if unlimited else max(0.0, deadline - monotonic()))
-            self._unassigned.await_none(PATIENCE)  # one that was being queued has failed by then
+            self._unassigned.await_none(LAST_MOMENT)  # one that was being queued has failed by then
             self._reports.serve()  # of what a flush has left, or an exception has interrupted
             if self._handler is not None:
                 logging.getLogger("kprod").removeHandler(self._handler)
