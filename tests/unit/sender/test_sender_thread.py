@@ -260,6 +260,8 @@ def test_what_a_sender_may_still_send_is_not_said_to_be_lost() -> None:
 def test_an_earlier_deadline_wins() -> None:
     running = Running()
     running.broker.next(ApiKey.PRODUCE, silence)
-    running.queue()
+    future = running.queue()
     running.thread.request_stop(running.clock.monotonic() + LONG)
-    assert running.stop(0.05)
+    running.stop(0.05)
+    assert isinstance(outcome(future), ProducerClosedError), "not the record's own time limit"
+    assert running.stop(LONG)
