@@ -261,7 +261,8 @@ def test_an_earlier_deadline_wins() -> None:
     running = Running()
     running.broker.next(ApiKey.PRODUCE, silence)
     future = running.queue()
-    running.thread.request_stop(running.clock.monotonic() + LONG)
-    running.stop(0.05)
+    now = running.clock.monotonic()
+    running.thread.request_stop(now + LONG)
+    running.thread.request_stop(now + 0.05)
     assert isinstance(outcome(future), ProducerClosedError), "not the record's own time limit"
     assert running.stop(LONG)
