@@ -24,10 +24,9 @@ from kprod.broker.records.record_batch import StoredRecord
 from kprod.broker.running_cluster import RunningCluster
 from kprod.broker.transactions.transaction import TransactionConfig
 from kprod.clock import Clock, SystemClock
+from kprod.config.addresses import MAX_PORT
 from kprod.errors import ConfigError, IllegalStateError
 from kprod.types import TopicPartition
-
-LARGEST_PORT = 65_535
 
 
 class EmbeddedBroker:
@@ -292,10 +291,10 @@ def _check(listeners: Sequence[Listener], nodes: int, *, allow_remote: bool) -> 
     for each in listeners:
         if nodes > 1 and each.path is not None:
             raise ConfigError("a Unix domain socket leads to one node")
-        if not 0 <= each.port <= LARGEST_PORT - (nodes - 1 if each.port else 0):
+        if not 0 <= each.port <= MAX_PORT - (nodes - 1 if each.port else 0):
             raise ConfigError(
                 f"port={each.port}, nodes={nodes}: nodes after the first take the ports after it,"
-                f" and ports end at {LARGEST_PORT}"
+                f" and ports end at {MAX_PORT}"
             )
         if not allow_remote and not each.is_guarded and not _is_loopback(each):
             raise ConfigError(
