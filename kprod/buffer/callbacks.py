@@ -44,7 +44,7 @@ class Callbacks:
         self._stopped = thread_name is None
         self._put = 0
         self._room = Latch()  # opens when it is no longer crowded
-        self._running = threading.Lock()  # held while the callbacks of one `put` run
+        self._running = Lock()  # held while the callbacks of one `put` run
         self._ran = 0  # by the callbacks' thread only, as the next two
         self._abandoned = False
         self._ended = Latch()

@@ -229,7 +229,7 @@ class BatchCompression:
         except Exception:
             pass  # the sender compresses it again, and logs the codec's exception
         finally:
-            # By name: leaving a ``with`` may need memory; without it the batch would stay here.
+            # By name: entering a ``with`` may need memory; without it the batch would stay here.
             self._lock.acquire()
             wanted = self._at_work.pop(batch)
             self._lock.release()

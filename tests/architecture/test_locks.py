@@ -1,13 +1,11 @@
-"""What callers lock is a ``kprod.lock.Lock``: Ctrl-C may leave any other lock held for ever."""
+"""What ``with`` takes is a ``kprod.lock.Lock``: any other lock may stay held for ever."""
 
 from __future__ import annotations
 
 from tests.architecture.sources import ROOT, files
 
 OF_ITS_OWN = {
-    "kprod/buffer/callbacks.py",  # in its thread, where no signal handler runs
     "kprod/latch.py",  # a bell, which another thread rings
-    "kprod/lock.py",
     "kprod/sender/leadership.py",  # taken while signals are held
 }
 

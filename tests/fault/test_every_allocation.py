@@ -6,6 +6,7 @@ Each of them alone; and several in a row, so that the end of the producer meets 
 from __future__ import annotations
 
 import logging
+import sys
 
 import pytest
 
@@ -139,3 +140,15 @@ def test_every_record_ends_in_the_truth(
         rig = after_the_failure_of(range(first, first + several), when, caplog)
         broken += rig.sender.broken_by is not None
     assert broken > 5, "hardly any allocation failed: this proves nothing"
+
+
+# An audit hook stays until the process ends: the child's.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("when", ["sent", "stored", "refused"])
+def test_every_record_ends_in_the_truth_where_calls_are_audited(
+    when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python makes a tuple for the hook also where the sender waits for memory to come back."""
+    sys.addaudithook(lambda *_: None)
+    for first in range(0, ALLOCATIONS, 2):
+        after_the_failure_of(range(first, first + 20), when, caplog)
