@@ -9,12 +9,13 @@ import pytest
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.writing import accounted
 from tests.property.test_bulk_writing import Sending, load
+from tests.support.failing_malloc import needs_functions_without_memory
 from tests.unit.buffer.accumulating import read
 
 hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
 
 # No allocation fails for threads that other tests left behind: a forked child has one thread.
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, needs_functions_without_memory]
 
 ALLOCATIONS = 600
 """More than the call makes."""

@@ -15,6 +15,7 @@ from kprod.metrics import ProducerMetrics
 from kprod.types import TopicPartition
 from kprod_ext import ArrowSource, batch_size_upper_bound
 from kprod_ext.futures import FutureRecordMetadata
+from tests.support.failing_malloc import needs_functions_without_memory
 
 hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
 
@@ -58,6 +59,7 @@ def test_columns() -> None:
     assert source.columns() == columns
 
 
+@needs_functions_without_memory
 def test_metrics() -> None:
     metrics = ProducerMetrics()
     metrics.acknowledged("t", 1, 100, 90, 90, 0.1)
