@@ -80,9 +80,10 @@ build/frameworks/%/ready:
 	$(@D)/bin/pip install --quiet --disable-pip-version-check --no-compile -r $^ crc32c lz4 zstandard cramjam scramp && touch $@
 
 # Afterwards the extensions are compiled for release again, by the next target that needs them.
+# Under sanitizers a test takes several times as long.
 sanitize:
 	rm -f build/sanitizer.*
-	PYTHONMALLOC=malloc $(MAKE) test KPROD_SANITIZE=1 ARGS="tests/ext tests/property $(ARGS)"
+	PYTHONMALLOC=malloc $(MAKE) test KPROD_SANITIZE=1 ARGS="--timeout=300 tests/ext tests/property $(ARGS)"
 	@! grep -E "ERROR|runtime error" build/sanitizer.* 2>/dev/null
 
 lint: build
