@@ -156,9 +156,9 @@ class SequenceWatch:
             known.ended = True
 
     def unread(self, tp: TopicPartition, fields: BatchFields) -> None:
-        """The client has lost the answer before it read it: it may send the batch again."""
+        """The answer went with its connection: the client has to wait for the next one only."""
         if (known := self._known(tp, fields)) is not None:
-            known.ended = False
+            known.ended, known.lost = False, True
 
     def doubted(self, tp: TopicPartition, fields: BatchFields) -> None:
         """All of it has left, and no answer has said that it was refused."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.simulation.actions import Crash, ForgetProducers, HideBroker, Send
-from tests.simulation.broker_actions import Disturb, SlowWires
+from tests.simulation.actions import Crash, ForgetProducers, HideBroker, Send, StallClient
+from tests.simulation.broker_actions import CutAll, Disturb, SlowWires
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup
@@ -116,5 +116,20 @@ def test_a_part_that_a_code_nobody_knows_has_ended_is_not_waited_for() -> None:
             Send(at=1.1009, topic=0, records=3, size=60),
         ),
         gentle=False,
+    )
+    assert not run(schedule).violations
+
+
+def test_an_answer_that_a_reset_has_taken_is_one_of_a_lost_connection() -> None:
+    """Of seed 7313478: the judge wanted the pause that follows an answer, which nobody read."""
+    schedule = Schedule(
+        seed=7313478,
+        setup=Setup(batch_size=150),
+        actions=(
+            Send(at=0.0134, topic=0, records=5, size=20, keys="few"),
+            StallClient(at=0.0299, seconds=0.01),
+            CutAll(at=0.0393, node=1, silently=False),
+        ),
+        gentle=True,
     )
     assert not run(schedule).violations
