@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__)
 
 AHEAD = 0.8
 """At which part of its lifetime a token is replaced (Kafka: sasl.login.refresh.window.factor)."""
+_MILLISECONDS = 1e11
+"""From here on, up to infinity, a time is in milliseconds: as seconds it is after the year 5000."""
 
 
 class ProvidedTokens:
@@ -102,6 +105,11 @@ class ProvidedTokens:
                 if not expires > now:  # nor if it is NaN
                     raise SaslAuthenticationError(
                         f"{self._mechanism}: the token has expired already"
+                    )
+                if _MILLISECONDS <= expires < math.inf:
+                    raise SaslAuthenticationError(
+                        f"{self._mechanism}: the provider told the time at which the token expires"
+                        " in milliseconds; seconds since 1970 are expected: divide it by 1000"
                     )
                 return token, now + (expires - now) * AHEAD, expires
         raise SaslAuthenticationError(

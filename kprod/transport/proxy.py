@@ -35,8 +35,8 @@ def open_tunnel(proxy_url: str, host: str, port: int, timeout: float) -> socket.
     try:
         until = time.monotonic() + timeout
         login = None
-        if proxy.username:
-            login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        if proxy.username or proxy.password:
+            login = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
         sock.sendall(_request(host, port, login))
         while (status := _status(_head(sock, until))) < HTTPStatus.OK:
             pass  # an interim answer

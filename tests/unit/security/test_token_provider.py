@@ -80,3 +80,16 @@ def test_a_token_that_never_ends_or_has_ended_is_refused(expires: float) -> None
     for _ in range(2):
         with pytest.raises(SaslAuthenticationError, match="expired already"):
             tokens.token()
+
+
+def test_an_end_in_milliseconds_is_refused() -> None:
+    """Taken for seconds, it would keep the token in use for ever; AWS's signer tells it so."""
+    tokens = ProvidedTokens(lambda: ("token", 1_800_000_000_000), lambda: 1_799_999_000.0)
+    with pytest.raises(SaslAuthenticationError, match="divide it by 1000"):
+        tokens.token()
+
+
+def test_a_token_without_an_end_stays_in_use() -> None:
+    asked = iter([("token", float("inf"))])
+    tokens = ProvidedTokens(lambda: next(asked), lambda: 1000.0)
+    assert [tokens.token(), tokens.token()] == ["token", "token"]

@@ -101,6 +101,15 @@ def test_what_the_proxy_is_asked() -> None:
     )
 
 
+@pytest.mark.parametrize("login", ["user", "user:", ":password"])
+def test_a_login_of_which_one_half_is_empty_is_sent(login: str) -> None:
+    with answering(OK) as proxy:
+        url = proxy.url.replace("us%65r:pass%40word", login)
+        with open_tunnel(url, "broker", 9092, 20):
+            sent = proxy.request.split(b"\r\n")[2].rsplit(b" ", 1)[1]
+    assert base64.b64decode(sent).decode() == (login if ":" in login else f"{login}:")
+
+
 REFUSALS = {
     "the request repeated as reason": (b"HTTP/1.1 407 ECHO\r\n\r\n", "407 Proxy Authentication"),
     "the request repeated": (b"ECHO", "none of HTTP"),
