@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kprod.broker import EmbeddedBroker
+from kprod.spark.executor_producer import process_cache
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +50,13 @@ CLUSTER = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_producer_outlives_its_brokers() -> Iterator[None]:
+    """One left behind would knock at ports that are other tests' by then, and fill their logs."""
+    yield
+    process_cache().close()
 
 
 @pytest.fixture(scope="session")

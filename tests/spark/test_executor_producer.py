@@ -10,7 +10,7 @@ import pytest
 
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import read_topic
-from kprod.errors import ConfigError, DeliveryError
+from kprod.errors import ConfigError, DeliveryError, IllegalStateError
 from kprod.spark import executor_producer
 from kprod.spark.executor_producer import ProducerCache
 
@@ -68,6 +68,15 @@ def test_an_evicted_producer_is_closed_and_replaced(bootstrap: str) -> None:
     new.send("evicted", b"v").get(timeout=30)
     cache.evict("a")
     cache.evict("never there")
+
+
+def test_a_closed_cache_has_closed_its_producers(bootstrap: str) -> None:
+    cache = ProducerCache()
+    old = [cache.get(name, {"bootstrap_servers": bootstrap}) for name in ("a", "b")]
+    cache.close()
+    for each in old:
+        with pytest.raises(IllegalStateError):
+            each.send("closed", b"v")
 
 
 FORK = """
