@@ -20,6 +20,7 @@ from typing import Any
 
 from kprod import KafkaProducer
 from kprod.errors import KprodError, KprodTimeoutError, ProducerClosedError
+from tests.support.failing_malloc import keep_code
 
 SECONDS = 20
 OPTIONS: dict[str, Any] = {"batch_size": 2000, "linger_ms": 2}
@@ -159,6 +160,7 @@ def try_call(bootstrap: str, name: str, positions: range, width: int, sent: Sent
 
 
 def main(bootstrap: str, topic: str, names: str, last: int, step: int, width: int) -> None:
+    keep_code()
     sent = Sent(topic)
     said: dict[str, Any] = {}
     for number, name in enumerate(names.split(",")):

@@ -16,6 +16,7 @@ from kprod import KafkaProducer
 from kprod.errors import ProducerClosedError
 from kprod.types import Persisted
 from kprod_ext.futures import FutureRecordMetadata
+from tests.support.failing_malloc import keep_code
 
 MOST_ALLOCATIONS = 400
 """Far more than one call of send makes; what it leaves over, the sender's thread may meet."""
@@ -80,6 +81,7 @@ class Life:
 
 
 def main(bootstrap: str, topic: str, codec: str) -> None:
+    keep_code()
     futures: dict[int, FutureRecordMetadata | None] = {}
     life = Life(bootstrap, codec)
     life.producer.send(topic, b"-1").get(20)

@@ -9,13 +9,13 @@ import pytest
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.writing import accounted
 from tests.property.test_bulk_writing import Sending, load
-from tests.support.failing_malloc import needs_functions_without_memory
+from tests.support.failing_malloc import keep_code
 from tests.unit.buffer.accumulating import read
 
 hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
 
 # No allocation fails for threads that other tests left behind: a forked child has one thread.
-pytestmark = [pytest.mark.alone, needs_functions_without_memory]
+pytestmark = pytest.mark.alone
 
 ALLOCATIONS = 600
 """More than the call makes."""
@@ -67,6 +67,7 @@ def after_the_failure_of(failing: range) -> bool:
 
 @pytest.mark.parametrize("several", [1, 6, 20, 60])
 def test_all_that_is_counted_is_queued(several: int) -> None:
+    keep_code()
     failures = sum(
         after_the_failure_of(range(first, first + several)) for first in range(ALLOCATIONS)
     )

@@ -16,6 +16,7 @@ from kprod.transport.memory import ServerEnd
 from kprod.types import Persisted
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
+from tests.support.failing_malloc import keep_code
 from tests.support.scripted_cluster import ScriptedCluster, refuse
 from tests.support.sender_rig import SenderRig
 
@@ -135,6 +136,7 @@ def test_every_record_ends_in_the_truth(
     several: int, when: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing hangs, and nothing is lost in silence: a turn that breaks off ends the producer."""
+    keep_code()
     broken = 0
     for first in range(0, ALLOCATIONS, 1 if several == 1 else 2):
         rig = after_the_failure_of(range(first, first + several), when, caplog)
@@ -149,6 +151,7 @@ def test_every_record_ends_in_the_truth_where_calls_are_audited(
     when: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Python makes a tuple for the hook also where the sender waits for memory to come back."""
+    keep_code()
     sys.addaudithook(lambda *_: None)
     for first in range(0, ALLOCATIONS, 2):
         after_the_failure_of(range(first, first + 20), when, caplog)

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from kprod.broker import EmbeddedBroker
-from tests.support.failing_malloc import needs_functions_without_memory
 from tests.support.judge import read_back
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "out-of-memory"
 
 
-@needs_functions_without_memory
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_every_record_is_told_the_truth(codec: str) -> None:
     pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")

@@ -1,44 +1,35 @@
-"""Whether this Python itself goes on where an allocation fails"""
+"""Keeps Python itself from a crash where allocations fail"""
 
 from __future__ import annotations
 
-import subprocess
+import gc
 import sys
-from functools import cache
+from collections.abc import Iterator
+from types import CodeType, FunctionType
 
-import pytest
-
-FORGETS_A_REFERENCE = """
-import sys
-import _testcapi
-
-def make():
-    return lambda: None
-
-code = next(each for each in make.__code__.co_consts if hasattr(each, "co_code"))
-before = sys.getrefcount(code)
-try:
-    _testcapi.set_nomemory(0, 1)
-    make()
-except MemoryError:
-    pass
-finally:
-    _testcapi.remove_mem_hooks()
-sys.exit(sys.getrefcount(code) < before)
-"""
-HAS_THE_DEFECT = {(3, 12), (3, 13)}
+FORGET_A_REFERENCE = {(3, 12), (3, 13)}
 """Of their releases at least 3.12.1, 3.13.0 and 3.13.5; 3.14 is mended."""
+ENOUGH = 2500
+"""More than a process has failures."""
+
+_kept: list[tuple[CodeType, ...]] = []
 
 
-@cache
-def _crashes() -> bool:
-    """A function without memory costs its code a reference; at the last one Python crashes."""
-    if sys.version_info[:2] not in HAS_THE_DEFECT:
-        return False
-    return subprocess.run([sys.executable, "-c", FORGETS_A_REFERENCE], check=False).returncode != 0
+def keep_code() -> None:
+    """Call it in a process in which allocations are to fail, before they do.
+
+    Without memory for a function, Python 3.12 and 3.13 give back a reference to its code that they
+    did not take (gh-122752). Where that was the last one, making the next such function crashes.
+    """
+    if sys.version_info[:2] in FORGET_A_REFERENCE:
+        _kept.extend((code,) * ENOUGH for code in {id(code): code for code in _inner()}.values())
 
 
-needs_functions_without_memory = pytest.mark.skipif(
-    _crashes(), reason="Python itself crashes here where it has no memory for a function: gh-122752"
-)
-"""For tests in which kprod's Python code makes functions while allocations fail."""
+def _inner() -> Iterator[CodeType]:
+    """The code of all functions, lambdas and generators that functions make."""
+    gc.unfreeze()  # the collector does not list what is frozen
+    outer = [each.__code__ for each in gc.get_objects() if isinstance(each, FunctionType)]
+    while outer:
+        inner = [each for each in outer.pop().co_consts if isinstance(each, CodeType)]
+        yield from inner
+        outer += inner
