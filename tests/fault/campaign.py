@@ -87,9 +87,10 @@ def run(name: str) -> Result:
     )
     LOGS.mkdir(parents=True, exist_ok=True)
     (LOGS / f"{name}.log").write_text(ended.stdout)
-    return Result(
-        name, _verdict(ended.stdout), time.monotonic() - started, list(_said(ended.stdout))
-    )
+    verdict = _verdict(ended.stdout)
+    if ended.returncode != 0 and "passed" in verdict and "failed" not in verdict:
+        verdict = f"{verdict}, and it was interrupted"
+    return Result(name, verdict, time.monotonic() - started, list(_said(ended.stdout)))
 
 
 def _verdict(output: str) -> str:
