@@ -18,6 +18,7 @@ from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.intake.attempts import Attempts
 from kprod.intake.dead_letters import owned
 from kprod.intake.serializers import NO_SERIALIZERS
+from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.producer import KafkaProducer
 from kprod.types import ProducerRecord
@@ -89,6 +90,28 @@ class _TopicQueue:
         return self.search
 
 
+class _News:
+    """Something to look at. Any thread tells of it, one waits for it.
+
+    It refers to nothing: the listeners of a producer must not keep the producer.
+    """
+
+    __slots__ = ("_latch",)
+
+    def __init__(self) -> None:
+        self._latch = Latch()
+
+    def tell(self) -> None:
+        """There is something new. The sender calls this: no exception leaves a lock held here."""
+        self._latch.open()
+
+    def later(self) -> Latch:
+        """What opens at the next news. Take it first, and look then."""
+        if self._latch.is_open:
+            self._latch = Latch()
+        return self._latch
+
+
 class UnassignedRecords:
     """Queues by topic, and one thread for all of them while a record waits. Thread-safe.
 
@@ -120,9 +143,9 @@ class UnassignedRecords:
         self._lock = Lock()  # guards the queues and the thread
         self.queues.clear()
         self._thread: threading.Thread | None = None
-        self._news = threading.Event()  # the cluster has changed, or a topic came to the queues
+        self._news = _News()  # the cluster has changed, or a topic came to the queues
         self._metadata: Metadata = self._native.metadata
-        self._metadata.subscribe(MetadataListener(changed=self._news.set))
+        self._metadata.subscribe(MetadataListener(changed=self._news.tell))
 
     def _begin_in_child(self) -> None:
         """After a fork: the records that wait belong to the parent."""
@@ -137,7 +160,7 @@ class UnassignedRecords:
             queue = self.queues.get(record.topic)
             if queue is None:
                 queue = self.queues[record.topic] = _TopicQueue()
-                self._news.set()
+                self._news.tell()
             queue.records.append(record)
 
     def _ensure_thread(self) -> None:
@@ -150,7 +173,7 @@ class UnassignedRecords:
     def await_none(self, seconds: float) -> bool:
         """Wait at most ``seconds`` until no record waits for its topic; True when none does."""
         self._begin_in_child()
-        pause, deadline = threading.Event(), monotonic() + seconds
+        pause, deadline = Latch(), monotonic() + seconds
         while self.queues and monotonic() < deadline:
             pause.wait(PAUSE)
         return not self.queues
@@ -164,7 +187,7 @@ class UnassignedRecords:
             for queue in self.queues.values():
                 queue.records.clear()
                 queue.attempt = None
-        self._news.set()
+        self._news.tell()
         for _, attempts in begun:
             attempts.end(error)
         for record in waiting:
@@ -174,7 +197,7 @@ class UnassignedRecords:
 
     def _run(self) -> None:
         while topics := self._topics():
-            self._news.clear()  # first: what comes from now on is looked at
+            news = self._news.later()  # first: what comes from now on is looked at
             asked, longest = False, self._timeout
             for topic in topics:
                 asks, seconds = self._see_to(topic)
@@ -182,7 +205,7 @@ class UnassignedRecords:
             if asked:
                 self._metadata.wake()
             if self.queues:  # otherwise it ends: it would keep a producer that was dropped
-                self._news.wait(longest)
+                news.wait(longest)
 
     def _topics(self) -> list[str]:
         """The topics that records wait for; without one the thread ends."""

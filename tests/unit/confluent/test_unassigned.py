@@ -16,6 +16,11 @@ import pytest
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.broker.log_reader import read_topic
 from kprod.confluent import KafkaError, Message, Producer
+from kprod.confluent.unassigned import Unassigned, UnassignedRecords
+from kprod.errors import KprodError
+from kprod.intake.attempts import Attempts
+from kprod.producer import KafkaProducer
+from tests.support.interruption import interruptible, repeat_until_interrupted
 from tests.support.ports import free_port
 
 LONG = 30.0
@@ -152,6 +157,34 @@ def test_a_record_that_gets_its_topic_while_the_producer_closes_is_told_of() -> 
                 assert len(reports.stored) + len(reports.failed) == len(topics)
     finally:
         sys.setswitchinterval(interval)
+
+
+@pytest.mark.threads
+def test_an_interrupted_call_never_holds_back_what_tells_of_the_cluster() -> None:
+    """The sender's thread tells of each answer: it would wait for ever for a lock that is held."""
+    failed: list[Unassigned] = []
+
+    def attempts(record: Unassigned) -> Attempts:
+        return Attempts(native, (record.topic,))
+
+    with KafkaProducer(bootstrap_servers=f"127.0.0.1:{free_port()}") as native:
+        records = UnassignedRecords(
+            native, attempts, lambda *_: None, lambda record, _: failed.append(record), LONG
+        )
+        with interruptible():
+            for number in range(1000):
+                repeat_until_interrupted(
+                    lambda: records.purge(KprodError("given up")), 0.0002 + number * 1e-7
+                )
+                telling = threading.Thread(
+                    target=native.metadata.connection_failed,
+                    args=("127.0.0.1", KprodError("nobody there")),
+                    daemon=True,
+                )
+                telling.start()
+                telling.join(LONG)
+                assert not telling.is_alive(), "an interrupted call has left a lock held"
+    assert failed == []
 
 
 class Colour(StrEnum):
