@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from kprod.errors import ConnectionLost, IllegalStateError
+from kprod.latch import Latch
+from kprod.lock import Lock
 from kprod.transport.base import Backend, Readiness, Transport
 
 
@@ -21,6 +22,29 @@ class ServerEnd(Protocol):
         cuts the connection.
         """
         ...
+
+
+class _Changes:
+    """The lock of a backend and its transports, and what tells a ``poll`` of a change.
+
+    No ``threading.Condition``: Ctrl-C in a caller's ``wake`` could leave that held for ever.
+    """
+
+    __slots__ = ("_next", "lock")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self._next = Latch()
+
+    def tell(self) -> None:
+        """Something has changed. The lock is held."""
+        self._next.open()
+
+    def following(self) -> Latch:
+        """What opens at the next change. The lock is held."""
+        if self._next.is_open:
+            self._next = Latch()
+        return self._next
 
 
 class MemoryTransport(Transport):
@@ -37,14 +61,14 @@ class MemoryTransport(Transport):
         port: int,
         *,
         accept: Callable[[], ServerEnd | None],
-        changed: threading.Condition,
+        changes: _Changes,
         send_chunk: int | None,
         receive_chunk: int | None,
     ) -> None:
         self.host = host
         self.port = port
         self._accept = accept  # None when no server listens
-        self._changed = changed  # guards everything below
+        self._changes = changes  # its lock guards everything below
         self._send_chunk = send_chunk
         self._receive_chunk = receive_chunk
         self._server: ServerEnd | None = None
@@ -64,7 +88,7 @@ class MemoryTransport(Transport):
         self._check_alive()
         if self._server is None:
             server = self._accept()
-            with self._changed:
+            with self._changes.lock:
                 if server is None:
                     self._failure = "Connection refused"
                 self._server = server
@@ -74,7 +98,7 @@ class MemoryTransport(Transport):
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
         """See ``Transport.send``. Bytes sent after the server hung up are taken and lost."""
         self._check_alive()
-        with self._changed:
+        with self._changes.lock:
             if self._server is None or self._full:
                 return 0
             data = b"".join(buffers)[: self._send_chunk]
@@ -95,7 +119,7 @@ class MemoryTransport(Transport):
     def receive(self, limit: int) -> bytes | None:
         """See ``Transport.receive``."""
         self._check_alive()
-        with self._changed:
+        with self._changes.lock:
             size = limit if self._receive_chunk is None else min(limit, self._receive_chunk)
             data = bytes(self._inbound[:size])
             del self._inbound[:size]
@@ -103,7 +127,7 @@ class MemoryTransport(Transport):
 
     def close(self) -> None:
         """See ``Transport.close``."""
-        with self._changed:
+        with self._changes.lock:
             self._watched = False
             self._inbound.clear()
             self._failure = self._failure or "it is closed"
@@ -116,23 +140,23 @@ class MemoryTransport(Transport):
 
     def deliver(self, data: bytes) -> None:
         """Send ``data`` to the client; nothing once the connection has ended."""
-        with self._changed:
+        with self._changes.lock:
             if not self._ended and not self._failure:
                 self._inbound += data
-                self._changed.notify_all()
+                self._changes.tell()
 
     def hang_up(self) -> None:
         """Close in order: the client reads the delivered bytes, then the end."""
-        with self._changed:
+        with self._changes.lock:
             self._ended = True
-            self._changed.notify_all()
+            self._changes.tell()
 
     def cut(self, cause: str = "Connection reset by peer") -> None:
         """Break it: delivered bytes that were not read are lost, the client's next call fails."""
-        with self._changed:
+        with self._changes.lock:
             self._failure = self._failure or cause
             self._inbound.clear()
-            self._changed.notify_all()
+            self._changes.tell()
 
     # Being waited for: called by the backend, which holds the lock ------------------------------
 
@@ -186,7 +210,7 @@ class MemoryBackend(Backend):
         self._send_chunk = send_chunk
         self._receive_chunk = receive_chunk
         self._unresolvable = unresolvable
-        self._changed = threading.Condition()  # guards what follows, and every transport
+        self._changes = _Changes()  # its lock guards what follows, and every transport
         self._transports: list[MemoryTransport] = []
         self._woken = False
         self._closed = False
@@ -204,18 +228,18 @@ class MemoryBackend(Backend):
             host,
             port,
             accept=accept,
-            changed=self._changed,
+            changes=self._changes,
             send_chunk=self._send_chunk,
             receive_chunk=self._receive_chunk,
         )
-        with self._changed:
+        with self._changes.lock:
             self._check_open()
             self._transports.append(transport)
         return transport
 
     def watch(self, transport: Transport, *, write: bool) -> None:
         """See ``Backend.watch``."""
-        with self._changed:
+        with self._changes.lock:
             ours = self._ours(transport)
             ours.watch(write=write)
             if ours not in self._transports:
@@ -224,17 +248,19 @@ class MemoryBackend(Backend):
     def poll(self, timeout: float | None) -> list[Readiness]:
         """See ``Backend.poll``. Transports are reported in the order they were dialled."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
+        with self._changes.lock:
             self._check_open()
             for transport in self._transports:
                 transport.make_room()
-            while not (ready := self._ready()) and not self._woken:
-                remaining = None if deadline is None else deadline - time.monotonic()
-                if remaining is not None and remaining <= 0:
-                    break
-                self._changed.wait(remaining)
-            self._woken = False
-            return ready
+        while True:
+            remaining = None if deadline is None else deadline - time.monotonic()
+            with self._changes.lock:
+                ready = self._ready()
+                if ready or self._woken or (remaining is not None and remaining <= 0):
+                    self._woken = False
+                    return ready
+                changed = self._changes.following()
+            changed.wait(remaining)
 
     def _ready(self) -> list[Readiness]:
         every = self._transports
@@ -242,7 +268,7 @@ class MemoryBackend(Backend):
 
     def forget(self, transport: Transport) -> None:
         """See ``Backend.forget``."""
-        with self._changed:
+        with self._changes.lock:
             ours = self._ours(transport)
             ours.unwatch()
             if ours in self._transports:
@@ -250,13 +276,13 @@ class MemoryBackend(Backend):
 
     def wake(self) -> None:
         """See ``Backend.wake``."""
-        with self._changed:
+        with self._changes.lock:
             self._woken = True
-            self._changed.notify_all()
+            self._changes.tell()
 
     def close(self) -> None:
         """See ``Backend.close``."""
-        with self._changed:
+        with self._changes.lock:
             self._closed = True
             transports, self._transports = self._transports, []
         for transport in transports:
@@ -268,7 +294,7 @@ class MemoryBackend(Backend):
     @property
     def connections(self) -> list[MemoryTransport]:
         """The open connections, in the order they were dialled. Any thread."""
-        with self._changed:
+        with self._changes.lock:
             return [transport for transport in self._transports if transport.connected]
 
     def _check_open(self) -> None:

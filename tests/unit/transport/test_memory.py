@@ -10,6 +10,7 @@ import pytest
 from kprod.errors import ConnectionLost
 from kprod.transport.base import Readiness
 from kprod.transport.memory import MemoryBackend, MemoryTransport
+from tests.support.interruption import interruptible, repeat_until_interrupted
 
 ADDRESS = ("broker", 9092)
 
@@ -148,3 +149,15 @@ def test_poll_does_not_wait_when_there_is_something_to_report() -> None:
     started = time.monotonic()
     assert backend.poll(20)
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.threads
+def test_an_interrupted_wake_leaves_poll_usable() -> None:
+    backend = MemoryBackend({ADDRESS: Recorder})
+    with interruptible():
+        for number in range(500):
+            repeat_until_interrupted(backend.wake, 0.0002 + number * 1e-7)
+            polling = threading.Thread(target=backend.poll, args=(0,), daemon=True)
+            polling.start()
+            polling.join(20)
+            assert not polling.is_alive(), "an interrupted call has left the lock held"
