@@ -71,9 +71,10 @@ class OAuthTokens:
         except Exception as error:
             code = KafkaError.SASL_AUTHENTICATION_FAILED
             raise KafkaException(KafkaError(code, _told(error))) from error
-        self._stop = threading.Event()
+        self._stop = threading.Lock()  # a bell: ``close`` rings it, in any thread that drops this
+        self._stop.acquire()
         self._on_failure: Callable[[KafkaError], object] = lambda error: None
-        self.close = weakref.finalize(self, self._stop.set)
+        self.close = weakref.finalize(self, self._stop.release)
 
     def keep_fresh(self, on_failure: Callable[[KafkaError], object]) -> None:
         """Replace tokens in the background, until ``close``; ``on_failure`` hears of failures."""
@@ -135,11 +136,11 @@ def _told(error: Exception) -> str:
     return f"Failed to acquire SASL OAUTHBEARER token: {why}"
 
 
-def _keep_fresh(tokens: weakref.ref[OAuthTokens], stop: threading.Event) -> None:
+def _keep_fresh(tokens: weakref.ref[OAuthTokens], stop: threading.Lock) -> None:
     """Until the tokens are closed, or no producer refers to them."""
     while (kept := tokens()) is not None:
         kept.renew()
         left = kept.until_renewal
         del kept
-        if stop.wait(min(left, threading.TIMEOUT_MAX)):
+        if stop.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
             return

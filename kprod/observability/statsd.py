@@ -8,6 +8,7 @@ import threading
 import weakref
 from typing import Any, Protocol, Self
 
+from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.observability.readings import Reading, Told, readings
 from kprod.producer import KafkaProducer
@@ -44,7 +45,7 @@ class StatsdReporter:
         )
         self._sending = Lock()  # guards the totals that were sent last
         self._failed = False
-        self._ended = threading.Event()
+        self._ended = Latch()
         for producer in producers:
             self.add(producer)
         self._thread = threading.Thread(target=self._run, name="kprod-statsd", daemon=True)
@@ -69,8 +70,8 @@ class StatsdReporter:
 
     def close(self) -> None:
         """Send once more, and end the thread. A second call does nothing."""
-        if not self._ended.is_set():
-            self._ended.set()
+        if not self._ended.is_open:
+            self._ended.open()
             self._thread.join()
             self._try()
 

@@ -13,6 +13,8 @@ from typing import Any, TextIO
 
 from pyspark.sql import DataFrame, SparkSession
 
+from kprod.latch import Latch
+
 # One quick compiler and one collector thread: on a small, busy machine a job of seconds is done
 # several times sooner than with what suits a server.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -94,7 +96,7 @@ def progress_line(title: str, look: Look | None, stream: TextIO | None = None) -
     if look is None or not out.isatty():
         yield
         return
-    done = threading.Event()
+    done = Latch()
     thread = threading.Thread(
         target=_draw, args=(title, look, out, done), name="kprod-progress", daemon=True
     )
@@ -102,11 +104,11 @@ def progress_line(title: str, look: Look | None, stream: TextIO | None = None) -
     try:
         yield
     finally:
-        done.set()
+        done.open()
         thread.join()
 
 
-def _draw(title: str, look: Look, out: TextIO, done: threading.Event) -> None:
+def _draw(title: str, look: Look, out: TextIO, done: Latch) -> None:
     started = time.monotonic()
     drawn = 0
     pause = FIRST_AFTER
