@@ -38,6 +38,12 @@ def test_what_is_compiled_is_in_one_package() -> None:
     assert not [_name(path) for path in python if path.with_suffix(".pyx").exists()]
 
 
+def test_only_the_escaping_of_text_is_python_in_that_package() -> None:
+    """A module that loses its ``.pyx`` would still pass its tests, only slowly."""
+    python = {path.name for path in files(".py", folders=("kprod_ext",))}
+    assert python == {"__init__.py", "peer_text.py"}
+
+
 def test_every_extension_has_a_stub() -> None:
     extensions = files(".pyx", folders=("kprod_ext",))
     assert not [_name(path) for path in extensions if not path.with_suffix(".pyi").exists()]
