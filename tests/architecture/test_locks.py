@@ -11,7 +11,7 @@ import re
 
 from tests.architecture.sources import ROOT, files
 
-MADE = re.compile(r"\bthreading\.(?:R?Lock|Event|Condition|(?:Bounded)?Semaphore|Barrier)\(")
+MADE = re.compile(r"\bthreading\.(?:R?Lock|Event|Condition|(?:Bounded)?Semaphore|Barrier|Timer)\(")
 IMPORTED = re.compile(r"\b(?:from threading c?import|import threading as)\b")
 
 BELL = "a bell: one thread takes it by name, another one releases it by name"
@@ -19,6 +19,7 @@ REASONS = {
     "kprod/confluent/credentials.py": BELL,
     "kprod/latch.py": BELL,
     "kprod/sender/leadership.py": "taken and released by name, while signals are held",
+    "kprod/security/http_request.py": "a Timer's Event: for the request's thread and its own only",
     "kprod_ext/buffer_pool.pyx": BELL,
     "kprod_ext/confluent.pyx": BELL,
     "kprod_ext/lock.pyx": "inside the lock itself; compiled code enters and leaves it in one step",
