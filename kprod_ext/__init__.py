@@ -1,4 +1,4 @@
-"""The compiled part of kprod: batch memory, the record writer, the partition hash.
+"""The compiled part of kprod: what runs once per record, sockets, held signals and locks.
 
 Depends on nothing in ``kprod`` and raises only built-in exceptions.
 """

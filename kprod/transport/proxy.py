@@ -88,7 +88,7 @@ def _meaning(status: int) -> str:
 
 
 TIMEOUT = 30.0
-"""Seconds for the proxy to connect. Callers wait less; the thread ends by then."""
+"""Seconds for each address of the proxy, and again for its answer. Callers wait less."""
 
 
 class ProxyBackend(TcpBackend):
