@@ -60,10 +60,11 @@ cdef class BatchOutcome:
 
     def fail(self, error):
         """The batch ended in ``error``, with all its parts. False when it had already ended."""
-        cdef bint ended = False
+        # First: afterwards it has ended, or is split for good, and `parts` changes no more.
+        cdef bint ended = self._settle(NO_OFFSET, NO_TIMESTAMP, error, ())
         for _, part in self.parts:
             ended |= part.fail(error)
-        return self._settle(NO_OFFSET, NO_TIMESTAMP, error, ()) or ended
+        return ended
 
     def end_as(self, tuple parts not None):
         """The batch ended as ``parts`` say, in the form of ``split_into``."""
@@ -76,8 +77,10 @@ cdef class BatchOutcome:
         take_lock(&self._lock)
         try:
             settles = not self.done
-            if not settles and self._telling:
-                return False
+            if (settles and error is not None and self.is_split) or (
+                not settles and self._telling
+            ):
+                return False            # its parts end it (`_end_with_parts`); or another thread
             # Else an exception ended an earlier call, and this one goes on from there.
             if settles:
                 if parts or error is not None:
@@ -143,10 +146,16 @@ cdef class BatchOutcome:
 
     cdef int _open_latch(self) except -1:
         """Let waiting threads go on. Without the lock: a latch runs Python code."""
-        latch = self._latch
-        if self._told and latch is not None:
+        cdef object latch = None
+        take_lock(&self._lock)
+        if self._told:
+            latch = self._latch
+        release_lock(&self._lock)
+        if latch is not None:
             latch.open()
-            self._latch = None
+            take_lock(&self._lock)
+            self._latch = None          # last: an exception leaves the latch to be opened
+            release_lock(&self._lock)
         return 0
 
     def is_heard(self):

@@ -18,6 +18,8 @@ from kprod.types import TopicPartition
 TP = TopicPartition("t", 3)
 ERROR = KprodTimeoutError("too late")
 LONG = 20.0
+RACES = 2_000
+"""Without a GIL one in some hundreds was lost."""
 
 
 def nobody() -> None:
@@ -181,6 +183,49 @@ def test_a_cut_batch_ends_with_the_last_of_its_halves(
     assert not delivery.done
     parts[order[1]].fail(ERROR)
     assert delivery.done
+
+
+def failing(cut: Callable[[BatchDelivery], Callable[[], object]]) -> list[object]:
+    """The errors that a record of the second half hears of, and each half's; ``cut`` comes before.
+
+    What ``cut`` returns comes after.
+    """
+    delivery = BatchDelivery(TP, nobody)
+    told: list[object] = []
+    delivery.on_done(lambda: told.append(delivery.locate(3)[0].error), 3)
+    finish = cut(delivery)
+    assert delivery.fail(ERROR)
+    finish()
+    assert delivery.done
+    return [*told, *(delivery.locate(index)[0].error for index in (0, 3))]
+
+
+def cut_before(delivery: BatchDelivery) -> Callable[[], object]:
+    halves(delivery)
+    return nobody
+
+
+def cut_after(delivery: BatchDelivery) -> Callable[[], object]:
+    return lambda: halves(delivery)
+
+
+def cut_meanwhile(delivery: BatchDelivery) -> Callable[[], object]:
+    start = threading.Barrier(2)
+    thread = threading.Thread(target=lambda: (start.wait(), halves(delivery)))
+    thread.start()
+    start.wait()
+    return thread.join
+
+
+@pytest.mark.parametrize(
+    ("cut", "times"), [(cut_before, 1), (cut_after, 1), (cut_meanwhile, RACES)]
+)
+def test_a_batch_that_is_cut_while_it_fails_ends_in_the_error(
+    cut: Callable[[BatchDelivery], Callable[[], object]], times: int
+) -> None:
+    """A closing thread disowns the batch that the sender cuts (``Sender.disown``)."""
+    for _ in range(times):
+        assert failing(cut) == [ERROR] * 3
 
 
 # Errors of its own for each record ----------------------------------------------------------------
