@@ -6,6 +6,7 @@ import gzip
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count, zip_longest
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import ProducerId, TopicPartition
-from kprod_ext import BufferPool, MemoryRecordsBuilder, ObjectChunk, TopicAppenders
+from kprod_ext import BufferPool, MemoryRecordsBuilder, ObjectChunk, RecordClock, TopicAppenders
 from tests.unit.buffer.accumulating import BATCH, Accumulating, cluster, read
 
 PARTITIONS = 3
@@ -57,6 +58,7 @@ class Sending:
     batch_size: int = BATCH
     codec: str = "none"
     wake: Callable[[], None] = nothing
+    time: Callable[[], int] = lambda: TIME
     around: Accumulating = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,18 +68,25 @@ class Sending:
             compression=self.codec,
             compress=gzip.compress,
             wake=self.wake,
+            record_clock=RecordClock(self.time),
+            batch_max_size=4 * self.batch_size,
         )
         self.partitioner = DefaultPartitioner(self.batch_size, random.Random(self.seed))
         self.cluster = cluster(leaders=self.leaders)
         self.topic = self.cluster.topics["t"]
 
-    def loop(self, values: list[bytes]) -> None:
+    def loop(self, values: list[bytes], timestamp_ms: int | None = TIME) -> None:
         for value in values:
             partition = self.partitioner.choose(self.topic, None)
             appended = self.around.accumulator.append(
-                TopicPartition("t", partition), TIME, None, value, (), 0
+                TopicPartition("t", partition), timestamp_ms, None, value, (), 0
             )
             self.partitioner.appended(self.topic, partition, appended.nbytes, appended.batch_ready)
+
+    def let_grow(self) -> None:
+        """Batches begun from now on may grow to four times their size, where there are some."""
+        self.around.accumulator.let_grow(1, 4 * self.batch_size)
+        self.around.accumulator.ready(self.cluster, self.around.clock.now)
 
     def parts(self, metadata: Metadata | None = None) -> BulkParts:
         accumulator, known = self.around.accumulator, metadata or Known(self.cluster)
@@ -109,7 +118,7 @@ class Sending:
 
 def load(
     values: Sequence[bytes | None],
-    timestamp_ms: int | None = TIME,
+    timestamp_ms: int | list[int | None] | None = TIME,
     partitions: list[int] | int | None = None,
 ) -> ObjectChunk:
     chunk = ObjectChunk(len(values), BATCH * 100, RowChecks("t", lambda *_: None))
@@ -130,17 +139,24 @@ def values_of(lengths: list[int]) -> list[bytes]:
     return [number.to_bytes(8, "big") * (size // 8) for number, size in enumerate(lengths)]
 
 
-@given(lengths=sizes(), cut=st.integers(0, 120), seed=st.integers(0, 9))
+@given(
+    lengths=sizes() | sizes(60),
+    cut=st.integers(0, 120),
+    seed=st.integers(0, 9),
+    timestamp_ms=st.sampled_from([TIME, None]),
+)
 def test_the_partitions_and_batches_are_those_of_a_loop(
-    lengths: list[int], cut: int, seed: int
+    lengths: list[int], cut: int, seed: int, timestamp_ms: int | None
 ) -> None:
     values = values_of(lengths)
     one_by_one, together = Sending(seed), Sending(seed)
-    one_by_one.loop(values)
     writing = together.writing()
     for part in (values[:cut], values[cut:]):
+        one_by_one.loop(part, timestamp_ms)
         if part:
-            writing.write(load(part))
+            writing.write(load(part, timestamp_ms))
+        one_by_one.let_grow()
+        together.let_grow()
     writing.finish()
     assert by_partition(together.queued()) == by_partition(one_by_one.queued())
 
@@ -173,27 +189,60 @@ def test_values_alone_are_written_as_any_record(
     sizes: list[int | None], batch_size: int, codec: str
 ) -> None:
     values = [None if size is None else bytes([n]) * size for n, size in enumerate(sizes)]
-    sending = Sending(1, memory=5000, leaders=(1,), batch_size=batch_size, codec=codec)
+    # Each look at the clock tells a later time, and a bulk call looks once for many records.
+    later = count(TIME, 1_000)
+    sending = Sending(
+        1, 5000, leaders=(1,), batch_size=batch_size, codec=codec, time=lambda: next(later)
+    )
     writing = sending.writing()
-    writing.write(load(values, None))
+    for start in range(0, len(values), 20):
+        writing.write(load(values[start : start + 20], None))
     writing.finish()
     batches = sending.around.accumulator.take_all()
-    written: list[bytes | None] = []
-    pool = BufferPool(10_000_000, batch_size)
     for batch in batches:
         batch.close(gzip.compress)
-        records = list(read(batch).records())
+    stored = [list(read(batch).records()) for batch in batches]
+    pool = BufferPool(10_000_000, batch_size)
+    for batch, records, following in zip_longest(batches, stored, stored[1:]):
         again = MemoryRecordsBuilder(
             pool.allocate(40_000, 0), write_limit=batch_size, compression=CODEC_IDS[codec]
         )
         for record in records:
             assert again.try_append(record.timestamp, None, record.value)
-        written += [record.value for record in records]
-        if len(written) < len(values):
-            assert not again.has_room_for(records[-1].timestamp, None, values[len(written)])
+        if following is not None:
+            assert not again.has_room_for(following[0].timestamp, None, following[0].value)
+        assert batch.max_record_size == again.max_record_size
         again.close(gzip.compress)
         assert codec != "none" or batch.build() == again.build()
+    written = [record.value for records in stored for record in records]
     assert written == values
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_many_small_values_fill_batches_that_grow(seed: int) -> None:
+    values = values_of([8 + 8 * (n % 5) for n in range(600)])
+    one_by_one, together = Sending(seed), Sending(seed)
+    writing = together.writing()
+    for part in (values[:60], values[60:]):
+        one_by_one.loop(part, None)
+        writing.write(load(part, None))
+        one_by_one.let_grow()
+        together.let_grow()
+    writing.finish()
+    queued = together.queued()
+    assert max(sum(map(len, filter(None, batch))) for _, batch in queued) > BATCH
+    assert by_partition(queued) == by_partition(one_by_one.queued())
+
+
+def test_each_value_gets_its_own_time() -> None:
+    sending = Sending(1, leaders=(1,))
+    writing = sending.writing()
+    writing.write(load([b"v"] * 9, [None, 5, None, 7, 8, None, None, 1, None]))
+    writing.finish()
+    (batch,) = sending.around.accumulator.take_all()
+    batch.close()
+    times = [TIME, 5, TIME, 7, 8, TIME, TIME, 1, TIME]
+    assert [record.timestamp for record in read(batch).records()] == times
 
 
 def test_batches_of_a_bulk_call_get_any_header() -> None:
