@@ -57,3 +57,26 @@ class Latch:
 def _limited(timeout: float | None) -> float:
     """As a lock takes it: -1 for no limit, and none that it refuses."""
     return -1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
+
+
+class NextLatch:
+    """A latch that is replaced once it is open: it opens again and again.
+
+    It refers to nothing, so a listener that opens it keeps no producer alive. ``open`` is for any
+    thread, ``following`` for one at a time.
+    """
+
+    __slots__ = ("_latch",)
+
+    def __init__(self) -> None:
+        self._latch = Latch()
+
+    def open(self) -> None:
+        """Something has happened: threads that wait go on. No exception leaves a lock held."""
+        self._latch.open()
+
+    def following(self) -> Latch:
+        """What opens at the next ``open``. Take it first, look then, and wait for it last."""
+        if self._latch.is_open:
+            self._latch = Latch()
+        return self._latch

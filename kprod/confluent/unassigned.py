@@ -18,7 +18,7 @@ from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.intake.attempts import Attempts
 from kprod.intake.dead_letters import owned
 from kprod.intake.serializers import NO_SERIALIZERS
-from kprod.latch import Latch
+from kprod.latch import Latch, NextLatch
 from kprod.lock import Lock
 from kprod.producer import KafkaProducer
 from kprod.types import ProducerRecord
@@ -90,28 +90,6 @@ class _TopicQueue:
         return self.search
 
 
-class _News:
-    """Something to look at. Any thread tells of it, one waits for it.
-
-    It refers to nothing: the listeners of a producer must not keep the producer.
-    """
-
-    __slots__ = ("_latch",)
-
-    def __init__(self) -> None:
-        self._latch = Latch()
-
-    def tell(self) -> None:
-        """There is something new. The sender calls this: no exception leaves a lock held here."""
-        self._latch.open()
-
-    def later(self) -> Latch:
-        """What opens at the next news. Take it first, and look then."""
-        if self._latch.is_open:
-            self._latch = Latch()
-        return self._latch
-
-
 class UnassignedRecords:
     """Queues by topic, and one thread for all of them while a record waits. Thread-safe.
 
@@ -143,9 +121,9 @@ class UnassignedRecords:
         self._lock = Lock()  # guards the queues and the thread
         self.queues.clear()
         self._thread: threading.Thread | None = None
-        self._news = _News()  # the cluster has changed, or a topic came to the queues
+        self._news = NextLatch()  # the cluster has changed, or a topic came to the queues
         self._metadata: Metadata = self._native.metadata
-        self._metadata.subscribe(MetadataListener(changed=self._news.tell))
+        self._metadata.subscribe(MetadataListener(changed=self._news.open))
 
     def _begin_in_child(self) -> None:
         """After a fork: the records that wait belong to the parent."""
@@ -160,7 +138,7 @@ class UnassignedRecords:
             queue = self.queues.get(record.topic)
             if queue is None:
                 queue = self.queues[record.topic] = _TopicQueue()
-                self._news.tell()
+                self._news.open()
             queue.records.append(record)
 
     def _ensure_thread(self) -> None:
@@ -187,7 +165,7 @@ class UnassignedRecords:
             for queue in self.queues.values():
                 queue.records.clear()
                 queue.attempt = None
-        self._news.tell()
+        self._news.open()
         for _, attempts in begun:
             attempts.end(error)
         for record in waiting:
@@ -197,7 +175,7 @@ class UnassignedRecords:
 
     def _run(self) -> None:
         while topics := self._topics():
-            news = self._news.later()  # first: what comes from now on is looked at
+            news = self._news.following()  # first: what comes from now on is looked at
             asked, longest = False, self._timeout
             for topic in topics:
                 asks, seconds = self._see_to(topic)

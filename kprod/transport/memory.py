@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from kprod.errors import ConnectionLost, IllegalStateError
-from kprod.latch import Latch
+from kprod.latch import NextLatch
 from kprod.lock import Lock
 from kprod.transport.base import Backend, Readiness, Transport
 
@@ -25,26 +25,16 @@ class ServerEnd(Protocol):
 
 
 class _Changes:
-    """The lock of a backend and its transports, and what tells a ``poll`` of a change.
+    """The lock of a backend and its transports, and what opens when they change.
 
     No ``threading.Condition``: Ctrl-C in a caller's ``wake`` could leave that held for ever.
     """
 
-    __slots__ = ("_next", "lock")
+    __slots__ = ("latch", "lock")
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self._next = Latch()
-
-    def tell(self) -> None:
-        """Something has changed. The lock is held."""
-        self._next.open()
-
-    def following(self) -> Latch:
-        """What opens at the next change. The lock is held."""
-        if self._next.is_open:
-            self._next = Latch()
-        return self._next
+        self.latch = NextLatch()
 
 
 class MemoryTransport(Transport):
@@ -143,20 +133,20 @@ class MemoryTransport(Transport):
         with self._changes.lock:
             if not self._ended and not self._failure:
                 self._inbound += data
-                self._changes.tell()
+                self._changes.latch.open()
 
     def hang_up(self) -> None:
         """Close in order: the client reads the delivered bytes, then the end."""
         with self._changes.lock:
             self._ended = True
-            self._changes.tell()
+            self._changes.latch.open()
 
     def cut(self, cause: str = "Connection reset by peer") -> None:
         """Break it: delivered bytes that were not read are lost, the client's next call fails."""
         with self._changes.lock:
             self._failure = self._failure or cause
             self._inbound.clear()
-            self._changes.tell()
+            self._changes.latch.open()
 
     # Being waited for: called by the backend, which holds the lock ------------------------------
 
@@ -259,7 +249,7 @@ class MemoryBackend(Backend):
                 if ready or self._woken or (remaining is not None and remaining <= 0):
                     self._woken = False
                     return ready
-                changed = self._changes.following()
+                changed = self._changes.latch.following()
             changed.wait(remaining)
 
     def _ready(self) -> list[Readiness]:
@@ -278,7 +268,7 @@ class MemoryBackend(Backend):
         """See ``Backend.wake``."""
         with self._changes.lock:
             self._woken = True
-            self._changes.tell()
+            self._changes.latch.open()
 
     def close(self) -> None:
         """See ``Backend.close``."""
