@@ -3,9 +3,10 @@
 
 The compiled ``send`` and the Python path both append records here: to the open batch, or to a new
 one when the open batch has no room. The .pxd says which fields the lock guards. A thread that holds
-the lock runs no Python code and makes no object that the garbage collector sees, because a
-finalizer could re-enter this queue. So an appender makes a new batch before it takes the lock, and
-queues the batch only if the queue has not changed meanwhile.
+the lock runs no Python code and makes no object that the garbage collector sees, but for the
+exception of a mistake in kprod, because a finalizer could re-enter this queue. So an appender makes
+a new batch before it takes the lock, and queues the batch only if the queue has not changed
+meanwhile.
 """
 
 cimport cython
