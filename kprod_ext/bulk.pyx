@@ -246,8 +246,8 @@ cdef Py_ssize_t take_values(
 
     It leaves to ``take_record_at`` a record that might not fit or might fill the batch, and one
     with which the records written here might have ``most`` bytes. The bytes are the same as there,
-    for a third of the instructions: the tail stays in registers, and the compiler knows the record's
-    form (decision 0092).
+    for a third of the instructions: the tail stays in registers, and the form of the record is
+    known to the compiler (decision 0092).
     """
     cdef char* start = tail.data + tail.end
     cdef char* out = start
