@@ -18,6 +18,8 @@ from benchmarks.rivals.clients import PACKAGES
 ROOT = Path(__file__).parents[1]
 CPU_INFO = Path("/proc/cpuinfo")
 MEMORY_INFO = Path("/proc/meminfo")
+FIGURES = ["README.md", "docs/index.md", "docs/performance.md", "docs/plots", "benchmarks/results"]
+"""What a run and its report write, relative to ``ROOT``."""
 
 
 def provenance() -> dict[str, Any]:
@@ -48,10 +50,13 @@ def command_line(module: str) -> str:
 
 
 def _commit() -> dict[str, Any]:
-    """The commit, and whether there were changes on top of it, but for stored results."""
+    """The commit, and whether there were changes on top of it, but for results and their pages.
+
+    The runs of one sitting follow each other, and the report writes the pages after each.
+    """
     try:
         head = _git("rev-parse", "HEAD")
-        changed = _git("status", "--porcelain", "--", ".", ":!benchmarks/results")
+        changed = _git("status", "--porcelain", "--", ".", *(f":!{path}" for path in FIGURES))
     except (OSError, subprocess.CalledProcessError):
         return {"id": "unknown", "dirty": True}
     return {"id": head, "dirty": bool(changed)}
