@@ -129,6 +129,9 @@ class DeliveryReports:
     def serve(self) -> int:
         """Run the callbacks that are ready; return their number. An error of one ends the call."""
 
+    def serve_ended(self) -> int:
+        """As ``serve``, and at once for every batch that has ended: the producer has closed."""
+
     def expect(self, records: int) -> None:
         """So many more records wait for a report; fewer, if negative."""
 

@@ -233,6 +233,17 @@ cdef class _ReportedBatch:
     cdef double ended_at        # 0.0: it has no outcome yet
 
 
+cdef bint _has_ended(BatchOutcome outcome) except -1:
+    """True when every record of the batch has its outcome; a split one ends part by part."""
+    cdef BatchOutcome part
+    if not outcome.is_split:
+        return outcome.done
+    for _, part in outcome.parts:
+        if not _has_ended(part):
+            return False
+    return True
+
+
 cdef class DeliveryReports:
     """Records are put in by any thread; ``serve`` calls back in the thread that calls it.
 
@@ -351,6 +362,18 @@ cdef class DeliveryReports:
                 ready()
                 served += 1
         return served
+
+    cpdef Py_ssize_t serve_ended(self) except -1:
+        """As ``serve``, and at once for every batch that has ended.
+
+        The producer has closed, and nothing serves later. Its callbacks may be behind: a thread
+        that ends batches holds them up, and the machine may let it wait.
+        """
+        cdef _ReportedBatch batch
+        for batch in list(self._batches.values()):
+            if _has_ended(batch.outcome):
+                self._ended(batch)      # once more in its callback, without messages then
+        return self.serve()
 
     cdef Py_ssize_t _serve_batch(self, _ReportedBatch batch) except -1:
         cdef list fresh = []

@@ -230,7 +230,7 @@ class Producer(Producing, ProducerTransactions):
             self._unassigned.purge(Purged("given up by close()"))
             native.close(None if unlimited else max(0.0, deadline - monotonic()))
             self._unassigned.await_none(LAST_MOMENT)  # one that was being queued has failed by then
-            self._reports.serve()  # of what a flush has left, or an exception has interrupted
+            self._reports.serve_ended()  # what a flush has left, or an exception has interrupted
             if self._handler is not None:
                 logging.getLogger("kprod").removeHandler(self._handler)
             if self._settings.tokens is not None:

@@ -1,12 +1,18 @@
-"""Waiting for delivery reports: what an interrupted wait leaves."""
+"""Delivery reports: what an interrupted wait leaves, and those that are left at the end."""
 
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
+from kprod.buffer.callbacks import Callbacks
+from kprod.buffer.delivery import BatchDelivery
+from kprod.errors import ProducerClosedError
+from kprod.types import TopicPartition
 from kprod_ext.confluent import DeliveryReports
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.interruption import interruptible, repeat_until_interrupted
 
 LONG = 20.0
@@ -61,3 +67,62 @@ def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
             teller.join(LONG)
             assert not teller.is_alive(), "an interrupted wait has left a lock held"
             assert reports.serve() == 1
+
+
+class HeldCallbacks:
+    """Callbacks that are held up, as while the sender ends the last batches."""
+
+    def __init__(self) -> None:
+        self.callbacks = Callbacks("reports")
+        self.callbacks.start()
+        assert self.callbacks.hold_up()
+
+    def outcome(self) -> BatchDelivery:
+        return BatchDelivery(TopicPartition("t", 0), lambda: None, self.callbacks)
+
+    def go_on(self) -> None:
+        self.callbacks.go_on()
+        assert self.callbacks.drain(LONG)
+        self.callbacks.stop()
+
+
+def added_to(reports: DeliveryReports, outcome: BatchDelivery, records: int = 1) -> list[Any]:
+    """The errors of ``records`` records, once they have their reports."""
+    heard: list[Any] = []
+    for index in range(records):
+        future = FutureRecordMetadata(outcome, index, 1000, 3, 5, -1)
+        reports.add(future, lambda error, _: heard.append(error), b"key", b"value", None, 0.0)
+    return heard
+
+
+def test_the_last_reports_wait_for_no_callback() -> None:
+    held, reports, closed = HeldCallbacks(), new_reports(), ProducerClosedError("closed")
+    outcome = held.outcome()
+    heard = added_to(reports, outcome)
+    outcome.fail(closed)
+    assert reports.serve() == 0, "the callback is held up"
+    assert reports.serve_ended() == 1
+    held.go_on()
+    assert reports.serve() == 0
+    assert (heard, reports.waiting) == ([closed], 0)
+
+
+def test_a_batch_without_an_outcome_is_not_reported_at_the_end() -> None:
+    held, reports = HeldCallbacks(), new_reports()
+    heard = added_to(reports, held.outcome())
+    assert reports.serve_ended() == 0
+    assert (heard, reports.waiting) == ([], 1)
+    held.go_on()
+
+
+def test_a_batch_that_was_split_is_reported_at_the_end_once_all_its_parts_have_ended() -> None:
+    held, reports, closed = HeldCallbacks(), new_reports(), ProducerClosedError("closed")
+    whole, first, second = held.outcome(), held.outcome(), held.outcome()
+    heard = added_to(reports, whole, records=3)
+    whole.split_into([(0, first), (2, second)])
+    first.succeed(7, -1)
+    assert reports.serve_ended() == 0
+    second.fail(closed)
+    assert reports.serve_ended() == 3
+    assert heard == [None, None, closed]
+    held.go_on()
