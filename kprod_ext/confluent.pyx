@@ -19,7 +19,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from kprod_ext.futures cimport BatchOutcome, FutureRecordMetadata
-from kprod_ext.shared cimport RecordLock, release_lock, take_lock
+from kprod_ext.shared cimport RecordLock, SharedCount, release_lock, take_lock
 
 cdef int64_t CREATE_TIME = 1
 cdef int64_t LOG_APPEND_TIME = 2
@@ -250,21 +250,23 @@ cdef class DeliveryReports:
     One callback for each batch tells that it has ended, not one for each record.
     """
 
-    cdef readonly Py_ssize_t waiting
+    cdef readonly SharedCount waiting
     cdef readonly object ready
     cdef public object on_ready
     cdef bint _only_errors
     cdef object _error_for
     cdef _ReportedBatch _latest
     cdef dict _batches
-    cdef object _bells          # locks, each held by a thread that waits for something to serve
-    # Guards `waiting`, the batches and their messages. Nothing is allocated that the garbage
-    # collector sees while it is held: a collection may come back here.
+    # The keys are locks, each held by a thread that waits for something to serve. A dict is copied
+    # in one step, also without a GIL.
+    cdef dict _bells
+    # Guards `waiting`, `_latest`, the batches and their messages. Nothing is allocated that the
+    # garbage collector sees while it is held, and nothing is freed: either may come back here.
     cdef RecordLock _lock
 
     def __init__(self, bint only_errors, error_for):
         self._only_errors, self._error_for = only_errors, error_for
-        self.ready, self._batches, self._bells = deque(), {}, deque()
+        self.ready, self._batches, self._bells = deque(), {}, {}
 
     cpdef int add(
         self, FutureRecordMetadata future, object on_delivery, object key, object value,
@@ -272,18 +274,27 @@ cdef class DeliveryReports:
     ) except -1:
         """A record was queued at ``began``."""
         cdef Message message = _queued(future, on_delivery, key, value, headers, began)
-        cdef _ReportedBatch batch = self._latest
-        cdef bint ended
-        if batch is None or batch.outcome is not future.delivery:
-            batch = self._latest = self._batch(future.delivery)
-        take_lock(&self._lock)
-        try:
-            batch.messages.append(message)
-            self.waiting += 1
-            # The batch may have ended, and been handed out, before.
-            ended = batch.ended_at > 0
-        finally:
-            release_lock(&self._lock)
+        cdef BatchOutcome outcome = future.delivery
+        cdef _ReportedBatch batch
+        cdef _ReportedBatch found = None
+        cdef bint added = False
+        cdef bint ended = False
+        while not added:
+            take_lock(&self._lock)
+            try:
+                if found is not None:
+                    self._latest, found = found, self._latest   # the old one is freed later
+                batch = self._latest
+                if batch is not None and batch.outcome is outcome:
+                    batch.messages.append(message)
+                    self.waiting += 1
+                    added = True
+                    # The batch may have ended, and been handed out, before.
+                    ended = batch.ended_at > 0
+            finally:
+                release_lock(&self._lock)
+            if not added:
+                found = self._batch(outcome)
         if ended:
             self._hand_out(batch)
         return 0
@@ -317,7 +328,7 @@ cdef class DeliveryReports:
 
     cdef int _ring(self) except -1:
         """Wake the threads that wait. Called after `ready` got something."""
-        for bell in tuple(self._bells):
+        for bell in list(self._bells):
             try:
                 bell.release()
             except RuntimeError:
@@ -338,12 +349,12 @@ cdef class DeliveryReports:
         # No threading.Event: a signal handler that raises inside its wait can leave its lock held.
         cdef object bell = threading.Lock()
         bell.acquire()
-        self._bells.append(bell)
+        self._bells[bell] = None
         try:
             if not self.ready and timeout > 0:
                 acquire_in_rounds(bell, min(timeout, threading.TIMEOUT_MAX))
         finally:
-            self._bells.remove(bell)
+            del self._bells[bell]
 
     cpdef Py_ssize_t serve(self) except -1:
         """Run the callbacks that are ready; return their number. An error of one ends the call."""
@@ -380,13 +391,15 @@ cdef class DeliveryReports:
         cdef list messages
         cdef Message message
         cdef Py_ssize_t served = 0
+        cdef double ended_at
         take_lock(&self._lock)
         messages, batch.messages = batch.messages, fresh
+        ended_at = batch.ended_at
         release_lock(&self._lock)
         try:
             for message in messages:
                 served += 1
-                on_delivery = _delivered(message, batch.ended_at, self._error_for)
+                on_delivery = _delivered(message, ended_at, self._error_for)
                 if on_delivery is not None and not (self._only_errors and message._error is None):
                     on_delivery(message._error, message)
         finally:
@@ -426,6 +439,7 @@ cdef class Producing:
     cdef object _partition_for_key
     cdef object _refusals
     cdef tuple _counts                  # partitions of topics, in a snapshot
+    cdef RecordLock _lock               # guards `_counts`: no thread reads a tuple that is freed
 
     def __init__(self, settings, DeliveryReports reports not None, partition_for_key, refusals):
         self._reports = reports
@@ -489,13 +503,20 @@ cdef class Producing:
     cpdef object _partition(self, object native, object topic, object key):
         """The partition of a key, if the face decides and knows the topic; else None."""
         cdef dict counts
+        cdef tuple counted
         if not key or self._partition_for_key is None:
             return None
         snapshot = native.metadata.snapshot
-        seen, counts = self._counts     # together: another thread may replace them
+        take_lock(&self._lock)
+        counted = self._counts          # together: another thread may replace them
+        release_lock(&self._lock)
+        seen, counts = counted
         if snapshot is not seen:
             counts = {}
-            self._counts = snapshot, counts
+            counted = snapshot, counts
+            take_lock(&self._lock)
+            self._counts, counted = counted, self._counts
+            release_lock(&self._lock)
         count = counts.get(topic)
         if count is None:
             known = snapshot.topic(topic)
