@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kprod_ext.futures import FutureRecordMetadata
 from tests.support.interruption import interruptible, repeat_until_interrupted
 
 LONG = 20.0
+THREADS = 4
 
 
 def new_reports() -> DeliveryReports:
@@ -67,6 +69,46 @@ def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
             teller.join(LONG)
             assert not teller.is_alive(), "an interrupted wait has left a lock held"
             assert reports.serve() == 1
+
+
+@pytest.mark.threads
+def test_threads_add_records_of_other_batches_than_each_other() -> None:
+    """Without a GIL, a thread could read the latest batch while another one replaced it."""
+    callbacks, reports = Callbacks(), new_reports()
+
+    def add_and_end(batches: int) -> int:
+        heard = 0
+        for _ in range(batches):
+            outcome = BatchDelivery(TopicPartition("t", 0), lambda: None, callbacks)
+            added_to(reports, outcome, records=2)
+            outcome.succeed(0, -1)
+            heard += reports.serve()
+        return heard
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        calls = [pool.submit(add_and_end, 10_000) for _ in range(THREADS)]
+        heard = sum(call.result(LONG) for call in calls)
+    assert (heard + reports.serve(), reports.waiting) == (2 * 10_000 * THREADS, 0)
+
+
+@pytest.mark.threads
+def test_threads_begin_and_end_waits_while_others_have_something_ready() -> None:
+    reports = new_reports()
+
+    def wait_often(times: int) -> None:
+        for _ in range(times):
+            reports.wait(1e-6)
+
+    def have_ready(times: int) -> None:
+        for _ in range(times):
+            reports.call_soon(lambda: None)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        work = (wait_often, have_ready)
+        calls = [pool.submit(work[n % 2], 10_000) for n in range(THREADS)]
+        for call in calls:
+            call.result(LONG)
+    assert reports.serve() == 10_000 * THREADS // 2
 
 
 class HeldCallbacks:
