@@ -18,7 +18,6 @@ from pyspark.sql.types import StructType
 
 from kprod.config.reading import from_text
 from kprod.errors import ConfigError
-from kprod.intake.arguments import check_topic
 from kprod.spark.atomic_batch import abort_batch, commit_batch, end_here
 from kprod.spark.exactly_once.shard import Scope
 from kprod.spark.partition_writer import PartitionWriter, task_writer
@@ -69,7 +68,7 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
             own_name = OWN[name.replace("_", "")]
             own[own_name] = _number(given, text) if own_name in NUMBERS else text
         elif name in ("topic", "timeout"):
-            own[name] = float(_number(given, text)) if name == "timeout" else check_topic(text)
+            own[name] = float(_number(given, text)) if name == "timeout" else text
         elif name not in SPARKS_OWN:
             raise _unknown(given)
     if "bootstrap.servers" not in producer:

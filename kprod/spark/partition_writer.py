@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from kprod.errors import ConfigError, KprodError, RecordTypeError
-from kprod.intake.arguments import check_seconds
+from kprod.intake.arguments import check_seconds, check_topic
 from kprod.spark.batch_sender import BatchPlan, BatchSender, row_sender
 from kprod.spark.exactly_once.placement import Layout, placed_batches, placed_items
 from kprod.spark.exactly_once.shard import Terms
@@ -56,8 +56,9 @@ def partition_writer(
     no records, ``delivery``) and of ``KafkaProducer``. Texts in the latter may hold ``${env:NAME}``
     or ``${file:PATH:KEY}``, which are looked up on the executor.
 
-    Raises ConfigError, on the driver already, for a bad option or one that no executor can get, and
-    for ``delivery="atomic"``: no driver commits after an action of Spark's own.
+    Raises on the driver already: InvalidTopicError; ConfigError for a bad option or one that no
+    executor can get, and for ``delivery="atomic"``: no driver commits after an action of Spark's
+    own.
     """
     if options.get("delivery") == Delivery.ATOMIC:
         raise ConfigError(
@@ -85,13 +86,14 @@ def task_writer(
     timeout: float | None = None,
     **options: Any,
 ) -> PartitionWriter:
-    """As ``partition_writer``, for a driver that ends atomic batches. Raises ConfigError."""
+    """As ``partition_writer``, for a driver that ends atomic batches. Raises as that does."""
     if output not in ("report", "none"):
         raise ConfigError(f'output: expected "report" or "none"; got {output!r}')
     try:
         check_seconds("timeout", timeout, math.inf)
     except KprodError:
         raise ConfigError(f"timeout: expected seconds or None; got {timeout!r}") from None
+    topic = None if topic is None else check_topic(topic)
     own, rest = take_writer_options(options)
     shipped = job_options({"bootstrap_servers": bootstrap_servers, **rest})
     terms = own.terms(topic)

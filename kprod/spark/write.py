@@ -13,7 +13,6 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 
 from kprod.errors import ConfigError, KprodError
-from kprod.intake.arguments import check_topic
 from kprod.spark.atomic_batch import abort_batch, commit_batch, end_in_task
 from kprod.spark.errors import WriteFailed
 from kprod.spark.exactly_once.shard import Scope, Terms
@@ -107,8 +106,6 @@ def write_named(  # noqa: PLR0913
     if repartition == "kafka":
         options = with_large_batches(options)
     writer = task_writer(topic, bootstrap_servers=bootstrap_servers, **options)
-    if topic is not None:
-        check_topic(topic)
     if writer.terms is not None:
         writer = replace(writer, terms=naming(writer.terms))
     df = _placed(df, writer, shards, shard_by, repartition)

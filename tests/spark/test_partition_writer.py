@@ -19,6 +19,7 @@ from kprod.broker.log_reader import read_topic
 from kprod.errors import (
     ConfigError,
     DeliveryError,
+    InvalidTopicError,
     PartitionError,
     RecordTooLargeError,
     RecordTypeError,
@@ -227,6 +228,15 @@ def test_a_writer_survives_the_journey_to_an_executor(bootstrap: str) -> None:
 def test_a_bad_option_is_told_on_the_driver(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         partition_writer("t", bootstrap_servers="localhost:9092", **options)
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [("device readings", InvalidTopicError), ("", InvalidTopicError), (7, RecordTypeError)],
+)
+def test_a_topic_that_cannot_be_is_told_on_the_driver(topic: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="topic"):
+        partition_writer(topic, bootstrap_servers="localhost:9092")
 
 
 def test_what_cannot_travel_is_told_on_the_driver() -> None:
