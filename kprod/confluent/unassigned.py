@@ -174,15 +174,18 @@ class UnassignedRecords:
     # The thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while topics := self._topics():
+        while True:
             news = self._news.following()  # first: what comes from now on is looked at
+            topics = self._topics()
+            if not topics:
+                return  # it would keep a producer that was dropped
             asked, longest = False, self._timeout
             for topic in topics:
                 asks, seconds = self._see_to(topic)
                 asked, longest = asked or asks, min(longest, seconds)
             if asked:
                 self._metadata.wake()
-            if self.queues:  # otherwise it ends: it would keep a producer that was dropped
+            if self.queues:
                 news.wait(longest)
 
     def _topics(self) -> list[str]:

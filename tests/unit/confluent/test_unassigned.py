@@ -7,7 +7,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import ExitStack
+from contextvars import copy_context
 from enum import StrEnum
 from typing import Any
 
@@ -185,6 +187,34 @@ def test_an_interrupted_call_never_holds_back_what_tells_of_the_cluster() -> Non
                 telling.join(LONG)
                 assert not telling.is_alive(), "an interrupted call has left a lock held"
     assert failed == []
+
+
+@pytest.mark.threads
+def test_a_topic_that_comes_while_the_thread_looks_at_others_is_looked_at_next() -> None:
+    """A matter of chance: without a GIL one of six of these pairs waited until something else came.
+
+    The thread had listed the topics, and took what had come since for seen.
+    """
+    queued = threading.Semaphore(0)
+    with (
+        EmbeddedBroker(topics={"a": 1, "b": 1}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as native,
+    ):
+        for topic in ("a", "b"):
+            native.send(topic, b"v").get(LONG)
+        records = UnassignedRecords(
+            native,
+            lambda record: Attempts(native, (record.topic, record.value)),
+            lambda *_: queued.release(),
+            lambda *_: None,
+            10 * LONG,
+        )
+        for _ in range(500):
+            for topic in ("a", "b"):
+                given = topic, b"v", None, None, None, None, None
+                records.add(Unassigned(*given, time.monotonic(), copy_context()))
+            for _ in range(2):
+                assert queued.acquire(timeout=LONG)
 
 
 class Colour(StrEnum):
