@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -31,11 +32,13 @@ def test_a_code_that_is_answered_again_and_again_is_the_cause(
     broker: EmbeddedBroker, producer: KafkaProducer
 ) -> None:
     loading = Fault(api=ApiKey.INIT_PRODUCER_ID, error=14, times=None)
-    with (
-        broker.faults.active(loading),
-        pytest.raises(TransactionTimeoutError, match="COORDINATOR_LOAD_IN_PROGRESS") as caught,
-    ):
-        producer.init_transactions(SOON)
+    with broker.faults.active(loading):
+        with pytest.raises(TransactionTimeoutError):
+            producer.init_transactions(SOON)  # it goes on, and may not have been answered yet
+        while loading.hits < 2:
+            time.sleep(0.01)
+        with pytest.raises(TransactionTimeoutError, match="COORDINATOR_LOAD_IN_PROGRESS") as caught:
+            producer.init_transactions(SOON)
     assert isinstance(caught.value.__cause__, BrokerError)
     producer.init_transactions(LONG)
 
