@@ -30,9 +30,8 @@ SIZES = (0, 10_000, 100_000, 1_000_000, 4_000_000, 16_000_000, 17_000_000, 100_0
 DELIVERY = 1.5
 SECONDS = 2.5
 """For which records are sent, while answers are as they are."""
-FLOOR = 8_000_000 if getattr(sys, "_is_gil_enabled", lambda: True)() else 12_000_000
-"""Bytes that a producer at work may take besides, whatever the size; objects are larger without a
-GIL, and their memory comes back later."""
+FLOOR = 8_000_000
+"""Bytes that a producer at work may take besides, whatever the size."""
 MOST_MEMORY = 200_000_000
 LATEST = 5.0
 """Seconds after the delivery timeout: a turn of the sender, on a machine that does much else."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import sysconfig
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
@@ -11,11 +12,11 @@ FORGET_A_REFERENCE = {(3, 12), (3, 13)}
 """Of their releases at least 3.12.1, 3.13.0 and 3.13.5; 3.14 is mended."""
 ENOUGH = 2500
 """More than a process has failures."""
-LISTS_CRASH = sys.version_info >= (3, 14) and not getattr(sys, "_is_gil_enabled", lambda: True)()
+LISTS_CRASH = sys.version_info >= (3, 14) and bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 """Whether Python itself crashes where a new list finds no memory for its items.
 
-Without a GIL, at least 3.14.7 then gives back what it has not set: ``[n, n, n]`` shows it, with
-``PYTHONMALLOC=debug`` and ``_testcapi.set_nomemory``.
+Built without a GIL, at least 3.14.7 then gives back what it has not set: ``[n, n, n]`` shows it,
+with ``PYTHONMALLOC=debug`` and ``_testcapi.set_nomemory``.
 """
 
 _kept: list[tuple[CodeType, ...]] = []
