@@ -61,7 +61,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--progress", action="store_true", help="tell how it goes on stderr")
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        default=sys.stderr.isatty(),
+        help="tell how it goes on stderr; a terminal is told unless --no-progress",
+    )
     return parser.parse_args()
 
 
