@@ -21,6 +21,8 @@ MOST_WAITING = 100_000
 """Callbacks that may wait before ``send`` waits for them (as many as librdkafka lets wait)."""
 MOST_PATIENCE = 0.01
 """Seconds to wait for callbacks that are running."""
+LAST_STEPS = 1.0
+"""Seconds to wait for a thread that has nothing left to do; it takes microseconds."""
 
 
 class Callbacks:
@@ -120,7 +122,17 @@ class Callbacks:
                 return True
             if not self._stopped:
                 self._queue.put(passed)
-        return self._ended.wait(timeout) if self._stopped else passed.wait(timeout)
+        return self._has_ended(timeout) if self._stopped else passed.wait(timeout)
+
+    def _has_ended(self, timeout: float) -> bool:
+        """Wait for the thread's last callback, and for the thread: ``close`` leaves none behind."""
+        if not self._ended.wait(timeout):
+            return False
+        thread = self._thread
+        # A finalizer that closes a producer may run in this very thread, in its last steps.
+        if thread is not None and thread.ident != threading.get_ident():
+            thread.join(LAST_STEPS)
+        return True
 
     # The end --------------------------------------------------------------------------------------
 

@@ -172,6 +172,18 @@ def test_stopping_lets_what_was_put_run(callbacks: Callbacks) -> None:
     assert ran == [1]
 
 
+def test_no_thread_is_left_once_all_have_run() -> None:
+    """It has nothing to do any more when ``drain`` sees the end, and may still be there."""
+    left: list[str] = []
+    for number in range(300):
+        callbacks = Callbacks(f"{NAME}, {number}")
+        callbacks.put([lambda: None])
+        callbacks.stop()
+        assert callbacks.drain(LONG)
+        left += [name for name in names() if name == f"{NAME}, {number}"]
+    assert left == []
+
+
 def test_what_is_put_after_stopping_runs_at_once(callbacks: Callbacks) -> None:
     callbacks.put([lambda: None])
     callbacks.stop()
