@@ -9,12 +9,10 @@ got their outcome; its memory is watched from outside.
 from __future__ import annotations
 
 import json
-import os
 import random
 import socket
 import subprocess
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,11 +30,8 @@ SIZES = (0, 10_000, 100_000, 1_000_000, 4_000_000, 16_000_000, 17_000_000, 100_0
 DELIVERY = 1.5
 SECONDS = 2.5
 """For which records are sent, while answers are as they are."""
-FLOOR = 10_400_000 if sysconfig.get_config_var("Py_GIL_DISABLED") else 8_000_000
-"""Bytes that a producer at work may take besides, whatever the size.
-
-Without a GIL the same objects take up to 1.3 times as much, and each thread has a heap of its own.
-"""
+FLOOR = 8_000_000
+"""Bytes that a producer at work may take besides, whatever the size."""
 MOST_MEMORY = 200_000_000
 LATEST = 5.0
 """Seconds after the delivery timeout: a turn of the sender, on a machine that does much else."""
@@ -193,11 +188,7 @@ def measured(name: str, size: int) -> Figures:
     with serving(cluster):
         command = [sys.executable, "-m", "tests.fault.answers_by_size", "produce"]
         arguments = [str(cluster.port), "tx" if transactional else ""]
-        environment = os.environ | {"MIMALLOC_PURGE_DELAY": "0"}
-        # Without a GIL Python's allocator, mimalloc, would keep what is freed for a while.
-        with subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, env=environment
-        ) as child:
+        with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE) as child:
             output = child.stdout
             assert output is not None
             output.readline()  # it has begun
