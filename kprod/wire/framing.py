@@ -20,15 +20,16 @@ _NO_TAGS_AT = 4
 class FrameReader:
     """Cuts a byte stream into frames. Not thread-safe.
 
-    ``feed`` costs time linear in the bytes fed, however they are cut into chunks, and memory is
-    taken only for bytes that have arrived, never for a size that was merely announced.
+    ``feed`` costs time linear in the bytes fed, however they are cut into chunks, and takes at most
+    twice the memory of the bytes that have arrived, whatever size was announced.
     """
 
-    __slots__ = ("_max_frame_bytes", "_partial")
+    __slots__ = ("_filled", "_max_frame_bytes", "_room")
 
     def __init__(self, max_frame_bytes: int = 100_000_000) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._partial = bytearray()  # the unfinished frame, size prefix included
+        self._room = memoryview(b"")  # begins with the unfinished frame, size prefix included,
+        self._filled = 0  # of which so many bytes have arrived
 
     def allow(self, max_frame_bytes: int) -> None:
         """Take frames up to this size from now on."""
@@ -44,7 +45,7 @@ class FrameReader:
         """
         view = memoryview(chunk)
         frames: list[memoryview] = []
-        at = self._finish_partial(view, frames) if self._partial else 0
+        at = self._finish_partial(view, frames) if self._filled else 0
         while len(view) - at >= _SIZE.size:
             end = at + _SIZE.size + self._frame_size(view, at)
             if end > len(view):
@@ -52,23 +53,34 @@ class FrameReader:
             frames.append(view[at + _SIZE.size : end])
             at = end
         if at < len(view):
-            self._partial += view[at:]
+            self._room, self._filled = memoryview(bytearray(view[at:])), len(view) - at
         return frames
 
     def _finish_partial(self, view: memoryview, frames: list[memoryview]) -> int:
         """Complete the unfinished frame as far as ``view`` goes; how much of it was used."""
-        partial = self._partial
-        at = max(0, _SIZE.size - len(partial))
-        partial += view[:at]
-        if len(partial) < _SIZE.size:
-            return len(view)
-        missing = _SIZE.size + self._frame_size(memoryview(partial), 0) - len(partial)
-        partial += view[at : at + missing]
-        if len(view) < at + missing:
-            return len(view)
-        frames.append(memoryview(partial).toreadonly()[_SIZE.size :])
-        self._partial = bytearray()
-        return at + missing
+        at = self._take(view, _SIZE.size) if self._filled < _SIZE.size else 0
+        if self._filled < _SIZE.size:
+            return at
+        whole = _SIZE.size + self._frame_size(self._room, 0)
+        at += self._take(view[at:], whole)
+        if self._filled == whole:
+            frames.append(self._room.toreadonly()[_SIZE.size :])
+            self._room, self._filled = memoryview(b""), 0
+        return at
+
+    def _take(self, view: memoryview, whole: int) -> int:
+        """Take bytes until the unfinished frame has ``whole`` of them; how many were taken."""
+        before, taken = self._filled, min(len(view), whole - self._filled)
+        filled = before + taken
+        if filled > len(self._room):
+            # Twice as much, not an eighth more as a bytearray that grows by itself: an allocator
+            # that keeps what was freed for a while would hold eight times the frame.
+            room = memoryview(bytearray(min(whole, max(filled, 2 * len(self._room)))))
+            room[:before] = self._room[:before]
+            self._room = room
+        self._room[before:filled] = view[:taken]
+        self._filled = filled
+        return taken
 
     def _frame_size(self, view: memoryview, at: int) -> int:
         size: int = _SIZE.unpack_from(view, at)[0]
