@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kprod.clock import ExponentialBackoff
 from kprod.errors import ConnectionLost, KprodError
 from kprod.metrics import ProducerMetrics
+from kprod.metrics.producer_metrics import NodeCounters
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.connection_log import (
     ConnectionLog,
@@ -49,6 +50,7 @@ class LinkSettings:
 
 
 FOREVER = float("inf")
+NEVER = -FOREVER
 LONG_SILENCE = 5.0
 """Seconds of silence that a broker may ask for before the log says so."""
 OFTEN = 60.0
@@ -65,6 +67,31 @@ class BrokerLink:
     Thread: the sender's only. Failures of the transport, the protocol or the peer end the
     connection and fail its requests; they never travel further.
     """
+
+    __slots__ = (
+        "_backend",
+        "_broken",
+        "_coming_up",
+        "_connection",
+        "_failures",
+        "_idle_lost_at",
+        "_last_active",
+        "_latest_failure",
+        "_log",
+        "_metrics",
+        "_on_failure",
+        "_retry_at",
+        "_settings",
+        "_setup_began",
+        "_setup_limit",
+        "_setups_too_long",
+        "_tended",
+        "_traffic",
+        "_unread",
+        "_waits_to_write",
+        "broker",
+        "transport",
+    )
 
     def __init__(
         self,
@@ -84,20 +111,21 @@ class BrokerLink:
         self._backend = backend
         self._settings = settings
         self._metrics = metrics
-        self._traffic = metrics.node(broker.node_id)
+        # By the first ``connect``: most brokers of a large cluster are never asked for anything.
+        self._traffic: NodeCounters
+        self._broken: ConnectionLost  # for a failure that cannot be explained
         self._connection: BrokerConnection | None = None
         self._waits_to_write = True  # the last word to the backend
         self._unread = False  # there was more to read than a turn has time for
-        self._setup_began = -FOREVER
+        self._setup_began = NEVER
         self._setup_limit = 0.0
         self._setups_too_long = 0
         self._coming_up = False
         self._last_active = 0.0
         self._failures = 0
         self._retry_at = 0.0
-        self._idle_lost_at = -FOREVER
+        self._idle_lost_at = NEVER
         self._latest_failure: KprodError | None = None
-        self._broken = ConnectionLost(f"the connection to {broker} broke")  # not explained
 
     # Questions of the network -------------------------------------------------------------------
 
@@ -180,6 +208,8 @@ class BrokerLink:
 
     def connect(self, now: float) -> None:
         """Start a connection; a failure is reported, and followed by a back-off."""
+        self._traffic = self._metrics.node(self.broker.node_id)
+        self._broken = ConnectionLost(f"the connection to {self.broker} broke")
         self._setup_began = self._last_active = now
         self._coming_up = True
         self._setup_limit = self._settings.setup.delay(self._setups_too_long + 1)
