@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -19,7 +20,7 @@ from kprod.errors import (
 from kprod.types import DeliveryReport, Persisted
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
+from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster, refuse, silence
 from tests.support.scripted_producer import producer_before
 
 LONG = 20.0
@@ -123,8 +124,18 @@ def test_callbacks_have_run_when_flush_returns(producer: KafkaProducer) -> None:
     assert len(told) == 3
 
 
-def test_flush_waits_for_callbacks_that_are_running_already(producer: KafkaProducer) -> None:
+def test_flush_waits_for_callbacks_that_are_running_already(
+    broker: ScriptedBroker, producer: KafkaProducer
+) -> None:
     running, go_on, flushed = threading.Event(), threading.Event(), threading.Event()
+    held: list[Heard] = []
+
+    def hold(_: ScriptedBroker, heard: Heard) -> bytes:
+        held.append(heard)
+        return b""
+
+    def answer_both(broker: ScriptedBroker, heard: Heard) -> bytes:
+        return broker.usual(held[0]) + broker.usual(heard)
 
     def block(_: object) -> None:
         running.set()
@@ -134,9 +145,14 @@ def test_flush_waits_for_callbacks_that_are_running_already(producer: KafkaProdu
         producer.flush(LONG)
         flushed.set()
 
-    future = producer.send("t", b"v").add_both(block)
+    broker.next(ApiKey.PRODUCE, hold, answer_both)
+    future = producer.send("t", b"v", partition=0).add_both(block)
     with pytest.raises(KprodTimeoutError):
         future.get(0)  # it is waited for, so it leaves
+    while not held:
+        time.sleep(0.001)
+    with suppress(KprodTimeoutError):
+        producer.send("t", b"next", partition=1).get(0)
     assert running.wait(LONG)
     thread = threading.Thread(target=flush)
     thread.start()
