@@ -48,7 +48,8 @@ _GROUPS: tuple[tuple[str, str, Sequence[Metric | Gauge]], ...] = (
     ("producer-topic-metrics.&lt;topic&gt;", "Every topic that had a batch.", TOPIC_METRICS),
     (
         "producer-node-metrics.node-&lt;id&gt;",
-        "Every broker, by its node id. Addresses of `bootstrap_servers` have the ids -1, -2, ...",
+        "Every broker that was connected to, by its node id. Addresses of `bootstrap_servers` have"
+        " the ids -1, -2, ...",
         NODE_METRICS,
     ),
 )

@@ -28,11 +28,12 @@ class NetworkRig:
         self.listeners = {(host, 9092): server.accept for host, server in self.servers.items()}
         self.backend = VirtualBackend(self.clock, self.listeners)
         self.errors: list[KprodError] = []
+        self.metrics = ProducerMetrics()
         self.network = Network(
             self.backend,
             [(host, 9092) for host in bootstrap],
             SETTINGS,
-            ProducerMetrics(),
+            self.metrics,
             self.clock,
             lambda broker, error: self.errors.append(error),
             SteadyRandom(1),
@@ -76,6 +77,14 @@ def test_nothing_is_connected_until_somebody_is_needed() -> None:
     rig.network.poll(1)
     assert not rig.network.connected
     assert rig.servers["boot"].ends == []
+
+
+def test_a_broker_is_counted_from_its_first_connection_on() -> None:
+    rig = NetworkRig("one", "two")
+    rig.adopt(one=1, two=2)
+    assert not rig.metrics.nodes
+    rig.connect(1)
+    assert set(rig.metrics.nodes) == {1}
 
 
 def test_a_bootstrap_address_is_asked_while_no_broker_is_known() -> None:
