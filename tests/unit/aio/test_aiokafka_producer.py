@@ -233,8 +233,8 @@ def test_records_that_fail_fail_their_futures() -> None:
             producer = AIOKafkaProducer(
                 bootstrap_servers=broker.bootstrap_servers,
                 linger_ms=100,
-                request_timeout_ms=100,
-                delivery_timeout_ms=300,
+                request_timeout_ms=1000,
+                delivery_timeout_ms=1200,
             )
             await producer.partitions_for("t")
             future, cancelled = await producer.send("t", b"v"), await producer.send("t", b"v")
