@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -294,8 +295,14 @@ def test_send_waits_when_very_many_callbacks_wait(broker: ScriptedBroker) -> Non
     for _ in range(MOST_WAITING):
         future.add_both(lambda _: None)
     assert future.delivery.wait(LONG)  # not get(), which would wait for the callbacks, too
+
+    def send_until_the_callbacks_wait() -> None:
+        for _ in range(1000):  # an outcome may be seen just before its callbacks are put
+            producer.send("t", b"v")
+            time.sleep(0.001)
+
     with pytest.raises(BufferFullError, match="delivery callbacks wait to be run"):
-        producer.send("t", b"v")
+        send_until_the_callbacks_wait()
     counted = producer.metrics()["producer-metrics"]
     assert counted["buffer-exhausted-total"] == 0, "there was memory, but no room for callbacks"
     blocking.let_go.set()

@@ -144,13 +144,18 @@ def test_a_lack_of_memory_that_lasts_ends_the_producer() -> None:
     """What is done about a turn that broke off fails for the same reason, for a while."""
     clock = ScarceClock()
     running = Running(clock)
+    running.broker.next(ApiKey.PRODUCE, silence)
+    on_wire = running.queue()
+    until(lambda: running.broker.count(ApiKey.PRODUCE))
+    queued = running.queue()  # behind the one before, whose leader has not proved itself
     clock.scarce = True
-    future = running.queue()
+    running.sender.network.wake()
     until(lambda: clock.refused >= 3)
     clock.scarce = False
-    with pytest.raises(ProducerClosedError) as told:
-        future.get(LONG)
-    assert isinstance(told.value.__cause__, MemoryError)
+    for future in (on_wire, queued):
+        with pytest.raises(ProducerClosedError) as told:
+            future.get(LONG)
+        assert isinstance(told.value.__cause__, MemoryError)
     assert running.stop(LONG)
 
 
