@@ -20,8 +20,8 @@ _NO_TAGS_AT = 4
 class FrameReader:
     """Cuts a byte stream into frames. Not thread-safe.
 
-    ``feed`` costs time linear in the bytes fed, however they are cut into chunks, and takes at most
-    twice the memory of the bytes that have arrived, whatever size was announced.
+    ``feed`` costs time linear in the bytes fed, however they are cut into chunks. Between two
+    calls at most twice the memory of the bytes that have arrived is held, whatever size was told.
     """
 
     __slots__ = ("_filled", "_max_frame_bytes", "_room")
