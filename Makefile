@@ -17,10 +17,9 @@ export KPROD_DEBUG KPROD_SANITIZE KPROD_PORTABLE
 unexport PYTHONDONTWRITEBYTECODE
 SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(CURDIR)/build/sanitizer UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/sanitizer LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
-# Tests that share a fixture run in one worker (tests/support/worker_shares.py says which). Those of
-# the whole suite wait for processes for 4 of 10 seconds: four workers keep two cores busy.
-IN_WORKERS := -n auto --maxprocesses=4
-ALL_IN_WORKERS := -n 4
+# Tests that share a fixture run in one worker (tests/support/worker_shares.py says which). They wait
+# for processes and for time to pass for 4 of 10 seconds: four workers keep two cores busy.
+IN_WORKERS := -n 4
 QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
 
 .DELETE_ON_ERROR:
@@ -39,7 +38,7 @@ demo:
 test: build bytecode
 	@{ $(BIN)/python -m tests.support.apache_kafka.jars \
 		&& $(BIN)/python -m tests.support.apache_kafka.class_archive; } >/dev/null 2>&1 & \
-	$(SANITIZER) $(BIN)/python -m pytest $(ALL_IN_WORKERS) $(ARGS)
+	$(SANITIZER) $(BIN)/python -m pytest $(IN_WORKERS) $(ARGS)
 
 # For the inner loop: style, types, and the tests that take no time.
 check: build bytecode
