@@ -1,4 +1,4 @@
-"""Avro, by fastavro"""
+"""Avro, by fastavro; a schema with the types that it names in their places"""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kprod.errors import ConfigError
-from kprod.schema.avro_names import full_name, inlined
 from kprod.schema.encoding import AvroEncoding, parsed_json, unusable
 from kprod.schema.registry import SchemaRegistry
 from kprod.schema.schema import Schema, SchemaReference
 from kprod.schema.serializer import SchemaSerializer
+
+_WITH_NAMES = ("record", "error", "enum", "fixed")
 
 
 class AvroSerializer(SchemaSerializer):
@@ -32,7 +33,7 @@ class AvroSerializer(SchemaSerializer):
         **options: Any,
     ) -> None:
         text = avro_text(schema)
-        self._name = None if text is None else full_name(json.loads(text))
+        self._name = None if text is None else _full_name(json.loads(text))
         if text is not None and not references:
             AvroEncoding(text).parsed()  # it is told at once what is wrong with it
         own = None if text is None else Schema(text, "AVRO", tuple(references))
@@ -68,7 +69,7 @@ def complete(schema: Schema, registry: SchemaRegistry) -> str:
     definitions: dict[str, Any] = {}
     _gather(schema, registry, definitions)
     try:
-        return json.dumps(inlined(parsed_json(schema.text), definitions))
+        return json.dumps(_inlined(parsed_json(schema.text), definitions))
     except RecursionError as error:
         raise unusable(error) from None
 
@@ -79,3 +80,46 @@ def _gather(schema: Schema, registry: SchemaRegistry, definitions: dict[str, Any
             found = registry.version(reference.subject, reference.version).schema
             definitions[reference.name] = parsed_json(found.text)
             _gather(found, registry, definitions)
+
+
+def _full_name(schema: Any, namespace: str = "") -> str | None:
+    """The full name of a named type, None of any other; ``namespace`` is the one around it."""
+    if not isinstance(schema, dict) or schema.get("type") not in _WITH_NAMES:
+        return None
+    name = str(schema.get("name", ""))
+    inside = schema.get("namespace", namespace)
+    return name if "." in name or not inside else f"{inside}.{name}"
+
+
+def _inlined(schema: Any, definitions: dict[str, Any], namespace: str = "") -> Any:
+    """The schema with each definition where its name stands first, for it may be there only once.
+
+    ``definitions`` loses what was put in place.
+    """
+    if isinstance(schema, str):
+        name = schema if "." in schema or not namespace else f"{namespace}.{schema}"
+        found = name if name in definitions else schema
+        if found not in definitions:
+            return schema
+        definition = definitions.pop(found)
+        if isinstance(definition, dict):
+            definition = {"namespace": "", **definition}  # not the one around it
+        return _inlined(definition, definitions)
+    if isinstance(schema, list):
+        return [_inlined(each, definitions, namespace) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = _full_name(schema, namespace) or ""
+    inside = name.rpartition(".")[0] if name else namespace
+    made = dict(schema)
+    if "fields" in made:
+        made["fields"] = [
+            {**field, "type": _inlined(field["type"], definitions, inside)}
+            for field in made["fields"]
+        ]
+    for part in ("items", "values"):
+        if part in made:
+            made[part] = _inlined(made[part], definitions, inside)
+    if schema.get("type") not in (*_WITH_NAMES, "array", "map"):
+        made["type"] = _inlined(schema.get("type"), definitions, inside)
+    return made
