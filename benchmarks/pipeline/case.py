@@ -28,7 +28,7 @@ class Case:
 
     def command(self, bootstrap_servers: str | None) -> list[str]:
         """What to run; without an address it starts an embedded broker."""
-        command = [sys.executable, "-m", "kprod.cli", "perf", "--json"]
+        command = [sys.executable, "-m", "kprod", "perf", "--json"]
         command += ["--records", str(self.records), "--warm-up", str(self.warm_up)]
         if bootstrap_servers is None:
             return [*command, "--partitions", str(self.partitions), *self.arguments]

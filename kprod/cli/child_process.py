@@ -122,7 +122,7 @@ class BrokerProcess:
 
     def __init__(self, data_dir: Path, log: Path, *, outlives_us: bool = False) -> None:
         """Start it; with ``outlives_us`` it goes on when this process ends."""
-        command = [sys.executable, "-m", "kprod.cli", "broker", "--port", "0"]
+        command = [sys.executable, "-m", "kprod", "broker", "--port", "0"]
         command += ["--data-dir", str(data_dir)]
         command += [] if outlives_us else ["--until-stdin-closes"]
         self._session = ChildSession(command, log)

@@ -35,7 +35,7 @@ def flights(tmp_path: Path) -> Path:
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     conf = ["--spark-conf", f"spark.driver.extraJavaOptions={SHORT_LIVED}"]
     return subprocess.run(
-        [sys.executable, "-m", "kprod.cli", *command, *conf],
+        [sys.executable, "-m", "kprod", *command, *conf],
         cwd=folder,
         env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
@@ -93,7 +93,7 @@ def test_misuse_is_told_before_spark_starts() -> None:
         (["--read", "x", "--topic", "t"], "--bootstrap-servers is missing"),
         (["--bootstrap-servers", "b:1", "--topic", "t"], "read one of path, table and query"),
     ):
-        command = [sys.executable, "-m", "kprod.cli", "pipeline", *given]
+        command = [sys.executable, "-m", "kprod", "pipeline", *given]
         environment = {"COLUMNS": "200", "NO_COLOR": "1"}
 
         ran = subprocess.run(

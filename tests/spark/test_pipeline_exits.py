@@ -22,7 +22,7 @@ ROWS = "select 'v' value, if(id = 3, -1, 0) partition from range(10)"
 
 
 def command(kafka: str, *given: str) -> list[str]:
-    started = [sys.executable, "-m", "kprod.cli", "pipeline", *LOCAL]
+    started = [sys.executable, "-m", "kprod", "pipeline", *LOCAL]
     return [*started, "--bootstrap-servers", kafka, *given]
 
 

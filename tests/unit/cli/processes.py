@@ -23,7 +23,7 @@ class Family:
         self._mark = uuid.uuid4().hex
         self._scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.command = subprocess.Popen(
-            [sys.executable, "-m", "kprod.cli", *arguments],
+            [sys.executable, "-m", "kprod", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

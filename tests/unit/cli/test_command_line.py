@@ -104,7 +104,7 @@ def test_the_package_can_be_run() -> None:
 
 def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a line of sh in which ``$kprod`` is the command."""
-    kprod_command = f"{sys.executable} -m kprod.cli"
+    kprod_command = f"{sys.executable} -m kprod"
     return subprocess.run(
         ["sh", "-c", script],
         capture_output=True,

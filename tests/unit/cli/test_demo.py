@@ -26,7 +26,7 @@ def bootstrap() -> Iterator[str]:
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kprod.cli", "demo", *arguments]
+    command = [sys.executable, "-m", "kprod", "demo", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -1,8 +1,0 @@
-"""``python -m kprod.cli``: the ``kprod`` command where its script is not on the path."""
-
-from __future__ import annotations
-
-from kprod.cli import main
-
-if __name__ == "__main__":
-    main()
