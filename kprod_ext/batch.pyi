@@ -33,8 +33,6 @@ class MemoryRecordsBuilder:
     (a record found no room, or ``close_for_append`` was called; header not written); closed
     (``build`` returns the batch).
     Not thread-safe: the caller holds the lock of the ``PartitionQueue`` that the batch is open in.
-    One exception: with a GIL the compiled append holds the GIL only, while no bulk call writes
-    without the GIL and the record surely needs no memory from the pool.
 
     ``buffer`` must hold at least 61 bytes; the builder never gives it back. ``write_limit`` is the
     size in bytes the batch should not exceed, checked from the second record on. From ``full_size``
@@ -203,11 +201,11 @@ class ProducerBatch(MemoryRecordsBuilder):
     """Records of one partition that travel, are acknowledged and fail together.
 
     One thread at a time has it: callers append to it while it is open in its ``PartitionQueue``,
-    and one may compress it when it is full; the sender's thread takes it from the head, seals it
-    and puts it into a request, and the request keeps its memory until it has ended. ``now`` and all
-    times are seconds on the monotonic clock; ``delivery`` tells the outcome of its records. The
-    garbage collector sees a batch from its first failure on, for the traceback of an error may lead
-    back.
+    and one may compress it once it is closed for append; the sender's thread takes it from the
+    head, seals it and puts it into a request, and the request keeps its memory until it has ended.
+    ``now`` and all times are seconds on the monotonic clock; ``delivery`` tells the outcome of its
+    records. The garbage collector sees a batch from its first failure on, for the traceback of an
+    error may lead back.
     """
 
     tp: Any

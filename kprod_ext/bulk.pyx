@@ -210,7 +210,7 @@ class BulkStop(IntEnum):
 
 
 cdef enum:
-    DONE                    # these four are BulkStop
+    DONE                    # these four are BulkStop; those behind them end a run, not the call
     NO_MEMORY
     NOT_ADMITTED
     NO_STICKY
@@ -297,10 +297,10 @@ cdef class BulkAppender:
     cdef list _stickies                     # partitions for records without a key, in turn
     cdef Py_ssize_t _sticky_count
     cdef Py_ssize_t _sticky                 # of those, the one in use; behind all: none
-    # Partitions with a batch that this call made or filled, and that the sender does not know of.
+    # Partitions for which this call made or filled a batch, or is about to, unknown to the sender.
     cdef Py_ssize_t[MOST_FILLED] _filled
     cdef Py_ssize_t _filled_count
-    cdef int64_t _untold                    # bytes written since the first of `_filled`, roughly
+    cdef int64_t _untold    # bytes since the first of `_filled`; read where a batch or share ends
 
     # Of the run that is under way, in the batch of `partition`.
     cdef Py_ssize_t _run_first              # index in the batch of its first record

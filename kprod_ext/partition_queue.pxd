@@ -103,7 +103,7 @@ cdef class PartitionQueue:
     cdef ProducerBatch _youngest
     cdef SharedCount _depth
     cdef Py_ssize_t _drained
-    cdef SharedCount _opened                # counts openings and closings of its batches
+    cdef SharedCount _opened                # counts opened batches, and `close_open_batch`
     cdef public SharedFlag retired
     # Set once.
     cdef readonly AppendContext context

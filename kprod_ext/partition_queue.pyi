@@ -42,7 +42,7 @@ class AppendContext:
     ``now`` is the monotonic clock, ``note`` is called with a queue that the sender should look at,
     under the queue's lock: it must be a function of C. ``incomplete`` gets every batch before it is
     queued. ``wake`` and ``look_within`` let the sender look; ``hurry`` and ``wait`` are those of
-    the deliveries, and get the queue first; ``compression`` is offered batches that are full.
+    the deliveries, and get the queue first; ``compression`` is offered batches that are closed.
     ``refusal`` says why no record may be queued now, and ``closings`` counts the times when
     all open batches were closed.
     """
@@ -87,8 +87,9 @@ class AppendResult:
     """One record that was queued (Kafka's ``RecordAppendResult``).
 
     ``batch_ready``: it has filled its batch, so the sticky partitioner may move on.
-    ``wake_sender``: the sender has something to send, and was woken. ``linger``: a batch was
-    created, which the sender looks at within so many seconds; None: none was.
+    ``wake_sender``: the sender has something to send; the queue, or a bulk call, wakes it.
+    ``linger``: a batch was created, which the sender looks at within so many seconds; None: none
+    was.
     """
 
     @property

@@ -333,7 +333,7 @@ class RecordAccumulator:
     def _take(self, batch: ProducerBatch, queue: PartitionQueue) -> bool:
         """End appends to the head of ``queue``, and compress it if the topic has a codec.
 
-        False when a caller is compressing it: nothing changes, and the caller will wake the sender.
+        False when a caller is compressing it: it stays queued, and the caller wakes the sender.
         """
         if not queue.settings.codec:
             queue.close_head()
@@ -399,7 +399,7 @@ class RecordAccumulator:
             self._ratios.forget({tp.topic for tp in retired})
         return retired, used
 
-    def next_expiry(self) -> float:
+    def oldest_creation(self) -> float:
         """When the oldest queued batch was created; infinite when none waits."""
         return self._ready_tracker.oldest()
 

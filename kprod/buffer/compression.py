@@ -167,7 +167,7 @@ LEFT_TO_THE_SENDER = 1
 
 
 class BatchCompression:
-    """Full batches that are still to be compressed, each by one thread. Any thread.
+    """Batches closed for append, still to be compressed, each by one thread. Any thread.
 
     ``wake`` lets the sender look, also when a caller has compressed what it wanted meanwhile.
     """

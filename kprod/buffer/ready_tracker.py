@@ -91,8 +91,9 @@ class QueueDepths:
 class QueueList:
     """Queues in the order in which they joined; a queue is in one list at most. Not thread-safe.
 
-    ``passing``: what callers do, and a hurry, may let a queue go on from here. Elsewhere only the
-    oldest batch counts, which they cannot change. ``timed``: a timer runs for each member.
+    ``passing``: a queue leaves when a caller fills or queues a batch, or when the sender hurries.
+    Elsewhere only the oldest batch counts, which callers cannot change. ``timed``: a timer runs for
+    each member.
     """
 
     __slots__ = ("first", "last", "passing", "timed")

@@ -240,6 +240,10 @@ class Coordination:
             self._doubtful = None
         if reply.error_code:
             return self._react(ask, reply.error_code)
+        self._granted(ask, reply)
+        return None
+
+    def _granted(self, ask: Ask, reply: Any) -> None:
         if isinstance(ask, AddOffsets):
             self._groups.add(ask.group_id)
             self.started = True
@@ -248,9 +252,10 @@ class Coordination:
                 self._identify(*reply.producer)
             self._end_taken(renewed=reply.producer is not None)
             self.holds = True
-        else:
+        elif isinstance(ask, InitProducerId):
             self._initialized(reply)
-        return None
+        else:
+            raise AssertionError(f"nothing follows from an answer to {ask}")
 
     def _initialized(self, reply: Any) -> None:
         if reply.producer_id < 0 or reply.producer_epoch < 0:

@@ -44,7 +44,8 @@ class ProducerIdentity:
     """The producer id and epoch that batches carry now, None before brokers gave one.
 
     ``fatal`` is the reason why nothing may be sent any more, ever; ``trouble`` the reason why no id
-    is there yet, as far as a broker or a connection has said. Thread: the sender's only.
+    is there yet, as far as a broker or a connection has said. Thread: the sender's; any may read
+    ``fatal``.
     """
 
     __slots__ = ("fatal", "producer", "trouble")

@@ -329,8 +329,8 @@ class ProduceRound:
     def _cut(self, taken: Taken, most: int) -> None:
         """Cut batches that are larger than ``most``: they grew while the network carried more.
 
-        A batch that a broker may have read stays whole: the parts would be out of sequence. A part
-        has at most ``most`` bytes and one record more, and at least half of ``most``.
+        A batch with a sequence that a broker may have read stays whole: its parts would be out of
+        sequence. A part has at most ``most`` bytes and one record more, at least half of ``most``.
         """
         for entry in list(taken):
             batch, _ = entry
@@ -402,7 +402,7 @@ class ProduceRound:
         late = self._outcomes.unanswered(now - limit) + self._accumulator.take_expired(now - limit)
         for batch in sorted(late, key=_age):
             self._outcomes.expire(batch, limit, now)
-        oldest = min(self._accumulator.next_expiry(), self._outcomes.oldest_unanswered(), now)
+        oldest = min(self._accumulator.oldest_creation(), self._outcomes.oldest_unanswered(), now)
         self._next_expiry = max(oldest + limit, now + 0.001)
 
     def fail_queued(self, error: KprodError, now: float) -> None:

@@ -231,11 +231,11 @@ def test_batches_older_than_a_time_are_taken_oldest_first(rig: Accumulating) -> 
     rig.clock.advance(5)
     fill(rig, 0, 2)
     born = rig.clock.now
-    assert rig.accumulator.next_expiry() == born - 5
+    assert rig.accumulator.oldest_creation() == born - 5
     assert partitions(rig.accumulator.take_expired(born - 5)) == [0, 1]
-    assert rig.accumulator.next_expiry() == born
+    assert rig.accumulator.oldest_creation() == born
     assert sorted(partitions(rig.accumulator.take_expired(born))) == [0, 2]
-    assert rig.accumulator.next_expiry() == float("inf")
+    assert rig.accumulator.oldest_creation() == float("inf")
 
 
 def test_a_batch_that_comes_back_is_as_old_as_it_was(rig: Accumulating) -> None:
