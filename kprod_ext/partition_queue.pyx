@@ -219,7 +219,7 @@ cdef class PartitionQueue:
     cdef AppendResult append_or_open_batch(
         self, Record* record, PooledBuffer buffer, bint quietly
     ):
-        """Try the open batch again, then open a new batch.
+        """Try the open batch, unless it is closed for append, then open a new batch.
 
         Returns None if refused, retired or without memory.
 
@@ -236,12 +236,14 @@ cdef class PartitionQueue:
             opened, closings = self._opened, context.closings
             if self.retired or context.refuses():
                 return None
-            result = self._append_to_open(record)
-            if result is not None:
-                return result
-            if stamps:
-                record.timestamp_ms = NO_TIME
             filled = self._open_batch()
+            if filled is not None and not filled.closed_for_append:
+                result = self._append_to_open(record)
+                if result is not None:
+                    return result
+                if stamps:
+                    record.timestamp_ms = NO_TIME
+                filled = self._open_batch()
             if filled is not None and filled.closed_for_append:
                 filled.sum_early()
             if batch is None:

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kprod import KafkaProducer, RecordMetadata
@@ -168,8 +168,13 @@ def test_both_paths_make_the_same_batches_and_tell_the_same(sent: list[Sending])
     assert OnePath().run(sent) == OnePath(Observer()).run(sent)
 
 
+OVERFLOW = [Sending(bytes(80), None, None, None, None)] * 12
+"""Most open a batch, for they find no room in the one before: each path stamps them as often."""
+
+
 @settings(max_examples=30, deadline=None)
 @given(sendings(st.none() | keys))
+@example(OVERFLOW)
 def test_records_without_keys_are_the_same_too(sent: list[Sending]) -> None:
     assert OnePath(partitions=1).run(sent) == OnePath(Observer(), partitions=1).run(sent)
 
