@@ -419,3 +419,20 @@ def test_a_batch_that_failed_for_good_takes_no_place_in_the_window() -> None:
         gentle=False,
     )
     assert not run(schedule).violations
+
+
+def test_a_refusal_that_was_not_read_keeps_no_batch_from_its_second_attempt() -> None:
+    """The judge took a refusal for told that went with its connection while the client stood."""
+    refused = Interference(api="produce", how="error-before", code=45)
+    schedule = Schedule(
+        seed=50036238,
+        setup=Setup(latency=0.01),
+        actions=(
+            Disturb(at=0.0335, node=0, fault=refused, times=1),
+            Send(at=0.0367, topic=0, records=1, size=60, keys="explicit"),
+            StallClient(at=0.1012, seconds=0.4),
+            CutAll(at=0.1077, node=0, silently=False),
+        ),
+        gentle=False,
+    )
+    assert not run(schedule).violations
