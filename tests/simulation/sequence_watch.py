@@ -156,13 +156,10 @@ class SequenceWatch:
             known.ended = True
 
     def unread(self, tp: TopicPartition, fields: BatchFields) -> None:
-        """The answer went with its connection: the client has to wait for the next one only.
-
-        It knows as little as without an answer: the attempt may have been stored.
-        """
+        """The answer went with its connection: the client has to wait for the next one only."""
         if (known := self._known(tp, fields)) is not None:
             known.ended = known.refused = False
-            known.lost = known.in_doubt = True
+            known.lost = True
 
     def doubted(self, tp: TopicPartition, fields: BatchFields) -> None:
         """All of it has left, and no answer has said that it was refused."""
