@@ -179,9 +179,19 @@ class ProducerClosedError(IllegalStateError, number="KP-1203"):
 
 
 class KprodTimeoutError(KprodError, TimeoutError, number="KP-1301"):
-    """A bounded wait ended: for metadata, for memory, for a delivery, for an outcome."""
+    """A bounded wait ended: for metadata, for memory, for a delivery, for an outcome.
+
+    Where a wait for an outcome ended first, ``persisted`` is MAYBE: the record is being sent.
+    """
 
     retriable = True
+
+
+def still_being_sent(text: str) -> KprodTimeoutError:
+    """The error of a wait for records that has ended before they have."""
+    error = KprodTimeoutError(text)
+    error.persisted = Persisted.MAYBE
+    return error
 
 
 class BufferFullError(KprodTimeoutError, number="KP-1302"):
@@ -205,6 +215,7 @@ KafkaTimeoutError = KprodTimeoutError
 class TransactionTimeoutError(KprodTimeoutError, number="KP-1401"):
     """A call of a transaction took longer than its timeout; it goes on: call the same one again."""
 
+    persisted = Persisted.MAYBE
     next_step = NextStep.RETRY_CALL
 
 

@@ -17,7 +17,7 @@ from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.config import ProducerConfig
 from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import concealed
-from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError
+from kprod.errors import BufferFullError, ProducerClosedError, still_being_sent
 from kprod.intake.arguments import (
     SizeLimits,
     check_seconds,
@@ -350,7 +350,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             return
         left = None if timeout is None else max(0.0, began + timeout - self._clock.monotonic())
         if not self._dead_letters.flush(left):
-            raise KprodTimeoutError(f"dead letters have no outcome after {timeout:g} s")
+            raise still_being_sent(f"dead letters have no outcome after {timeout:g} s")
 
     def close(self, timeout: float | None = None) -> DeliveryReport:
         """Refuse new records, wait at most ``timeout`` seconds for the queued ones, end everything.

@@ -21,8 +21,8 @@ from kprod.errors import (
     IllegalStateError,
     InvalidRecordError,
     KprodError,
-    KprodTimeoutError,
     RecordTypeError,
+    still_being_sent,
 )
 from kprod.latch import Latch
 from kprod.quantities import in_seconds
@@ -168,7 +168,7 @@ class BatchDelivery(BatchOutcome):
             outcome.wait(timeout)
             outcome, _ = self.locate(index)  # it may have been split meanwhile
             if not outcome.done:
-                raise KprodTimeoutError(
+                raise still_being_sent(
                     f"no outcome for a record of {self.tp} after {in_seconds(timeout or 0)};"
                     " it is still being sent"
                 )

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from kprod.buffer.delivery import NO_OFFSET, BatchDelivery, check_timeout
 from kprod.clock import SystemClock
-from kprod.errors import DeliveryError, KprodError, KprodTimeoutError
+from kprod.errors import DeliveryError, KprodError, still_being_sent
 from kprod.types import Persisted, RecordMetadata, TopicPartition
 from kprod_ext import SentRecords
 
@@ -95,7 +95,7 @@ class BulkDelivery:
             check_timeout(timeout)
         if not self._wait(timeout):
             pending = self.progress().pending
-            raise KprodTimeoutError(
+            raise still_being_sent(
                 f"{pending} of {len(self)} records have no outcome after {timeout:g} s;"
                 " they are still being sent"
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kprod.buffer.callbacks import Callbacks
-from kprod.errors import IllegalStateError, KprodTimeoutError
+from kprod.errors import IllegalStateError, KprodTimeoutError, still_being_sent
 from kprod.latch import Latch
 from kprod.metrics import ProducerMetrics
 from kprod.quantities import counted, in_seconds
@@ -92,10 +92,10 @@ class Engine:
             accumulator.end_flush()
         if not told:
             pending = counted(self.report().pending, "record")
-            raise KprodTimeoutError(f"flush: {pending} pending after {in_seconds(seconds)}")
+            raise still_being_sent(f"flush: {pending} pending after {in_seconds(seconds)}")
         if not self._callbacks.drain(self._left(deadline)):
             running = self._callbacks.waiting
-            raise KprodTimeoutError(
+            raise still_being_sent(
                 f"flush: {running} delivery callbacks have not returned after {in_seconds(seconds)}"
             )
         return self.report()

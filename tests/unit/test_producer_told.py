@@ -11,9 +11,18 @@ from typing import Any
 
 import pytest
 
-from kprod import KafkaProducer
+from kprod import KafkaProducer, Persisted
 from kprod.broker import EmbeddedBroker
-from kprod.errors import ConfigError, InvalidRecordError, RecordTypeError, SerializationError
+from kprod.errors import (
+    ConfigError,
+    InvalidRecordError,
+    KprodTimeoutError,
+    RecordTypeError,
+    SerializationError,
+)
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedCluster, silence
+from tests.support.scripted_producer import producer_before
 
 ROUNDS = 300
 
@@ -38,6 +47,23 @@ def test_callbacks_that_were_added_before_have_run_when_get_returns(
         future = producer.send("t", b"v").add_callback(heard.append)
         stored = future.get(30)
         assert heard == [stored]
+
+
+@pytest.mark.parametrize("waits", ["get", "get of many", "flush"])
+def test_a_wait_that_ends_first_does_not_say_that_nothing_is_stored(waits: str) -> None:
+    """The application that sends again what is certainly not stored must not take it for that."""
+    cluster = ScriptedCluster(topics={"t": [1]})
+    cluster.add(1)
+    with producer_before(cluster) as producer:
+        producer.send("t", b"first").get(30)
+        cluster.brokers[1].next(ApiKey.PRODUCE, silence)
+        many = waits == "get of many"
+        sent = producer.send_many("t", [b"v"]) if many else producer.send("t", b"v")
+        with pytest.raises(KprodTimeoutError) as raised:
+            producer.flush(0.01) if waits == "flush" else sent.get(0.01)
+        assert not sent.is_done
+        assert raised.value.persisted is Persisted.MAYBE
+        producer.close(0)
 
 
 def test_get_in_a_callback_of_the_same_record_does_not_wait_for_it(
