@@ -120,7 +120,7 @@ def is_laid_out(layout: Marker | None, shard: Shard) -> bool:
 
 
 def was_won(marker: Marker | None, shard: Shard) -> bool:
-    """Whether another attempt has done what this one was fenced at."""
+    """Whether an attempt at the shard was committed, of this batch or of a later one."""
     return marker is not None and marker.batch >= shard.batch
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kprod.spark.errors import MarkerError, RowsChanged
-from kprod.spark.exactly_once.marker import Marker, is_done, is_laid_out, was_won
+from kprod.spark.exactly_once.marker import Marker, is_done, is_laid_out
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
     CommitMarker,
@@ -52,8 +52,8 @@ def deliver(shard: Shard, patience: float) -> Protocol:
     """Write the shard unless it is written; ends when it is, by whichever attempt.
 
     An attempt that was fenced waits ``patience`` seconds for the one that has fenced it: failing at
-    once, it would be started again, and fence the other in its turn. Raises Fenced after that, and
-    what ``marker`` raises.
+    once, it would be started again, and fence the other in its turn. Raises Fenced after that, or
+    when another run has written the shard, and what ``marker`` raises.
     """
     if shard.shards is None:
         return (yield from write_once(shard, patience))
@@ -141,7 +141,15 @@ def _wait_for_winner(shard: Shard, patience: float, fenced: Fenced) -> Protocol:
     waited, pause = 0.0, FIRST_PAUSE
     while True:
         marker: Marker | None = yield ReadMarker(shard.group, wait=False)
-        if marker is not None and was_won(marker, shard):
+        if marker is not None and is_done(marker, shard):
+            if marker.run != shard.run:
+                # Its rows may be others, and this attempt has consumed a part of its own: the next
+                # one finds the marker before it reads any, and compares all of them.
+                raise Fenced(
+                    f"{shard}: another run of the job has taken over and written it, with"
+                    f" {marker.rows:,} rows of {marker.bytes:,} bytes; the next attempt compares"
+                    " its rows with those. Jobs that run at the same time need a job_id each"
+                )
             return Delivered(marker=marker, by_us=False)
         if fenced.too_slow is not None:
             # Most likely there is no other attempt. If there is one, this failure does no harm:

@@ -6,6 +6,7 @@ import pickle
 import random
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -190,6 +191,36 @@ def test_other_rows_for_the_same_shard_are_never_dropped_in_silence(servers: str
     with pytest.raises(RowsChanged, match="now has 49"):
         deliver(servers, shard("copied", run="copy"), sends("copied", rows("a", 49)))
     assert_there(servers, "copied", rows("a"))
+
+
+@pytest.mark.parametrize("other", [rows("a"), rows("other", 2)], ids=["same", "other rows"])
+def test_rows_that_another_run_fenced_are_never_dropped_in_silence(
+    servers: str, other: list[bytes]
+) -> None:
+    """The next attempt reads its rows once more, and compares them."""
+    topic = f"fenced-{len(other)}"
+    wanted = shard(topic)
+
+    def is_fenced() -> None:
+        assert deliver(servers, replace(wanted, run="copy"), sends(topic, other)).by_us
+
+    with pytest.raises(ProducerFencedError, match=f"another run.*written it, with {len(other)} r"):
+        deliver(servers, wanted, sends(topic, rows("a"), is_fenced))
+    if other == rows("a"):
+        assert not deliver(servers, wanted, sends(topic, rows("a"))).by_us
+    else:
+        with pytest.raises(RowsChanged, match="copy of the checkpoint"):
+            deliver(servers, wanted, sends(topic, rows("a")))
+    assert_there(servers, topic, other)
+
+
+def test_an_attempt_that_was_fenced_by_a_later_batch_says_so(servers: str) -> None:
+    def is_fenced() -> None:
+        assert deliver(servers, shard("later", batch=3), sends("later", rows("b"))).by_us
+
+    with pytest.raises(StaleBatch, match="batch 3 of it was written already"):
+        deliver(servers, shard("later", batch=2), sends("later", rows("a"), is_fenced))
+    assert_there(servers, "later", rows("b"))
 
 
 def test_a_batch_that_was_passed_is_never_dropped_in_silence(servers: str) -> None:
