@@ -120,6 +120,9 @@ class DeliveryReports:
     def call_soon(self, event: Callable[[], object]) -> None:
         """Let ``serve`` call this, among the reports."""
 
+    def begin_in_child(self) -> None:
+        """After a fork: what waits for a report belongs to the parent."""
+
     def hurry(self) -> None:
         """Somebody waits: no batch need linger any more."""
 
@@ -156,6 +159,9 @@ class Producing:
     ) -> None: ...
     @property
     def _reports(self) -> DeliveryReports: ...
+    def inherited_by_child(self) -> None:
+        """This process was forked: what was queued before is the parent's, which reports it."""
+
     def _use(self, native: Any, unassigned: Any) -> None:
         """From now on."""
 

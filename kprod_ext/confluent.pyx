@@ -17,6 +17,7 @@ from kprod_ext.held_signals import acquire_in_rounds
 
 cimport cython
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 
 from kprod_ext.futures cimport BatchOutcome, FutureRecordMetadata
 from kprod_ext.shared cimport RecordLock, SharedCount, release_lock, take_lock
@@ -339,6 +340,13 @@ cdef class DeliveryReports:
         """Let ``serve`` call this, among the reports."""
         self._hand_out(event)
 
+    def begin_in_child(self):
+        """After a fork: what waits for a report belongs to the parent."""
+        memset(&self._lock, 0, sizeof(RecordLock))      # a thread that is not here may hold it
+        self.waiting = 0
+        self._latest, self._batches, self._bells = None, {}, {}
+        self.ready.clear()
+
     def hurry(self):
         """A caller waits: let no batch linger any more."""
         for outcome in list(self._batches):
@@ -448,6 +456,16 @@ cdef class Producing:
         self._tells_statistics = settings.stats_cb is not None
         self._partition_for_key, self._refusals = partition_for_key, refusals
         self._counts = (None, {})
+
+    def inherited_by_child(self):
+        """This process was forked: what was queued before is the parent's, which reports it.
+
+        Records that wait for their topic, too: behind them this process's would wait for a sender
+        that is not here, as only ``send`` starts another.
+        """
+        memset(&self._lock, 0, sizeof(RecordLock))
+        self._unassigned_topics.clear()
+        self._reports.begin_in_child()
 
     def _use(self, native, unassigned):
         """From now on."""

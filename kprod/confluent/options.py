@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kprod.config.kinds import MAX_INT32, PARTITIONERS
@@ -13,6 +14,7 @@ from kprod.confluent.credentials import Credentials, OAuthTokens
 from kprod.confluent.errors import KafkaError, KafkaException
 from kprod.confluent.native import NativeProducer
 from kprod.errors import ConfigError
+from kprod.intake.partitioner import CRC32
 
 _log = logging.getLogger("kprod.config")
 
@@ -51,21 +53,38 @@ _DEFAULTS: Mapping[str, str] = {
 }
 """Values of options that kprod does not have, with which they ask for nothing."""
 
+_NUMBERS = frozenset(
+    {name for name, option in OPTIONS.items() if option.kind.type_name in ("int", "float")}
+    | {"compression_level", "queue_buffering_max_kbytes", "queue_buffering_max_messages"}
+    | {"socket_timeout_ms", "statistics_interval_ms"}
+)
+
 _NEVER = {("metadata_max_age_ms", -1), ("connections_max_idle_ms", 0)}
 
 
 def by_name(conf: Mapping[str, Any]) -> dict[str, Any]:
     """Options by kprod's names where it has them; those of topics override the rest.
 
-    None is for what is not set.
+    None is for what is not set. Raises KafkaException for a number that is none.
     """
     named: dict[str, Any] = {}
     for spelled, value in conf.items():
         plain = str(spelled).replace(".", "_")
         if value is not None:
-            named[_NAMES.get(plain, plain)] = value
+            name = _NAMES.get(plain, plain)
+            _refuse_unless_number(name, spelled, value)
+            named[name] = value
     of_topics = named.pop(_TOPICS, None)
     return {**named, **by_name(of_topics)} if of_topics else named
+
+
+def _refuse_unless_number(name: str, spelled: str, value: Any) -> None:
+    if name in _NUMBERS:
+        try:
+            float(str(value))
+        except ValueError as error:
+            words = f'Invalid value for configuration property "{spelled}": {value!r}'
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, words)) from error
 
 
 def used(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,6 +153,19 @@ _OAUTH = "OAUTHBEARER"
 
 BY_CRC32 = ("consistent_random", "crc32")
 """Partitioners of the face's own: with a partition given, ``send`` takes the compiled path."""
+
+
+def _consistent(key: Any, every: Sequence[int], _available: Sequence[int]) -> int:
+    """Records without a key have that of no bytes, and so one partition."""
+    return CRC32.partition(key or b"", len(every))
+
+
+def _random(_key: Any, every: Sequence[int], available: Sequence[int]) -> int:
+    return random.choice(available or every)
+
+
+_OTHER_PARTITIONERS: Mapping[str, Any] = {"consistent": _consistent, "random": _random}
+"""As functions of an application: librdkafka has them, and hardly anybody sets them."""
 
 _REPORTS = ("on_delivery", "dr_msg_cb", "dr_cb")
 CALLBACKS = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb", *_REPORTS)
@@ -218,6 +250,9 @@ def _native(given: Mapping[str, Any], timeout: int) -> dict[str, Any]:
     options["max_block_ms"] = 0
     if str(options["acks"]) not in ("all", "-1"):
         options.setdefault("enable_idempotence", False)
+    options["partitioner"] = _OTHER_PARTITIONERS.get(
+        str(options["partitioner"]), options["partitioner"]
+    )
     if options["partitioner"] not in PARTITIONERS and isinstance(options["partitioner"], str):
         wrong = f'Invalid value for configuration property "partitioner": {options["partitioner"]}'
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, wrong))

@@ -29,6 +29,7 @@ from kprod.confluent.unassigned import Unassigned, UnassignedRecords, checked
 from kprod.intake.arguments import check_topic
 from kprod.intake.attempts import Attempts
 from kprod.intake.partitioner import CRC32
+from kprod.sender.process import tell_of_forks
 from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
 from kprod_ext.futures import FutureRecordMetadata
 
@@ -66,6 +67,7 @@ class Producer(Producing, ProducerTransactions):
         attempts = partial(self._attempts, native)
         waiting = UnassignedRecords(native, attempts, self._queued, self._fail, timeout)
         self._use(native, waiting)
+        tell_of_forks(self)
         self._handler = forwarding(self._settings, native.config.client_id)
         if self._options["bootstrap_servers"] != NO_BROKER:
             native.begin_to_connect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
@@ -13,7 +14,7 @@ from kprod.clock import SystemClock
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.metadata_errors import Search
 from kprod.confluent.errors import raise_unless_unassigned
-from kprod.errors import KprodError, KprodTimeoutError
+from kprod.errors import AuthenticationError, KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.intake.attempts import Attempts
 from kprod.intake.dead_letters import owned
@@ -21,8 +22,11 @@ from kprod.intake.serializers import NO_SERIALIZERS
 from kprod.latch import Latch, NextLatch
 from kprod.lock import Lock
 from kprod.producer import KafkaProducer
+from kprod.sender.process import await_at_exit
 from kprod.types import ProducerRecord
 from kprod_ext.futures import FutureRecordMetadata
+
+log = logging.getLogger(__name__)
 
 monotonic = SystemClock.monotonic
 
@@ -114,6 +118,7 @@ class UnassignedRecords:
         self._timeout = timeout
         self.queues: dict[str, _TopicQueue] = {}
         self._begin()
+        await_at_exit(self, native.config.close_timeout_ms_at_exit / 1000)
 
     def _begin(self) -> None:
         """Make what belongs to one process: a thread that is not here may hold a lock for ever."""
@@ -144,6 +149,10 @@ class UnassignedRecords:
     def _ensure_thread(self) -> None:
         """The lock is held, so the thread sees the record for which it is started."""
         if self._thread is None or not self._thread.is_alive():
+            # The first batch imports it, which would be in the thread: a fork in the midst of that
+            # would leave the child with half a module.
+            import crc32c  # noqa: F401
+
             name = f"kprod-topics-{self._native.config.client_id}"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
@@ -155,6 +164,17 @@ class UnassignedRecords:
         while self.queues and monotonic() < deadline:
             pause.wait(PAUSE)
         return not self.queues
+
+    def await_at_exit(self, seconds: float) -> None:
+        """As ``await_none``, and log how many records are lost; nobody polls for their reports."""
+        if os.getpid() == self._process and not self.await_none(seconds):
+            lost = sum(len(queue.records) for queue in list(self.queues.values()))
+            log.warning(
+                "%d records of %s waited for their topic still when the interpreter exited, and are"
+                " lost: flush() before the end",
+                lost,
+                self._native.config.client_id,
+            )
 
     def purge(self, error: KprodError) -> None:
         """Fail every record that waits."""
@@ -220,10 +240,16 @@ class UnassignedRecords:
     def _look(self, record: Unassigned) -> tuple[bool, bool]:
         """Whether the record's topic is known, and whether the sender has to ask for it.
 
-        Raises as ``Metadata.await_topic``.
+        Raises as ``Metadata.await_topic``, but an AuthenticationError at the end of the record's
+        time only: as with librdkafka, brokers may change their mind, or get the right password.
         """
         search = self.queues[record.topic].search_of(record, self._metadata)
-        found, asks, _ = self._metadata.look(search)
+        try:
+            found, asks, _ = self._metadata.look(search)
+        except AuthenticationError:
+            if not self._left(record):
+                raise
+            return False, True
         if found is None and not self._left(record):
             raise self._metadata.not_found(search, self._timeout)
         return found is not None, asks

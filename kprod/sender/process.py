@@ -92,6 +92,14 @@ class Living(Protocol):
         ...
 
 
+class Waiting(Protocol):
+    """Records that no engine has yet, as far as the process is concerned."""
+
+    def await_at_exit(self, seconds: float) -> None:
+        """Wait at most ``seconds`` until an engine has them."""
+        ...
+
+
 BEFORE_QUEUES = 20
 """Of multiprocessing's finalizers those with the highest number come first."""
 
@@ -99,6 +107,7 @@ _finalized: set[int] = set()  # processes in which multiprocessing's end is ours
 _engines: dict[Engine, float] = {}
 """The engines of this process, and the seconds that each may take to stop at exit."""
 _producers: weakref.WeakSet[Living] = weakref.WeakSet()
+_waiting: weakref.WeakKeyDictionary[Waiting, float] = weakref.WeakKeyDictionary()
 
 
 def watch_over(producer: Living, engine: Engine, *, at_exit: float, dropped: float) -> None:
@@ -110,6 +119,16 @@ def watch_over(producer: Living, engine: Engine, *, at_exit: float, dropped: flo
     _watch_over_celery()
     _producers.add(producer)
     weakref.finalize(producer, _end_dropped, engine, dropped).atexit = False
+
+
+def tell_of_forks(producer: Living) -> None:
+    """Call ``producer.inherited_by_child`` in each forked child. ``watch_over`` does so, too."""
+    _producers.add(producer)
+
+
+def await_at_exit(records: Waiting, seconds: float) -> None:
+    """When the interpreter exits, wait for ``records`` at most ``seconds`` before engines stop."""
+    _waiting[records] = seconds
 
 
 def _watch_over_child() -> None:
@@ -169,6 +188,8 @@ def _stop(engine: Engine, seconds: float) -> None:
 def _close_all() -> None:
     process_ends()  # SIGTERM may arrive now, and SystemExit would leave the loop below
     started = time.monotonic()  # one start for all: all producers send at the same time
+    for records, seconds in list(_waiting.items()):
+        records.await_at_exit(max(0.0, started + seconds - time.monotonic()))
     for engine, seconds in list(_engines.items()):
         engine.stop_at_exit(max(0.0, started + seconds - time.monotonic()))
 

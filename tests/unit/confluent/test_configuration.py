@@ -7,13 +7,14 @@ import json
 import logging
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
 from kprod.broker.network.listener import Authentication, Listener
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.confluent import KafkaError, KafkaException, Producer, ThrottleEvent
+from kprod.confluent import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 from kprod.confluent.credentials import Credentials
 from tests.support.ports import free_port
 from tests.unit.confluent.test_producer import LONG, Reports
@@ -180,3 +181,42 @@ def test_a_logger_hears_of_its_producer(where: str) -> None:
         assert stream.getvalue().startswith("INIT [kprod-producer-")
         while "Connection refused" not in stream.getvalue():
             producer.poll(0.01)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "linger.ms",
+        "queue.buffering.max.ms",
+        "batch.size",
+        "message.timeout.ms",
+        "request.timeout.ms",
+        "socket.timeout.ms",
+        "statistics.interval.ms",
+        "queue.buffering.max.messages",
+        "compression.level",
+    ],
+)
+def test_a_number_that_is_none_is_refused_by_the_name_that_was_written(name: str) -> None:
+    with pytest.raises(KafkaException, match=f"property \"{name}\": 'abc'") as raised:
+        Producer({"bootstrap.servers": "localhost:1", name: "abc"})
+    assert raised.value.args[0].code() == KafkaError._INVALID_ARG
+    Producer({"bootstrap.servers": f"127.0.0.1:{free_port()}", name: "9"}).close(0)
+
+
+@pytest.mark.parametrize(("name", "keyless"), [("consistent", {0}), ("random", set(range(4)))])
+def test_partitioners_that_treat_keys_otherwise(name: str, keyless: set[int]) -> None:
+    stored: dict[bytes | None, set[int | None]] = {}
+
+    def hears(_error: KafkaError | None, message: Message) -> None:
+        stored.setdefault(message.key(), set()).add(message.partition())
+
+    with EmbeddedBroker(topics={"t": 4}) as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers, "partitioner": name}
+        with Producer({**options, "on_delivery": hears}) as producer:
+            for _ in range(200):
+                for key in (b"one", b"two", None):
+                    producer.produce("t", b"v", key)
+    by_key = {key: {confluent_kafka.consistent(key, 4)} for key in (b"one", b"two")}
+    others = by_key if name == "consistent" else dict.fromkeys(by_key, keyless)
+    assert stored == {**others, None: keyless}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -15,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from kprod.broker import ApiKey, EmbeddedBroker, Fault
+from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault
 from kprod.broker.log_reader import read_topic
+from kprod.broker.network.listener import Listener
 from kprod.confluent import KafkaError, Message, Producer
 from kprod.confluent.unassigned import Unassigned, UnassignedRecords
 from kprod.errors import KprodError
@@ -261,15 +263,108 @@ def test_a_forked_child_waits_for_topics_of_its_own() -> None:
         assert [one.value for one in broker.records("later")] == [b"v"]
 
 
-def _produce_in_child(producer: Producer) -> int:
+def _produce_in_child(producer: Producer, topic: str = "t") -> int:
     """0 when the record was stored. What hangs is ended by the alarm."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(int(LONG))
     reports = Reports()
     try:
-        producer.produce("t", b"w", on_delivery=reports)
+        producer.produce(topic, b"w", on_delivery=reports)
         while not reports.stored and not reports.failed:
             producer.poll(0.01)
     except BaseException:
         return 1
-    return 0 if reports.stored == {"t": [b"w"]} else 2
+    return 0 if reports.stored == {topic: [b"w"]} else 2
+
+
+AT_EXIT = """
+import multiprocessing, sys
+from kprod.confluent import Producer
+
+def produces(servers):
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(50):
+        producer.produce("t", str(number))
+    return producer
+
+if __name__ == "__main__":
+    how, servers = sys.argv[1:]
+    if how == "child":
+        child = multiprocessing.get_context("fork").Process(target=produces, args=(servers,))
+        child.start()
+        child.join()
+        sys.exit(child.exitcode)
+    producer = produces(servers)
+    if how == "deleted":
+        del producer
+    if how == "exit":
+        sys.exit(0)
+"""
+
+
+def ends(how: str, servers: str) -> str:
+    """The log of a process that produces 50 records and ends without a flush."""
+    command = [sys.executable, "-c", AT_EXIT, how, servers]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return ended.stderr
+
+
+@pytest.mark.parametrize("how", ["end", "exit", "deleted", "child"])
+def test_records_that_wait_for_their_topic_at_exit_are_sent(how: str) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        assert "lost" not in ends(how, broker.bootstrap_servers)
+        assert [one.value for one in broker.records("t")] == [b"%d" % n for n in range(50)]
+
+
+def test_records_that_wait_for_their_topic_at_exit_in_vain_are_told_of() -> None:
+    told = ends("end", f"127.0.0.1:{free_port()}")
+    assert "50 records of" in told
+    assert "waited for their topic still when the interpreter exited, and are lost" in told
+
+
+def test_a_forked_child_waits_for_no_report_of_its_parent() -> None:
+    reports = Reports()
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 900}
+        with Producer(options) as producer:
+            producer.produce("t", b"first")
+            assert producer.flush(LONG) == 0
+            producer.produce("t", b"v", on_delivery=reports)
+            child = os.fork()
+            if not child:
+                os._exit(10 * len(producer) + _produce_in_child(producer) + producer.flush(LONG))
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            assert producer.flush(LONG) == 0
+        assert reports.stored == {"t": [b"v"]}
+        assert sorted(one.value for one in broker.records("t")) == [b"first", b"v", b"w"]
+
+
+def test_a_forked_child_waits_for_a_topic_that_its_parent_waits_for() -> None:
+    reports = Reports()
+    with EmbeddedBroker(auto_create_topics=False) as broker:
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.produce("later", b"v", on_delivery=reports)
+            child = os.fork()
+            if not child:
+                os._exit(_produce_in_child(producer, "later"))
+            broker.create_topic("later", 1)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            assert producer.flush(LONG) == 0
+        assert sorted(one.value for one in broker.records("later")) == [b"v", b"w"]
+
+
+def test_a_record_waits_while_its_user_is_refused() -> None:
+    """The password may be put right meanwhile, at the broker or here."""
+    reports = Reports()
+    listener = Listener(name="SASL", authentication=Authentication({"alice": "right"}))
+    with EmbeddedBroker(topics={"t": 1}, listeners=[listener]) as broker:
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "wrong"}
+        options = {"security.protocol": "SASL_PLAINTEXT", "reconnect.backoff.max.ms": 100, **login}
+        with Producer({"bootstrap.servers": broker.bootstrap_servers, **options}) as producer:
+            producer.produce("t", b"v", on_delivery=reports)
+            assert producer.flush(0.5) == 1
+            producer.set_sasl_credentials("alice", "right")
+            assert producer.flush(LONG) == 0
+    assert reports.stored == {"t": [b"v"]}
