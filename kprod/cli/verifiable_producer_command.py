@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -14,10 +15,11 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from kprod.cli.client_options import open_producer, with_config
-from kprod.cli.exits import stop_signals_to
-from kprod.errors import KprodError
+from kprod.cli.exits import stop_signals_to, told_failures
+from kprod.errors import KprodError, KprodTimeoutError
 
 if TYPE_CHECKING:
+    from kprod.producer import KafkaProducer
     from kprod.types import RecordMetadata
 
 _LONGEST_NAP = 0.05  # seconds until a signal is noticed
@@ -62,10 +64,11 @@ def verifiable_producer(
     """
     options = with_config(command_config, {"acks": acks})
     producer = open_producer(bootstrap_server, options)
-    telling = _Telling(sys.stdout, throughput)
-    telling.tell("startup_complete")
     stop = _StopFlag()
-    with stop_signals_to(stop.set):
+    telling = _Telling(sys.stdout, throughput, stop)
+    with stop_signals_to(stop.set), told_failures("kprod verifiable-producer"):
+        telling.tell("startup_complete")  # a harness may signal from now on
+        _await_cluster(producer, stop)
         for number in _paced(max_messages, throughput, stop):
             key = None if repeating_keys is None else str(number % repeating_keys)
             value = str(number) if value_prefix is None else f"{value_prefix}.{number}"
@@ -73,6 +76,8 @@ def verifiable_producer(
             telling.send(partial(producer.send, topic, timestamp_ms=stamp), topic, key, value)
         producer.close()
         telling.end()
+        if telling.broken is not None:
+            raise telling.broken
     raise typer.Exit(stop.exit_code)
 
 
@@ -84,6 +89,14 @@ class _StopFlag:
     def set(self, number: int, _frame: object) -> None:
         """The handler of signals."""
         self.exit_code = self.exit_code or 128 + number
+
+
+def _await_cluster(producer: KafkaProducer, stop: _StopFlag) -> None:
+    """Wait for a broker, as ``send`` would, but no longer than until a signal comes."""
+    deadline = time.monotonic() + producer.config.max_block_ms / 1000
+    while not stop.exit_code and time.monotonic() < deadline:
+        with suppress(KprodTimeoutError):
+            return producer.connect(_LONGEST_NAP)
 
 
 def _paced(most: int, throughput: int, stop: _StopFlag) -> Iterator[int]:
@@ -105,11 +118,14 @@ class _Telling:
     """Events as lines of JSON, in the names of Kafka's tool.
 
     Outcomes come by the callbacks' thread; the main thread reports only records that ``send``
-    refuses meanwhile, and a line is written as a whole.
+    refuses meanwhile, and a line is written as a whole. Where one cannot be written, ``broken``
+    says why, nothing more is written, and the sending stops.
     """
 
-    def __init__(self, out: IO[str], throughput: int) -> None:
+    def __init__(self, out: IO[str], throughput: int, stop: _StopFlag) -> None:
+        self.broken: OSError | None = None
         self._out = out
+        self._stop = stop
         self._throughput = throughput
         self._began = time.monotonic()
         self._sent = self._acked = 0
@@ -149,5 +165,10 @@ class _Telling:
     def tell(self, name: str, **fields: object) -> None:
         """One event, at once."""
         event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
-        self._out.write(json.dumps(event) + "\n")
-        self._out.flush()
+        if self.broken is None:
+            try:
+                self._out.write(json.dumps(event) + "\n")
+                self._out.flush()
+            except OSError as error:
+                self.broken = error
+                self._stop.exit_code = self._stop.exit_code or 1

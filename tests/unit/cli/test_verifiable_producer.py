@@ -92,3 +92,31 @@ def test_a_signal_ends_it_after_everything_was_told(broker: EmbeddedBroker) -> N
     stored = [r.value for _, r in read_topic(broker.bootstrap_servers, "t")]
     assert sorted(value.encode() for value in acked) == sorted(value or b"" for value in stored)
     assert rest[-1]["sent"] == rest[-1]["acked"] == len(acked)
+
+
+@pytest.mark.parametrize("limit", [["--max-messages", "20000"], []], ids=["20,000", "no end"])
+def test_it_stops_where_nobody_reads(broker: EmbeddedBroker, limit: list[str]) -> None:
+    arguments = command(broker.bootstrap_servers, *limit)
+    with subprocess.Popen(
+        [sys.executable, "-m", "kprod", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"startup_complete" in process.stdout.readline()
+        process.stdout.close()
+        told = process.stderr.read().decode()
+        assert process.wait(30) == 1
+    assert "Traceback" not in told
+
+
+def test_a_signal_ends_it_before_there_is_a_broker() -> None:
+    arguments = command(f"127.0.0.1:{free_port()}")
+    with subprocess.Popen(
+        [sys.executable, "-m", "kprod", *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert "startup_complete" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        told = [json.loads(line)["name"] for line in process.stdout]
+        assert process.wait(30) == 128 + signal.SIGTERM
+    assert told == ["shutdown_complete", "tool_data"]
