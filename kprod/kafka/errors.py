@@ -390,6 +390,7 @@ _BY_KIND: tuple[tuple[type[native.KprodError], type[KafkaError]], ...] = (
     (native.ConfigError, KafkaConfigurationError),
     (native.RecordTooLargeError, MessageSizeTooLargeError),
     (native.KprodTimeoutError, KafkaTimeoutError),
+    (native.SaslAuthenticationError, SaslAuthenticationFailedError),
     (native.ProducerFencedError, ProducerFencedError),
     (native.TransactionAbortableError, TransactionAbortableError),
     (native.TransactionAbortedError, TransactionAbortedError),
