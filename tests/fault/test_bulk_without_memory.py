@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import pytest
 
@@ -20,8 +21,8 @@ pytestmark = [
     pytest.mark.skipif(LISTS_CRASH, reason="this Python crashes where a list finds no memory"),
 ]
 
-ALLOCATIONS = 600
-"""More than the call makes."""
+ALLOCATIONS = 600 if sys.version_info < (3, 14) else 400
+"""More than the call makes: 598 with Python 3.11, 359 with 3.14."""
 VALUES = [b"%04d" % n * (10 + n % 40) for n in range(180)]
 BLOCK = 60
 
