@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -92,11 +91,19 @@ class _StopFlag:
 
 
 def _await_cluster(producer: KafkaProducer, stop: _StopFlag) -> None:
-    """Wait for a broker, as ``send`` would, but no longer than until a signal comes."""
+    """Wait for a broker, as ``send`` would, but no longer than until a signal comes.
+
+    What else keeps brokers away is told by ``send``.
+    """
     deadline = time.monotonic() + producer.config.max_block_ms / 1000
     while not stop.exit_code and time.monotonic() < deadline:
-        with suppress(KprodTimeoutError):
-            return producer.connect(_LONGEST_NAP)
+        try:
+            producer.connect(_LONGEST_NAP)
+        except KprodTimeoutError:
+            continue
+        except KprodError:
+            pass
+        return
 
 
 def _paced(most: int, throughput: int, stop: _StopFlag) -> Iterator[int]:
