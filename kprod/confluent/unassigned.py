@@ -22,6 +22,7 @@ from kprod.intake.serializers import NO_SERIALIZERS
 from kprod.latch import Latch, NextLatch
 from kprod.lock import Lock
 from kprod.producer import KafkaProducer
+from kprod.quantities import counted
 from kprod.sender.process import await_at_exit
 from kprod.types import ProducerRecord
 from kprod_ext.futures import FutureRecordMetadata
@@ -170,9 +171,9 @@ class UnassignedRecords:
         if os.getpid() == self._process and not self.await_none(seconds):
             lost = sum(len(queue.records) for queue in list(self.queues.values()))
             log.warning(
-                "%d records of %s waited for their topic still when the interpreter exited, and are"
-                " lost: flush() before the end",
-                lost,
+                "lost at the interpreter's exit: %s of %s with an unknown topic; flush() before"
+                " the end",
+                counted(lost, "record"),
                 self._native.config.client_id,
             )
 

@@ -187,9 +187,10 @@ def _stop(engine: Engine, seconds: float) -> None:
 
 def _close_all() -> None:
     process_ends()  # SIGTERM may arrive now, and SystemExit would leave the loop below
-    started = time.monotonic()  # one start for all: all producers send at the same time
+    began = time.monotonic()  # one start for all: all producers work at the same time
     for records, seconds in list(_waiting.items()):
-        records.await_at_exit(max(0.0, started + seconds - time.monotonic()))
+        records.await_at_exit(max(0.0, began + seconds - time.monotonic()))
+    started = time.monotonic()  # not `began`: what waits in vain takes no time from what is queued
     for engine, seconds in list(_engines.items()):
         engine.stop_at_exit(max(0.0, started + seconds - time.monotonic()))
 
