@@ -81,8 +81,8 @@ def by_name(conf: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_unless_number(name: str, spelled: str, value: Any) -> None:
     if name in _NUMBERS:
         try:
-            float(str(value))
-        except ValueError as error:
+            int(float(value) if name == "linger_ms" else value)
+        except (TypeError, ValueError, OverflowError) as error:
             words = f'Invalid value for configuration property "{spelled}": {value!r}'
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, words)) from error
 

@@ -221,3 +221,13 @@ def test_partitioners_that_treat_keys_otherwise(name: str, keyless: set[int]) ->
         by_key = {confluent_kafka.consistent(key, 4)}
         assert stored[key] == (by_key if name == "consistent" else keyless)
     assert stored[None] == keyless
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("message.timeout.ms", "1.5"), ("linger.ms", "nan"), ("linger.ms", "inf"), ("batch.size", [])],
+)
+def test_a_number_of_another_kind_is_refused_likewise(name: str, value: object) -> None:
+    with pytest.raises(KafkaException, match=f'property "{name}"'):
+        Producer({"bootstrap.servers": "localhost:1", name: value})
+    Producer({"bootstrap.servers": f"127.0.0.1:{free_port()}", "linger.ms": "0.5"}).close(0)
