@@ -9,6 +9,7 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from kprod.config.kinds import is_pem
@@ -183,7 +184,8 @@ def _make(settings: TlsSettings) -> ssl.SSLContext:
     # The trusted certificate may be a broker's own, as in Java's trust stores.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if settings.ciphers is not None:
-        _use("ssl_ciphers", lambda: context.set_ciphers(settings.ciphers or ""))
+        unknown = "OpenSSL knows none of these ciphers"
+        _use("ssl_ciphers", lambda: context.set_ciphers(settings.ciphers or ""), unknown)
     _trust(context, settings)
     if settings.certfile is not None:
         _identify(context, settings, settings.certfile)
@@ -195,11 +197,12 @@ def _trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
         context.load_default_certs()
     else:
         text = read_pem("ssl_cafile", settings.cafile, settings.cafile_password)
-        _use("ssl_cafile", lambda: context.load_verify_locations(cadata=text))
+        _read_certificates("ssl_cafile", text, context)
     if settings.crlfile is not None:
         lists = read_pem("ssl_crlfile", settings.crlfile)
         with _as_file(lists) as path:  # OpenSSL takes revocations from files only
-            _use("ssl_crlfile", lambda: context.load_verify_locations(cafile=path))
+            load = partial(context.load_verify_locations, path)
+            _use("ssl_crlfile", load, "no revocation list in it can be read")
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
@@ -216,10 +219,19 @@ def _identify(context: ssl.SSLContext, settings: TlsSettings, certfile: str) -> 
 
     def load() -> None:
         # Never None: OpenSSL would ask at the terminal.
-        context.load_cert_chain(path, key_path, password=password or (lambda: ""))
+        try:
+            context.load_cert_chain(path, key_path, password=password or (lambda: ""))
+        except ssl.SSLError:  # which does not tell a damaged certificate from a damaged key
+            _read_certificates("ssl_certfile", text, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+            raise
 
     with _as_file(text) as path, _as_file(key) as key_path:
-        _use(where, load)
+        _use(where, load, "the private key cannot be read: is ssl_password right?")
+
+
+def _read_certificates(option: str, text: str, context: ssl.SSLContext) -> None:
+    load = partial(context.load_verify_locations, cadata=text)
+    _use(option, load, "no certificate in it can be read")
 
 
 _SAID = {
@@ -230,17 +242,17 @@ _SAID = {
 }
 
 
-def _use(option: str, act: Callable[[], None]) -> None:
+def _use(option: str, act: Callable[[], None], unread: str) -> None:
+    """Raises ConfigError: what OpenSSL's reason means, or ``unread`` where it has no clear one."""
     try:
         act()
-    except (ssl.SSLError, OSError, ValueError) as error:
+    except ConfigError:
+        raise
+    except ssl.SSLError as error:
         reason = getattr(error, "reason", None) or ""
-        said = _SAID.get(reason)
-        if option == "ssl_ciphers":
-            said = "OpenSSL knows none of these ciphers"
-        if said is None and option in ("ssl_certfile", "ssl_keyfile"):
-            said = "the private key cannot be read: is ssl_password right?"
-        raise ConfigError(f"{option}: {said or reason or error}") from None
+        raise ConfigError(f"{option}: {_SAID.get(reason, unread)}") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{option}: {error}") from None
 
 
 @contextlib.contextmanager

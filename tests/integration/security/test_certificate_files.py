@@ -30,7 +30,19 @@ def test_files_that_cannot_be_used(certificates: Certificates, tmp_path: Path) -
     encrypted, store = certificates.encrypted_key(), certificates.client_store()
     only_certificate = Path(certificates.client).read_text()
     only_certificate = only_certificate[only_certificate.index("-----BEGIN CERT") :]
+    damaged = only_certificate.replace("MII", "M*I", 1)
+    damaged_key = Path(certificates.server).read_text().replace("KEY-----\nM", "KEY-----\n*", 1)
     for options, words in (
+        ({"ssl_cafile": damaged}, "ssl_cafile: no certificate in it can be read"),
+        ({"ssl_crlfile": damaged}, "ssl_crlfile: no revocation list in it can be read"),
+        (
+            {"ssl_certfile": damaged, "ssl_keyfile": certificates.server},
+            "ssl_certfile: no certificate in it can be read",
+        ),
+        (
+            {"ssl_certfile": only_certificate, "ssl_keyfile": damaged_key},
+            "ssl_keyfile: the private key cannot be read",
+        ),
         ({"ssl_cafile": missing}, "ssl_cafile: cannot read"),
         ({"ssl_cafile": str(empty)}, "neither PEM nor PKCS#12"),
         ({"ssl_cafile": text}, "neither PEM nor PKCS#12"),
