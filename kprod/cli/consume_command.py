@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -18,7 +19,7 @@ from kprod.cli.client_options import (
     reader_security,
     take_servers,
 )
-from kprod.cli.exits import STOP_SIGNALS, stop_signals_to, told_failures
+from kprod.cli.exits import STOP_SIGNALS, CommandFailure, stop_signals_to, told_failures
 from kprod.cli.record_lines import PrintFormat, printed, unescaped
 from kprod.cli.record_template import RecordTemplate
 from kprod.errors import KprodError, numbered
@@ -94,6 +95,8 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     begin = _begin(offset or ("beginning" if from_beginning else "end"))
     tell = _teller(topic, output, unescaped(key_separator), unescaped(delimiter), template)
     with told_failures("kprod consume"), stop_signals_to(_stop):
+        if sys.stdout is None:  # a group would be committed for records that nobody has seen
+            raise CommandFailure("standard output is closed: records could not be printed")
         follower = TopicFollower(
             servers or "localhost:9092",
             topic,

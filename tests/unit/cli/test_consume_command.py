@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -52,6 +54,16 @@ def test_what_is_no_place_to_begin_is_refused(bootstrap: str, offset: str) -> No
     ran = consume(bootstrap, "--offset", offset)
     assert ran.exit_code == 2
     assert "--offset" in ran.stderr
+
+
+def test_without_a_standard_output_nothing_is_read(bootstrap: str) -> None:
+    """A group would be committed for records that nobody has seen."""
+    options = ["--topic", "t", "--bootstrap-servers", bootstrap, "--until-end", "--group", "g"]
+    command = [sys.executable, "-m", "kprod", "consume", *options]
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    ran = subprocess.run(closed, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert ran.returncode == 1
+    assert "kprod consume: standard output is closed" in ran.stderr
 
 
 def test_a_partition_that_is_not_there_is_told(bootstrap: str) -> None:
