@@ -299,7 +299,7 @@ def _check(listeners: Sequence[Listener], nodes: int, *, allow_remote: bool) -> 
         if not allow_remote and not each.is_guarded and not _is_loopback(each):
             raise ConfigError(
                 f"host {each.host!r} lets other machines in, without any authentication; "
-                "say allow_remote=True if that is meant"
+                "say allow_remote=True (--allow-remote) if that is meant"
             )
 
 

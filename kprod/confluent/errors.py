@@ -159,6 +159,7 @@ _CODES: tuple[tuple[type[native.KprodError], int], ...] = (
     (native.KprodTimeoutError, -192),
     (native.PartitionError, -190),
     (native.InvalidTopicError, 17),
+    (native.InvalidRecordError, -186),
     (native.RecordTooLargeError, 10),
     (native.ConnectionLost, -195),
     (native.TlsAuthenticationError, -181),

@@ -59,13 +59,21 @@ class ProducerTransactions:
     def _running(self) -> KafkaProducer:
         raise AssertionError("the producer has its own")
 
+    @property
+    def _transactional(self) -> KafkaProducer:
+        """The native producer, once it is known to have a transactional id."""
+        if self._running.config.transactional_id is None:
+            words = "Local: Functionality not configured: transactions need transactional.id"
+            raise KafkaException(KafkaError(KafkaError._NOT_CONFIGURED, words))
+        return self._running
+
     def init_transactions(self, timeout: float | None = -1) -> None:
         """Ask the coordinator for a producer id, which fences older producers of the same name."""
-        _raising(self._running.init_transactions, seconds(timeout))
+        _raising(self._transactional.init_transactions, seconds(timeout))
 
     def begin_transaction(self) -> None:
         """Begin a transaction."""
-        _raising(self._running.begin_transaction)
+        _raising(self._transactional.begin_transaction)
 
     def send_offsets_to_transaction(
         self, positions: list[Any], group_metadata: Any, timeout: float | None = -1
@@ -77,13 +85,13 @@ class ProducerTransactions:
         ``kprod.GroupMetadata``, or a group id.
         """
         known = [position for position in positions if position.offset >= 0]
-        call = self._running.send_offsets_to_transaction
+        call = self._transactional.send_offsets_to_transaction
         member = read_group_metadata(group_metadata)
         _raising(call, known, member, seconds(timeout))
 
     def commit_transaction(self, timeout: float | None = -1) -> None:
         """Send what was produced, and commit. Nothing has begun while a topic is unknown."""
-        running, longest = self._running, seconds(timeout)
+        running, longest = self._transactional, seconds(timeout)
         began = monotonic()
         if not self._unassigned.await_none(longest):
             words = "Local: Timed out: records wait for their topic; call it again"
@@ -92,7 +100,7 @@ class ProducerTransactions:
 
     def abort_transaction(self, timeout: float | None = -1) -> None:
         """Give up the transaction; what was not sent has a report with ``_PURGE_QUEUE``."""
-        running = self._running
+        running = self._transactional
         self._unassigned.purge(native.TransactionAbortedError("the transaction was aborted"))
         _raising(running.abort_transaction, seconds(timeout))
 

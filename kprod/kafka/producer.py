@@ -16,6 +16,7 @@ from kprod.errors import (
     KprodTimeoutError,
     ProducerClosedError,
 )
+from kprod.intake.arguments import check_seconds
 from kprod.intake.partitioner import Partitioner
 from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
@@ -26,6 +27,7 @@ from kprod.kafka.metric_names import by_group, by_name
 from kprod.kafka.options import DEFAULT_CONFIG, Config, native_options
 from kprod.kafka.partitioner import OnNewBatch, StickyAdapter
 from kprod.producer import KafkaProducer as Native
+from kprod.sender.engine import FOREVER
 from kprod_ext.futures import FutureRecordMetadata as NativeFuture
 
 log = logging.getLogger(__name__)
@@ -210,6 +212,7 @@ class KafkaProducer:
         if self._closed:
             return
         try:
+            check_seconds("close", timeout, FOREVER)
             self._native.flush(timeout)
         except IllegalStateError as error:
             if isinstance(error, ProducerClosedError):

@@ -63,6 +63,7 @@ def test_a_host_that_others_can_reach_must_be_meant() -> None:
         _out, err = broker.command.communicate(timeout=30)
     assert broker.command.returncode == 1
     assert "kprod broker: host '0.0.0.0' lets other machines in" in err
+    assert "--allow-remote" in err
 
 
 def test_it_runs_several_nodes() -> None:

@@ -75,6 +75,7 @@ def test_exceptions_carry_them() -> None:
         (native.BrokerError(999, "t"), "ERR_999?", "UNKNOWN_ERROR_999: t"),
         (native.RecordTooLargeError("x"), "MSG_SIZE_TOO_LARGE", "Broker: Message size too large"),
         (native.PartitionError("x"), "_UNKNOWN_PARTITION", "Local: Unknown partition: x"),
+        (native.InvalidRecordError("x"), "_INVALID_ARG", "Local: Invalid argument or config"),
         (native.ConnectionLost("x"), "_TRANSPORT", "Local: Broker transport failure: x"),
         (native.KprodError("x"), "_FAIL", "Local: Communication failure with broker: x"),
     ],

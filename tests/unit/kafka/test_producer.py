@@ -215,6 +215,13 @@ def test_a_timeout_that_is_no_number_has_not_passed(producer: KafkaProducer) -> 
     assert future.get(timeout=30)
 
 
+def test_a_time_to_close_below_0_is_refused_by_the_name_of_the_call(servers: str) -> None:
+    with KafkaProducer(bootstrap_servers=servers) as producer:
+        with pytest.raises(ValueError, match="close: timeout"):
+            producer.close(timeout=-1)
+        assert producer.send("t", b"v").get(timeout=30)
+
+
 def test_an_outcome_known_from_the_start_is_told_as_any_other(producer: KafkaProducer) -> None:
     kind = type(producer.send("t", b"v"))
     refused = kind(None, errors.InvalidTopicError("no"))
