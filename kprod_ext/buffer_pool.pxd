@@ -8,6 +8,8 @@ move: nothing is copied, and the sender sends the batch in pieces.
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 
+from kprod_ext.shared cimport RecordLock, release_lock, spin_for_lock
+
 # Blocks of memory as a pool keeps them, and as a buffer that grew has them: in linked lists.
 
 cdef extern from *:
@@ -71,7 +73,7 @@ cdef class BufferPool:
     cdef readonly Py_ssize_t poolable_size
 
     cdef bint _abandoned                # set before a forked child goes on; no memory comes back
-    cdef cython.pymutex _lock           # guards all below; no Python code runs under it
+    cdef RecordLock _lock               # guards all below; no Python code runs under it
     cdef Py_ssize_t _unpooled           # bytes neither in use nor in the free list
     cdef Block* _free                   # blocks of poolable_size bytes
     cdef Py_ssize_t _free_bytes
@@ -136,14 +138,15 @@ cdef inline Chunk* add_chunk(BufferPool pool, PooledBuffer buffer, Py_ssize_t si
     cdef Block* trash = NULL
     cdef Chunk* chunk = NULL
     cdef Py_ssize_t whole = chunk_size(pool, size)
-    with pool._lock:
-        if whole == pool.poolable_size and pool._free != NULL:
-            chunk = <Chunk*>pool._pop_free()
-        elif whole <= pool._unpooled + pool._free_bytes:
-            chunk = <Chunk*>PyMem_RawMalloc(<size_t>whole)
-            if chunk != NULL:
-                pool._unpool(whole, &trash)
-                pool._unpooled -= whole
+    spin_for_lock(&pool._lock)
+    if whole == pool.poolable_size and pool._free != NULL:
+        chunk = <Chunk*>pool._pop_free()
+    elif whole <= pool._unpooled + pool._free_bytes:
+        chunk = <Chunk*>PyMem_RawMalloc(<size_t>whole)
+        if chunk != NULL:
+            pool._unpool(whole, &trash)
+            pool._unpooled -= whole
+    release_lock(&pool._lock)
     free_blocks(trash)
     if chunk == NULL:
         return NULL

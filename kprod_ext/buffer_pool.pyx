@@ -6,6 +6,8 @@ freed buffer wakes a waiter, which then tries to take it. Here a thread that fre
 to the first waiter under the lock, and rings only when the waiter has all it asked for. So no
 newcomer can overtake, and no wake-up can be lost: memory that a waiter was given is counted as its
 own, and a waiter that leaves early gives it to the next. While a thread waits, nothing is free.
+
+A thread that holds the pool's lock needs no GIL and waits for nothing, so others spin for it.
 """
 
 cimport cython
@@ -16,6 +18,8 @@ import threading
 from time import monotonic
 
 from kprod_ext.held_signals import acquire_in_rounds
+
+from kprod_ext.shared cimport release_lock, spin_for_lock
 
 cdef double LONGEST_WAIT = threading.TIMEOUT_MAX
 
@@ -35,19 +39,21 @@ cdef class PooledBuffer:
         cdef bint usable
         if self.pool is None:
             raise BufferError("this buffer has no memory")
-        with self.pool._lock:
-            usable = not self.given_back
-            if usable:
-                PyBuffer_FillInfo(view, self, self.data, self.capacity, 0, flags)
-                self.lent += 1
+        spin_for_lock(&self.pool._lock)
+        usable = not self.given_back
+        if usable:
+            PyBuffer_FillInfo(view, self, self.data, self.capacity, 0, flags)
+            self.lent += 1
+        release_lock(&self.pool._lock)
         if not usable:
             raise BufferError("this buffer was given back to its pool")
 
     def __releasebuffer__(self, Py_buffer* view):
         if self.pool._abandoned:
             return
-        with self.pool._lock:
-            self.lent -= 1
+        spin_for_lock(&self.pool._lock)
+        self.lent -= 1
+        release_lock(&self.pool._lock)
 
     def __dealloc__(self):
         # A buffer can be lost between allocate() returning it and the caller storing it: a signal
@@ -116,9 +122,10 @@ cdef class BufferPool:
             raise ValueError(f"cannot allocate {size} bytes from a pool of {self.total}")
         if timeout != timeout:
             raise ValueError("timeout is not a number")
-        with self._lock:
-            closed = self._closed
-            taken = not closed and self._take(size, &block, &trash)
+        spin_for_lock(&self._lock)
+        closed = self._closed
+        taken = not closed and self._take(size, &block, &trash)
+        release_lock(&self._lock)
         free_blocks(trash)
         if closed:
             raise RuntimeError("the pool is closed")
@@ -136,8 +143,9 @@ cdef class BufferPool:
         cdef bint taken
         if size > self.total:
             return None
-        with self._lock:
-            taken = not self._closed and self._take(size, &block, &trash)
+        spin_for_lock(&self._lock)
+        taken = not self._closed and self._take(size, &block, &trash)
+        release_lock(&self._lock)
         free_blocks(trash)
         return self._hand_out(buffer, block, size) if taken else None
 
@@ -150,13 +158,14 @@ cdef class BufferPool:
             raise TypeError("a buffer goes back, not None")
         if buffer.pool is not self:
             raise ValueError("the buffer is not from this pool")
-        with self._lock:
-            first_time = not buffer.given_back
-            buffer.given_back = True
-            if first_time and buffer.lent == 0 and buffer.readers == 0:
-                block, chunks = <Block*>buffer.data, buffer.chunks
-                buffer.data = NULL
-                buffer.chunks = NULL
+        spin_for_lock(&self._lock)
+        first_time = not buffer.given_back
+        buffer.given_back = True
+        if first_time and buffer.lent == 0 and buffer.readers == 0:
+            block, chunks = <Block*>buffer.data, buffer.chunks
+            buffer.data = NULL
+            buffer.chunks = NULL
+        release_lock(&self._lock)
         if not first_time:
             raise ValueError("the buffer was given back before")
         self.give_back(block, buffer.capacity, chunks, buffer.chunk_bytes)
@@ -165,16 +174,17 @@ cdef class BufferPool:
         """Refuse allocations from now on, also those that wait. Buffers may still come back."""
         cdef _Waiter waiter
         cdef _Waiter told
-        with self._lock:
-            self._closed = True
-            told = self._first
-            self._first = self._last = None
-            self._waiting = 0
-            waiter = told
-            while waiter is not None:
-                waiter.state = CLOSED
-                self._unpooled += waiter.held
-                waiter = waiter.next
+        spin_for_lock(&self._lock)
+        self._closed = True
+        told = self._first
+        self._first = self._last = None
+        self._waiting = 0
+        waiter = told
+        while waiter is not None:
+            waiter.state = CLOSED
+            self._unpooled += waiter.held
+            waiter = waiter.next
+        release_lock(&self._lock)
         ring(told)
 
     def abandon(self):
@@ -184,29 +194,33 @@ cdef class BufferPool:
     @property
     def available(self):
         cdef Py_ssize_t free
-        with self._lock:
-            free = self._unpooled + self._free_bytes
+        spin_for_lock(&self._lock)
+        free = self._unpooled + self._free_bytes
+        release_lock(&self._lock)
         return free
 
     @property
     def waiting(self):
         cdef Py_ssize_t threads
-        with self._lock:
-            threads = self._waiting
+        spin_for_lock(&self._lock)
+        threads = self._waiting
+        release_lock(&self._lock)
         return threads
 
     @property
     def waited(self):
         cdef double seconds
-        with self._lock:
-            seconds = self._waited
+        spin_for_lock(&self._lock)
+        seconds = self._waited
+        release_lock(&self._lock)
         return seconds
 
     @property
     def closed(self):
         cdef bint closed
-        with self._lock:
-            closed = self._closed
+        spin_for_lock(&self._lock)
+        closed = self._closed
+        release_lock(&self._lock)
         return closed
 
     cdef PooledBuffer _hand_out(self, PooledBuffer buffer, Block* block, Py_ssize_t size):
@@ -229,15 +243,16 @@ cdef class BufferPool:
         cdef _Waiter served
         if self._abandoned:
             return
-        with self._lock:
-            self._keep(block, size, &trash)
-            if chunks == NULL:
-                self._unpooled += chunk_bytes
-            while chunks != NULL:
-                chunk = chunks
-                chunks = chunk.next
-                self._keep(<Block*>chunk, chunk.size, &trash)
-            served = self._serve(&trash)
+        spin_for_lock(&self._lock)
+        self._keep(block, size, &trash)
+        if chunks == NULL:
+            self._unpooled += chunk_bytes
+        while chunks != NULL:
+            chunk = chunks
+            chunks = chunk.next
+            self._keep(<Block*>chunk, chunk.size, &trash)
+        served = self._serve(&trash)
+        release_lock(&self._lock)
         free_blocks(trash)
         ring(served)
 
@@ -260,32 +275,39 @@ cdef class BufferPool:
         cdef _Waiter served = None
         cdef _Waiter waiter = _Waiter.__new__(_Waiter)
         cdef bint closed
+        cdef double began, seconds
         waiter.need = size
-        waiter.bell = threading.Lock()
+        try:
+            waiter.bell = threading.Lock()
+        except RuntimeError as error:   # as Python calls it
+            raise MemoryError("no memory to wait for memory") from error
         waiter.bell.acquire()
-        with self._lock:
-            # close() may have emptied the queue since allocate() looked: no bell would ring.
-            closed = self._closed
-            if not closed:
-                self._enqueue(waiter)
-                served = self._serve(&trash)
+        began = monotonic()             # first: a waiter in the queue leaves it, whatever fails
+        spin_for_lock(&self._lock)
+        # close() may have emptied the queue since allocate() looked: no bell would ring.
+        closed = self._closed
+        if not closed:
+            self._enqueue(waiter)
+            served = self._serve(&trash)
+        release_lock(&self._lock)
         free_blocks(trash)
-        ring(served)
         if closed:
             raise RuntimeError("the pool is closed")
-        began = monotonic()
         try:
+            ring(served)
             if on_wait is not None:
                 on_wait()
             acquire_in_rounds(waiter.bell, min(timeout, LONGEST_WAIT))
+            seconds = <double>monotonic() - began
         except BaseException:
-            # A signal handler raised. The waiter may have been served just before: then the
-            # memory is ours by now, and goes back like that of a waiter still in the queue.
-            self._withdraw(waiter, monotonic() - began)
+            # A signal handler raised, or memory ran out. The waiter may have been served just
+            # before: then the memory is ours by now, and goes back like that of a waiter still in
+            # the queue.
+            self._withdraw(waiter, 0)
             if waiter.state == SERVED:
                 self.give_back(waiter.block, size, NULL, 0)
             raise
-        self._withdraw(waiter, monotonic() - began)
+        self._withdraw(waiter, seconds)
         if waiter.state == CLOSED:
             raise RuntimeError("the pool was closed")
         if waiter.state == EXPIRED:
@@ -296,23 +318,27 @@ cdef class BufferPool:
         """End a wait: a thread that was not served leaves the queue and passes its memory on."""
         cdef Block* trash = NULL
         cdef _Waiter served = None
-        with self._lock:
-            self._waited += seconds
-            if waiter.state == QUEUED:
-                self._unlink(waiter)
-                waiter.state = EXPIRED
-                self._unpooled += waiter.held
-                served = self._serve(&trash)
+        spin_for_lock(&self._lock)
+        self._waited += seconds
+        if waiter.state == QUEUED:
+            self._unlink(waiter)
+            waiter.state = EXPIRED
+            self._unpooled += waiter.held
+            served = self._serve(&trash)
+        release_lock(&self._lock)
         free_blocks(trash)
         ring(served)
 
     cdef bint can_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept:
         """Whether try_grow would succeed now."""
-        with self._lock:
-            return (
-                buffer.lent == 0
-                and capacity - buffer.capacity <= self._unpooled + self._free_bytes
-            )
+        cdef bint fits
+        spin_for_lock(&self._lock)
+        fits = (
+            buffer.lent == 0
+            and capacity - buffer.capacity <= self._unpooled + self._free_bytes
+        )
+        release_lock(&self._lock)
+        return fits
 
     cdef bint try_grow(
         self, PooledBuffer buffer, Py_ssize_t capacity, Py_ssize_t left
@@ -322,19 +348,20 @@ cdef class BufferPool:
         cdef Block* trash = NULL
         cdef void* moved = NULL
         cdef Py_ssize_t extra = capacity - buffer.capacity
-        with self._lock:
-            if (
-                not buffer.given_back
-                and buffer.lent == 0
-                and extra + left <= self._unpooled + self._free_bytes
-            ):
-                # Under the lock, so that no view of the old memory can be taken meanwhile.
-                moved = PyMem_RawRealloc(buffer.data, <size_t>capacity)
-                if moved != NULL:
-                    self._unpool(extra, &trash)
-                    self._unpooled -= extra
-                    buffer.data = <char*>moved
-                    buffer.capacity = capacity
+        spin_for_lock(&self._lock)
+        if (
+            not buffer.given_back
+            and buffer.lent == 0
+            and extra + left <= self._unpooled + self._free_bytes
+        ):
+            # Under the lock, so that no view of the old memory can be taken meanwhile.
+            moved = PyMem_RawRealloc(buffer.data, <size_t>capacity)
+            if moved != NULL:
+                self._unpool(extra, &trash)
+                self._unpooled -= extra
+                buffer.data = <char*>moved
+                buffer.capacity = capacity
+        release_lock(&self._lock)
         free_blocks(trash)
         return moved != NULL
 
@@ -343,14 +370,15 @@ cdef class BufferPool:
         cdef Block* trash = NULL
         cdef _Waiter served = None
         cdef void* moved
-        with self._lock:
-            if not buffer.given_back and buffer.lent == 0 and capacity < buffer.capacity:
-                moved = PyMem_RawRealloc(buffer.data, max(<size_t>capacity, sizeof(Block)))
-                if moved != NULL:
-                    self._unpooled += buffer.capacity - capacity
-                    buffer.data = <char*>moved
-                    buffer.capacity = capacity
-                    served = self._serve(&trash)
+        spin_for_lock(&self._lock)
+        if not buffer.given_back and buffer.lent == 0 and capacity < buffer.capacity:
+            moved = PyMem_RawRealloc(buffer.data, max(<size_t>capacity, sizeof(Block)))
+            if moved != NULL:
+                self._unpooled += buffer.capacity - capacity
+                buffer.data = <char*>moved
+                buffer.capacity = capacity
+                served = self._serve(&trash)
+        release_lock(&self._lock)
         free_blocks(trash)
         ring(served)
 

@@ -35,7 +35,7 @@ from kprod_ext.record cimport (
 )
 from kprod_ext.rows cimport RecordChunk, UNSET, read_row
 from kprod_ext.send cimport TopicAppender
-from kprod_ext.shared cimport release_lock, take_lock
+from kprod_ext.shared cimport release_lock, spin_for_lock
 
 from enum import IntEnum
 
@@ -465,7 +465,7 @@ cdef class BulkAppender:
             return TELL
         if not self._sent.has_room():
             return APPEND
-        take_lock(&entered.tail.lock)
+        spin_for_lock(&entered.tail.lock)
         if entered.tail.builder == NULL or entered.tail.delivery != entered.delivery:
             release_lock(&entered.tail.lock)
             return APPEND

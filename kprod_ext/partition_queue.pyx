@@ -37,7 +37,7 @@ from kprod_ext.record cimport (
     now_with_gil,
     release_record,
 )
-from kprod_ext.shared cimport KPROD_HAS_GIL, release_lock, take_lock
+from kprod_ext.shared cimport KPROD_HAS_GIL, release_lock, take_lock, spin_for_lock
 
 from functools import partial
 
@@ -70,8 +70,10 @@ cdef class StickyPartition:
         """Count a record of nbytes. True when the partition's share is used up."""
         return self.count(nbytes, batch_ready)
 
+    # Callers may have the GIL, and keep it: a thread with this lock waits for nothing.
+
     cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept nogil:
-        take_lock(&self._lock)
+        spin_for_lock(&self._lock)
         self._produced += nbytes
         if self._produced >= share_of(self.batch_size, batch_ready):
             self.spent = True
@@ -81,7 +83,7 @@ cdef class StickyPartition:
     cdef Py_ssize_t left(self, bint batch_ready) noexcept nogil:
         """Bytes left of the partition's share."""
         cdef Py_ssize_t left
-        take_lock(&self._lock)
+        spin_for_lock(&self._lock)
         left = share_of(self.batch_size, batch_ready) - self._produced
         release_lock(&self._lock)
         return left

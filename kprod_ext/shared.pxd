@@ -42,14 +42,16 @@ cdef extern from *:
 # Before Python 3.13 ``cython.pymutex`` is a semaphore elsewhere in memory: two more library calls
 # per record and, with many partitions in use, one more cache miss. From 3.13 on a ``PyMutex`` is
 # one byte, and threads that wait for it are queued. The lock below retries in growing intervals,
-# which suffices for a lock that is rarely contended. A thread that waits releases the GIL; a thread
-# may take and release the lock without the GIL.
+# which suffices for a lock that is rarely contended. The caller says whether it has the GIL, which
+# it releases while it waits: PyGILState_Check says yes everywhere once a process has had a second
+# interpreter, as those of mod_wsgi and uWSGI have.
 
 cdef extern from *:
     """
     #if PY_VERSION_HEX >= 0x030D0000
       typedef PyMutex KprodRecordLock;
       #define kprod_take_lock(lock) PyMutex_Lock(lock)
+      #define kprod_spin_for_lock(lock) PyMutex_Lock(lock)
       #define kprod_release_lock(lock) PyMutex_Unlock(lock)
     #else
       #include <stdatomic.h>
@@ -59,19 +61,23 @@ cdef extern from *:
       #define KPROD_LONGEST_WAIT_US 1000
 
       static void kprod_wait_for_lock(KprodRecordLock *lock) {
-          PyThreadState *attached = PyGILState_Check() ? PyEval_SaveThread() : NULL;
           unsigned int wait_us = 1;
           do {
               usleep(wait_us);
               wait_us = wait_us < KPROD_LONGEST_WAIT_US ? 2 * wait_us : KPROD_LONGEST_WAIT_US;
           } while (atomic_flag_test_and_set_explicit(lock, memory_order_acquire));
-          /* The lock first, then the GIL: a thread that waits for the lock has released the GIL. */
-          if (attached != NULL) {
+      }
+
+      static inline void kprod_take_lock(KprodRecordLock *lock) {
+          if (atomic_flag_test_and_set_explicit(lock, memory_order_acquire)) {
+              PyThreadState *attached = PyEval_SaveThread();
+              kprod_wait_for_lock(lock);
+              /* The lock first, then the GIL: what waits for the lock has released the GIL. */
               PyEval_RestoreThread(attached);
           }
       }
 
-      static inline void kprod_take_lock(KprodRecordLock *lock) {
+      static inline void kprod_spin_for_lock(KprodRecordLock *lock) {
           if (atomic_flag_test_and_set_explicit(lock, memory_order_acquire)) {
               kprod_wait_for_lock(lock);
           }
@@ -84,7 +90,9 @@ cdef extern from *:
     """
     ctypedef struct RecordLock "KprodRecordLock":
         pass
+    # The first for callers with the GIL, also where Cython takes them for code without it.
     void take_lock "kprod_take_lock" (RecordLock* lock) noexcept nogil
+    void spin_for_lock "kprod_spin_for_lock" (RecordLock* lock) noexcept nogil
     void release_lock "kprod_release_lock" (RecordLock* lock) noexcept nogil
 
 

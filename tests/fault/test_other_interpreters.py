@@ -31,6 +31,34 @@ print("fine")
 """
 
 
+SEND_MANY_BESIDE_ANOTHER = """
+import threading
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+try:
+    import _interpreters as interpreters  # Python 3.13 and later
+except ImportError:
+    import _xxsubinterpreters as interpreters
+
+interpreters.create()
+values = [b"v" * 20] * 50_000
+with EmbeddedBroker(topics={"t": 1}) as broker:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=5) as producer:
+        producer.send("t", b"first").get(20)
+        def send():
+            for _ in range(8):
+                producer.send_many("t", values, partitions=0)
+        threads = [threading.Thread(target=send) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert producer.flush(30).failed == 0
+print("fine")
+"""
+"""As in mod_wsgi and uWSGI, where another interpreter is there from the beginning."""
+
+
 def test_a_deep_copy_is_a_producer_of_its_own() -> None:
     with (
         EmbeddedBroker(topics={"copied": 1}) as broker,
@@ -45,9 +73,9 @@ def test_a_deep_copy_is_a_producer_of_its_own() -> None:
     assert found == [b"0", b"1", b"2"]
 
 
-def test_a_subinterpreter_imports_it_or_says_that_it_cannot() -> None:
+def run(program: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", IN_A_SUBINTERPRETER],
+        [sys.executable, "-c", program],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -55,3 +83,12 @@ def test_a_subinterpreter_imports_it_or_says_that_it_cannot() -> None:
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (0, "fine\n"), ended.stderr
+
+
+def test_a_subinterpreter_imports_it_or_says_that_it_cannot() -> None:
+    run(IN_A_SUBINTERPRETER)
+
+
+def test_threads_that_wait_for_a_queue_know_whether_they_have_the_gil() -> None:
+    """PyGILState_Check says that each thread has it, once there was a second interpreter."""
+    run(SEND_MANY_BESIDE_ANOTHER)
