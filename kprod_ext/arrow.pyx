@@ -67,6 +67,7 @@ cdef enum Kind:
 
 cdef enum:
     BROKEN = -2             # a size that no cell has
+    NO_MEMORY = -3          # instead of a size
     INLINE_BYTES = 12       # a view of so many bytes holds them itself
     VIEW_BYTES = 16
 
@@ -79,6 +80,25 @@ cdef struct Column:
     int64_t offset                  # of row 0
 
 
+cdef inline bint has_broken_offsets(const Column* column, int64_t row) noexcept nogil:
+    """Whether the offsets of a cell fall.
+
+    Those of a null cell count, too: the next one begins where it ends. The size of the data is not
+    exported, so offsets that rise are believed.
+    """
+    cdef int64_t i = column.offset + row
+    cdef int64_t start, end
+    if column.kind == SHORT_BYTES or column.kind == SHORT_LIST:
+        start = (<const int32_t*>column.array.buffers[1])[i]
+        end = (<const int32_t*>column.array.buffers[1])[i + 1]
+    elif column.kind == LONG_BYTES or column.kind == LONG_LIST:
+        start = (<const int64_t*>column.array.buffers[1])[i]
+        end = (<const int64_t*>column.array.buffers[1])[i + 1]
+    else:
+        return False
+    return not 0 <= start <= end
+
+
 cdef inline bint is_null(const Column* column, int64_t row) noexcept nogil:
     cdef const uint8_t* valid
     cdef int64_t i = column.offset + row
@@ -86,6 +106,17 @@ cdef inline bint is_null(const Column* column, int64_t row) noexcept nogil:
         return True
     valid = <const uint8_t*>column.array.buffers[0]
     return valid != NULL and not (valid[i >> 3] >> (i & 7)) & 1
+
+
+cdef inline bint is_inside(
+    const ArrowArray* views, int32_t buffer, int32_t start, int32_t length
+) noexcept nogil:
+    """Whether a view names bytes of a data buffer. The last buffer has the sizes of those."""
+    cdef const int64_t* sizes
+    if not 0 <= buffer < views.n_buffers - 3:
+        return False
+    sizes = <const int64_t*>views.buffers[views.n_buffers - 1]
+    return start >= 0 and <int64_t>start + length <= sizes[buffer]
 
 
 cdef inline void read_bytes(const Column* column, int64_t row, Field* field) noexcept nogil:
@@ -117,6 +148,9 @@ cdef inline void read_bytes(const Column* column, int64_t row, Field* field) noe
         if length > INLINE_BYTES:
             memcpy(&buffer, view + 8, 4)
             memcpy(&start, view + 12, 4)
+            if not is_inside(column.array, buffer, start, length):
+                field.size = BROKEN
+                return
             field.data = <const char*>column.array.buffers[2 + buffer] + start
     else:
         field.data = <const char*>column.array.buffers[1] + i * column.width
@@ -157,6 +191,7 @@ cdef inline bint all_within(const Column* column, int64_t rows, Py_ssize_t large
     if column.kind != SHORT_BYTES or has_nulls(column):
         return False
     ends = <const int32_t*>column.array.buffers[1] + column.offset
+    outside = rows > 0 and ends[0] < 0
     for i in range(rows):
         size = <int64_t>ends[i + 1] - ends[i]
         outside |= (size < 0) | (size > largest)
@@ -196,8 +231,8 @@ cdef inline void read_list(
         end[0] = (<const int64_t*>column.array.buffers[1])[i + 1]
 
 
-cdef bint is_utf8(const char* text, Py_ssize_t size) noexcept nogil:
-    """Whether text is UTF-8. Asks the interpreter, but for ASCII."""
+cdef int is_utf8(const char* text, Py_ssize_t size) noexcept nogil:
+    """Whether text is UTF-8; NO_MEMORY. Asks the interpreter, but for ASCII."""
     cdef Py_ssize_t i
     for i in range(size):
         if text[i] & 0x80:
@@ -206,14 +241,13 @@ cdef bint is_utf8(const char* text, Py_ssize_t size) noexcept nogil:
                     PyUnicode_DecodeUTF8(text, size, NULL)
                 except UnicodeDecodeError:
                     return False
+                except MemoryError:
+                    return NO_MEMORY
             break
     return True
 
 
 cdef str TAKEN = "the exported data was taken before"
-
-cdef enum:
-    NO_MEMORY = -2              # instead of a size
 
 cdef dict KINDS = {
     "n": ABSENT, "z": SHORT_BYTES, "u": SHORT_BYTES, "Z": LONG_BYTES, "U": LONG_BYTES,
@@ -279,6 +313,7 @@ cdef class ArrowSource:
     def _judged(self):
         if self.array.n_children != self._schema.n_children or self.array.length < 0:
             raise ValueError("the batch does not fit its schema")
+        refuse_short_columns(&self.array)
         return self.array.length
 
     def _trouble(self):
@@ -319,6 +354,15 @@ cdef class ArrowSource:
         if self.array.release != NULL:
             self.array.release(&self.array)
         self.array.release = NULL
+
+
+cdef int refuse_short_columns(const ArrowArray* parent) except -1:
+    """Raise ValueError for a struct with a column that has fewer cells than the struct itself."""
+    cdef int64_t i
+    for i in range(parent.n_children):
+        if parent.children[i].length < parent.offset + parent.length:
+            raise ValueError("a column has fewer cells than its batch has rows")
+    return 0
 
 
 cdef tuple described(ArrowSchema* schema):
@@ -391,6 +435,7 @@ cdef class ArrowChunk(RecordChunk):
         point(&self._timestamp, batch, timestamp)
         if headers >= 0:
             items = batch.children[headers].children[0]
+            refuse_short_columns(items)
             self._header.array, self._header.offset = items, items.offset
             point(&self._header_name, items, 0)
             point(&self._header_value, items, 1)
@@ -446,6 +491,8 @@ cdef class ArrowChunk(RecordChunk):
         cdef int64_t number, size
         if self._has_nulls and is_null(&self._whole, row):
             return b"null"
+        if has_broken_offsets(&self._key, row) or has_broken_offsets(&self._value, row):
+            return b"broken"
         read_bytes(&self._key, row, &key)
         read_bytes(&self._value, row, &value)
         if key.size < UNSET or value.size < UNSET:
@@ -460,8 +507,10 @@ cdef class ArrowChunk(RecordChunk):
             if number < 0:
                 return b"timestamp"
         size = self._headers_size(row)
+        if size == NO_MEMORY:
+            self._size = NO_MEMORY
         if size < 0:
-            return b"headers"
+            return b"headers" if size == -1 else b"broken"
         if key.size <= plain and value.size <= plain:
             if max(key.size, 0) + max(value.size, 0) + size <= plain:
                 return NULL
@@ -471,7 +520,7 @@ cdef class ArrowChunk(RecordChunk):
         return b"size"
 
     cdef int64_t _headers_size(self, int64_t row) noexcept nogil:
-        """Bytes of a row's headers at most; -1 when one is no header.
+        """Bytes of a row's headers at most; -1 when one is no header; BROKEN; NO_MEMORY.
 
         A header and its name are not null, and the name is UTF-8: Arrow does not check text that it
         makes of bytes without a copy.
@@ -479,16 +528,25 @@ cdef class ArrowChunk(RecordChunk):
         cdef int64_t item, start, end
         cdef int64_t size = 0
         cdef Field name, value
+        cdef int valid
         if self._headers.kind == ABSENT:
             return 0
         read_list(&self._headers, row, &start, &end)
+        if has_broken_offsets(&self._headers, row) or end > self._header.array.length:
+            return BROKEN
         for item in range(start, end):
             read_bytes(&self._header_name, item, &name)
             read_bytes(&self._header_value, item, &value)
-            if is_null(&self._header, item) or name.size < 0 or value.size < UNSET:
+            if is_null(&self._header, item) or name.size == UNSET:
                 return -1
-            if not is_utf8(name.data, name.size):
-                return -1
+            if (
+                has_broken_offsets(&self._header_name, item) or name.size < UNSET
+                or has_broken_offsets(&self._header_value, item) or value.size < UNSET
+            ):
+                return BROKEN
+            valid = is_utf8(name.data, name.size)
+            if valid <= 0:
+                return NO_MEMORY if valid == NO_MEMORY else -1
             # No sum overflows, however large a cell says it is.
             size += min(name.size, INT32_MAX) + min(max(value.size, 0), INT32_MAX) + HEADER_LENGTHS
         return size

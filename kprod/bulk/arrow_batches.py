@@ -31,9 +31,9 @@ FAULTS: dict[str, tuple[type[KprodError], str]] = {
     "timestamp": (InvalidRecordError, "its timestamp is before 1970 or beyond 2**63 - 1 ms"),
     "headers": (
         InvalidRecordError,
-        "a header or its name is null, its name is not UTF-8, or its size is broken",
+        "a header or its name is null, or its name is not UTF-8",
     ),
-    "broken": (InvalidRecordError, "the offsets of its value or key are broken"),
+    "broken": (InvalidRecordError, "an offset or a view of its value, key or headers is broken"),
     "null": (InvalidRecordError, "the row as a whole is null"),
 }
 
