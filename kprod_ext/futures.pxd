@@ -34,6 +34,7 @@ cdef class BatchOutcome:
     cdef RecordLock _lock
     cdef object _hurry
     cdef list _waiters
+    cdef list _due                      # waiters that the thread that tells them has taken
     cdef dict _tasks
     cdef object _latch
     cdef bint _told                     # the waiters were handed over

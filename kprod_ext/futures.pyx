@@ -90,7 +90,7 @@ cdef class BatchOutcome:
                     self.is_split = True
                 self.base_offset, self.append_time, self.error = base_offset, append_time, error
                 self.done = True
-            if self._waiters is None and self._tasks is None:
+            if self._waiters is None and self._due is None and self._tasks is None:
                 self._end_telling()
             self._telling = not self._told
         finally:
@@ -115,25 +115,27 @@ cdef class BatchOutcome:
         return 0
 
     cdef int _tell_waiters(self) except -1:
-        """Call the waiters that are left, in the order of their records; end when none is left."""
-        cdef list waiters, taken
-        cdef bint complete
+        """Call the waiters there are, in the order of their records; end when none is left.
+
+        What fails leaves those that were not called in `_due`, and the next call goes on with them.
+        """
         take_lock(&self._lock)
-        waiters = self._waiters
-        if waiters is None:
+        if self._due is None:
+            self._due, self._waiters = self._waiters, None
+        if self._due is None:
             self._end_telling()
         release_lock(&self._lock)
-        if waiters is None:
+        if self._due is None:
             return 0
-        waiters = sorted(waiters, key=_by_index)
-        taken = [tell for _, tell in waiters]
-        take_lock(&self._lock)
-        complete = len(self._waiters) == len(taken)
-        if complete:                    # else others came meanwhile, and the next call takes all
-            self._waiters = None        # last: a call that failed before is made again
-        release_lock(&self._lock)
-        if complete:
-            self.callbacks.put(taken)
+        self._due.sort(key=_by_index)
+        if self.callbacks.leave([tell for _, tell in self._due]):
+            self._due = None
+            return 0
+        self._due.reverse()
+        while self._due:
+            _, tell = self._due.pop()   # before it runs: nothing runs twice
+            tell()
+        self._due = None
         return 0
 
     cdef int _end_telling(self) except -1:

@@ -76,18 +76,22 @@ class Callbacks:
 
     def put(self, callbacks: Sequence[Callback]) -> None:
         """Run ``callbacks`` after all that were put before. They must not raise."""
-        if not self._queued(callbacks):
+        if not self.leave(callbacks):
             for callback in callbacks:
                 callback()
 
-    def _queued(self, callbacks: Sequence[Callback]) -> bool:
-        """Leave ``callbacks`` to the thread; False when no thread runs."""
+    def leave(self, callbacks: Sequence[Callback]) -> bool:
+        """As ``put``; False, and nothing has run, when there is no thread for them.
+
+        Where it raises, the thread has not got them: so the queue comes last.
+        """
         with self._lock:
             if not self._has_thread():
                 return False
+            put = self._put + len(callbacks)
+            crowded = self.crowded or put - self._ran > self._most_waiting
             self._queue.put(callbacks)
-            self._put += len(callbacks)
-            self.crowded = self.crowded or self.waiting > self._most_waiting
+            self._put, self.crowded = put, crowded
             return True
 
     def _has_thread(self) -> bool:

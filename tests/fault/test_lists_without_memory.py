@@ -79,8 +79,9 @@ class AtHand:
     def __init__(self) -> None:
         self.waiting: list[Callback] = []
 
-    def put(self, callbacks: list[Callback]) -> None:
+    def leave(self, callbacks: list[Callback]) -> bool:
         self.waiting += callbacks
+        return True
 
 
 @pytest.mark.parametrize("succeeds", [True, False])
