@@ -26,7 +26,7 @@ from kprod.intake.arguments import (
     refuse_positions,
 )
 from kprod.intake.configured_partitioner import compiled_partitioner, partitioner_for
-from kprod.intake.dead_letters import DeadLetters, owned
+from kprod.intake.dead_letters import DeadLetters
 from kprod.intake.interceptors import Interceptors, closable, close_all
 from kprod.intake.partitioner import Partitioner
 from kprod.intake.queue_loads import QueueLoads
@@ -37,7 +37,7 @@ from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.process import exit_on_sigterm, forget, watch_over
 from kprod.transactional.transaction_calls import TransactionCalls
-from kprod.types import DeliveryReport, Headers, ProducerRecord, TopicPartition
+from kprod.types import DeliveryReport, Headers, ProducerRecord, TopicPartition, owned
 from kprod_ext import AppendResult, CompiledSend, RecordClock
 from kprod_ext.futures import FutureRecordMetadata
 

@@ -17,6 +17,11 @@ Headers: TypeAlias = Mapping[str, bytes | None] | Sequence[Header]
 """The headers of a record as ``send`` takes them; in a sequence a key may come more than once."""
 
 
+def owned(data: BytesLike | None) -> bytes | None:
+    """The bytes of a key or value, which no later change of the application's buffer reaches."""
+    return data if data is None or type(data) is bytes else memoryview(data).tobytes()
+
+
 class TopicPartition(NamedTuple):
     """One partition of one topic."""
 

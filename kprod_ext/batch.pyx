@@ -75,6 +75,14 @@ cdef int load_crc32c() except -1:
     return 0
 
 
+cdef int release_view(object view) except -1:
+    try:
+        view.release()
+    except BufferError:
+        pass                # the codec keeps a part of it
+    return 0
+
+
 @cython.final
 @cython.no_gc
 cdef class _Bytes:
@@ -276,8 +284,12 @@ cdef class MemoryRecordsBuilder:
                 raise ValueError("a compressed batch needs a function that compresses it")
             # The view keeps the memory alive if the batch ends during compression.
             records = self._records()
-            self._become(compress(records))
-            del records                     # shrink needs a buffer without views
+            try:
+                self._become(compress(records))
+            finally:
+                # No view may be left: shrink and another producer state need that. A log may keep
+                # a codec's error, whose frames refer to the view.
+                release_view(records)
             self._give_up_excess()
 
     cpdef void close(self, object compress=None) except *:

@@ -182,13 +182,11 @@ cdef class Message:
         return Message, self._all()
 
 
-cdef Message _queued(
-    FutureRecordMetadata future, object on_delivery, object key, object value, object headers,
-    double began,
+cdef Message _to_report(
+    object on_delivery, object key, object value, object headers, double began
 ):
-    """The message of a record that was queued at ``began``, to be filled in by ``_delivered``."""
+    """The message of a record that is queued from ``began`` on, to be filled in by ``_delivered``."""
     cdef Message message = Message.__new__(Message)
-    message._future = future
     message._on_delivery = on_delivery
     message._key = key
     message._value = value
@@ -274,12 +272,16 @@ cdef class DeliveryReports:
         object headers, double began,
     ) except -1:
         """A record was queued at ``began``."""
-        cdef Message message = _queued(future, on_delivery, key, value, headers, began)
+        return self.add_message(_to_report(on_delivery, key, value, headers, began), future)
+
+    cdef int add_message(self, Message message, FutureRecordMetadata future) except -1:
+        """The record of ``message`` was queued."""
         cdef BatchOutcome outcome = future.delivery
         cdef _ReportedBatch batch
         cdef _ReportedBatch found = None
         cdef bint added = False
         cdef bint ended = False
+        message._future = future
         while not added:
             take_lock(&self._lock)
             try:
@@ -491,6 +493,7 @@ cdef class Producing:
         cdef object native = self._native
         cdef object future = None
         cdef object failure = None
+        cdef Message message
         cdef double began
         if native is None:
             raise RuntimeError(CLOSED)
@@ -507,12 +510,14 @@ cdef class Producing:
         began = monotonic()
         report = on_delivery or callback or self._on_delivery
         if not self._unassigned_topics or topic not in self._unassigned_topics:
+            # First: without memory for it the record is not queued.
+            message = _to_report(report, key, value, headers, began)
             try:
                 future = native.send(topic, value, key, headers, where, stamp)
             except self._refusals as error:
                 failure = error
             if future is not None:
-                self._reports.add(future, report, key, value, headers, began)
+                self._reports.add_message(message, future)
                 return
             self._refuse_unless_unassigned(failure)
         given = topic, value, key, headers, where, stamp, report, began, copy_context()

@@ -23,7 +23,7 @@ from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerCl
 from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.quantities import in_seconds
-from kprod.types import BytesLike, Header, TopicPartition
+from kprod.types import BytesLike, Header, TopicPartition, owned
 from kprod_ext.batch import ProducerBatch, batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.partition_queue import AppendContext, AppendResult, PartitionQueue
@@ -158,6 +158,8 @@ class RecordAccumulator:
                 memory = None  # back to the pool now: the traceback keeps this frame
                 raise
             if memory is None and not queue.retired:
+                # A buffer that grows meanwhile would not fit into the memory that is waited for.
+                key, value = owned(key), owned(value)
                 memory = self._memory(batch_size_upper_bound(key, value, headers), timeout)
 
     def append_to_open(

@@ -229,6 +229,7 @@ class Producer(Producing, ProducerTransactions):
             self.flush(timeout)
         finally:
             native, self._native = self._native, None
+            self._closed = native  # without a GIL a thread may be about to count its reference
             self._unassigned.purge(Purged("given up by close()"))
             native.close(None if unlimited else max(0.0, deadline - monotonic()))
             self._unassigned.await_none(LAST_MOMENT)  # one that was being queued has failed by then

@@ -17,14 +17,13 @@ from kprod.confluent.errors import raise_unless_unassigned
 from kprod.errors import AuthenticationError, KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.intake.attempts import Attempts
-from kprod.intake.dead_letters import owned
 from kprod.intake.serializers import NO_SERIALIZERS
 from kprod.latch import Latch, NextLatch
 from kprod.lock import Lock
 from kprod.producer import KafkaProducer
 from kprod.quantities import counted
 from kprod.sender.process import await_at_exit
-from kprod.types import ProducerRecord
+from kprod.types import ProducerRecord, owned
 from kprod_ext.futures import FutureRecordMetadata
 
 log = logging.getLogger(__name__)

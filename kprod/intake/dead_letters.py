@@ -21,7 +21,7 @@ from kprod.errors import (
 )
 from kprod.latch import Latch
 from kprod.lock import Lock
-from kprod.types import BytesLike, Header, Persisted, ProducerRecord
+from kprod.types import Header, Persisted, ProducerRecord, owned
 from kprod_ext import RecordClock
 
 _log = logging.getLogger("kprod.intake.dead_letters")
@@ -231,11 +231,6 @@ def is_too_large(error: BaseException) -> bool:
 def beginning(data: Any) -> bytes | None:
     """The part of a key or value that a letter keeps if the whole is too large."""
     return None if data is None else bytes(data[:EXCERPT])
-
-
-def owned(data: BytesLike | None) -> bytes | None:
-    """The bytes of a key or value, which no later change of the application's buffer reaches."""
-    return data if data is None or type(data) is bytes else memoryview(data).tobytes()
 
 
 def _as_bytes(data: Any) -> Any:

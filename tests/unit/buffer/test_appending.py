@@ -220,6 +220,24 @@ def test_who_finds_a_batch_opened_meanwhile_joins_it_and_returns_the_memory() ->
     assert rig.used == BATCH
 
 
+def test_a_buffer_that_grows_while_it_waits_is_appended_as_it_was_given() -> None:
+    rig = Accumulating(batches=2)
+    rig.append(0)
+    rig.append(1)
+    given = bytearray(VALUE)
+    waiting = threading.Thread(target=rig.append, args=(2, given), kwargs={"timeout": LONG})
+    waiting.start()
+    wait_until(lambda: rig.pool.waiting == 1)
+    given.extend(bytes(BATCH))
+    for batch in rig.accumulator.take_all():
+        batch.release()
+    waiting.join(LONG)
+    (batch,) = rig.accumulator.take_all()
+    batch.close()
+    (record,) = read(batch).records()
+    assert record.value == VALUE
+
+
 def test_closing_ends_the_wait_for_memory() -> None:
     rig = Accumulating(batches=1)
     rig.append(0)

@@ -246,6 +246,20 @@ def test_a_batch_gets_its_sequence_after_it_was_compressed(rig: Accumulating, co
     assert {(header.producer_id, header.producer_epoch) for header in headers} == {(7, 1)}
 
 
+def test_a_log_that_keeps_a_codecs_error_keeps_no_view_of_the_batch(
+    rig: Accumulating, codec: Codec, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise MemoryError("no memory to compress with")
+
+    fill(rig, 2)
+    codec.within = fail
+    as_it_is = rig.drain(Numbering())[0]
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+    as_it_is.give_sequence(ProducerId(7, 2), 0)
+    assert read(as_it_is).producer_epoch == 2
+
+
 def test_callers_and_the_sender_lose_nothing_between_them() -> None:
     rig = Accumulating(batches=40, compression="gzip", compress=gzip)
     each, callers = 400, 3
