@@ -163,7 +163,9 @@ class Sender:
         """Send what is due; seconds until there may be more to do."""
         self._metadata_round.run(now)  # first, or a busy connection would never have room for it
         wait = FOREVER if self.telemetry is None else self.telemetry.run(now)
-        self._identity_round.gather(now)  # first, or a commit would wait for batches that linger
+        # First: a commit does not wait for batches that linger, and a question to a coordinator
+        # gets the room of a busy connection, which records would fill again in each turn.
+        wait = min(wait, self._identity_round.run(now))
         wait = min(wait, self._produce_round.run(now))
         wait = min(wait, self._identity_round.run(now))  # after: it may have used up the epochs
         # Again: a partition without a leader, or a connection that failed, made it due.
