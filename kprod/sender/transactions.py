@@ -192,6 +192,8 @@ class Transactions:
         self._level_as_of = -1
         self.fetches: PendingQueue[OffsetFetch] = PendingQueue()
         self.number = 0
+        self.heard_last: Call | None = None
+        """The last call that was waited for, with success, since the transaction was begun."""
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
         self._decided = False  # its transaction has ended as it asks for; only an epoch is missing
@@ -212,6 +214,7 @@ class Transactions:
             self._refuse_others(Call.BEGIN)
             self._check(Call.BEGIN)
             self.number += 1
+            self.heard_last = None
             self._unheard.clear()
             self._move(State.IN_TRANSACTION, Party.CALLER)
 
@@ -272,6 +275,8 @@ class Transactions:
     def heard(self, pending: PendingCall) -> None:
         """The caller knows that the call has ended. Raises the call's error, if it has one."""
         with self._lock:
+            if pending.error is None:
+                self.heard_last = pending.call
             if self._pending is pending:
                 self._pending = None
             elif pending in self._unheard:
@@ -387,6 +392,8 @@ class Transactions:
             # Again: a caller may have begun to abort, or to close, while the error was made.
             if self.state in states:
                 ended = self._sender_moved(State.ABORTABLE_ERROR, error)
+                if self._closing:  # nobody else aborts it
+                    self._move(State.ABORTING, Party.CALLER)
         _tell(ended)
 
     def end_for_good(self, error: KprodError) -> None:

@@ -11,6 +11,7 @@ from kprod.errors import (
     IllegalStateError,
     KprodError,
     TransactionTimeoutError,
+    UnfinishedCallError,
 )
 from kprod.intake.arguments import check_seconds
 from kprod.metrics import ProducerMetrics
@@ -152,6 +153,15 @@ class TransactionCalls:
         return self._transactions is not None and self._transactions.state is State.FATAL_ERROR
 
     @property
+    def ended_transaction(self) -> str | None:
+        """``"committed"`` or ``"aborted"`` where none is open because a call has ended it."""
+        transactions = self._transactions
+        if transactions is None or transactions.state not in (State.READY, State.INITIALIZING):
+            return None
+        ends = {Call.COMMIT: "committed", Call.ABORT: "aborted"}
+        return ends.get(transactions.heard_last or Call.INIT)
+
+    @property
     def transaction_name(self) -> str:
         """The transaction, present or last, as logs and errors name it."""
         return str(self._transactions)
@@ -210,7 +220,7 @@ class Transaction:
 
     ``outcome`` is ``"committed"`` or ``"aborted"`` after the block, ``"unknown"`` when a commit was
     asked for and nobody told what became of it; before that it is None. The log says the same in
-    one line.
+    one line. A block may end it by itself.
     """
 
     def __init__(self, producer: TransactionCalls, timeout: float | None) -> None:
@@ -249,9 +259,9 @@ class Transaction:
     def _commit(self) -> None:
         try:
             self._producer.commit_transaction(self._timeout)
-        except KprodError as failure:
-            if failure.next_step is not NextStep.ABORT:
-                self._tell("unknown", failure)
+        except BaseException as failure:
+            if not isinstance(failure, KprodError) or failure.next_step is not NextStep.ABORT:
+                self._tell(self._ended_within(failure) or "unknown", failure)
                 raise
             worse = self._abort(failure)
             if worse is not None and worse.next_step is not NextStep.RETRY_CALL:
@@ -263,21 +273,32 @@ class Transaction:
         """Abort because of ``cause``, the error that the application wants to see.
 
         Returns why the coordinator has not confirmed it, if it has not. It is aborted all the same,
-        in time: nobody has asked for a commit, or that was refused.
+        in time, unless the block itself has asked for a commit.
         """
         unconfirmed: KprodError | None = None
+        outcome = "aborted"
         try:
             self._producer.abort_transaction(self._timeout)
         except KprodError as failure:
+            outcome = self._ended_within(failure) or outcome
             unconfirmed = failure
             cause.add_note(f"its coordinator has not confirmed the end: {failure}")
-        self._tell("aborted", cause)
+        finally:
+            self._tell(outcome, cause)
         return unconfirmed
+
+    def _ended_within(self, failure: BaseException) -> str | None:
+        """What the block has made of the transaction itself, if it has; ``failure`` of a call."""
+        if isinstance(failure, UnfinishedCallError):
+            return "unknown"
+        if isinstance(failure, IllegalStateError):
+            return self._producer.ended_transaction
+        return None
 
     def _tell(self, outcome: str, cause: BaseException | None) -> None:
         self.outcome = outcome
         what = self._producer.transaction_name
-        if cause is None:
+        if cause is None or outcome == "committed":
             log.info("%s was %s", what, outcome)
         elif outcome == "aborted":
             log.warning("%s was aborted: %s: %s", what, type(cause).__name__, cause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -10,13 +11,23 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from kprod import KafkaProducer, NextStep, ProducerFencedError, TransactionAbortableError
+from kprod import (
+    IllegalStateError,
+    KafkaProducer,
+    NextStep,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionTimeoutError,
+)
 from kprod.broker import EmbeddedBroker, TransactionConfig
+from kprod.broker.faults import Fault
 from kprod.broker.open_transactions import open_transactions
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.confluent import KafkaException
 from kprod.confluent import Producer as ConfluentProducer
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from tests.support.committed_records import committed, group_offset
+from tests.support.interruption import Interrupted, interruptible
 
 TOPIC = "orders"
 
@@ -29,6 +40,63 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 def options(broker: EmbeddedBroker) -> dict[str, Any]:
     return {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "tx"}
+
+
+@pytest.mark.parametrize(
+    ("call", "outcome"), [("commit_transaction", "committed"), ("abort_transaction", "aborted")]
+)
+def test_a_block_that_ends_its_transaction_itself_says_how(
+    broker: EmbeddedBroker, call: str, outcome: str
+) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        for failing in (True, False):
+            transaction = producer.transaction()
+            with suppress(ZeroDivisionError, IllegalStateError), transaction:
+                producer.send(TOPIC, b"v")
+                getattr(producer, call)()
+                if failing:
+                    raise ZeroDivisionError
+            assert transaction.outcome == outcome
+
+
+def test_a_block_whose_commit_has_not_ended_does_not_know(broker: EmbeddedBroker) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        producer.init_transactions()
+        broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.5))
+        transaction = producer.transaction()
+        with suppress(TransactionTimeoutError), transaction:
+            producer.send(TOPIC, b"v")
+            producer.commit_transaction(timeout=0)
+        assert transaction.outcome == "unknown"
+        producer.commit_transaction(30)
+    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
+
+
+def test_a_signal_in_the_commit_of_a_block_leaves_its_outcome_unknown(
+    broker: EmbeddedBroker,
+) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        producer.init_transactions()
+        broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0))
+        transaction = producer.transaction()
+        with interruptible(), suppress(Interrupted), transaction:
+            producer.send(TOPIC, b"v").get(20)
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+        assert transaction.outcome == "unknown"
+        producer.commit_transaction(30)
+
+
+def test_a_commit_that_fails_while_the_producer_closes_is_aborted(broker: EmbeddedBroker) -> None:
+    producer = KafkaProducer(**options(broker))
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(TOPIC, b"good", partition=0).get(20)
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, delay=0.5, error=29))
+    producer.send(TOPIC, b"refused", partition=1)
+    with pytest.raises(TransactionTimeoutError):
+        producer.commit_transaction(timeout=0.1)
+    producer.close(20)
+    assert open_transactions(broker.bootstrap_servers) == []
 
 
 def test_records_and_offsets_move_together(broker: EmbeddedBroker) -> None:
