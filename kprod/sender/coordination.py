@@ -225,6 +225,8 @@ class Coordination:
             self._transactions.fetches.end(ask.fetch, error)
         if isinstance(ask, InitProducerId) and ask.too_old:
             self._end_for_good(Reaction.START_AGAIN, error)
+        if isinstance(ask, CommitOffsets) and ask.too_old:
+            self._transactions.fail(error)
 
     def answered(self, ask: Ask, reply: Any) -> Reaction | None:
         """Take the answer; one of ``AGAIN`` if the request has to be repeated, else None."""

@@ -41,6 +41,8 @@ class Ask:
 
     api: ClassVar[ApiKey]
     version_cap: int | None = None
+    too_old = False
+    """True once a broker's versions could not say what is asked."""
 
     def __init__(self, of: Request) -> None:
         self.of = of
@@ -96,7 +98,6 @@ class InitProducerId(Ask):
 
     def __init__(self, of: Request, timeout_ms: int) -> None:
         super().__init__(of)
-        self.too_old = False  # the broker is: it gives no epoch to a producer that has one
         self._timeout_ms = timeout_ms
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
@@ -184,6 +185,12 @@ class CommitOffsets(Ask):
         return wire.GROUP, self.member.group_id
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
+        if version < wire.MEMBER_FROM and self.member != wire.GroupMetadata(self.member.group_id):
+            self.too_old = True  # it would commit for a member that was expelled
+            raise UnsupportedVersionError(
+                "TXN_OFFSET_COMMIT: brokers before Apache Kafka 2.5 check no member of a group:"
+                " give the id of the group alone"
+            )
         return wire.encode_txn_offset_commit_request(
             version,
             correlation_id,

@@ -183,7 +183,7 @@ def decode_add_offsets_response(version: int, body: memoryview) -> CodeReply:
 # TxnOffsetCommit ------------------------------------------------------------------------------
 
 _LEADER_EPOCH_FROM = 2
-_MEMBER_FROM = 3
+MEMBER_FROM = 3
 _OFFSET = struct.Struct(">iq")
 
 
@@ -224,7 +224,7 @@ def encode_txn_offset_commit_request(
     out.string(transactional_id)
     out.string(member.group_id)
     out.pack(_PRODUCER, *producer)
-    if version >= _MEMBER_FROM:
+    if version >= MEMBER_FROM:
         out.pack(_INT32, member.generation_id)
         out.string(member.member_id)
         out.nullable_string(member.group_instance_id)

@@ -11,6 +11,7 @@ from kprod.errors import (
     ProducerFencedError,
     TransactionAbortableError,
     TransactionError,
+    UnsupportedVersionError,
 )
 from kprod.sender.transaction_requests import (
     AGAIN,
@@ -27,7 +28,7 @@ from kprod.sender.transaction_requests import (
 )
 from kprod.sender.transactions import Call, State
 from kprod.types import NextStep, ProducerId, TopicPartition
-from kprod.wire.transactions import GROUP, CoordinatorReply, PartitionsReply
+from kprod.wire.transactions import GROUP, CoordinatorReply, GroupMetadata, PartitionsReply
 from kprod.wire.versions import ApiKey
 from tests.unit.sender.coordinating import MEMBER, OFFSETS, T0, T1, Dialogue
 
@@ -139,6 +140,22 @@ def test_offsets_go_to_the_coordinator_of_their_group(implicit: bool) -> None:
     dialogue.answer(CommitOffsets)
     dialogue.transactions.heard(pending)
     dialogue.commit()
+
+
+def test_a_broker_that_checks_no_member_commits_for_none() -> None:
+    """Java: "Broker doesn't support group metadata commit API", before TxnOffsetCommit 3."""
+    dialogue = ready(implicit=False)
+    dialogue.begin()
+    pending = dialogue.transactions.start_offsets(OFFSETS, GroupMetadata("group", 7, "m"))
+    dialogue.answer(AddOffsets)
+    ask = dialogue.expect(CommitOffsets)
+    with pytest.raises(UnsupportedVersionError, match=r"before Apache Kafka 2\.5") as raised:
+        ask.encode(2, 1, "client")
+    dialogue.coordination.lost(ask, raised.value, sent=False)
+    with pytest.raises(TransactionAbortableError, match="give the id of the group alone"):
+        dialogue.transactions.heard(pending)
+    alone = CommitOffsets(ask.of, GroupMetadata("group"), OFFSETS)
+    assert alone.encode(2, 1, "client")
 
 
 def test_a_commit_takes_the_offsets_with_it_that_are_still_under_way() -> None:
