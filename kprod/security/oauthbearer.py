@@ -12,7 +12,7 @@ from typing import Any
 from kprod.errors import ConfigError, KprodError, SaslAuthenticationError
 from kprod.lock import Lock
 
-_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # b64token, RFC 6750, 2.1
+TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # b64token, RFC 6750, 2.1
 _AFTER_ERROR = b"\x01"
 
 
@@ -35,7 +35,7 @@ class OAuthBearerConversation:
 
     def _first(self) -> bytes:
         token = self._token()
-        if not _TOKEN.fullmatch(token):
+        if not TOKEN.fullmatch(token):
             raise SaslAuthenticationError("OAUTHBEARER: what the provider returned is not a token")
         pairs = "".join(f"{name}={value}\x01" for name, value in self._extensions())
         return f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 AHEAD = 0.8
 """At which part of its lifetime a token is replaced (Kafka: sasl.login.refresh.window.factor)."""
+PATIENCE = 10.0
+"""Seconds until a provider that had no token is asked again, while the last one is good."""
 _MILLISECONDS = 1e11
 """From here on, up to infinity, a time is in milliseconds: as seconds it is after the year 5000."""
 
@@ -87,6 +89,8 @@ class ProvidedTokens:
             if now >= self._expires:
                 raise
             left = self._expires - now
+            # Logins wait for each other here: not all of them for a provider that hangs.
+            self._good_until = min(self._expires, self._clock() + PATIENCE)
             log.warning("the token in use is good for another %.0f s, and then: %s", left, error)
 
     def _fresh(self, now: float) -> tuple[str, float, float]:

@@ -140,17 +140,21 @@ class TlsContexts:
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
         self._read = self._stamps()
+        self._trouble = ""
         self._context = settings.context or _made(settings)
 
     def current(self) -> ssl.SSLContext:
         """One made of the files as they are now; the same as before unless one has changed."""
         found = self._stamps()
         if found != self._read and self._settings.context is None:
-            self._read = found
             try:
                 self._context = _made(self._settings)
-            except ConfigError as error:
-                _log.warning("certificates were changed and cannot be used: %s", error)
+            except ConfigError as error:  # tried again: a password may have come after its key
+                if str(error) != self._trouble:
+                    _log.warning("certificates were changed and cannot be used: %s", error)
+                self._trouble = str(error)
+            else:
+                self._read, self._trouble = found, ""
         return self._context
 
     def _stamps(self) -> list[Stamp | None]:

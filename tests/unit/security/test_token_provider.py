@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kprod.errors import SaslAuthenticationError
-from kprod.security.oauthbearer import AHEAD, ProvidedTokens
+from kprod.security.oauthbearer import AHEAD, PATIENCE, ProvidedTokens
 
 LIFE = 100.0
 
@@ -60,6 +60,20 @@ def test_a_token_serves_until_its_end_while_there_is_no_other(
         tokens.token()
     issuer.failure = None
     assert tokens.token() == "token-4"
+
+
+def test_a_provider_that_has_no_token_is_left_alone_for_a_while() -> None:
+    """It may hang: each login would wait for it, one after the other."""
+    issuer = Issuer()
+    tokens = tokens_of(issuer)
+    tokens.token()
+    issuer.failure = OSError("no answer")
+    issuer.now += LIFE * AHEAD
+    assert [tokens.token() for _ in range(5)] == ["token-1"] * 5
+    assert issuer.asked == 2
+    issuer.now += PATIENCE
+    assert tokens.token() == "token-1"
+    assert issuer.asked == 3
 
 
 def test_a_token_that_does_not_tell_its_end_is_asked_for_each_time() -> None:

@@ -56,6 +56,22 @@ def test_what_a_password_fails_with_is_told_by_its_type(certificates: Certificat
     assert CANARY not in "".join(shown.format())
 
 
+def test_a_password_that_comes_after_its_key_is_found(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = certificates.encrypted_key()
+    password = [KEY_PASSWORD]
+    contexts = TlsContexts(TlsSettings(certfile=key, key_password=lambda: password[0]))
+    before = contexts.current()
+    os.utime(key, (1, 1))  # as replaced by one that has the next password
+    password[0] = "the last one"
+    with caplog.at_level(logging.WARNING):
+        assert contexts.current() is contexts.current() is before
+    assert caplog.text.count("cannot be used") == 1
+    password[0] = KEY_PASSWORD
+    assert contexts.current() is not before
+
+
 def test_a_password_that_fails_later_leaves_what_was_read(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
