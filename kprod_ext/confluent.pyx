@@ -185,7 +185,7 @@ cdef class Message:
 cdef Message _to_report(
     object on_delivery, object key, object value, object headers, double began
 ):
-    """The message of a record that is queued from ``began`` on, to be filled in by ``_delivered``."""
+    """The message of a record that is about to be queued, for ``_delivered`` to fill in."""
     cdef Message message = Message.__new__(Message)
     message._on_delivery = on_delivery
     message._key = key

@@ -217,7 +217,7 @@ def _sasl(reader: OptionReader) -> Iterable[str]:
     module, package = _PACKAGES.get(mechanism, ("", ""))
     if module and not is_installed(module):
         yield f"sasl_mechanism={mechanism!r} needs the package {package}, which is not installed"
-    if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER"):
+    if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM"):
         _log.warning("%s sends its secret unencrypted: use security_protocol='SASL_SSL'", mechanism)
 
 

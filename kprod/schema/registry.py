@@ -21,6 +21,7 @@ from kprod.schema.registry_security import (
     RegistrySecurity,
     addresses,
     authorizations,
+    check_headers,
     concealed,
     tls_settings,
 )
@@ -65,6 +66,7 @@ class SchemaRegistry:
     ) -> None:
         _check(timeout_ms=timeout_ms, request_timeout_ms=request_timeout_ms, cache_size=cache_size)
         _need_urllib3()
+        check_headers(headers or {})
         found = addresses(url)
         if security.get("username") is not None:
             found = [address._replace(login=None) for address in found]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -12,7 +13,7 @@ from kprod.config.secret import Secret, exposed
 from kprod.errors import ConfigError, KprodError
 from kprod.schema.errors import RegistryError
 from kprod.schema.registry_http import Authorization
-from kprod.security.oauthbearer import ProvidedTokens
+from kprod.security.oauthbearer import TOKEN, ProvidedTokens
 from kprod.transport.tls_context import TlsSettings
 
 
@@ -30,6 +31,7 @@ class RegistrySecurity(TypedDict, total=False):
 
 
 _SECRETS = ("password", "token", "ssl_password")
+_IN_A_HEADER = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
 def concealed(options: RegistrySecurity) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def authorization(options: dict[str, Any]) -> Authorization:
         return lambda: {"authorization": f"Bearer {_token(tokens)}"}
     if username is not None:
         password = _secret(options.get("password") or "", "password")
-        return lambda: _basic(username, password.reveal())
+        return lambda: _basic(username, _told(password))
     return dict
 
 
@@ -89,11 +91,31 @@ def _secret(given: Any, name: str) -> Secret:
     return given if isinstance(given, Secret) else Secret(given, name)
 
 
+def check_headers(headers: Mapping[str, Any]) -> None:
+    """Raises ConfigError for what cannot be sent; values may be secrets, and are not told."""
+    for name, value in headers.items():
+        if not isinstance(value, str) or not _IN_A_HEADER.fullmatch(value):
+            raise ConfigError(f"headers: the value of {name!r} is not one line of Latin-1 text")
+
+
 def _token(tokens: ProvidedTokens) -> str:
     try:
-        return tokens.token()
+        token = tokens.token()
     except KprodError as error:
         raise RegistryError(str(error)) from error
+    if not TOKEN.fullmatch(token):
+        raise RegistryError("token: what it tells cannot be a bearer token (RFC 6750, 2.1)")
+    return token
+
+
+def _told(password: Secret) -> str:
+    try:
+        return password.reveal()
+    except KprodError:
+        raise
+    except Exception as error:  # its text might have the password
+        kind = type(error).__qualname__
+        raise RegistryError(f"password: what tells it failed: {kind}") from None
 
 
 def _basic(username: str, password: str) -> dict[str, str]:
@@ -133,6 +155,8 @@ def _address(url: str) -> Address:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("url: expected http://host:port or https://host:port of a registry")
+    if parts.query or parts.fragment:  # paths are appended to it; and it may hold a key
+        raise ConfigError("url: the address of a registry has no query: give headers, or a token")
     login = None
     if parts.username is not None:
         login = unquote(parts.username), Secret(unquote(parts.password or ""), "password")

@@ -9,7 +9,7 @@ import ssl
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 from kprod.errors import ConfigError, SaslAuthenticationError
 from kprod.security.http_request import NoAnswer, request
@@ -35,6 +35,7 @@ TIMEOUT = 5.0
 MOST_BYTES = 256 * 1024
 """No token is longer."""
 LONGEST_CODE = 100
+_ON_THIS_MACHINE = [("http", host) for host in ("localhost", "127.0.0.1", "::1")]
 
 
 class ClientCredentials:
@@ -53,6 +54,11 @@ class ClientCredentials:
         trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         timeout: float = TIMEOUT,
     ) -> None:
+        """Raises ConfigError for a ``url`` that is neither https nor on this machine."""
+        place = urlsplit(url)
+        if place.scheme != "https" and (place.scheme, place.hostname) not in _ON_THIS_MACHINE:
+            # Without the address, which may hold a key.
+            raise ConfigError("an issuer's URL: expected https://HOST/..., or http on this machine")
         self._url = url
         # A query may hold a key, and what stands before the host a password.
         self._place = re.sub(r"//[^/]*@", "//", url.partition("?")[0])

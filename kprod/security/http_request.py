@@ -81,6 +81,8 @@ def request(
             if isinstance(_first_cause(error), ssl.SSLCertVerificationError):
                 kind = Distrusted
             reason = "" if limit.over and kind is NoAnswer else _told(error)
+        except ValueError:  # of http.client, which has the header in its text
+            reason = "a header of the request cannot be sent"
     raise kind(reason or f"no answer within {timeout:g} s")
 
 

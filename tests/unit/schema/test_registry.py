@@ -8,6 +8,7 @@ import json
 import pickle
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -342,6 +343,28 @@ def test_a_token_that_is_none_is_one_of_the_registry(fake: FakeRegistry, told: A
     assert "OAUTHBEARER" not in str(raised.value)
 
 
+def failing() -> str:
+    raise OSError("canary")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"token": "canary\n"},
+        {"token": lambda: "canary\n"},
+        {"token": lambda: "canary \u20ac"},
+        {"username": "me", "password": failing},
+    ],
+)
+def test_a_secret_that_cannot_be_sent_is_not_told(
+    fake: FakeRegistry, options: dict[str, Any]
+) -> None:
+    with pytest.raises(RegistryError, match=r"token: what it tells|password: .* OSError") as raised:
+        SchemaRegistry(fake.url, **options).latest("s")
+    assert "canary" not in "".join(traceback.format_exception(raised.value))
+    assert fake.asked == []
+
+
 def _trusting(authority: str) -> Any:
     import ssl
 
@@ -401,6 +424,10 @@ def test_no_secret_is_shown_or_pickled(fake: FakeRegistry, monkeypatch: Any) -> 
     [
         ("localhost:8081", {}, "expected http://"),
         ([], {}, "got none"),
+        ("http://h/base?apikey=canary", {}, "has no query"),
+        ("http://h/base#canary", {}, "has no query"),
+        ("http://h", {"headers": {"x-api-key": "canary\n"}}, "'x-api-key' is not one line"),
+        ("http://h", {"headers": {"x-api-key": "\u20ac"}}, "'x-api-key' is not one line"),
         ("http://h", {"timeout_ms": 0}, "timeout_ms: expected a number above 0, got 0"),
         ("http://h", {"cache_size": True}, "cache_size"),
         ("http://h", {"username": "a", "token": "b"}, "not both"),
@@ -408,8 +435,9 @@ def test_no_secret_is_shown_or_pickled(fake: FakeRegistry, monkeypatch: Any) -> 
     ],
 )
 def test_options_that_cannot_be(url: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=said) as raised:
         SchemaRegistry(url, **options)
+    assert "canary" not in str(raised.value)
 
 
 def test_an_odd_answer_is_that_of_one_request(fake: FakeRegistry) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from kprod.errors import SaslAuthenticationError
+from kprod.errors import ConfigError, SaslAuthenticationError
 from kprod.security.client_credentials import ClientCredentials
 from tests.support.ports import free_port
 
@@ -159,6 +159,13 @@ def test_a_mutated_answer_is_a_token_or_told_in_one_line(seed: int) -> None:
         except SaslAuthenticationError as error:
             told = str(error)
     assert isinstance(told, tuple) or told.isprintable()
+
+
+@pytest.mark.parametrize("url", ["http://issuer/token?key=canary", "ftp://issuer", "issuer/token"])
+def test_a_secret_leaves_this_machine_by_https_only(url: str) -> None:
+    with pytest.raises(ConfigError, match="expected https://") as raised:
+        ClientCredentials(url, "client", lambda: "secret")
+    assert "canary" not in str(raised.value)
 
 
 def test_what_stands_before_the_host_is_not_told() -> None:
