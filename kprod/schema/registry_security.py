@@ -13,7 +13,7 @@ from kprod.config.secret import Secret, exposed
 from kprod.errors import ConfigError, KprodError
 from kprod.schema.errors import RegistryError
 from kprod.schema.registry_http import Authorization
-from kprod.security.oauthbearer import TOKEN, ProvidedTokens
+from kprod.security.oauthbearer import ProvidedTokens
 from kprod.transport.tls_context import TlsSettings
 
 
@@ -103,8 +103,8 @@ def _token(tokens: ProvidedTokens) -> str:
         token = tokens.token()
     except KprodError as error:
         raise RegistryError(str(error)) from error
-    if not TOKEN.fullmatch(token):
-        raise RegistryError("token: what it tells cannot be a bearer token (RFC 6750, 2.1)")
+    if not _IN_A_HEADER.fullmatch(token):
+        raise RegistryError("token: what it tells is not one line of Latin-1 text")
     return token
 
 

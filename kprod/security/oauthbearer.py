@@ -12,7 +12,7 @@ from typing import Any
 from kprod.errors import ConfigError, KprodError, SaslAuthenticationError
 from kprod.lock import Lock
 
-TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # b64token, RFC 6750, 2.1
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # b64token, RFC 6750, 2.1
 _AFTER_ERROR = b"\x01"
 
 
@@ -35,7 +35,7 @@ class OAuthBearerConversation:
 
     def _first(self) -> bytes:
         token = self._token()
-        if not TOKEN.fullmatch(token):
+        if not _TOKEN.fullmatch(token):
             raise SaslAuthenticationError("OAUTHBEARER: what the provider returned is not a token")
         pairs = "".join(f"{name}={value}\x01" for name, value in self._extensions())
         return f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
