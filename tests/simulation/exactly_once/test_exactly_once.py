@@ -64,7 +64,7 @@ KNOWN = {
     "BelievesLostEnds": 150,
     "TrustsLateEnds": 979,
     "ReusesSequences": 48,
-    "TakesLateCommitsForFencing": 2157,
+    "TakesLateCommitsForFencing": 5209,
     "GoesOnWithTheOldEpoch": 48,
     "TakesAnyAnswerForAnEnd": 50,
     "StaysWithACoordinator": 21,
