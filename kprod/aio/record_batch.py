@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from kprod.intake.arguments import freeze_headers
+from kprod.types import owned
 from kprod_ext import RecordClock, batch_size_upper_bound
 from kprod_ext.batch import HEADER_BYTES
 
@@ -57,13 +59,13 @@ class RecordBatch:
         """Add a record; None when it does not fit, which closes the batch, or it is closed.
 
         ``timestamp`` is milliseconds since the epoch, None for now. The first record always fits.
-        Raises TypeError for what is not bytes, and what a serializer raises.
+        Buffers are copied. Raises TypeError for what is not bytes, and what a serializer raises.
         """
         if self._closed:
             return None
         if self._serialize is not None:
             key, value = self._serialize(key, value)
-        pairs = tuple(headers or ())
+        key, value, pairs = owned(key), owned(value), freeze_headers(headers or ())
         size = batch_size_upper_bound(key, value, pairs) - HEADER_BYTES
         if self.records and self._size + size > self._batch_size:
             self.close()

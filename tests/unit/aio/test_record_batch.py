@@ -76,6 +76,17 @@ def test_what_is_no_record_leaves_the_batch_as_it_is() -> None:
     assert (batch.record_count(), batch.closed()) == (0, False)
 
 
+def test_a_buffer_of_the_application_is_its_own_again() -> None:
+    batch, buffer = new_batch(), bytearray(b"one")
+    for number in (b"one", b"two"):
+        buffer[:] = number
+        batch.append(key=memoryview(buffer), value=buffer, timestamp=1, headers=[("h", buffer)])
+    buffer += b"may grow"  # nothing holds a view of it
+    assert [(r.key, r.value, r.headers) for r in batch.records] == [
+        (number, number, (("h", number),)) for number in (b"one", b"two")
+    ]
+
+
 def test_gathered_records_are_serialized_as_others_are(broker: EmbeddedBroker) -> None:
     async def main() -> None:
         async with AIOKafkaProducer(
