@@ -17,7 +17,7 @@ from kprod.aio.queueing import NativeProducer, Queueing, Record
 from kprod.aio.record_batch import RecordBatch
 from kprod.buffer.delivery import NO_TIMESTAMP, BatchDelivery
 from kprod.config.reading import concealed
-from kprod.errors import KprodError
+from kprod.errors import KprodError, ProducerClosedError
 from kprod.intake.serializers import WouldWait, without_waiting
 from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
@@ -120,35 +120,43 @@ class AIOKafkaProducer:
     async def start(self) -> None:
         """Wait until a broker has answered and has given the producer id, if one is needed.
 
-        Raises KafkaConnectionError, and the refusal of a cluster that gives this producer none.
+        Raises KafkaConnectionError, and why the cluster gives this producer none. It may be called
+        again then. Raises ProducerClosed after ``stop``, which a producer needs that cannot start.
         """
         native = self._queueing.native
         timeout = native.config.request_timeout_ms / 1000
         try:
             await self._queueing.elsewhere(partial(native.connect, timeout), "connect")
+        except ProducerClosedError as error:
+            raise for_aiokafka(error) from error
         except KprodError as error:
             from kprod.aio import errors
 
-            self._closed = True
-            native.close(0)
             servers = ",".join(f"{host}:{port}" for host, port in native.config.bootstrap_servers)
             raise errors.KafkaConnectionError(
                 f"Unable to bootstrap from {servers}: {error}"
             ) from error
         if native.config.transactional_id is not None:
-            await self._waits("init_transactions", MAX_BLOCK)
+            await self._waits("init_unless_done", MAX_BLOCK)
         else:
             await self._waits("await_producer_id", MAX_BLOCK)
 
     async def stop(self) -> None:
         """Send what is queued and end everything. A second call does nothing."""
+        await self._end(None)
+
+    async def _end(self, timeout: float | None) -> None:
         if self._closed:
             return
         self._closed = True
-        await self._queueing.elsewhere(self._queueing.native.close, "close")
+        await self._queueing.elsewhere(partial(self._queueing.native.close, timeout), "close")
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self._end(0)
+            raise
         return self
 
     async def __aexit__(self, kind: object, error: object, traceback: object) -> None:

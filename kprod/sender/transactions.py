@@ -272,6 +272,11 @@ class Transactions:
             self._refuse_others(call)
             self._check(call)
 
+    def waits_to_be_heard(self, call: Call) -> bool:
+        """Whether ``call`` goes on, or has ended and its caller had timed out by then."""
+        pending = self._pending
+        return pending is not None and pending.call is call
+
     def heard(self, pending: PendingCall) -> None:
         """The caller knows that the call has ended. Raises the call's error, if it has one."""
         with self._lock:

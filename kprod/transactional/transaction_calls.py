@@ -130,12 +130,14 @@ class TransactionCalls:
         return Transaction(self, timeout)
 
     def init_unless_done(self, timeout: float | None) -> None:
-        """``init_transactions``, if that was not called, or has not ended.
+        """``init_transactions``, if that was not called, or nobody has heard how it ended.
 
-        What ``transaction()`` begins with.
+        What ``transaction()`` begins with. Raises what ``init_transactions`` raises, and why the
+        producer can only be closed.
         """
         transactions = self._transactional(Call.BEGIN)
-        if transactions.state in (State.UNINITIALIZED, State.INITIALIZING):
+        unheard = transactions.waits_to_be_heard(Call.INIT)
+        if unheard or transactions.state in (State.UNINITIALIZED, State.FATAL_ERROR):
             self.init_transactions(timeout)
 
     def record_lost(self, error: KprodError) -> None:

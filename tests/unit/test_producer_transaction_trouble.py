@@ -56,3 +56,15 @@ def test_a_trouble_that_has_passed_is_no_cause(
             producer.commit_transaction(SOON)
     assert caught.value.__cause__ is None
     producer.commit_transaction(LONG)
+
+
+def test_a_transaction_hears_of_an_init_that_has_ended_too_late(
+    broker: EmbeddedBroker, producer: KafkaProducer
+) -> None:
+    broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=SOON))
+    with pytest.raises(TransactionTimeoutError):
+        producer.init_transactions(0)
+    producer.await_producer_id(LONG)
+    with producer.transaction(LONG):
+        producer.send("t", b"v")
+    assert len(broker.records("t", committed=True)) == 1

@@ -44,6 +44,8 @@ def test_a_denied_transactional_id_ends_start(broker: EmbeddedBroker, api: ApiKe
         with pytest.raises(theirs.TransactionalIdAuthorizationFailed, match="of 'mine'") as caught:
             await producer.start()
         assert caught.value.next_step is NextStep.CLOSE
+        with pytest.raises(theirs.TransactionalIdAuthorizationFailed, match="of 'mine'"):
+            await producer.start()
 
     broker.faults.add(Fault(api=api, error=ID_DENIED, times=None))
     producing(broker, use, transactional_id="mine")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import aiokafka
@@ -46,7 +47,7 @@ def test_records_are_sent_and_told_of_as_there(servers: str) -> None:
         await producer.stop()
         await producer.stop()
         with pytest.raises(theirs.ProducerClosed):
-            await producer.send("t", b"v")
+            await producer.start()
 
     asyncio.run(main())
 
@@ -125,6 +126,74 @@ def test_errors_are_caught_under_their_names(servers: str) -> None:
         )
         with pytest.raises(theirs.KafkaConnectionError, match="Unable to bootstrap from"):
             await gone.start()
+        await gone.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("options", [{}, {"transactional_id": "x"}])
+def test_start_is_repeated_until_a_broker_is_there(options: dict[str, Any]) -> None:
+    async def main(broker: EmbeddedBroker) -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=300, **options
+        )
+        try:
+            await waits_for_kafka(producer, broker)
+            async with producer.transaction() if options else nullcontext():
+                assert await producer.send_and_wait("t", b"v")
+        finally:
+            await producer.stop()
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        asyncio.run(main(broker))
+
+
+async def waits_for_kafka(producer: AIOKafkaProducer, broker: EmbeddedBroker) -> None:
+    """As programs do: ``start`` until it succeeds."""
+    broker.stop()
+    for _ in range(2):
+        with pytest.raises(theirs.KafkaConnectionError, match="no broker could be asked"):
+            await producer.start()
+    broker.start()
+    while True:
+        with suppress(theirs.KafkaConnectionError):
+            await producer.start()
+            break
+    await producer.start()  # once more does no harm
+
+
+def test_a_start_that_was_cancelled_is_repeated() -> None:
+    async def main(broker: EmbeddedBroker) -> None:
+        asked = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.2))
+        producer = AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="x"
+        )
+        try:
+            started = asyncio.ensure_future(producer.start())
+            while not asked.hits:
+                await asyncio.sleep(0.001)
+            started.cancel()
+            await asyncio.wait([started])
+            await producer.start()
+            async with producer.transaction():
+                assert await producer.send_and_wait("t", b"v")
+        finally:
+            await producer.stop()
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        asyncio.run(main(broker))
+
+
+def test_a_block_that_cannot_start_leaves_nothing_open() -> None:
+    async def main() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=f"127.0.0.1:{free_port()}", request_timeout_ms=100
+        )
+        with pytest.raises(theirs.KafkaConnectionError):
+            async with producer:
+                pass
+        with pytest.raises(theirs.ProducerClosed):
+            await producer.start()
 
     asyncio.run(main())
 
