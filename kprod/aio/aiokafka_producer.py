@@ -18,6 +18,7 @@ from kprod.aio.record_batch import RecordBatch
 from kprod.buffer.delivery import NO_TIMESTAMP, BatchDelivery
 from kprod.config.reading import concealed
 from kprod.errors import KprodError, ProducerClosedError
+from kprod.intake.arguments import SizeLimits
 from kprod.intake.serializers import WouldWait, without_waiting
 from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
@@ -261,7 +262,8 @@ class AIOKafkaProducer:
         """Records that are gathered by the application, for ``send_batch``."""
         native = self._queueing.native
         serialize = self._serialized if self._key or self._value else None
-        return RecordBatch(native.config.batch_size, native.record_clock, serialize)
+        limits = SizeLimits(native.config)
+        return RecordBatch(native.config.batch_size, native.record_clock, serialize, limits)
 
     def _serialized(self, key: Any, value: Any) -> tuple[Any, Any]:
         """As aiokafka, which does not know the topic of a batch yet."""

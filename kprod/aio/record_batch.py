@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any, NamedTuple
 
-from kprod.intake.arguments import freeze_headers
-from kprod.types import owned
+from kprod.aio.errors import for_aiokafka
+from kprod.intake.arguments import SizeLimits, check_timestamp, freeze_headers
+from kprod.types import Header, owned
 from kprod_ext import RecordClock, batch_size_upper_bound
 from kprod_ext.batch import HEADER_BYTES
 
@@ -33,6 +35,8 @@ class RecordBatch:
     """Takes records until they would not fit into ``batch_size`` bytes. For one task.
 
     ``clock`` stamps records without a time; ``serialize`` makes the bytes of a key and a value.
+    ``limits`` are those of a record. What is appended can be sent: ``send_batch`` refuses none of
+    the records when it has queued some.
     """
 
     def __init__(
@@ -40,11 +44,13 @@ class RecordBatch:
         batch_size: int,
         clock: RecordClock,
         serialize: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+        limits: SizeLimits | None = None,
     ) -> None:
         self.records: list[BatchRecord] = []
         self._batch_size = batch_size
         self._clock = clock
         self._serialize = serialize
+        self._limits = limits
         self._size = HEADER_BYTES
         self._closed = False
 
@@ -59,21 +65,33 @@ class RecordBatch:
         """Add a record; None when it does not fit, which closes the batch, or it is closed.
 
         ``timestamp`` is milliseconds since the epoch, None for now. The first record always fits.
-        Buffers are copied. Raises TypeError for what is not bytes, and what a serializer raises.
+        Buffers are copied. Raises TypeError for what is not bytes, InvalidRecordError, a
+        ValueError, for a time or a header that no record can have, MessageSizeTooLargeError, and
+        what a serializer raises; the batch stays as it was then.
         """
         if self._closed:
             return None
         if self._serialize is not None:
             key, value = self._serialize(key, value)
         key, value, pairs = owned(key), owned(value), freeze_headers(headers or ())
-        size = batch_size_upper_bound(key, value, pairs) - HEADER_BYTES
+        given = check_timestamp(_whole(timestamp))
+        size = self._checked_size(key, value, pairs) - HEADER_BYTES
         if self.records and self._size + size > self._batch_size:
             self.close()
             return None
-        stamp = self._clock.wall_ms() if timestamp is None else timestamp
+        stamp = self._clock.wall_ms() if given is None else given
         self.records.append(BatchRecord(key, value, stamp, pairs))
         self._size += size
         return AppendedRecord(len(self.records) - 1, size, stamp)
+
+    def _checked_size(
+        self, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
+    ) -> int:
+        """The bytes of a batch with this record alone."""
+        size = batch_size_upper_bound(key, value, headers)
+        if self._limits is not None and size > self._limits.largest:
+            raise for_aiokafka(self._limits.error(None, size))
+        return size
 
     def record_count(self) -> int:
         """The number of records."""
@@ -90,3 +108,8 @@ class RecordBatch:
     def close(self) -> None:
         """Take no more records."""
         self._closed = True
+
+
+def _whole(timestamp: Any) -> Any:
+    """A fraction of a millisecond is cut off, as there."""
+    return int(timestamp) if isinstance(timestamp, float) and isfinite(timestamp) else timestamp

@@ -258,13 +258,15 @@ class SizeLimits:
         if size > self.largest:
             raise self.error(record.topic, size)
 
-    def error(self, topic: str, size: int) -> RecordTooLargeError:
-        """The error for a record that takes ``size`` bytes; -1: more than the format allows."""
+    def error(self, topic: str | None, size: int) -> RecordTooLargeError:
+        """The error for a record that takes ``size`` bytes; -1: more than the format allows.
+
+        ``topic`` is None where it is not known yet.
+        """
+        what = "a record" if topic is None else f"a record for topic {topic!r}"
         if size < 0:
             return RecordTooLargeError(
-                f"a record for topic {topic!r}: the record is larger than the format allows (2 GiB)"
+                f"{what}: the record is larger than the format allows (2 GiB)"
             )
         name, limit = next(item for item in self._limits.items() if size > item[1])
-        return RecordTooLargeError(
-            f"a record for topic {topic!r} takes up to {size} bytes, more than {name} ({limit})"
-        )
+        return RecordTooLargeError(f"{what} takes up to {size} bytes, more than {name} ({limit})")

@@ -87,6 +87,38 @@ def test_a_buffer_of_the_application_is_its_own_again() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"timestamp": -1}, ValueError),
+        ({"timestamp": 2**70}, ValueError),
+        ({"timestamp": "now"}, TypeError),
+        ({"timestamp": float("nan")}, TypeError),
+        ({"headers": [("h", "text")]}, TypeError),
+        ({"headers": [("h",)]}, TypeError),
+        ({"value": bytes(600)}, theirs.MessageSizeTooLargeError),
+        ({"value": 5}, TypeError),
+    ],
+)
+def test_what_no_record_can_have_is_refused_before_one_is_queued(
+    broker: EmbeddedBroker, wrong: Any, error: type[Exception]
+) -> None:
+    async def main() -> None:
+        servers = broker.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers, max_request_size=500) as producer:
+            batch = producer.create_batch()
+            good: dict[str, Any] = {"key": None, "value": b"1", "timestamp": 1000}
+            batch.append(**good)
+            with pytest.raises(error):
+                batch.append(**{**good, **wrong})
+            assert (batch.record_count(), batch.closed()) == (1, False)
+            batch.append(**{**good, "timestamp": 1000.9})  # which aiokafka takes
+            await (await producer.send_batch(batch, "t", partition=0))
+
+    asyncio.run(main())
+    assert [(r.value, r.timestamp) for r in broker.records("t")] == [(b"1", 1000)] * 2
+
+
 def test_gathered_records_are_serialized_as_others_are(broker: EmbeddedBroker) -> None:
     async def main() -> None:
         async with AIOKafkaProducer(
