@@ -96,6 +96,7 @@ def test_a_provider_that_fails_fails_the_login_without_its_text(broker: Embedded
         producer = AIOKafkaProducer(**options(broker, Broken()), request_timeout_ms=5_000)
         with pytest.raises(Exception, match="OSError") as caught:
             await producer.start()
+        await producer.stop()
         assert "canary" not in str(caught.value)
 
     asyncio.run(main())
