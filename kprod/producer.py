@@ -223,6 +223,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             self.refused(record, error)
             raise
 
+    def ensure_room(self, nbytes: int) -> None:
+        """Raises BufferFullError while so many bytes of memory are not free. Reserves none."""
+        self._accumulator.ensure_room(nbytes)
+
     def not_queued(self, record: ProducerRecord, error: BaseException) -> None:
         """Tell the interceptors of a record that has passed them, and is not sent."""
         self._interceptors.on_send_error(record, error)

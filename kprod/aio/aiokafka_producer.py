@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from kprod.aio.errors import for_aiokafka, told_by_cluster
 from kprod.aio.loop_threads import with_tokens_of_loop
 from kprod.aio.queueing import NativeProducer, Queueing, Record
-from kprod.aio.record_batch import RecordBatch
+from kprod.aio.record_batch import RecordBatch, first_stored
 from kprod.buffer.delivery import NO_TIMESTAMP, BatchDelivery
 from kprod.config.reading import concealed
 from kprod.errors import KprodError, ProducerClosedError
@@ -149,6 +149,8 @@ class AIOKafkaProducer:
     async def _end(self, timeout: float | None) -> None:
         if self._closed:
             return
+        if timeout is None:
+            await self._queueing.rests_queued()
         self._closed = True
         await self._queueing.elsewhere(partial(self._queueing.native.close, timeout), "close")
 
@@ -184,7 +186,7 @@ class AIOKafkaProducer:
     ) -> asyncio.Future[RecordMetadata | None]:
         """Queue one record; the future's result tells where it was stored, None with ``acks=0``."""
         future: asyncio.Future[RecordMetadata | None] | None = None
-        if not (self._plugged or (value is None and key is None)):
+        if not (self._plugged or self._queueing.rests or (value is None and key is None)):
             try:
                 future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
             except KprodError as error:
@@ -218,7 +220,7 @@ class AIOKafkaProducer:
         self, topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
     ) -> FutureRecordMetadata | None:
         """A record that needs none of the application's code, and nothing to be waited for."""
-        if self._plugged or (value is None and key is None):
+        if self._plugged or self._queueing.rests or (value is None and key is None):
             return None
         try:
             return self._queueing.put_at_once(topic, value, key, headers, partition, timestamp_ms)
@@ -282,29 +284,44 @@ class AIOKafkaProducer:
     ) -> asyncio.Future[RecordMetadata | None]:
         """Queue the records of a batch, in order; the future tells where the first was stored.
 
-        It is done once all records have their outcome, and fails with the first that failed.
+        It is done once all records have their outcome, and fails with the first that failed;
+        ``persisted`` of that error is of the whole batch. None is queued where this raises or is
+        cancelled: KafkaTimeoutError for want of memory, and what ``send`` raises.
         """
         batch.close()
         if not batch.records:
             raise ValueError("the batch is empty")
+        records = [
+            Record(topic, value, key, headers, partition, stamp)
+            for key, value, stamp, headers in batch.records
+        ]
+        size = max(batch.size(), self._queueing.native.config.batch_size)
         try:
-            futures = [
-                await self._queueing.put(Record(topic, value, key, headers, partition, stamp))
-                for key, value, stamp, headers in batch.records
-            ]
+            queued, rest = await self._queueing.put_batch(records, size)
         except KprodError as error:
             raise for_aiokafka(told_by_cluster(error)) from error
-        if len({id(future.delivery) for future in futures}) == 1:
-            return self._sent(futures[0])
-        return asyncio.ensure_future(self._all_stored(futures))
+        if rest is None and len({id(future.delivery) for future in queued}) == 1:
+            return self._sent(queued[0])
+        return asyncio.ensure_future(self._all_stored(queued, rest))
 
-    async def _all_stored(self, futures: list[FutureRecordMetadata]) -> RecordMetadata | None:
+    async def _all_stored(
+        self, queued: list[FutureRecordMetadata], rest: asyncio.Task[None] | None
+    ) -> RecordMetadata | None:
         """Where the first record was stored, once all of them are. Raises what ended one."""
-        first, *_ = [await self._sent(future) for future in futures]
+        broken_off: list[Exception] = []
+        if rest is not None:
+            await asyncio.wait([rest])  # cancelling this does not end it
+            try:
+                rest.result()
+            except KprodError as error:
+                broken_off.append(for_aiokafka(told_by_cluster(error)))
+        outcomes = await asyncio.gather(*map(self._sent, queued), return_exceptions=True)
+        first: RecordMetadata | None = first_stored([*outcomes, *broken_off])
         return first
 
     async def flush(self) -> None:
         """Wait until every record queued so far has its outcome."""
+        await self._queueing.rests_queued()
         await self._queueing.elsewhere(self._queueing.native.flush, "flush")
 
     async def partitions_for(self, topic: str) -> set[int]:
@@ -335,10 +352,12 @@ class AIOKafkaProducer:
 
     async def commit_transaction(self) -> None:
         """Send what is queued, and commit."""
+        await self._queueing.rests_queued()  # or they would be of no transaction, or of the next
         await self._waits("commit_transaction", MAX_BLOCK)
 
     async def abort_transaction(self) -> None:
         """Give up the transaction."""
+        await self._queueing.rests_queued()
         await self._waits("abort_transaction", MAX_BLOCK)
 
     async def send_offsets_to_transaction(self, offsets: Any, group_id: str) -> None:

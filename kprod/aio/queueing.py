@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kprod.aio.lookups import TopicLookups
@@ -30,6 +32,13 @@ class Record(NamedTuple):
     timestamp_ms: int | None = None
 
 
+class QueuedBatch(NamedTuple):
+    """Records that were queued together; ``rest`` adds those that have to wait."""
+
+    queued: list[FutureRecordMetadata]
+    rest: asyncio.Task[None] | None
+
+
 class NativeProducer(KafkaProducer):
     """kprod's producer, for a loop: a record that has to wait for memory meets no interceptor yet.
 
@@ -48,6 +57,8 @@ class Queueing(Sending):
 
     Used by the tasks of one loop at a time. A task that is cancelled while it waits leaves nothing
     behind: its record was not queued.
+
+    ``rests`` queue what is left of batches; what is put after a batch waits for its rest.
     """
 
     def __init__(
@@ -60,25 +71,68 @@ class Queueing(Sending):
         self._max_block = max_block
         self._lookups = TopicLookups(native.metadata)
         self._memory = MemoryWaiters(self._oldest)
+        self.rests: set[asyncio.Task[None]] = set()
 
     async def put(self, record: Record) -> FutureRecordMetadata:
         """Queue a record. Raises what ``KafkaProducer.send`` raises, after ``max_block_ms``."""
+        if self.rests:
+            await self.rests_queued()
+        return await self._put(record)
+
+    async def _put(self, record: Record) -> FutureRecordMetadata:
         future = self.put_at_once(*record)
         if future is None:
             await self.turns.wait()
-            future = await self._put_later(record)
-            self.remember(future)
+            future = await self._put_later(record, 0)
         return future
 
-    async def _put_later(self, record: Record) -> FutureRecordMetadata:
+    async def put_batch(self, records: Sequence[Record], nbytes: int) -> QueuedBatch:
+        """Queue records, ``nbytes`` at most, all or none: raises as ``put`` before one is queued.
+
+        Cancelling this task ends it before the first is queued or not at all: it awaits nothing
+        after that. The task ``rest`` queues what finds no room then, or no time in this turn.
+        """
+        await self.rests_queued()
+        if not self.turns.admit():
+            await self.turns.wait()
+        left = deque(records)
+        queued = [await self._put_later(left.popleft(), nbytes if left else 0)]
+        with suppress(KprodError):  # which ``rest`` meets again
+            while left and (future := self.put_at_once(*left[0])) is not None:
+                queued.append(future)
+                left.popleft()
+        if not left:
+            return QueuedBatch(queued, None)
+        rest = asyncio.ensure_future(self._put_rest(left, queued))
+        self.rests.add(rest)
+        rest.add_done_callback(self.rests.discard)
+        return QueuedBatch(queued, rest)
+
+    async def _put_rest(self, left: deque[Record], queued: list[FutureRecordMetadata]) -> None:
+        try:
+            while left:
+                queued.append(await self._put(left.popleft()))
+        except KprodError as error:
+            self.native.record_lost(error)  # a commit would divide the batch
+            raise
+
+    async def rests_queued(self) -> None:
+        """Wait until every batch that was put is queued, or has failed."""
+        while self.rests:
+            await asyncio.wait(self.rests)
+
+    async def _put_later(self, record: Record, room: int) -> FutureRecordMetadata:
+        """``room``: so many bytes of memory have to be there, too."""
         attempts = Attempts(self.native, record)
         try:
-            return await self._put_by(attempts, record)
+            future = await self._put_by(attempts, record, room)
+            self.remember(future)
+            return future
         except BaseException as error:  # a cancelled task's as well
             attempts.end(error)
             raise
 
-    async def _put_by(self, attempts: Attempts, record: Record) -> FutureRecordMetadata:
+    async def _put_by(self, attempts: Attempts, record: Record, room: int) -> FutureRecordMetadata:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._max_block
         waited = False
@@ -89,6 +143,7 @@ class Queueing(Sending):
             if self.native.metadata.snapshot.topic(check_topic(record.topic)) is None:
                 await self._await_topic(record, deadline - loop.time())
             try:
+                self.native.ensure_room(room)
                 future = attempts.send()
             except BufferFullError:
                 self._memory.found_none()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
 from kprod.aio.errors import for_aiokafka
+from kprod.errors import KprodError
 from kprod.intake.arguments import SizeLimits, check_timestamp, freeze_headers
-from kprod.types import Header, owned
+from kprod.types import Header, Persisted, owned
 from kprod_ext import RecordClock, batch_size_upper_bound
 from kprod_ext.batch import HEADER_BYTES
 
@@ -113,3 +115,20 @@ class RecordBatch:
 def _whole(timestamp: Any) -> Any:
     """A fraction of a millisecond is cut off, as there."""
     return int(timestamp) if isinstance(timestamp, float) and isfinite(timestamp) else timestamp
+
+
+def first_stored(outcomes: Sequence[Any]) -> Any:
+    """The first of the outcomes of a batch's records. Raises the first error, if there is one.
+
+    ``persisted`` is NO only where none of the records is stored.
+    """
+    failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    if not failed:
+        return outcomes[0]
+    error = failed[0]
+    if isinstance(error, KprodError):
+        error = copy.copy(error)  # that of one record says what became of that record
+        told = {getattr(one, "persisted", Persisted.MAYBE) for one in failed}
+        if len(failed) < len(outcomes) or Persisted.MAYBE in told:
+            error.persisted = Persisted.MAYBE
+    raise error

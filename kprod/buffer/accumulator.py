@@ -184,17 +184,26 @@ class RecordAccumulator:
             # The wake-up: the sender may sleep while batches linger; now it sends them at once.
             return self.pool.allocate(size, timeout, self._wake)
         except TimeoutError:
-            self._exhausted()
-            raise BufferFullError(
-                f"no room for {size} bytes within {in_seconds(timeout)}: buffer_memory of"
-                f" {self.pool.total} bytes is exhausted ({self.pool.available} available); the"
-                " brokers take records more slowly than send() is called"
-            ) from None
+            raise self._no_room(size, timeout) from None
         except RuntimeError:
             self._raise_end()
             raise ProducerClosedError(
                 "the producer was closed while send() waited for memory"
             ) from None
+
+    def _no_room(self, size: int, timeout: float) -> BufferFullError:
+        self._exhausted()
+        return BufferFullError(
+            f"no room for {size} bytes within {in_seconds(timeout)}: buffer_memory of"
+            f" {self.pool.total} bytes is exhausted ({self.pool.available} available); the"
+            " brokers take records more slowly than send() is called"
+        )
+
+    def ensure_room(self, nbytes: int) -> None:
+        """Raises BufferFullError while so many bytes of memory are not free. Reserves none."""
+        if self.pool.available < nbytes:
+            self._wake()  # batches may linger
+            raise self._no_room(nbytes, 0.0)
 
     def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
         """The queue of a partition, made when it is used for the first time."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import aiokafka.errors as theirs
 import pytest
 
+from kprod import KafkaProducer
 from kprod.aio import AIOKafkaProducer
-from kprod.aio.record_batch import RecordBatch
+from kprod.aio.queueing import Queueing, Record
+from kprod.aio.record_batch import RecordBatch, first_stored
 from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
 from kprod.broker.protocol.api_key import ApiKey
+from kprod.errors import BrokerError, ProducerClosedError
+from kprod.types import Persisted
 from kprod_ext import RecordClock, batch_size_upper_bound
+from kprod_ext.aio import MOST, OutcomeNotifier
 
 DENIED = 29  # TOPIC_AUTHORIZATION_FAILED
 
@@ -80,7 +86,9 @@ def test_a_buffer_of_the_application_is_its_own_again() -> None:
     batch, buffer = new_batch(), bytearray(b"one")
     for number in (b"one", b"two"):
         buffer[:] = number
-        batch.append(key=memoryview(buffer), value=buffer, timestamp=1, headers=[("h", buffer)])
+        view: Any = memoryview(buffer)
+        batch.append(key=view, value=buffer, timestamp=1, headers=[("h", view)])
+        view.release()
     buffer += b"may grow"  # nothing holds a view of it
     assert [(r.key, r.value, r.headers) for r in batch.records] == [
         (number, number, (("h", number),)) for number in (b"one", b"two")
@@ -157,3 +165,162 @@ def test_the_future_of_a_batch_tells_of_its_last_record_too(broker: EmbeddedBrok
 
     asyncio.run(main())
     assert len(broker.records("t")) == 2
+
+
+REFUSED = Fault(api=ApiKey.PRODUCE, error=6, times=None)  # NOT_LEADER_OR_FOLLOWER, again and again
+SMALL: dict[str, Any] = {"buffer_memory": 20_000, "max_batch_size": 10_000, "linger_ms": 20}
+
+
+async def without_memory(producer: AIOKafkaProducer) -> RecordBatch:
+    """A batch for a partition whose open batch has room for some of its records, not for all.
+
+    The memory for another batch is taken, until brokers take records again.
+    """
+    await producer.partitions_for("t")
+    for partition in (0, 1):
+        await producer.send("t", bytes(5_000), partition=partition)
+    batch = producer.create_batch()
+    for number in range(9):
+        assert batch.append(key=b"%d" % number, value=bytes(1_000), timestamp=None)
+    return batch
+
+
+def keys(broker: EmbeddedBroker) -> list[bytes | None]:
+    return [record.key for record in broker.records("t") if record.key]
+
+
+ALL = [b"%d" % number for number in range(9)]
+
+
+def test_a_batch_that_is_cancelled_while_memory_is_short_is_sent_whole_or_not_at_all(
+    broker: EmbeddedBroker,
+) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, **SMALL
+        ) as producer:
+            with broker.faults.active(REFUSED):
+                batch = await without_memory(producer)
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(producer.send_batch(batch, "t", partition=0), 0.1)
+            await (await producer.send_batch(batch, "t", partition=0))
+
+    asyncio.run(main())
+    assert keys(broker) == ALL
+
+
+def test_a_batch_that_finds_no_memory_leaves_nothing_behind(broker: EmbeddedBroker) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            request_timeout_ms=300,
+            delivery_timeout_ms=60_000,
+            **SMALL,
+        ) as producer:
+            with broker.faults.active(REFUSED):
+                batch = await without_memory(producer)
+                with pytest.raises(theirs.KafkaTimeoutError, match="buffer_memory") as caught:
+                    await producer.send_batch(batch, "t", partition=0)
+                assert caught.value.persisted is Persisted.NO
+            await producer.flush()
+            await (await producer.send_batch(batch, "t", partition=0))
+
+    asyncio.run(main())
+    assert keys(broker) == ALL
+
+
+MANY = 5 * MOST  # more than one turn of the loop queues
+NUMBERS = [b"%d" % number for number in range(MANY)]
+
+
+def large(producer: AIOKafkaProducer) -> RecordBatch:
+    batch = producer.create_batch()
+    for number in NUMBERS:
+        assert batch.append(key=None, value=number, timestamp=None)
+    return batch
+
+
+def test_what_follows_a_batch_is_stored_behind_it(broker: EmbeddedBroker) -> None:
+    async def main() -> None:
+        servers = broker.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=500_000) as producer:
+            for _ in range(2):
+                await producer.send_batch(large(producer), "t", partition=0)
+                await producer.send("t", b"one", partition=0)
+                told = await producer.send_and_wait("t", b"another", partition=0)
+                assert told is not None
+
+    asyncio.run(main())
+    assert [r.value for r in broker.records("t")] == [*NUMBERS, b"one", b"another"] * 2
+
+
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
+def test_a_batch_belongs_to_the_transaction_that_is_open(broker: EmbeddedBroker, end: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, max_batch_size=500_000, transactional_id="x"
+        ) as producer:
+            await producer.begin_transaction()
+            await producer.send_batch(large(producer), "t", partition=0)
+            await getattr(producer, end)()
+            async with producer.transaction():
+                await producer.send("t", b"next", partition=0)
+
+    asyncio.run(main())
+    first = NUMBERS if end == "commit_transaction" else []
+    assert [r.value for r in broker.records("t", committed=True)] == [*first, b"next"]
+
+
+def test_what_stops_and_flushes_waits_for_the_rest_of_a_batch(broker: EmbeddedBroker) -> None:
+    async def main() -> None:
+        servers = broker.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=500_000) as producer:
+            (await producer.send_batch(large(producer), "t", partition=0)).cancel()
+            await producer.flush()
+            assert len(broker.records("t")) == MANY
+            await producer.send_batch(large(producer), "t", partition=0)
+
+    asyncio.run(main())
+    assert [r.value for r in broker.records("t")] == NUMBERS * 2
+
+
+class Closing(KafkaProducer):
+    """Is closed when it has got three records."""
+
+    left = 3
+
+    def send(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.left:
+            raise ProducerClosedError("closed")
+        self.left -= 1
+        return super().send(*args, **kwargs)
+
+
+def test_a_failure_behind_the_first_record_is_told_by_the_future(broker: EmbeddedBroker) -> None:
+    async def main() -> None:
+        native = Closing(bootstrap_servers=broker.bootstrap_servers, max_block_ms=0)
+        queue = Queueing(native, 30.0, partial(OutcomeNotifier, renews=True))
+        records = [Record("t", b"%d" % number, partition=0) for number in range(5)]
+        queued, rest = await queue.put_batch(records, 100)
+        assert len(queued) == 3
+        assert rest is not None
+        with pytest.raises(ProducerClosedError):
+            await rest
+        with pytest.raises(ProducerClosedError):
+            await queue.put_batch(records, 100)
+        await queue.elsewhere(partial(native.close, 30), "close")
+
+    asyncio.run(main())
+    assert len(broker.records("t")) == 3
+
+
+def test_an_error_of_a_batch_says_what_became_of_all_its_records() -> None:
+    refused = BrokerError(DENIED)
+    with pytest.raises(BrokerError) as caught:
+        first_stored([refused, refused])
+    assert caught.value.persisted is Persisted.NO
+    with pytest.raises(BrokerError) as caught:
+        first_stored([None, refused])
+    assert caught.value.persisted is Persisted.MAYBE
+    assert refused.persisted is Persisted.NO
+    assert first_stored([1, 2]) == 1
