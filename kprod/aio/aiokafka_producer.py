@@ -24,7 +24,7 @@ from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
 from kprod.kafka.options import native_options
 from kprod.producer import KafkaProducer
-from kprod.types import TopicPartition
+from kprod.types import NextStep, TopicPartition
 from kprod_ext.aio import OutcomeNotifier
 from kprod_ext.futures import FutureRecordMetadata
 
@@ -377,7 +377,10 @@ class AIOKafkaProducer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A transaction for ``async with``: committed at the end, aborted by any exception."""
+        """A transaction for ``async with``: committed at the end, aborted by any exception.
+
+        Raises why it was not committed; it is aborted then, if nothing else is left to be done.
+        """
         await self.begin_transaction()
         try:
             yield
@@ -385,7 +388,21 @@ class AIOKafkaProducer:
             if not self._queueing.native.can_only_be_closed:  # else that would hide the exception
                 await self.abort_transaction()
             raise
-        await self.commit_transaction()
+        try:
+            await self.commit_transaction()
+        except KprodError as refused:
+            if refused.next_step is NextStep.ABORT:
+                await self._abort_after(refused)
+            raise
+
+    async def _abort_after(self, refused: KprodError) -> None:
+        """As ``kprod.Transaction``: raises why the producer cannot go on with another one."""
+        try:
+            await self.abort_transaction()
+        except KprodError as failure:
+            refused.add_note(f"its coordinator has not confirmed the end: {failure}")
+            if failure.next_step is not NextStep.RETRY_CALL:
+                raise failure from refused
 
     async def _waits(self, call: str, *arguments: Any) -> None:
         made = partial(getattr(self._queueing.native, call), *arguments)

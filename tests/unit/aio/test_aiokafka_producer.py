@@ -234,6 +234,23 @@ def test_an_exception_of_a_block_comes_out_where_nothing_can_be_aborted(kind: An
     asyncio.run(main())
 
 
+def test_a_block_whose_commit_is_refused_lets_the_next_one_commit() -> None:
+    async def main(broker: EmbeddedBroker) -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="x"
+        ) as producer:
+            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
+            with pytest.raises(theirs.TopicAuthorizationFailedError, match="can only be aborted"):
+                async with producer.transaction():
+                    await producer.send("t", b"1")
+            async with producer.transaction():
+                await producer.send("t", b"2")
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        asyncio.run(main(broker))
+        assert [r.value for r in broker.records("t", committed=True)] == [b"2"]
+
+
 def test_transactional_calls_at_the_wrong_time_are_illegal_operations(servers: str) -> None:
     async def main() -> None:
         async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
