@@ -36,6 +36,12 @@ _BY_KIND: tuple[tuple[type[native.KprodError], str], ...] = (
 )
 """The first that fits counts."""
 
+_ALSO: dict[str, type[native.KprodError]] = {"InvalidTopicError": native.InvalidTopicError}
+"""A name that no topic can have is refused by kprod, too, and by a ValueError."""
+_OF_MANY = {"RetriableError", "InvalidMetadataError", "AuthorizationError"}
+"""The face's classes that others inherit from, and aiokafka has not. Nothing that is raised is just
+one of them."""
+
 
 @lru_cache(maxsize=1)
 def _theirs() -> Any:
@@ -50,11 +56,21 @@ def _kin(name: str) -> type[face.KafkaError]:
     """The face's class of this name, as a subclass of aiokafka's if it has one."""
     known = _face_name(name)
     base: type[face.KafkaError] = getattr(face, name) if known == name else _kin(known)
-    theirs = getattr(_theirs(), name, None)
-    if not isinstance(theirs, type) or issubclass(base, theirs):  # or another name of that class
-        return base
     named = {"__module__": __name__, "__qualname__": name, "__doc__": base.__doc__}
-    return cast(type[face.KafkaError], face.Kin(name, (base, theirs), named))
+    more = [kind for kind in (_theirs_of(name, base), _ALSO.get(name)) if kind is not None]
+    more = [kind for kind in more if not issubclass(base, kind)]  # as of another name of a class
+    if not more:
+        return base
+    return cast(type[face.KafkaError], face.Kin(name, (base, *more), named))
+
+
+def _theirs_of(name: str, base: type[face.KafkaError]) -> type | None:
+    """aiokafka's class of this name; its root where it has none, as for newer codes of brokers."""
+    root = "UnknownError" if issubclass(base, face.BrokerResponseError) else "KafkaError"
+    theirs = getattr(_theirs(), name, None)
+    if theirs is None and name not in _OF_MANY:
+        theirs = getattr(_theirs(), root, None)
+    return theirs if isinstance(theirs, type) else None
 
 
 def _face_name(name: str) -> str:
@@ -109,12 +125,13 @@ def for_aiokafka(error: native.KprodError) -> Exception:
     """The error that aiokafka would have raised, with the text of ``error``, and caused by it."""
     cause = _told_by_broker(error)
     told = translated(cause or error)
-    if not isinstance(told, face.KafkaError):
+    if not isinstance(told, face.KafkaError | native.InvalidTopicError):
         return told
     named = (name for kind, name in _BY_KIND if isinstance(error, kind))
     words = told.args if cause is None else (str(error),)
     made = _kin(next(named, None) or _their_name(type(told).__name__))(*words)
     made.__dict__.update(told.__dict__)
     made.persisted, made.next_step = error.persisted, error.next_step
+    made.number = told.number
     made.__cause__ = error
     return made

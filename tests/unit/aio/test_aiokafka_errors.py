@@ -9,14 +9,23 @@ from typing import Any, NamedTuple
 import aiokafka.errors as theirs
 import pytest
 
+from kprod import errors as native
 from kprod.aio import AIOKafkaProducer, errors
 from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.errors import BrokerError, KprodError
+from kprod.errors import (
+    BrokerError,
+    ErrorCode,
+    InvalidRecordError,
+    KprodError,
+    PartitionError,
+    RecordTypeError,
+)
 from kprod.types import NextStep
 
 GROUP_DENIED, CLUSTER_DENIED, ID_DENIED, OUT_OF_ORDER = 30, 31, 53, 45
+STALE_EPOCH, FENCED = 47, 90
 
 
 @pytest.fixture
@@ -202,6 +211,51 @@ def test_every_name_of_aiokafkas_errors_is_one_of_ours(name: str) -> None:
 def test_two_names_of_a_class_are_two_names_of_ours(name: str, other: str) -> None:
     assert getattr(theirs, name) is getattr(theirs, other)
     assert getattr(errors, name) is getattr(errors, other)
+
+
+@pytest.mark.parametrize("code", [code for code in ErrorCode if code not in (0, FENCED)])
+def test_each_code_is_caught_as_aiokafkas_class_of_it(code: int) -> None:
+    """Codes that it has no class for are its UnknownError."""
+    told = errors.for_aiokafka(BrokerError(code))
+    assert isinstance(told, theirs.for_code(code))
+
+
+def kinds() -> list[type[KprodError]]:
+    """All that kprod raises itself, not for one code of a broker."""
+    own = [kind for kind in vars(native).values() if isinstance(kind, type)]
+    return [
+        kind
+        for kind in own
+        if issubclass(kind, KprodError)
+        and not issubclass(kind, BrokerError | native.DeliveryError)
+        and not issubclass(kind, RecordTypeError | InvalidRecordError | PartitionError)
+    ]
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_what_is_no_mistake_in_an_argument_is_one_of_aiokafkas_errors(
+    kind: type[KprodError],
+) -> None:
+    told = errors.for_aiokafka(kind("text"))
+    assert isinstance(told, theirs.KafkaError)
+    assert isinstance(told, KprodError)
+    assert "text" in str(told)
+
+
+def test_a_topic_of_no_possible_name_has_aiokafkas_error(broker: EmbeddedBroker) -> None:
+    async def use(producer: AIOKafkaProducer) -> None:
+        await producer.start()
+        calls: list[Callable[[str], Awaitable[object]]] = [
+            lambda topic: producer.send(topic, b"v"),
+            lambda topic: producer.send_and_wait(topic, b"v"),
+            producer.partitions_for,
+        ]
+        for call in calls:
+            with pytest.raises(theirs.InvalidTopicError, match="no topic") as caught:
+                await call("no topic")
+            assert isinstance(caught.value, ValueError)
+
+    producing(broker, use)
 
 
 @pytest.mark.parametrize("code", [14, 15, 16])
