@@ -36,8 +36,6 @@ _BY_KIND: tuple[tuple[type[native.KprodError], str], ...] = (
 )
 """The first that fits counts."""
 
-_ALSO: dict[str, type[native.KprodError]] = {"InvalidTopicError": native.InvalidTopicError}
-"""A name that no topic can have is refused by kprod, too, and by a ValueError."""
 _OF_MANY = {"RetriableError", "InvalidMetadataError", "AuthorizationError"}
 """The face's classes that others inherit from, and aiokafka has not. Nothing that is raised is just
 one of them."""
@@ -57,18 +55,27 @@ def _kin(name: str) -> type[face.KafkaError]:
     known = _face_name(name)
     base: type[face.KafkaError] = getattr(face, name) if known == name else _kin(known)
     named = {"__module__": __name__, "__qualname__": name, "__doc__": base.__doc__}
-    more = [kind for kind in (_theirs_of(name, base), _ALSO.get(name)) if kind is not None]
-    more = [kind for kind in more if not issubclass(base, kind)]  # as of another name of a class
+    found = [_theirs_of(name, base), _also(name)]
+    # Those that it has not yet: a class may have another name, too.
+    more = [kind for kind in found if kind is not None and not issubclass(base, kind)]
     if not more:
         return base
     return cast(type[face.KafkaError], face.Kin(name, (base, *more), named))
+
+
+def _also(name: str) -> type | None:
+    """What else one of the face's classes is here."""
+    if name == "InvalidTopicError":  # kprod's own, a ValueError: it refuses such names itself
+        return native.InvalidTopicError
+    # A stale epoch is told there as a fenced producer.
+    return _kin("ProducerFenced") if name == "InvalidProducerEpochError" else None
 
 
 def _theirs_of(name: str, base: type[face.KafkaError]) -> type | None:
     """aiokafka's class of this name; its root where it has none, as for newer codes of brokers."""
     root = "UnknownError" if issubclass(base, face.BrokerResponseError) else "KafkaError"
     theirs = getattr(_theirs(), name, None)
-    if theirs is None and name not in _OF_MANY:
+    if theirs is None and name not in _OF_MANY and _their_name(name) == name:
         theirs = getattr(_theirs(), root, None)
     return theirs if isinstance(theirs, type) else None
 

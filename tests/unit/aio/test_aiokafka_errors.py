@@ -217,7 +217,9 @@ def test_two_names_of_a_class_are_two_names_of_ours(name: str, other: str) -> No
 def test_each_code_is_caught_as_aiokafkas_class_of_it(code: int) -> None:
     """Codes that it has no class for are its UnknownError."""
     told = errors.for_aiokafka(BrokerError(code))
-    assert isinstance(told, theirs.for_code(code))
+    known = theirs.for_code(code)
+    assert isinstance(told, known)
+    assert isinstance(told, theirs.UnknownError) == (known is theirs.UnknownError)
 
 
 def kinds() -> list[type[KprodError]]:
@@ -256,6 +258,13 @@ def test_a_topic_of_no_possible_name_has_aiokafkas_error(broker: EmbeddedBroker)
             assert isinstance(caught.value, ValueError)
 
     producing(broker, use)
+
+
+def test_a_stale_epoch_is_a_fenced_producers_as_there() -> None:
+    told = errors.for_aiokafka(BrokerError(STALE_EPOCH))
+    assert isinstance(told, theirs.ProducerFenced)
+    assert isinstance(told, theirs.InvalidProducerEpoch)
+    assert isinstance(told, errors.ProducerFenced)
 
 
 @pytest.mark.parametrize("code", [14, 15, 16])
