@@ -19,7 +19,7 @@ from kprod.buffer.delivery import NO_TIMESTAMP, BatchDelivery
 from kprod.config.reading import concealed
 from kprod.errors import KprodError, ProducerClosedError
 from kprod.intake.arguments import SizeLimits
-from kprod.intake.serializers import WouldWait, without_waiting
+from kprod.intake.serializers import NAMED_SERIALIZERS, WouldWait, without_waiting
 from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
 from kprod.kafka.options import native_options
@@ -88,11 +88,12 @@ class AIOKafkaProducer:
         if "acks" in options and options["acks"] is _not_given():
             del options["acks"]
         _check(options)
+        _fill_in(options)
         if options.get("transactional_id") is not None:
             options["enable_idempotence"] = True
         self._acks = options.setdefault("acks", -1 if options.get("enable_idempotence") else 1)
-        self._key = serializers.bound(without_waiting(options.pop("key_serializer", None)))
-        self._value = serializers.bound(without_waiting(options.pop("value_serializer", None)))
+        self._key = _serializer(options.pop("key_serializer", None))
+        self._value = _serializer(options.pop("value_serializer", None))
         plugged = options.pop("partitioner", None)
         own = plugged is not None and not partitioners.is_built_in(plugged)
         self._choose = partitioners.bound(plugged) if own else None
@@ -441,3 +442,18 @@ def _check(options: dict[str, Any]) -> None:
     encrypted = protocol in ("SSL", "SASL_SSL")
     if encrypted and not any(v for k, v in options.items() if k.startswith("ssl_")):
         raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
+
+
+def _fill_in(options: dict[str, Any]) -> None:
+    """What aiokafka means by an option that is left out, or None."""
+    if "SASL" in options.get("security_protocol", "PLAINTEXT"):
+        options.setdefault("sasl_mechanism", "PLAIN")
+    if options.get("connections_max_idle_ms", 0) is None:
+        options["connections_max_idle_ms"] = -1  # never
+
+
+def _serializer(plugged: Any) -> serializers.Serialize | None:
+    """The serializer, by kprod's name for it, too: errors for other faces advise those."""
+    if isinstance(plugged, str):
+        plugged = NAMED_SERIALIZERS.get(plugged, plugged)
+    return serializers.bound(without_waiting(plugged))

@@ -131,7 +131,8 @@ def _make_room(options: dict[str, Any], given: Mapping[str, Any]) -> None:
     first = options.get("reconnect_backoff_ms", OPTIONS["reconnect_backoff_ms"].default)
     if isinstance(first, int) and first > options["reconnect_backoff_max_ms"]:
         options["reconnect_backoff_max_ms"] = first
-    batch, memory = options.get("batch_size"), OPTIONS["buffer_memory"].default
+    memory = OPTIONS["buffer_memory"].default
+    batch = options.get("batch_size", options.get("max_batch_size"))  # aiokafka's name
     if isinstance(batch, int) and batch > options.get("buffer_memory", memory):
         options["buffer_memory"] = batch
 

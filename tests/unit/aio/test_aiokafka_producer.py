@@ -15,7 +15,7 @@ from aiokafka import structs
 
 from kprod import errors as native
 from kprod.aio import AIOKafkaProducer, errors
-from kprod.broker import ApiKey, EmbeddedBroker, Fault
+from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault, make_listener
 from kprod.kafka.partitioner import Partitioner
 from tests.support.ports import free_port
 
@@ -309,6 +309,57 @@ def test_options_that_are_wrong_are_refused(options: dict[str, Any], said: str) 
     async def main() -> None:
         with pytest.raises(ValueError, match=said):
             AIOKafkaProducer(**options)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_plain_username": "u"},
+        {"connections_max_idle_ms": None},
+        {"max_batch_size": 64 << 20},
+    ],
+)
+def test_what_aiokafka_documents_is_taken(options: dict[str, Any]) -> None:
+    if "security_protocol" in options:
+        options = {**options, "sasl_plain_password": "p"}
+
+    async def main() -> None:
+        await AIOKafkaProducer(**options).stop()
+        await aiokafka.AIOKafkaProducer(**options).stop()
+
+    asyncio.run(main())
+
+
+def test_login_without_a_mechanism_is_plain() -> None:
+    async def main(broker: EmbeddedBroker) -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_plain_username="alice",
+            sasl_plain_password="secret",
+        ) as producer:
+            assert await producer.send_and_wait("t", b"v")
+
+    login = Authentication({"alice": "secret"}, ("PLAIN",))
+    listener = make_listener("SASL", authentication=login)
+    with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
+        asyncio.run(main(broker))
+
+
+def test_serializers_that_kprod_knows_by_name_are_used(servers: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=servers, key_serializer="str", value_serializer="json"
+        ) as producer:
+            stored = await producer.send_and_wait("t", {"a": 1}, key="k")
+            assert stored is not None
+            batch = producer.create_batch()
+            batch.append(key="k", value=[1], timestamp=None)
+            assert await (await producer.send_batch(batch, "t", partition=0))
+        with pytest.raises(TypeError, match="a serializer is a callable"):
+            AIOKafkaProducer(bootstrap_servers=servers, value_serializer="xml")
 
     asyncio.run(main())
 
