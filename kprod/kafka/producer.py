@@ -236,9 +236,13 @@ class KafkaProducer:
     # then, and has to be made again; ``next_step`` of any other error tells what to do.
 
     def init_transactions(self) -> None:
-        """Ask the coordinator for a producer id, which fences older producers of the same name."""
+        """Ask the coordinator for a producer id, which fences older producers of the same name.
+
+        Does nothing once that has succeeded. Raises IllegalStateError without a
+        ``transactional_id``, KafkaTimeoutError, and KafkaError for good.
+        """
         with _translating():
-            self._native.init_transactions()
+            self._native.init_unless_done(None)
 
     def begin_transaction(self) -> None:
         """Begin a transaction. Raises IllegalStateError when one is open."""

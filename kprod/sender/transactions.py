@@ -326,7 +326,10 @@ class Transactions:
         error = self.error
         if error is not None:
             return copy.copy(error)  # each caller gets a copy: notes and tracebacks are its own
-        return IllegalStateError(f"{call.value}() is not possible now: {self.state.value}")
+        why = "is not possible now"
+        if call is Call.INIT and self.state is not State.PREPARED:  # a resumed one has its id
+            why = "was called before, and once is enough"
+        return IllegalStateError(f"{call.value}() {why}: {self.state.value}")
 
     # The sender -----------------------------------------------------------------------------------
 

@@ -132,10 +132,12 @@ class TransactionCalls:
     def init_unless_done(self, timeout: float | None) -> None:
         """``init_transactions``, if that was not called, or nobody has heard how it ended.
 
-        What ``transaction()`` begins with. Raises what ``init_transactions`` raises, and why the
-        producer can only be closed.
+        What ``transaction()`` begins with, and what faces call that allow it again. Raises what
+        ``init_transactions`` raises when it is called first, and why the producer can only be
+        closed.
         """
-        transactions = self._transactional(Call.BEGIN)
+        self._ensure_usable()
+        transactions = self._transactional(Call.INIT)
         unheard = transactions.waits_to_be_heard(Call.INIT)
         if unheard or transactions.state in (State.UNINITIALIZED, State.FATAL_ERROR):
             self.init_transactions(timeout)

@@ -273,3 +273,23 @@ def test_a_pickle_holds_the_options(producer: KafkaProducer) -> None:
 def test_the_producer_has_every_name_of_theirs() -> None:
     theirs_only = set(dir(kafka.KafkaProducer)) - set(dir(KafkaProducer))
     assert all(name.startswith("_") for name in theirs_only)
+
+
+def test_transactions_may_be_initialized_again_and_go_on_as_they_were() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        servers = broker.bootstrap_servers
+        with KafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+            for _ in range(2):
+                producer.init_transactions()
+                producer.begin_transaction()
+                producer.send("t", b"v")
+                producer.init_transactions()
+                producer.commit_transaction()
+        assert len(broker.records("t", committed=True)) == 2
+        with pytest.raises(errors.IllegalStateError):
+            producer.init_transactions()  # closed
+        with (
+            KafkaProducer(bootstrap_servers=servers) as other,
+            pytest.raises(errors.IllegalStateError, match=r"init_transactions\(\) needs"),
+        ):
+            other.init_transactions()

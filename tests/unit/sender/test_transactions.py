@@ -186,6 +186,13 @@ def test_what_has_failed_for_good_stays_so(state: State) -> None:
         assert caught.value.next_step is NextStep.START_AGAIN
 
 
+@pytest.mark.parametrize("state", [State.READY, State.IN_TRANSACTION])
+def test_an_id_that_is_asked_for_again_is_told_to_be_there(state: State) -> None:
+    transactions = in_state(state)
+    with pytest.raises(IllegalStateError, match="was called before, and once is enough"):
+        transactions.start(Call.INIT)
+
+
 def test_a_call_that_was_not_heard_of_must_be_made_again() -> None:
     transactions = in_state(State.COMMITTING)
     pending = transactions.start(Call.COMMIT)
