@@ -187,7 +187,8 @@ class AIOKafkaProducer:
     ) -> asyncio.Future[RecordMetadata | None]:
         """Queue one record; the future's result tells where it was stored, None with ``acks=0``."""
         future: asyncio.Future[RecordMetadata | None] | None = None
-        if not (self._plugged or self._queueing.rests or (value is None and key is None)):
+        behind = self._queueing.goes_behind(topic)
+        if not (self._plugged or behind or (value is None and key is None)):
             try:
                 future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
             except KprodError as error:
@@ -221,7 +222,8 @@ class AIOKafkaProducer:
         self, topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
     ) -> FutureRecordMetadata | None:
         """A record that needs none of the application's code, and nothing to be waited for."""
-        if self._plugged or self._queueing.rests or (value is None and key is None):
+        behind = self._queueing.goes_behind(topic)
+        if self._plugged or behind or (value is None and key is None):
             return None
         try:
             return self._queueing.put_at_once(topic, value, key, headers, partition, timestamp_ms)

@@ -104,9 +104,10 @@ class Producer:
         Raises what ``KafkaProducer.send`` raises; BufferFullError and KprodTimeoutError when memory
         or the topic were not to be had within ``max_block_ms``.
         """
-        future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
-        if future is not None:
-            return future
+        if not self._queueing.goes_behind(topic):
+            future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
+            if future is not None:
+                return future
         record = Record(topic, value, key, headers, partition, timestamp_ms)
         return self._queueing.sent(await self._queueing.put(record))
 
@@ -121,7 +122,9 @@ class Producer:
     ) -> RecordMetadata:
         """Queue one record and wait until it is stored. Raises what ended it."""
         given = topic, value, key, headers, partition, timestamp_ms
-        future = self._queueing.put_at_once(*given)
+        future: FutureRecordMetadata | None = None
+        if not self._queueing.goes_behind(topic):
+            future = self._queueing.put_at_once(*given)
         if future is None:
             future = await self._queueing.put(Record(*given))
         return await future

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kprod.aio.lookups import TopicLookups
 from kprod.aio.loop_threads import in_thread
 from kprod.aio.memory_waiters import MemoryWaiters
+from kprod.aio.topic_lines import Place, TopicLines
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import BufferFullError, KprodError, KprodTimeoutError, PartitionError
 from kprod.intake.arguments import check_topic, checked_record
@@ -58,7 +59,8 @@ class Queueing(Sending):
     Used by the tasks of one loop at a time. A task that is cancelled while it waits leaves nothing
     behind: its record was not queued.
 
-    ``rests`` queue what is left of batches; what is put after a batch waits for its rest.
+    ``rests`` queue what is left of batches; what is put after a batch waits for its rest. In
+    ``lines`` are the tasks that wait for something of their topic, or for memory.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Queueing(Sending):
         self._max_block = max_block
         self._lookups = TopicLookups(native.metadata)
         self._memory = MemoryWaiters(self._oldest)
+        self.lines = TopicLines()
         self.rests: set[asyncio.Task[None]] = set()
 
     async def put(self, record: Record) -> FutureRecordMetadata:
@@ -79,8 +82,14 @@ class Queueing(Sending):
             await self.rests_queued()
         return await self._put(record)
 
+    def goes_behind(self, topic: object) -> bool:
+        """Whether a record has to wait for others that were asked for before it."""
+        if not (self.lines.by_topic or self.rests):
+            return False
+        return bool(self.rests) or self.lines.hold(topic)
+
     async def _put(self, record: Record) -> FutureRecordMetadata:
-        future = self.put_at_once(*record)
+        future = None if self.lines.hold(record.topic) else self.put_at_once(*record)
         if future is None:
             await self.turns.wait()
             future = await self._put_later(record, 0)
@@ -133,28 +142,38 @@ class Queueing(Sending):
             raise
 
     async def _put_by(self, attempts: Attempts, record: Record, room: int) -> FutureRecordMetadata:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._max_block
+        topic = check_topic(record.topic)
+        deadline = asyncio.get_running_loop().time() + self._max_block
+        while True:
+            try:
+                with self.lines.place(topic) as place:
+                    return await self._put_in_line(attempts, record, room, place, deadline)
+            except WouldWait as serializer:  # not in the line: each may have to wait for its own
+                await self.elsewhere(serializer.wait, "schema")
+
+    async def _put_in_line(
+        self, attempts: Attempts, record: Record, room: int, place: Place, deadline: float
+    ) -> FutureRecordMetadata:
+        now = asyncio.get_running_loop().time
+        if self.native.metadata.snapshot.topic(record.topic) is None:
+            await self._await_topic(record, deadline - now())
+        await place.first()
         waited = False
         if self._memory:
             waited = True
             await self._memory.wait(deadline)
         while True:
-            if self.native.metadata.snapshot.topic(check_topic(record.topic)) is None:
-                await self._await_topic(record, deadline - loop.time())
             try:
                 self.native.ensure_room(room)
                 future = attempts.send()
             except BufferFullError:
                 self._memory.found_none()
-                if loop.time() >= deadline:
+                if now() >= deadline:
                     raise
                 waited = True
                 await self._memory.wait(deadline)
             except KprodTimeoutError:
-                await self._await_topic(record, deadline - loop.time())
-            except WouldWait as serializer:
-                await self.elsewhere(serializer.wait, "schema")
+                await self._await_topic(record, deadline - now())
             else:
                 if waited:
                     self._memory.found_some()

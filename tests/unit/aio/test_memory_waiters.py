@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
+from kprod.aio import AIOKafkaProducer, Producer
 from kprod.aio.memory_waiters import MemoryWaiters
 from kprod.aio.queueing import Queueing, Record
 from kprod.broker import EmbeddedBroker
@@ -121,3 +122,52 @@ def test_those_of_a_loop_that_has_ended_are_forgotten() -> None:
 
     asyncio.run(left_behind())
     asyncio.run(in_another())
+
+
+@pytest.mark.parametrize("kind", [AIOKafkaProducer, Producer])
+def test_tasks_are_served_in_the_order_of_asking(kind: Any) -> None:
+    """Those that the look-up of a topic wakes do not overtake those that wait for memory."""
+
+    async def main(broker: EmbeddedBroker) -> None:
+        options = {"bootstrap_servers": broker.bootstrap_servers, "buffer_memory": 100_000}
+        async with kind(**options) as producer:
+            tasks = [producer.send("t", b"%d" % n, headers=[("h", VALUE)]) for n in range(600)]
+            await asyncio.gather(*tasks)
+
+    for _ in range(5):
+        with EmbeddedBroker(topics={"t": 1}) as broker:
+            asyncio.run(main(broker))
+            assert [int(record.value or b"") for record in broker.records("t")] == list(range(600))
+
+
+def test_a_task_that_gives_up_lets_the_next_one_go_on(broker: EmbeddedBroker) -> None:
+    async def main() -> None:
+        queue = queueing(broker, 60.0)
+        puts = [asyncio.ensure_future(queue.put(Record("t", VALUE))) for _ in range(200)]
+        await asyncio.sleep(0)
+        for put in puts[::2]:
+            put.cancel()
+        await asyncio.gather(*puts, return_exceptions=True)
+        assert all(not put.cancelled() for put in puts[1::2])
+        assert not queue.lines.by_topic
+        await queue.elsewhere(partial(queue.native.close, 60), "close")
+
+    asyncio.run(main())
+    assert len(broker.records("t")) == 100
+
+
+def test_a_task_of_a_loop_that_has_ended_is_before_no_other(broker: EmbeddedBroker) -> None:
+    queue = queueing(broker, 60.0)
+    ended = asyncio.new_event_loop()
+    ended.set_exception_handler(lambda *_: None)  # it would tell of the task that is left
+    left = ended.create_task(queue.put(Record("t", VALUE)))
+    while not queue.lines.by_topic:
+        ended.run_until_complete(asyncio.sleep(0))
+    ended.close()
+
+    async def main() -> None:
+        await asyncio.wait_for(queue.put(Record("t", VALUE)), 30)
+        await queue.elsewhere(partial(queue.native.close, 60), "close")
+
+    asyncio.run(main())
+    assert not left.done()
