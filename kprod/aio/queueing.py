@@ -143,19 +143,26 @@ class Queueing(Sending):
 
     async def _put_by(self, attempts: Attempts, record: Record, room: int) -> FutureRecordMetadata:
         topic = check_topic(record.topic)
-        deadline = asyncio.get_running_loop().time() + self._max_block
+        now = asyncio.get_running_loop().time
+        deadline = now() + self._max_block
         while True:
+            # What follows the block is waited for outside of the line: it may be this record's own.
             try:
                 with self.lines.place(topic) as place:
-                    return await self._put_in_line(attempts, record, room, place, deadline)
-            except WouldWait as serializer:  # not in the line: each may have to wait for its own
+                    future = await self._put_in_line(attempts, record, room, place, deadline)
+            except WouldWait as serializer:
                 await self.elsewhere(serializer.wait, "schema")
+            else:
+                if future is not None:
+                    return future
+                await self._await_topic(record, deadline - now())
 
     async def _put_in_line(
         self, attempts: Attempts, record: Record, room: int, place: Place, deadline: float
-    ) -> FutureRecordMetadata:
+    ) -> FutureRecordMetadata | None:
+        """None where the partition, or the topic once more, is to be looked up first."""
         now = asyncio.get_running_loop().time
-        if self.native.metadata.snapshot.topic(record.topic) is None:
+        if self.native.metadata.snapshot.topic(check_topic(record.topic)) is None:
             await self._await_topic(record, deadline - now())
         await place.first()
         waited = False
@@ -173,7 +180,7 @@ class Queueing(Sending):
                 waited = True
                 await self._memory.wait(deadline)
             except KprodTimeoutError:
-                await self._await_topic(record, deadline - now())
+                return None
             else:
                 if waited:
                     self._memory.found_some()
