@@ -288,7 +288,7 @@ cdef class MemoryRecordsBuilder:
                 self._become(compress(records))
             finally:
                 # No view may be left: shrink and another producer state need that. A log may keep
-                # a codec's error, whose frames refer to the view.
+                # a codec's error, and with it frames that refer to the view.
                 release_view(records)
             self._give_up_excess()
 
