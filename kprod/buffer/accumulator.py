@@ -109,6 +109,7 @@ class RecordAccumulator:
         self._flushes = 0
         self._flush_lock = Lock()  # guards _flushes
         self._hurry = False  # when the sender looked last
+        self._starved = False  # since then a caller that does not wait has found no memory
         self._waits = wait
         self._context = AppendContext(
             pool,
@@ -193,6 +194,9 @@ class RecordAccumulator:
 
     def _no_room(self, size: int, timeout: float) -> BufferFullError:
         self._exhausted()
+        if timeout <= 0:  # it may come again, as the asyncio faces do: no batch lingers
+            self._starved = True
+            self._wake()
         return BufferFullError(
             f"no room for {size} bytes within {in_seconds(timeout)}: buffer_memory of"
             f" {self.pool.total} bytes is exhausted ({self.pool.available} available); the"
@@ -202,7 +206,6 @@ class RecordAccumulator:
     def ensure_room(self, nbytes: int) -> None:
         """Raises BufferFullError while so many bytes of memory are not free. Reserves none."""
         if self.pool.available < nbytes:
-            self._wake()  # batches may linger
             raise self._no_room(nbytes, 0.0)
 
     def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
@@ -277,7 +280,8 @@ class RecordAccumulator:
 
     def ready(self, snapshot: ClusterSnapshot, now: float) -> Ready:
         """The nodes with batches to send, and the time of the next look."""
-        self._hurry = self._context.closed or self._flushes > 0 or self.pool.waiting > 0
+        starved, self._starved = self._starved, False
+        self._hurry = starved or self._context.closed or self._flushes > 0 or self.pool.waiting > 0
         ready_tracker = self._ready_tracker
         ready_tracker.look(snapshot, now)
         return Ready(

@@ -150,6 +150,18 @@ def test_without_memory_a_record_is_refused_in_time() -> None:
     assert rig.pool.waiting == 0
 
 
+def test_a_caller_that_finds_no_memory_and_does_not_wait_lets_no_batch_linger() -> None:
+    rig = Accumulating(batches=1)
+    rig.append(0)
+    assert rig.ready() == {}
+    rig.wakes.clear()
+    with pytest.raises(BufferFullError):
+        rig.append(1)
+    assert rig.wakes
+    assert rig.ready() == {1: [0]}
+    assert rig.ready() == {}
+
+
 def test_a_full_memory_does_not_matter_while_the_open_batch_has_room() -> None:
     rig = Accumulating(batches=1)
     rig.append()
