@@ -77,10 +77,23 @@ cdef extern from *:
           }
       }
 
+      #if defined(__x86_64__)
+        #define kprod_pause() __builtin_ia32_pause()
+      #elif defined(__aarch64__)
+        #define kprod_pause() __asm__ volatile("yield")
+      #else
+        #define kprod_pause() ((void)0)
+      #endif
+      #define KPROD_TRIES 200     /* some microseconds: a sleep takes more than fifty */
+
       static inline void kprod_spin_for_lock(KprodRecordLock *lock) {
-          if (atomic_flag_test_and_set_explicit(lock, memory_order_acquire)) {
-              kprod_wait_for_lock(lock);
+          for (int tries = 0; tries < KPROD_TRIES; tries++) {
+              if (!atomic_flag_test_and_set_explicit(lock, memory_order_acquire)) {
+                  return;
+              }
+              kprod_pause();
           }
+          kprod_wait_for_lock(lock);
       }
 
       static inline void kprod_release_lock(KprodRecordLock *lock) {

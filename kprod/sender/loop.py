@@ -68,8 +68,12 @@ class IdentitySource(Protocol):
     def busy(self) -> bool:
         """True while a caller waits for a request of this round."""
 
-    def gather(self, now: float) -> None:
-        """Before batches are taken: end those that will not leave, let those leave that must."""
+    def run_first(self, now: float) -> float:
+        """Before batches are taken: end those that will not leave, let those leave that must.
+
+        Send requests that would find no room behind batches; the rest as ``run``.
+        """
+        ...
 
     def run(self, now: float) -> float:
         """Send requests that are due; seconds until there may be more to do."""
@@ -165,7 +169,7 @@ class Sender:
         wait = FOREVER if self.telemetry is None else self.telemetry.run(now)
         # First: a commit does not wait for batches that linger, and a question to a coordinator
         # gets the room of a busy connection, which records would fill again in each turn.
-        wait = min(wait, self._identity_round.run(now))
+        wait = min(wait, self._identity_round.run_first(now))
         wait = min(wait, self._produce_round.run(now))
         wait = min(wait, self._identity_round.run(now))  # after: it may have used up the epochs
         # Again: a partition without a leader, or a connection that failed, made it due.

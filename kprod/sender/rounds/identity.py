@@ -40,8 +40,9 @@ class IdentityRound:
         """The reason why the cluster takes no records of this producer any more, or None."""
         return self._sequences.identity.fatal
 
-    def gather(self, now: float) -> None:
-        """Does nothing: an id is independent of queued batches."""
+    def run_first(self, now: float) -> float:
+        """Does nothing: an id is asked for while no batch can leave."""
+        return FOREVER
 
     def run(self, now: float) -> float:
         """Ask if an id is needed and a broker can take the request; seconds until the next look."""

@@ -76,9 +76,13 @@ class TransactionRound:
         """True while a caller waits for a coordinator, or ``close`` for an abort."""
         return self._transactions.under_way
 
+    def run_first(self, now: float) -> float:
+        """As ``run``, before batches leave."""
+        return self.run(now)
+
     def run(self, now: float) -> float:
         """Send a due request to a coordinator that takes one; seconds until the next look."""
-        self.gather(now)
+        self._gather(now)
         if now < self._hold_until and self._coordination.holds:
             return self._hold_until - now
         if self._coordination.let_go():
@@ -96,7 +100,7 @@ class TransactionRound:
             return self._retry_at - now
         return self._ask(ask, now)
 
-    def gather(self, now: float) -> None:
+    def _gather(self, now: float) -> None:
         """A transaction that ends takes no more records; those in it leave at once, or never."""
         state = self._transactions.state
         if state in ENDING and self._sealed != self._transactions.number:
