@@ -47,6 +47,8 @@ def test_records_are_sent_and_told_of_as_there(servers: str) -> None:
         await producer.stop()
         await producer.stop()
         with pytest.raises(theirs.ProducerClosed):
+            await producer.send("t", b"v")
+        with pytest.raises(theirs.ProducerClosed):
             await producer.start()
 
     asyncio.run(main())
