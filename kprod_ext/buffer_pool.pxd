@@ -59,6 +59,7 @@ cdef class PooledBuffer:
     cdef readonly Py_ssize_t chunk_bytes    # bytes the pool has counted for them
     cdef readonly Py_ssize_t lent       # views out; guarded by the pool's lock
     cdef bint given_back                # guarded by the pool's lock
+    cdef bint moving                    # a thread enlarges it; guarded by the pool's lock
     # Reads of the memory without a view. Changed with the GIL, or by the sender: no lock.
     cdef Py_ssize_t readers
 
@@ -95,6 +96,8 @@ cdef class BufferPool:
     cdef void give_back(
         self, Block* block, Py_ssize_t size, Chunk* chunks, Py_ssize_t chunk_bytes
     ) noexcept
+
+    cdef void refund(self, Py_ssize_t size) noexcept nogil
 
     cdef PooledBuffer _hand_out(self, PooledBuffer buffer, Block* block, Py_ssize_t size)
     cdef Block* _wait_for(self, Py_ssize_t size, double timeout, object on_wait) except? NULL
@@ -137,17 +140,21 @@ cdef inline Chunk* add_chunk(BufferPool pool, PooledBuffer buffer, Py_ssize_t si
     """
     cdef Block* trash = NULL
     cdef Chunk* chunk = NULL
+    cdef bint counted = False
     cdef Py_ssize_t whole = chunk_size(pool, size)
     spin_for_lock(&pool._lock)
     if whole == pool.poolable_size and pool._free != NULL:
         chunk = <Chunk*>pool._pop_free()
     elif whole <= pool._unpooled + pool._free_bytes:
-        chunk = <Chunk*>PyMem_RawMalloc(<size_t>whole)
-        if chunk != NULL:
-            pool._unpool(whole, &trash)
-            pool._unpooled -= whole
+        pool._unpool(whole, &trash)
+        pool._unpooled -= whole
+        counted = True
     release_lock(&pool._lock)
     free_blocks(trash)
+    if counted:
+        chunk = <Chunk*>PyMem_RawMalloc(<size_t>whole)
+        if chunk == NULL:
+            pool.refund(whole)
     if chunk == NULL:
         return NULL
     chunk.next, chunk.size, chunk.used = NULL, whole, 0

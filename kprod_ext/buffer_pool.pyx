@@ -7,7 +7,9 @@ to the first waiter under the lock, and rings only when the waiter has all it as
 newcomer can overtake, and no wake-up can be lost: memory that a waiter was given is counted as its
 own, and a waiter that leaves early gives it to the next. While a thread waits, nothing is free.
 
-A thread that holds the pool's lock needs no GIL and waits for nothing, so others spin for it.
+A thread that holds the pool's lock needs no GIL and waits for nothing, so others spin for it; from
+Python 3.13 on they are parked. Memory is taken from the system outside of the lock: where
+tracemalloc runs, an allocation needs the GIL, which a thread that spins may have.
 """
 
 cimport cython
@@ -40,13 +42,13 @@ cdef class PooledBuffer:
         if self.pool is None:
             raise BufferError("this buffer has no memory")
         spin_for_lock(&self.pool._lock)
-        usable = not self.given_back
+        usable = not self.given_back and not self.moving
         if usable:
             PyBuffer_FillInfo(view, self, self.data, self.capacity, 0, flags)
             self.lent += 1
         release_lock(&self.pool._lock)
         if not usable:
-            raise BufferError("this buffer was given back to its pool")
+            raise BufferError("this buffer was given back to its pool, or is being enlarged")
 
     def __releasebuffer__(self, Py_buffer* view):
         if self.pool._abandoned:
@@ -161,7 +163,7 @@ cdef class BufferPool:
         spin_for_lock(&self._lock)
         first_time = not buffer.given_back
         buffer.given_back = True
-        if first_time and buffer.lent == 0 and buffer.readers == 0:
+        if first_time and buffer.lent == 0 and buffer.readers == 0 and not buffer.moving:
             block, chunks = <Block*>buffer.data, buffer.chunks
             buffer.data = NULL
             buffer.chunks = NULL
@@ -346,24 +348,39 @@ cdef class BufferPool:
         """Grow the buffer, with its content, if at least `left` bytes of the pool stay free. Never
         waits, nor overtakes a waiter."""
         cdef Block* trash = NULL
-        cdef void* moved = NULL
+        cdef void* moved
+        cdef bint fits
         cdef Py_ssize_t extra = capacity - buffer.capacity
         spin_for_lock(&self._lock)
-        if (
+        fits = (
             not buffer.given_back
+            and not buffer.moving
             and buffer.lent == 0
             and extra + left <= self._unpooled + self._free_bytes
-        ):
-            # Under the lock, so that no view of the old memory can be taken meanwhile.
-            moved = PyMem_RawRealloc(buffer.data, <size_t>capacity)
-            if moved != NULL:
-                self._unpool(extra, &trash)
-                self._unpooled -= extra
-                buffer.data = <char*>moved
-                buffer.capacity = capacity
+        )
+        if fits:
+            self._unpool(extra, &trash)
+            self._unpooled -= extra
+            buffer.moving = True        # no view of the old memory is taken from now on
         release_lock(&self._lock)
         free_blocks(trash)
+        if not fits:
+            return False
+        moved = PyMem_RawRealloc(buffer.data, <size_t>capacity)
+        spin_for_lock(&self._lock)
+        buffer.moving = False
+        if moved != NULL:
+            buffer.data = <char*>moved
+            buffer.capacity = capacity
+        release_lock(&self._lock)
+        if moved == NULL:
+            self.refund(extra)
         return moved != NULL
+
+    cdef void refund(self, Py_ssize_t size) noexcept nogil:
+        """Count bytes as free again for which the system had no memory."""
+        with gil:
+            self.give_back(NULL, size, NULL, 0)
 
     cdef void shrink(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept:
         """Cut a grown buffer of this pool down and hand its excess to waiting threads."""
@@ -372,6 +389,7 @@ cdef class BufferPool:
         cdef void* moved
         spin_for_lock(&self._lock)
         if not buffer.given_back and buffer.lent == 0 and capacity < buffer.capacity:
+            # Under the lock: this thread has the GIL, so it waits for nothing here.
             moved = PyMem_RawRealloc(buffer.data, max(<size_t>capacity, sizeof(Block)))
             if moved != NULL:
                 self._unpooled += buffer.capacity - capacity

@@ -3,10 +3,10 @@
 
 The compiled ``send`` and the Python path both append records here: to the open batch, or to a new
 one when the open batch has no room. The .pxd says which fields the lock guards. A thread that holds
-the lock runs no Python code and makes no object that the garbage collector sees, but for the
-exception of a mistake in kprod, because a finalizer could re-enter this queue. So an appender makes
-a new batch before it takes the lock, and queues the batch only if the queue has not changed
-meanwhile.
+the lock runs no Python code but an application's clock, and makes no object that the garbage
+collector sees, but for the exception of a mistake in kprod, because a finalizer could re-enter this
+queue. So an appender makes a new batch before it takes the lock, and queues the batch only if the
+queue has not changed meanwhile.
 """
 
 cimport cython
@@ -70,7 +70,8 @@ cdef class StickyPartition:
         """Count a record of nbytes. True when the partition's share is used up."""
         return self.count(nbytes, batch_ready)
 
-    # Callers may have the GIL, and keep it: a thread with this lock waits for nothing.
+    # Callers may have the GIL; before Python 3.13 they keep it: a thread with this lock waits for
+    # nothing.
 
     cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept nogil:
         spin_for_lock(&self._lock)
@@ -315,7 +316,8 @@ cdef class PartitionQueue:
 
     cdef int _admit(self, ProducerBatch batch, bint quietly) except -1:
         """Register the batch for flush, the queue for the sender, before the batch is linked."""
-        # A sender that looks at once waits for the lock, which this thread holds.
+        # A sender that looks at once waits for the lock, which this thread holds; with a GIL, for
+        # that: no Python code runs until the batch is linked.
         if not quietly:
             self.context._noted(self)
         cdef bint added = False

@@ -1,4 +1,4 @@
-"""Copies of a producer, and interpreters that are not the main one."""
+"""Copies of a producer, other interpreters, and allocators that need the GIL."""
 
 from __future__ import annotations
 
@@ -59,6 +59,34 @@ print("fine")
 """As in mod_wsgi and uWSGI, where another interpreter is there from the beginning."""
 
 
+TWO_KINDS_OF_CALLS = """
+import threading, time
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+
+values = [b"v" * 200] * 20_000
+with EmbeddedBroker(topics={"many": 1, "lone": 4}) as broker:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=5) as producer:
+        producer.send("many", b"first").get(20)
+        producer.send("lone", b"first").get(20)
+        over = time.monotonic() + 4
+        def many():
+            while time.monotonic() < over:
+                producer.send_many("many", values)
+        def lone():
+            while time.monotonic() < over:
+                for partition in range(4):
+                    producer.send("lone", b"v" * 3_000, partition=partition)
+        threads = [threading.Thread(target=many), threading.Thread(target=lone)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert producer.flush(30).failed == 0
+print("fine")
+"""
+
+
 def test_a_deep_copy_is_a_producer_of_its_own() -> None:
     with (
         EmbeddedBroker(topics={"copied": 1}) as broker,
@@ -73,9 +101,9 @@ def test_a_deep_copy_is_a_producer_of_its_own() -> None:
     assert found == [b"0", b"1", b"2"]
 
 
-def run(program: str) -> None:
+def run(program: str, *options: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, *options, "-c", program],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -92,3 +120,8 @@ def test_a_subinterpreter_imports_it_or_says_that_it_cannot() -> None:
 def test_threads_that_wait_for_a_queue_know_whether_they_have_the_gil() -> None:
     """PyGILState_Check says that each thread has it, once there was a second interpreter."""
     run(SEND_MANY_BESIDE_ANOTHER)
+
+
+def test_memory_of_batches_is_taken_where_tracemalloc_waits_for_the_gil() -> None:
+    """Before Python 3.13 its hook takes the GIL in a thread that has given it up."""
+    run(TWO_KINDS_OF_CALLS, "-X", "tracemalloc")
