@@ -83,15 +83,20 @@ class Callbacks:
     def leave(self, callbacks: Sequence[Callback]) -> bool:
         """As ``put``; False, and nothing has run, when there is no thread for them.
 
-        Where it raises, the thread has not got them: so the queue comes last.
+        Where it raises MemoryError, the thread has not got them.
         """
         with self._lock:
             if not self._has_thread():
                 return False
-            put = self._put + len(callbacks)
+            before, put = (self._put, self.crowded), self._put + len(callbacks)
             crowded = self.crowded or put - self._ran > self._most_waiting
-            self._queue.put(callbacks)
+            # First: once they are in the queue, the thread may run them all, and let callers in.
             self._put, self.crowded = put, crowded
+            try:
+                self._queue.put(callbacks)
+            except MemoryError:
+                self._put, self.crowded = before
+                raise
             return True
 
     def _has_thread(self) -> bool:

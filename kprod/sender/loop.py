@@ -25,7 +25,7 @@ from kprod.sender.rounds.telemetry import TelemetryRound
 from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
 from kprod.wire.control import MetadataReply
-from kprod_ext import raised_by_signal
+from kprod_ext import hold_signals, raised_by_signal
 
 
 class Purge(Pending):
@@ -267,7 +267,9 @@ class Sender:
         told = 0
         for batch in self.accumulator.incomplete.copy():
             known = certain and not (batch.on_wire or batch.maybe_written)
-            if batch.delivery.fail(never_left if known else maybe):
+            # A signal handler that raises once the callbacks are in their queue must not hide that:
+            # the next call would put them there again.
+            if hold_signals(batch.delivery.fail, never_left if known else maybe):
                 told += batch.record_count
         return told
 

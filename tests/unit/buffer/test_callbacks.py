@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -136,6 +137,23 @@ def test_it_is_crowded_until_half_of_them_have_run(callbacks: Callbacks) -> None
     assert callbacks.await_room(LONG)
     assert callbacks.drain(LONG)
     assert not callbacks.crowded
+
+
+@pytest.mark.threads
+def test_it_is_not_crowded_once_all_have_run() -> None:
+    """The thread may run them all as soon as they are in its queue."""
+    callbacks = Callbacks(NAME, most_waiting=2)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5_000):
+            callbacks.put([nobody] * 3)
+            assert callbacks.drain(LONG)
+            assert callbacks.await_room(LONG)
+    finally:
+        sys.setswitchinterval(interval)
+        callbacks.stop()
+    assert callbacks.drain(LONG)
 
 
 def test_a_callback_does_not_wait_for_callbacks(callbacks: Callbacks) -> None:

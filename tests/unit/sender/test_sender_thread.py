@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Self
 
 import pytest
 
+from kprod.buffer.callbacks import Callbacks
 from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
 from kprod.errors import KprodError, ProducerClosedError
@@ -19,6 +22,7 @@ from kprod.transport.memory import MemoryBackend
 from kprod.types import Persisted, RecordMetadata, TopicPartition
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
+from tests.support.interruption import Interrupted, interruptible
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.scripted_cluster import ScriptedCluster, silence
 from tests.support.sender_rig import SenderRig
@@ -45,7 +49,9 @@ class ScarceClock(SystemClock):
 class Running:
     """A sender in its own thread, in real time, before a scripted cluster with topic ``t``."""
 
-    def __init__(self, clock: SystemClock | None = None) -> None:
+    def __init__(
+        self, clock: SystemClock | None = None, callbacks: Callbacks | None = None
+    ) -> None:
         self.cluster = ScriptedCluster(topics={"t": [1]})
         self.broker = self.cluster.add(1)
         self.mistakes = MistakenBackend(MemoryBackend(self.cluster.listeners))
@@ -59,7 +65,7 @@ class Running:
             }
         )
         self.clock = clock or SystemClock()
-        self.sender = assemble(config, ProducerMetrics(), self.clock)
+        self.sender = assemble(config, ProducerMetrics(), self.clock, callbacks=callbacks)
         self.thread = SenderThread(self.sender, "sender under test")
         self.thread.start()
         self.sender.metadata.await_topic("t", LONG, self.sender.network.wake)
@@ -272,3 +278,33 @@ def test_an_earlier_deadline_wins() -> None:
     with pytest.raises(ProducerClosedError):  # and not by the record's own time limit
         future.get(LONG)
     assert running.stop(LONG)
+
+
+def test_a_signal_while_records_are_told_of_runs_no_callback_twice() -> None:
+    """The handler raises in the closing thread, as soon as the callbacks are in their queue."""
+
+    def interrupt(_frame: object, event: str, called: object) -> None:
+        if event == "c_return" and getattr(called, "__qualname__", "") == "SimpleQueue.put":
+            signal.raise_signal(signal.SIGALRM)
+
+    callbacks = Callbacks("callbacks under test")
+    running = Running(callbacks=callbacks)
+    running.broker.next(ApiKey.PRODUCE, silence)
+    told: list[object] = []
+    futures = [running.queue() for _ in range(3)]
+    for future in futures:
+        future.add_errback(told.append)
+    until(lambda: running.broker.count(ApiKey.PRODUCE))
+    with interruptible():
+        sys.setprofile(interrupt)
+        try:
+            with pytest.raises(Interrupted):
+                running.sender.disown(CLOSED)
+        finally:
+            sys.setprofile(None)
+    running.sender.disown(CLOSED)
+    running.stop(0)
+    assert running.stop(LONG)
+    callbacks.stop()
+    assert callbacks.drain(LONG)
+    assert len(told) == 3
