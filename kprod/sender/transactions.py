@@ -194,6 +194,8 @@ class Transactions:
         self.number = 0
         self.heard_last: Call | None = None
         """The last call that was waited for, with success, since the transaction was begun."""
+        self.commit_asked = False
+        """Whether a commit was begun since then, and not refused by what can be aborted."""
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
         self._decided = False  # its transaction has ended as it asks for; only an epoch is missing
@@ -214,7 +216,7 @@ class Transactions:
             self._refuse_others(Call.BEGIN)
             self._check(Call.BEGIN)
             self.number += 1
-            self.heard_last = None
+            self.heard_last, self.commit_asked = None, False
             self._unheard.clear()
             self._move(State.IN_TRANSACTION, Party.CALLER)
 
@@ -247,6 +249,7 @@ class Transactions:
             self._check(call)
             self._move(LEADS_TO[call], Party.CALLER)
             self._pending = begun
+            self.commit_asked = self.commit_asked or call is Call.COMMIT
         return begun
 
     def start_offsets(
@@ -418,6 +421,8 @@ class Transactions:
         """The calls that end by a move of the sender; the lock is held."""
         self._sender_move(to)
         self.error = error
+        if to is State.ABORTABLE_ERROR:
+            self.commit_asked = False
         ended = self._end_pending(error)
         if error is not None:
             ended += self._drop_offsets(error)

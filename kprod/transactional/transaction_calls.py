@@ -30,6 +30,10 @@ TIMES = {
 }
 """The metric that has the time spent in each call."""
 
+ENDS = {Call.COMMIT: "committed", Call.ABORT: "aborted"}
+ENDED = (State.READY, State.INITIALIZING, State.ABORTING, State.FATAL_ERROR)
+"""States in which a transaction that was begun is not open any more, nor being committed."""
+
 log = logging.getLogger("kprod")
 
 
@@ -158,12 +162,18 @@ class TransactionCalls:
 
     @property
     def ended_transaction(self) -> str | None:
-        """``"committed"`` or ``"aborted"`` where none is open because a call has ended it."""
+        """``"committed"`` or ``"aborted"`` where none is open because a call ends it, or has.
+
+        ``"unknown"`` where the producer can only be closed, and nobody told of a commit.
+        """
         transactions = self._transactions
-        if transactions is None or transactions.state not in (State.READY, State.INITIALIZING):
+        if transactions is None or transactions.state not in ENDED:
             return None
-        ends = {Call.COMMIT: "committed", Call.ABORT: "aborted"}
-        return ends.get(transactions.heard_last or Call.INIT)
+        if transactions.state is State.ABORTING:
+            return "aborted"
+        known = ENDS.get(transactions.heard_last or Call.INIT)
+        unheard = transactions.state is State.FATAL_ERROR and transactions.commit_asked
+        return known or ("unknown" if unheard else None)
 
     @property
     def transaction_name(self) -> str:
@@ -293,11 +303,8 @@ class Transaction:
 
     def _ended_within(self, failure: BaseException) -> str | None:
         """What the block has made of the transaction itself, if it has; ``failure`` of a call."""
-        if isinstance(failure, UnfinishedCallError):
-            return "unknown"
-        if isinstance(failure, IllegalStateError):
-            return self._producer.ended_transaction
-        return None
+        unfinished = "unknown" if isinstance(failure, UnfinishedCallError) else None
+        return self._producer.ended_transaction or unfinished
 
     def _tell(self, outcome: str, cause: BaseException | None) -> None:
         self.outcome = outcome

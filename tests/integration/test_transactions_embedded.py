@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -70,6 +72,47 @@ def test_a_block_whose_commit_has_not_ended_does_not_know(broker: EmbeddedBroker
         assert transaction.outcome == "unknown"
         producer.commit_transaction(30)
     assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
+
+
+@pytest.mark.parametrize("itself", [False, True])
+def test_a_commit_that_nobody_told_of_is_unknown_when_the_producer_is_fenced(
+    broker: EmbeddedBroker, itself: bool
+) -> None:
+    """The coordinator commits, its answer is lost, and another producer takes the id over."""
+    with KafkaProducer(**options(broker), client_id="first", request_timeout_ms=1_000) as producer:
+        producer.init_transactions()
+        transaction = producer.transaction(timeout=30)
+        lost = broker.faults.add(Fault(api=ApiKey.END_TXN, client_id="first", drop=True))
+        with KafkaProducer(**options(broker)) as other:
+
+            def take_over() -> None:
+                while not lost.hits:
+                    time.sleep(0.01)
+                other.init_transactions(30)
+
+            taking = threading.Thread(target=take_over)
+            taking.start()
+            with suppress(ProducerFencedError), transaction:
+                producer.send(TOPIC, b"v").get(20)
+                if itself:
+                    producer.commit_transaction(30)
+            taking.join()
+            assert producer.can_only_be_closed
+        assert transaction.outcome == "unknown"
+    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
+
+
+def test_a_block_whose_abort_has_not_ended_is_aborted(broker: EmbeddedBroker) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        producer.init_transactions()
+        broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.5))
+        transaction = producer.transaction()
+        with suppress(IllegalStateError), transaction:
+            producer.send(TOPIC, b"v").get(20)
+            with pytest.raises(TransactionTimeoutError):
+                producer.abort_transaction(timeout=0)
+        assert transaction.outcome == "aborted"
+        producer.abort_transaction(30)
 
 
 def test_a_signal_in_the_commit_of_a_block_leaves_its_outcome_unknown(
