@@ -130,6 +130,7 @@ _ENDPOINT = re.compile(
     r"([/?][!-.0-\[\]-~/]*)?"
 )
 """Whole URLs of which no two parsers can think differently: no user, no backslash, no blank."""
+_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 
 def check_security(reader: OptionReader) -> Iterable[str]:
@@ -252,12 +253,16 @@ def _missing_token(reader: OptionReader) -> Iterable[str]:
         yield from _endpoint(exposed(reader.values["sasl_oauthbearer_token_endpoint_url"]))
 
 
-def _endpoint(url: str) -> Iterable[str]:
+def is_issuer(url: str) -> bool:
     """Only https, or this machine: another URL could be one that reads files (CVE-2025-27817)."""
     found = _ENDPOINT.fullmatch(url)
-    local = found is not None and found["host"].lower() in ("localhost", "127.0.0.1", "[::1]")
-    possible = found is not None and 0 < int(found["port"] or 1) <= MAX_PORT
-    if found is None or not possible or (found["scheme"] != "https" and not local):
+    if found is None or not 0 < int(found["port"] or 1) <= MAX_PORT:
+        return False
+    return found["scheme"] == "https" or found["host"].lower() in _THIS_MACHINE
+
+
+def _endpoint(url: str) -> Iterable[str]:
+    if not is_issuer(url):
         yield f"{_CLIENT[0]}: expected https://HOST/..., or http on this machine"
     elif not is_installed("urllib3"):
         yield f"{_CLIENT[0]} needs the package kprod[oauth], which is not installed"

@@ -152,15 +152,29 @@ def addresses(url: str | Sequence[str]) -> list[Address]:
 
 
 def _address(url: str) -> Address:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError("url: expected http://host:port or https://host:port of a registry")
+    parts = _split(url)
+    # What is behind the host was the rest of a password, most likely.
+    whole = parts is not None and "\\" not in url and "@" not in parts.path
+    if parts is None or not whole or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            "url: expected http://[user:password@]host:port or https://... of a registry; in user"
+            " and password %2F stands for a slash, %3F for ?, %23 for # and %5B for ["
+        )
     if parts.query or parts.fragment:  # paths are appended to it; and it may hold a key
         raise ConfigError("url: the address of a registry has no query: give headers, or a token")
     login = None
     if parts.username is not None:
         login = unquote(parts.username), Secret(unquote(parts.password or ""), "password")
     return Address(_without_login(parts), login)
+
+
+def _split(url: str) -> SplitResult | None:
+    """The parts of an address that can be one. Nothing of another is told: it may be a password."""
+    try:
+        parts = urlsplit(url)
+        return parts if parts.port != 0 else None
+    except ValueError:
+        return None
 
 
 def _without_login(parts: SplitResult) -> str:

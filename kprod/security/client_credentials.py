@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import ssl
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode
 
+from kprod.config.security_rules import is_issuer
 from kprod.errors import ConfigError, SaslAuthenticationError
 from kprod.security.http_request import NoAnswer, request
 from kprod.transport.tls_context import read_pem
@@ -35,7 +35,6 @@ TIMEOUT = 5.0
 MOST_BYTES = 256 * 1024
 """No token is longer."""
 LONGEST_CODE = 100
-_ON_THIS_MACHINE = [("http", host) for host in ("localhost", "127.0.0.1", "::1")]
 
 
 class ClientCredentials:
@@ -54,14 +53,14 @@ class ClientCredentials:
         trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         timeout: float = TIMEOUT,
     ) -> None:
-        """Raises ConfigError for a ``url`` that is neither https nor on this machine."""
-        place = urlsplit(url)
-        if place.scheme != "https" and (place.scheme, place.hostname) not in _ON_THIS_MACHINE:
+        """Raises ConfigError for a ``url`` with a user, or neither https nor on this machine."""
+        if not is_issuer(url):
             # Without the address, which may hold a key.
-            raise ConfigError("an issuer's URL: expected https://HOST/..., or http on this machine")
+            raise ConfigError(
+                "an issuer's URL: expected https://HOST/... without a user, or http on this machine"
+            )
         self._url = url
-        # A query may hold a key, and what stands before the host a password.
-        self._place = re.sub(r"//[^/]*@", "//", url.partition("?")[0])
+        self._place = url.partition("?")[0]  # a query may hold a key
         self._client_id = client_id
         self._secret = secret
         self._scope = scope

@@ -426,6 +426,11 @@ def test_no_secret_is_shown_or_pickled(fake: FakeRegistry, monkeypatch: Any) -> 
         ([], {}, "got none"),
         ("http://h/base?apikey=canary", {}, "has no query"),
         ("http://h/base#canary", {}, "has no query"),
+        ("http://me:[canary]@h", {}, "expected http://"),
+        ("http://me:canary\u2100@h", {}, "expected http://"),
+        ("http://me:ca/canary@h", {}, "expected http://"),
+        ("http://me:1/canary@h", {}, "expected http://"),
+        ("http://me:canary\\@h", {}, "expected http://"),
         ("http://h", {"headers": {"x-api-key": "canary\n"}}, "'x-api-key' is not one line"),
         ("http://h", {"headers": {"x-api-key": "\u20ac"}}, "'x-api-key' is not one line"),
         ("http://h", {"timeout_ms": 0}, "timeout_ms: expected a number above 0, got 0"),
@@ -438,6 +443,7 @@ def test_options_that_cannot_be(url: Any, options: dict[str, Any], said: str) ->
     with pytest.raises(ConfigError, match=said) as raised:
         SchemaRegistry(url, **options)
     assert "canary" not in str(raised.value)
+    assert raised.value.__context__ is None or "canary" not in str(raised.value.__context__)
 
 
 def test_an_odd_answer_is_that_of_one_request(fake: FakeRegistry) -> None:

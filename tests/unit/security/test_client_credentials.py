@@ -7,6 +7,7 @@ import json
 import random
 import socket
 import threading
+import traceback
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -161,19 +162,28 @@ def test_a_mutated_answer_is_a_token_or_told_in_one_line(seed: int) -> None:
     assert isinstance(told, tuple) or told.isprintable()
 
 
-@pytest.mark.parametrize("url", ["http://issuer/token?key=canary", "ftp://issuer", "issuer/token"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://issuer/token?key=canary", "ftp://issuer", "issuer/token"),
+        *("https://me:canary@issuer/token", "https://me:[canary]@issuer/token"),
+        *("https://me:canary\u2100@issuer/token", "https://me:ca/nary@issuer/token"),
+        "http://issuer\\@localhost/token?key=canary",
+    ],
+)
 def test_a_secret_leaves_this_machine_by_https_only(url: str) -> None:
     with pytest.raises(ConfigError, match="expected https://") as raised:
         ClientCredentials(url, "client", lambda: "secret")
-    assert "canary" not in str(raised.value)
+    told = "".join(traceback.format_exception(raised.value))
+    assert "canary" not in told.replace(repr(url), "")
+    assert raised.value.__context__ is None
 
 
-def test_what_stands_before_the_host_is_not_told() -> None:
-    url = f"http://me:can@ry@127.0.0.1:{free_port()}/token?key=canary"
+def test_what_stands_behind_the_place_is_not_told() -> None:
+    url = f"http://127.0.0.1:{free_port()}/token?key=canary"
     credentials = ClientCredentials(url, "client", lambda: "secret")
     with pytest.raises(SaslAuthenticationError) as refused:
         credentials.token()
     for told in (repr(credentials), str(refused.value)):
         assert "//127.0.0.1:" in told
-        assert "can@ry" not in told
         assert "canary" not in told
