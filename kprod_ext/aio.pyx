@@ -48,6 +48,7 @@ cdef class LoopTurns:
     cdef bint _ending               # the end of this turn is scheduled
     cdef double _ends_at            # when no more are let through
     cdef object _row
+    cdef object _loop
 
     def __cinit__(self):
         self._row = deque()
@@ -63,17 +64,24 @@ cdef class LoopTurns:
         """Whether the turn may go on: checks the clock, the waiting tasks and the count."""
         if self._admitted == 0 and not self._row:
             self._ends_at = <double>monotonic() + _longest_queueing
-            self._end_soon(_running_loop())
+            self._enter(_running_loop())
+            self._end_soon()
             return True
         if self._row or self._admitted >= _most or <double>monotonic() >= self._ends_at:
             self.spend()
             return False
         return True
 
-    cdef int _end_soon(self, object loop) except -1:
+    cdef int _enter(self, object loop) except -1:
+        if loop is not self._loop:      # another one may have ended in the midst of a turn
+            self._loop, self._ending = loop, False
+            self._row.clear()
+        return 0
+
+    cdef int _end_soon(self) except -1:
         if not self._ending:
             self._ending = True
-            loop.call_soon(self._end)
+            self._loop.call_soon(self._end)
         return 0
 
     cpdef void spend(self) noexcept:
@@ -83,9 +91,10 @@ cdef class LoopTurns:
     async def wait(self):
         """Wait for a place in a later turn, after ``admit`` has refused."""
         loop = _running_loop()
+        self._enter(loop)
         place = loop.create_future()
         self._row.append(place)
-        self._end_soon(loop)
+        self._end_soon()
         await place
 
     def _end(self):
@@ -98,7 +107,7 @@ cdef class LoopTurns:
         self._ending = False
         if self._admitted > 0:
             self._ends_at = <double>monotonic() + _longest_queueing
-            self._end_soon(_running_loop())
+            self._end_soon()
 
 
 cdef class Sending:

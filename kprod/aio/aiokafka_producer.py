@@ -6,9 +6,11 @@ import _thread
 import asyncio
 import sys
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kprod.aio.errors import for_aiokafka, told_by_cluster
@@ -187,7 +189,7 @@ class AIOKafkaProducer:
     ) -> asyncio.Future[RecordMetadata | None]:
         """Queue one record; the future's result tells where it was stored, None with ``acks=0``."""
         future: asyncio.Future[RecordMetadata | None] | None = None
-        behind = self._queueing.goes_behind(topic)
+        behind = self._queueing.lines.hold(topic)
         if not (self._plugged or behind or (value is None and key is None)):
             try:
                 future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
@@ -222,7 +224,7 @@ class AIOKafkaProducer:
         self, topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
     ) -> FutureRecordMetadata | None:
         """A record that needs none of the application's code, and nothing to be waited for."""
-        behind = self._queueing.goes_behind(topic)
+        behind = self._queueing.lines.hold(topic)
         if self._plugged or behind or (value is None and key is None):
             return None
         try:
@@ -303,7 +305,7 @@ class AIOKafkaProducer:
             queued, rest = await self._queueing.put_batch(records, size)
         except KprodError as error:
             raise for_aiokafka(told_by_cluster(error)) from error
-        if rest is None and len({id(future.delivery) for future in queued}) == 1:
+        if len(records) == 1:
             return self._sent(queued[0])
         return asyncio.ensure_future(self._all_stored(queued, rest))
 
@@ -318,9 +320,20 @@ class AIOKafkaProducer:
                 rest.result()
             except KprodError as error:
                 broken_off.append(for_aiokafka(told_by_cluster(error)))
-        outcomes = await asyncio.gather(*map(self._sent, queued), return_exceptions=True)
-        first: RecordMetadata | None = first_stored([*outcomes, *broken_off])
+        outcomes = [
+            await self._outcomes(sent) for _, sent in groupby(queued, attrgetter("delivery"))
+        ]
+        first: RecordMetadata | None = first_stored([*chain(*outcomes), *broken_off])
         return first
+
+    async def _outcomes(self, sent: Iterable[FutureRecordMetadata]) -> list[Any]:
+        """Of records in one batch: each one's if it is split, else that of the first."""
+        first, *others = sent
+        outcome = await asyncio.gather(self._sent(first), return_exceptions=True)
+        if not first.delivery.is_split:
+            return [*outcome]
+        rest = await asyncio.gather(*map(self._sent, others), return_exceptions=True)
+        return [*outcome, *rest]
 
     async def flush(self) -> None:
         """Wait until every record queued so far has its outcome."""

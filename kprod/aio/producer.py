@@ -104,7 +104,7 @@ class Producer:
         Raises what ``KafkaProducer.send`` raises; BufferFullError and KprodTimeoutError when memory
         or the topic were not to be had within ``max_block_ms``.
         """
-        if not self._queueing.goes_behind(topic):
+        if not self._queueing.lines.hold(topic):
             future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
             if future is not None:
                 return future
@@ -123,7 +123,7 @@ class Producer:
         """Queue one record and wait until it is stored. Raises what ended it."""
         given = topic, value, key, headers, partition, timestamp_ms
         future: FutureRecordMetadata | None = None
-        if not self._queueing.goes_behind(topic):
+        if not self._queueing.lines.hold(topic):
             future = self._queueing.put_at_once(*given)
         if future is None:
             future = await self._queueing.put(Record(*given))
@@ -139,7 +139,7 @@ class Producer:
         """
         queueing, queued = self._queueing, list[FutureRecordMetadata]()
         left, their_keys = iter(values), None if keys is None else iter(keys)
-        while (last := queueing.put_until_waiting(topic, left, their_keys, queued)) is not None:
+        while (last := await queueing.put_many(topic, left, their_keys, queued)) is not None:
             if last is NOTHING:
                 await queueing.turns.wait()
             else:

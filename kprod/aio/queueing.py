@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from kprod.aio.lookups import TopicLookups
@@ -53,12 +54,14 @@ class NativeProducer(KafkaProducer):
 
 
 class Place:
-    """Of one task in the line of its topic."""
+    """Of one task in the line of its topic, until it leaves."""
 
-    __slots__ = ("_line", "_told")
+    __slots__ = ("_line", "_lines", "_told", "_topic")
 
-    def __init__(self, line: deque[Place]) -> None:
-        self._line = line
+    def __init__(self, lines: dict[str, deque[Place]], topic: str) -> None:
+        self._lines, self._topic = lines, topic
+        self._line = lines.setdefault(topic, deque())
+        self._line.append(self)
         self._told: asyncio.Future[None] | None = None
 
     async def first(self) -> None:
@@ -67,8 +70,17 @@ class Place:
             self._told = asyncio.get_running_loop().create_future()
             await self._told
 
-    def call(self) -> None:
-        """This one is the first now."""
+    def leave(self) -> None:
+        """Give it up: the next one is the first now."""
+        line = self._line
+        was_first = line[0] is self
+        line.remove(self)
+        if not line:
+            del self._lines[self._topic]
+        elif was_first:
+            line[0]._call()
+
+    def _call(self) -> None:
         told = self._told
         if told is not None and not told.done() and not told.get_loop().is_closed():
             told.set_result(None)
@@ -77,8 +89,9 @@ class Place:
 class TopicLines:
     """Used by the tasks of one loop at a time; those of a loop that has ended wait no more.
 
-    A task waits for what it needs while it stands in the line. Without that, one that is woken by
-    news of the topic would send before another one that has asked earlier, and waits for memory.
+    A task waits for its topic and for memory while it stands in the line. Without that, one that
+    is woken by news of the topic would send before another one that has asked earlier, and waits
+    for memory. A schema, a partition, or the topic once more are waited for outside of it.
     ``by_topic`` is empty while no task waits.
     """
 
@@ -90,24 +103,12 @@ class TopicLines:
         """Whether a task waits with a record for this topic."""
         return isinstance(topic, str) and topic in self.by_topic
 
-    @contextmanager
-    def place(self, topic: str) -> Iterator[Place]:
-        """A place at the end of the topic's line, for the length of a ``with`` block."""
+    def join(self, topic: str) -> Place:
+        """A place at the end of the topic's line."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self.by_topic = loop, {}
-        line = self.by_topic.setdefault(topic, deque())
-        place = Place(line)
-        line.append(place)
-        try:
-            yield place
-        finally:
-            was_first = line[0] is place
-            line.remove(place)
-            if not line and self.by_topic.get(topic) is line:
-                del self.by_topic[topic]
-            elif line and was_first:
-                line[0].call()
+        return Place(self.by_topic, topic)
 
 
 class Queueing(Sending):
@@ -116,8 +117,8 @@ class Queueing(Sending):
     Used by the tasks of one loop at a time. A task that is cancelled while it waits leaves nothing
     behind: its record was not queued.
 
-    ``rests`` queue what is left of batches; what is put after a batch waits for its rest. In
-    ``lines`` are the tasks that wait for something of their topic, or for memory.
+    In ``lines`` are the tasks that wait for something of their topic, or for memory, and ``rests``,
+    which queue what is left of batches.
     """
 
     def __init__(
@@ -135,83 +136,136 @@ class Queueing(Sending):
 
     async def put(self, record: Record) -> FutureRecordMetadata:
         """Queue a record. Raises what ``KafkaProducer.send`` raises, after ``max_block_ms``."""
-        if self.rests:
-            await self.rests_queued()
-        return await self._put(record)
-
-    def goes_behind(self, topic: object) -> bool:
-        """Whether a record has to wait for others that were asked for before it."""
-        if not (self.lines.by_topic or self.rests):
-            return False
-        return bool(self.rests) or self.lines.hold(topic)
-
-    async def _put(self, record: Record) -> FutureRecordMetadata:
         future = None if self.lines.hold(record.topic) else self.put_at_once(*record)
         if future is None:
             await self.turns.wait()
-            future = await self._put_later(record, 0)
+            future, place = await self._put_later(record, 0)
+            place.leave()
         return future
 
+    async def put_many(
+        self, topic: str, values: Iterator[Any], keys: Iterator[Any] | None, queued: list[Any]
+    ) -> Any:
+        """``put_until_waiting``, behind the tasks that wait with a record for this topic."""
+        if not self.lines.hold(topic):
+            return self.put_until_waiting(topic, values, keys, queued)
+        place = self.lines.join(topic)
+        try:
+            await place.first()
+            return self.put_until_waiting(topic, values, keys, queued)
+        finally:
+            place.leave()
+
     async def put_batch(self, records: Sequence[Record], nbytes: int) -> QueuedBatch:
-        """Queue records, ``nbytes`` at most, all or none: raises as ``put`` before one is queued.
+        """Queue records, ``nbytes`` at most: raises as ``put`` before one is queued.
 
         Cancelling this task ends it before the first is queued or not at all: it awaits nothing
-        after that. The task ``rest`` queues what finds no room then, or no time in this turn.
+        after that. The task ``rest`` queues what finds no room then, or no time in this turn, and
+        may fail.
         """
-        await self.rests_queued()
         if not self.turns.admit():
             await self.turns.wait()
         left = deque(records)
-        queued = [await self._put_later(left.popleft(), nbytes if left else 0)]
-        with suppress(KprodError):  # which ``rest`` meets again
+        first, place = await self._put_later(left.popleft(), nbytes if left else 0)
+        queued = [first]
+        try:
+            self._put_more(left, queued)
+            rest = asyncio.ensure_future(self._put_rest(place, left, queued)) if left else None
+        except BaseException as error:
+            place.leave()
+            self._lose(error)
+            raise
+        if rest is None:
+            place.leave()
+        else:
+            self.rests.add(rest)
+            rest.add_done_callback(partial(self._rest_ended, place))
+        return QueuedBatch(queued, rest)
+
+    def _put_more(self, left: deque[Record], queued: list[FutureRecordMetadata]) -> None:
+        """Queue records until one has to wait, or is refused: ``_put_rest`` meets it again."""
+        with suppress(KprodError):
             while left and (future := self.put_at_once(*left[0])) is not None:
                 queued.append(future)
                 left.popleft()
-        if not left:
-            return QueuedBatch(queued, None)
-        rest = asyncio.ensure_future(self._put_rest(left, queued))
-        self.rests.add(rest)
-        rest.add_done_callback(self.rests.discard)
-        return QueuedBatch(queued, rest)
 
-    async def _put_rest(self, left: deque[Record], queued: list[FutureRecordMetadata]) -> None:
-        try:
-            while left:
-                queued.append(await self._put(left.popleft()))
-        except KprodError as error:
-            self.native.record_lost(error)  # a commit would divide the batch
-            raise
+    async def _put_rest(
+        self, place: Place, left: deque[Record], queued: list[FutureRecordMetadata]
+    ) -> None:
+        while left:
+            await self.turns.wait()
+            queued.append(await self._put_first(place, left.popleft()))
+            self._put_more(left, queued)
 
-    async def rests_queued(self) -> None:
-        """Wait until every batch that was put is queued, or has failed."""
-        while self.rests:
-            await asyncio.wait(self.rests)
+    def _rest_ended(self, place: Place, rest: asyncio.Task[None]) -> None:
+        """A callback: a task that is cancelled before it begins runs nothing of its own."""
+        self.rests.discard(rest)
+        place.leave()
+        error = asyncio.CancelledError() if rest.cancelled() else rest.exception()
+        if error is not None:
+            self._lose(error)
 
-    async def _put_later(self, record: Record, room: int) -> FutureRecordMetadata:
-        """``room``: so many bytes of memory have to be there, too."""
+    async def _put_first(self, place: Place, record: Record) -> FutureRecordMetadata:
+        """Put a record by a task that stays in its place."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + self._max_block
         attempts = Attempts(self.native, record)
         try:
-            future = await self._put_by(attempts, record, room)
+            while (future := await self._put_in_line(attempts, record, 0, place, deadline)) is None:
+                await self._await_topic(record, deadline - now())
             self.remember(future)
             return future
+        except BaseException as error:
+            attempts.end(error)
+            raise
+
+    def _lose(self, error: BaseException) -> None:
+        """Records of a batch are queued, and others never will be: a commit would divide it."""
+        if not isinstance(error, KprodError):
+            error = KprodError("a batch was queued in part")
+        self.native.record_lost(error)
+
+    async def rests_queued(self) -> None:
+        """Wait until every batch that was put before now is queued, or has failed."""
+        loop = asyncio.get_running_loop()
+        # Another loop that has ended in the midst of a batch goes on with nothing.
+        if rests := [rest for rest in self.rests if rest.get_loop() is loop]:
+            await asyncio.wait(rests)
+            await asyncio.sleep(0)  # the callbacks of their ends run first
+
+    async def _put_later(self, record: Record, room: int) -> tuple[FutureRecordMetadata, Place]:
+        """``room``: so many bytes of memory have to be there, too. The place is to be left."""
+        attempts = Attempts(self.native, record)
+        try:
+            future, place = await self._put_by(attempts, record, room)
+            self.remember(future)
+            return future, place
         except BaseException as error:  # a cancelled task's as well
             attempts.end(error)
             raise
 
-    async def _put_by(self, attempts: Attempts, record: Record, room: int) -> FutureRecordMetadata:
+    async def _put_by(
+        self, attempts: Attempts, record: Record, room: int
+    ) -> tuple[FutureRecordMetadata, Place]:
         topic = check_topic(record.topic)
         now = asyncio.get_running_loop().time
         deadline = now() + self._max_block
         while True:
-            # What follows the block is waited for outside of the line: it may be this record's own.
+            place = self.lines.join(topic)
+            schema: Callable[[], Any] | None = None
             try:
-                with self.lines.place(topic) as place:
-                    future = await self._put_in_line(attempts, record, room, place, deadline)
+                future = await self._put_in_line(attempts, record, room, place, deadline)
             except WouldWait as serializer:
-                await self.elsewhere(serializer.wait, "schema")
+                future, schema = None, serializer.wait
+            except BaseException:
+                place.leave()
+                raise
+            if future is not None:
+                return future, place
+            place.leave()  # what is waited for may be this record's own
+            if schema is not None:
+                await self.elsewhere(schema, "schema")
             else:
-                if future is not None:
-                    return future
                 await self._await_topic(record, deadline - now())
 
     async def _put_in_line(

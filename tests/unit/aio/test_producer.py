@@ -182,6 +182,32 @@ def test_a_full_memory_is_waited_for_while_other_tasks_go_on(servers: str) -> No
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_no_call_overtakes_tasks_that_wait_for_memory(many: bool) -> None:
+    """Not even where memory is free, and those tasks have had no turn yet."""
+
+    async def main(broker: EmbeddedBroker) -> None:
+        async with Producer(
+            bootstrap_servers=broker.bootstrap_servers, buffer_memory=32_768, linger_ms=0
+        ) as producer:
+            await producer.send_and_wait("t", b"first")
+            broker.faults.add(Fault(api=ApiKey.PRODUCE, delay=0.3, times=2))
+            for number in range(5):
+                early = producer.send("t", b"%d" % number + bytes(12_000), partition=0)
+                tasks.append(asyncio.create_task(early))
+            await asyncio.sleep(0.1)
+            time.sleep(1.0)  # the loop stands still, and all memory comes back
+            late = b"late" + bytes(12_000)
+            await (producer.send_all("t", [late]) if many else producer.send("t", late))
+            await asyncio.gather(*tasks)
+
+    tasks: list[asyncio.Task[Any]] = []
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        asyncio.run(main(broker))
+        stored = [record.value[:4].rstrip(b"\0") for record in broker.records("t") if record.value]
+    assert stored == [b"firs", b"0", b"1", b"2", b"3", b"4", b"late"]
+
+
 def test_memory_that_does_not_come_back_is_an_error() -> None:
     async def main() -> None:
         with EmbeddedBroker(topics={"t": 1}) as broker:

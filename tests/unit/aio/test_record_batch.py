@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from kprod_ext import RecordClock, batch_size_upper_bound
 from kprod_ext.aio import MOST, OutcomeNotifier
 
 DENIED = 29  # TOPIC_AUTHORIZATION_FAILED
+TOO_LARGE = 10  # MESSAGE_TOO_LARGE
 
 
 @pytest.fixture
@@ -282,6 +284,107 @@ def test_what_stops_and_flushes_waits_for_the_rest_of_a_batch(broker: EmbeddedBr
 
     asyncio.run(main())
     assert [r.value for r in broker.records("t")] == NUMBERS * 2
+
+
+def test_a_batch_that_is_split_has_failed_if_one_of_its_parts_has(broker: EmbeddedBroker) -> None:
+    async def main() -> None:
+        servers = broker.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer:
+            await producer.send_and_wait("t", b"first", partition=0)
+            batch = producer.create_batch()
+            for number in NUMBERS[:10]:
+                assert batch.append(key=None, value=number * 100, timestamp=None)
+            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=TOO_LARGE, times=1))
+            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=DENIED, after=1, times=5))
+            future = await producer.send_batch(batch, "t", partition=0)
+            with pytest.raises(theirs.TopicAuthorizationFailedError) as caught:
+                await future
+            assert caught.value.persisted is Persisted.MAYBE
+
+    asyncio.run(main())
+    assert len(broker.records("t")) == 1 + 5
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_no_transaction_commits_a_batch_whose_rest_was_cancelled(
+    broker: EmbeddedBroker, begun: bool
+) -> None:
+    """As programs do that cancel all their tasks when they end."""
+
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, max_batch_size=500_000, transactional_id="x"
+        ) as producer:
+            await producer.begin_transaction()
+            future = await producer.send_batch(large(producer), "t", partition=0)
+            if begun:
+                await asyncio.sleep(0)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            with pytest.raises(theirs.KafkaError, match="queued in part"):
+                await producer.commit_transaction()
+            assert future.cancelled()
+            await producer.abort_transaction()
+
+    asyncio.run(main())
+    assert broker.records("t", committed=True) == []
+
+
+def test_batches_of_tasks_do_not_mix(broker: EmbeddedBroker) -> None:
+    async def main() -> None:
+        servers = broker.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=500_000) as producer:
+            await producer.partitions_for("t")
+            sends = [producer.send_batch(large(producer), "t", partition=0) for _ in range(3)]
+            await asyncio.gather(*await asyncio.gather(*sends))
+
+    asyncio.run(main())
+    assert [r.value for r in broker.records("t")] == NUMBERS * 3
+
+
+@pytest.mark.parametrize("call", ["stop", "flush"])
+def test_waiting_for_batches_ends_while_a_task_sends_others(
+    broker: EmbeddedBroker, call: str
+) -> None:
+    async def main() -> None:
+        servers = broker.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=500_000) as producer:
+
+            async def send_for_ever() -> None:
+                while True:
+                    await producer.send_batch(large(producer), "t", partition=0)
+
+            sending = asyncio.create_task(send_for_ever())
+            await asyncio.sleep(0.1)
+            await asyncio.wait_for(getattr(producer, call)(), 30)
+            if call == "flush":
+                assert not sending.done()
+                sending.cancel()
+            with suppress(asyncio.CancelledError, theirs.KafkaError):
+                await sending
+
+    asyncio.run(main())
+
+
+def test_a_batch_of_a_loop_that_was_closed_holds_up_no_other_loop(broker: EmbeddedBroker) -> None:
+    native = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, max_block_ms=0)
+    queue = Queueing(native, 30.0, partial(OutcomeNotifier, renews=True))
+    records = [Record("t", number, partition=0) for number in NUMBERS]
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # of tasks that are pending when it is gone
+    loop.run_until_complete(queue.topic("t", 30.0))
+    _, rest = loop.run_until_complete(queue.put_batch(records, 100))
+    assert rest is not None
+    loop.close()
+
+    async def main() -> None:
+        await asyncio.wait_for(queue.rests_queued(), 20)
+        for number in NUMBERS[:100]:
+            await asyncio.wait_for(queue.put(Record("t", number, partition=1)), 20)
+        await queue.elsewhere(partial(native.close, 30), "close")
+
+    asyncio.run(main())
+    assert [r.value for r in broker.records("t")][-100:] == NUMBERS[:100]
 
 
 class Closing(KafkaProducer):
