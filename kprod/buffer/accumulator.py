@@ -194,7 +194,7 @@ class RecordAccumulator:
 
     def _no_room(self, size: int, timeout: float) -> BufferFullError:
         self._exhausted()
-        if timeout <= 0:  # it may come again, as the asyncio faces do: no batch lingers
+        if timeout <= 0:  # it may come again, as the asyncio faces do: none lingers then
             self._starved = True
             self._wake()
         return BufferFullError(

@@ -218,7 +218,7 @@ class ReadyTracker:
         """A batch of ``queue`` is about to be pushed, or was filled, or is waited for. Any thread.
 
         Noting comes first with a push, for an exception may come in between; the sender that looks
-        then waits for the queue's lock, which the pushing caller holds.
+        then waits for the queue's lock, or with a GIL for that, which the pushing caller keeps.
         """
         self.noted.append(queue)
 

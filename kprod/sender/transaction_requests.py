@@ -34,7 +34,7 @@ class Request(NamedTuple):
 
 
 class Ask:
-    """One question to a coordinator; immutable.
+    """One question to a coordinator; only ``too_old`` changes.
 
     ``coordinator`` gets the request. ``version_cap`` as in ``Exchange``.
     """

@@ -86,7 +86,7 @@ class TransactionRound:
         if now < self._hold_until and self._coordination.holds:
             return self._hold_until - now
         if self._coordination.let_go():
-            return 0.0  # this turn is past the batches
+            return 0.0  # where this turn is past the batches, the next one sends them
         return FOREVER if self._in_flight is not None else self._go_on(now)
 
     def _go_on(self, now: float) -> float:
