@@ -100,6 +100,9 @@ class Call(enum.Enum):
     ABORT = "abort_transaction"
 
 
+ENDS: Mapping[State, Call] = {_S.COMMITTING: Call.COMMIT, _S.ABORTING: Call.ABORT}
+"""The call that has succeeded when the coordinator lets a transaction leave a state."""
+
 LEADS_TO: Mapping[Call, State] = MappingProxyType(
     {
         Call.INIT: State.INITIALIZING,
@@ -192,10 +195,10 @@ class Transactions:
         self._level_as_of = -1
         self.fetches: PendingQueue[OffsetFetch] = PendingQueue()
         self.number = 0
-        self.heard_last: Call | None = None
-        """The last call that was waited for, with success, since the transaction was begun."""
-        self.commit_asked = False
-        """Whether a commit was begun since then, and not refused by what can be aborted."""
+        self.ended_by: Call | None = None
+        """COMMIT or ABORT once the coordinator has ended the transaction that was begun last."""
+        self.may_be_committed = False
+        """Whether it was to be committed or prepared, and is not certain to be aborted instead."""
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
         self._decided = False  # its transaction has ended as it asks for; only an epoch is missing
@@ -216,7 +219,7 @@ class Transactions:
             self._refuse_others(Call.BEGIN)
             self._check(Call.BEGIN)
             self.number += 1
-            self.heard_last, self.commit_asked = None, False
+            self.ended_by, self.may_be_committed = None, False
             self._unheard.clear()
             self._move(State.IN_TRANSACTION, Party.CALLER)
 
@@ -249,7 +252,7 @@ class Transactions:
             self._check(call)
             self._move(LEADS_TO[call], Party.CALLER)
             self._pending = begun
-            self.commit_asked = self.commit_asked or call is Call.COMMIT
+            self.may_be_committed |= call in (Call.COMMIT, Call.PREPARE)
         return begun
 
     def start_offsets(
@@ -283,8 +286,6 @@ class Transactions:
     def heard(self, pending: PendingCall) -> None:
         """The caller knows that the call has ended. Raises the call's error, if it has one."""
         with self._lock:
-            if pending.error is None:
-                self.heard_last = pending.call
             if self._pending is pending:
                 self._pending = None
             elif pending in self._unheard:
@@ -422,7 +423,7 @@ class Transactions:
         self._sender_move(to)
         self.error = error
         if to is State.ABORTABLE_ERROR:
-            self.commit_asked = False
+            self.may_be_committed = False
         ended = self._end_pending(error)
         if error is not None:
             ended += self._drop_offsets(error)
@@ -430,6 +431,8 @@ class Transactions:
 
     def _sender_move(self, to: State) -> None:
         """The lock is held. A move that is not in the table must not go unnoticed."""
+        if to in (State.READY, State.INITIALIZING):
+            self.ended_by = ENDS.get(self.state, self.ended_by)
         try:
             self._move(to, Party.SENDER)
         except IllegalStateError as mistake:

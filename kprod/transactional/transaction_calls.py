@@ -30,10 +30,6 @@ TIMES = {
 }
 """The metric that has the time spent in each call."""
 
-ENDS = {Call.COMMIT: "committed", Call.ABORT: "aborted"}
-ENDED = (State.READY, State.INITIALIZING, State.ABORTING, State.FATAL_ERROR)
-"""States in which a transaction that was begun is not open any more, nor being committed."""
-
 log = logging.getLogger("kprod")
 
 
@@ -162,18 +158,19 @@ class TransactionCalls:
 
     @property
     def ended_transaction(self) -> str | None:
-        """``"committed"`` or ``"aborted"`` where none is open because a call ends it, or has.
+        """What a call has made of the last transaction, whether its caller has heard it or not.
 
-        ``"unknown"`` where the producer can only be closed, and nobody told of a commit.
+        ``"committed"``, ``"aborted"``, or ``"unknown"`` while it may be committed; None where no
+        call has ended it, or is about to.
         """
         transactions = self._transactions
-        if transactions is None or transactions.state not in ENDED:
+        if transactions is None:
             return None
-        if transactions.state is State.ABORTING:
+        if transactions.ended_by is Call.COMMIT:
+            return "committed"
+        if transactions.ended_by is Call.ABORT or transactions.state is State.ABORTING:
             return "aborted"
-        known = ENDS.get(transactions.heard_last or Call.INIT)
-        unheard = transactions.state is State.FATAL_ERROR and transactions.commit_asked
-        return known or ("unknown" if unheard else None)
+        return "unknown" if transactions.may_be_committed else None
 
     @property
     def transaction_name(self) -> str:

@@ -102,6 +102,28 @@ def test_a_commit_that_nobody_told_of_is_unknown_when_the_producer_is_fenced(
     assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
 
 
+@pytest.mark.parametrize(
+    ("call", "outcome"), [("commit_transaction", "committed"), ("abort_transaction", "aborted")]
+)
+def test_a_block_knows_of_an_end_that_its_call_has_not_waited_for(
+    broker: EmbeddedBroker, call: str, outcome: str
+) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        for failing in (True, False):
+            transaction = producer.transaction()
+            with suppress(ZeroDivisionError, IllegalStateError), transaction:
+                producer.send(TOPIC, b"v").get(20)
+                with pytest.raises(TransactionTimeoutError):
+                    getattr(producer, call)(timeout=0)
+                while producer.ended_transaction != outcome:
+                    time.sleep(0.01)
+                if failing:
+                    raise ZeroDivisionError
+            assert transaction.outcome == outcome
+            with suppress(IllegalStateError):  # an abort at the end of the block has heard it
+                getattr(producer, call)(30)
+
+
 def test_a_block_whose_abort_has_not_ended_is_aborted(broker: EmbeddedBroker) -> None:
     with KafkaProducer(**options(broker)) as producer:
         producer.init_transactions()
@@ -113,6 +135,45 @@ def test_a_block_whose_abort_has_not_ended_is_aborted(broker: EmbeddedBroker) ->
                 producer.abort_transaction(timeout=0)
         assert transaction.outcome == "aborted"
         producer.abort_transaction(30)
+
+
+def test_a_block_whose_producer_is_closed_during_its_commit_does_not_know(
+    broker: EmbeddedBroker,
+) -> None:
+    producer = KafkaProducer(**options(broker))
+    producer.init_transactions()
+    broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0))
+    transaction = producer.transaction()
+    with suppress(ZeroDivisionError), transaction:
+        producer.send(TOPIC, b"v").get(20)
+        with pytest.raises(TransactionTimeoutError):
+            producer.commit_transaction(timeout=0.1)
+        closing = threading.Thread(target=producer.close)
+        closing.start()
+        time.sleep(0.1)
+        raise ZeroDivisionError
+    closing.join()
+    assert transaction.outcome == "unknown"
+    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_block_that_has_prepared_its_transaction_does_not_know(
+    broker: EmbeddedBroker, closed: bool
+) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        transaction = producer.transaction()
+        with suppress(ZeroDivisionError), transaction:
+            producer.send(TOPIC, b"v").get(20)
+            prepared = TwoPhaseCommit(producer).prepare()
+            if closed:
+                producer.close()
+            with KafkaProducer(**options(broker)) as heir:
+                TwoPhaseCommit(heir).resume(prepared)
+                heir.commit_transaction(30)
+            raise ZeroDivisionError
+        assert transaction.outcome == "unknown"
+    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
 
 
 def test_a_signal_in_the_commit_of_a_block_leaves_its_outcome_unknown(
