@@ -368,13 +368,20 @@ class AIOKafkaProducer:
 
     async def commit_transaction(self) -> None:
         """Send what is queued, and commit."""
-        await self._queueing.rests_queued()  # or they would be of no transaction, or of the next
-        await self._waits("commit_transaction", MAX_BLOCK)
+        await self._end_transaction("commit_transaction")
 
     async def abort_transaction(self) -> None:
         """Give up the transaction."""
-        await self._queueing.rests_queued()
-        await self._waits("abort_transaction", MAX_BLOCK)
+        await self._end_transaction("abort_transaction")
+
+    async def _end_transaction(self, call: str) -> None:
+        """Batches that are put meanwhile are refused: a part of each would be of no transaction."""
+        self._queueing.ends += 1
+        try:
+            await self._queueing.rests_queued()
+            await self._waits(call, MAX_BLOCK)
+        finally:
+            self._queueing.ends -= 1
 
     async def send_offsets_to_transaction(self, offsets: Any, group_id: str) -> None:
         """Let a group's offsets move with the transaction.

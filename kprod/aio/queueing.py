@@ -13,7 +13,13 @@ from kprod.aio.lookups import TopicLookups
 from kprod.aio.loop_threads import in_thread
 from kprod.aio.memory_waiters import MemoryWaiters
 from kprod.cluster.snapshot import TopicInfo
-from kprod.errors import BufferFullError, KprodError, KprodTimeoutError, PartitionError
+from kprod.errors import (
+    BufferFullError,
+    IllegalStateError,
+    KprodError,
+    KprodTimeoutError,
+    PartitionError,
+)
 from kprod.intake.arguments import check_topic, checked_record
 from kprod.intake.attempts import Attempts
 from kprod.intake.serializers import WouldWait
@@ -133,14 +139,14 @@ class Queueing(Sending):
         self._memory = MemoryWaiters(self._oldest)
         self.lines = TopicLines()
         self.rests: set[asyncio.Task[None]] = set()
+        self.ends = 0  # calls under way that end the transaction: it must get no part of a batch
 
     async def put(self, record: Record) -> FutureRecordMetadata:
         """Queue a record. Raises what ``KafkaProducer.send`` raises, after ``max_block_ms``."""
         future = None if self.lines.hold(record.topic) else self.put_at_once(*record)
         if future is None:
             await self.turns.wait()
-            future, place = await self._put_later(record, 0)
-            place.leave()
+            future, _ = await self._put_later(record, 0)
         return future
 
     async def put_many(
@@ -149,6 +155,7 @@ class Queueing(Sending):
         """``put_until_waiting``, behind the tasks that wait with a record for this topic."""
         if not self.lines.hold(topic):
             return self.put_until_waiting(topic, values, keys, queued)
+        await self.turns.wait()  # as a task with one record, which is to be overtaken by none
         place = self.lines.join(topic)
         try:
             await place.first()
@@ -168,6 +175,8 @@ class Queueing(Sending):
         left = deque(records)
         first, place = await self._put_later(left.popleft(), nbytes if left else 0)
         queued = [first]
+        if place is None:
+            return QueuedBatch(queued, None)
         try:
             self._put_more(left, queued)
             rest = asyncio.ensure_future(self._put_rest(place, left, queued)) if left else None
@@ -228,41 +237,48 @@ class Queueing(Sending):
     async def rests_queued(self) -> None:
         """Wait until every batch that was put before now is queued, or has failed."""
         loop = asyncio.get_running_loop()
-        # Another loop that has ended in the midst of a batch goes on with nothing.
+        for rest in [*self.rests]:
+            if rest.get_loop().is_closed():  # without having cancelled its tasks
+                self.rests.discard(rest)
+                self._lose(asyncio.CancelledError())
         if rests := [rest for rest in self.rests if rest.get_loop() is loop]:
             await asyncio.wait(rests)
             await asyncio.sleep(0)  # the callbacks of their ends run first
 
-    async def _put_later(self, record: Record, room: int) -> tuple[FutureRecordMetadata, Place]:
-        """``room``: so many bytes of memory have to be there, too. The place is to be left."""
+    async def _put_later(
+        self, record: Record, room: int
+    ) -> tuple[FutureRecordMetadata, Place | None]:
+        """``room``: so many bytes of memory have to be there, too, for records that follow.
+
+        Those follow in the place that is returned, which is to be left.
+        """
         attempts = Attempts(self.native, record)
         try:
-            future, place = await self._put_by(attempts, record, room)
-            self.remember(future)
-            return future, place
+            return await self._put_by(attempts, record, room)
         except BaseException as error:  # a cancelled task's as well
             attempts.end(error)
             raise
 
     async def _put_by(
         self, attempts: Attempts, record: Record, room: int
-    ) -> tuple[FutureRecordMetadata, Place]:
+    ) -> tuple[FutureRecordMetadata, Place | None]:
         topic = check_topic(record.topic)
         now = asyncio.get_running_loop().time
         deadline = now() + self._max_block
         while True:
             place = self.lines.join(topic)
-            schema: Callable[[], Any] | None = None
+            keeps, schema = False, None
             try:
                 future = await self._put_in_line(attempts, record, room, place, deadline)
+                if future is not None:
+                    self.remember(future)
+                    keeps = room > 0
+                    return future, place if keeps else None
             except WouldWait as serializer:
-                future, schema = None, serializer.wait
-            except BaseException:
-                place.leave()
-                raise
-            if future is not None:
-                return future, place
-            place.leave()  # what is waited for may be this record's own
+                schema = serializer.wait
+            finally:  # first: what is waited for then may be this record's own
+                if not keeps:
+                    place.leave()
             if schema is not None:
                 await self.elsewhere(schema, "schema")
             else:
@@ -281,6 +297,8 @@ class Queueing(Sending):
             waited = True
             await self._memory.wait(deadline)
         while True:
+            if room and self.ends:
+                raise IllegalStateError("send_batch(): the transaction is being ended")
             try:
                 self.native.ensure_room(room)
                 future = attempts.send()

@@ -13,6 +13,7 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.aio import AIOKafkaProducer
+from kprod.aio.aiokafka_producer import RecordMetadata
 from kprod.aio.queueing import Queueing, Record
 from kprod.aio.record_batch import RecordBatch, first_stored
 from kprod.broker import EmbeddedBroker
@@ -340,6 +341,37 @@ def test_batches_of_tasks_do_not_mix(broker: EmbeddedBroker) -> None:
 
     asyncio.run(main())
     assert [r.value for r in broker.records("t")] == NUMBERS * 3
+
+
+@pytest.mark.parametrize("call", ["commit_transaction", "abort_transaction"])
+def test_a_transaction_that_is_being_ended_gets_no_part_of_a_batch(
+    broker: EmbeddedBroker, call: str
+) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, max_batch_size=500_000, transactional_id="x"
+        ) as producer:
+
+            async def send_batches() -> None:
+                while True:
+                    sent.append(await producer.send_batch(large(producer), "t", partition=0))
+
+            await producer.begin_transaction()
+            tasks = [asyncio.create_task(send_batches()) for _ in range(3)]
+            await asyncio.sleep(0.1)
+            await getattr(producer, call)()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            assert {type(error).__name__ for error in ended} == {"IllegalOperation"}
+            told.extend(await asyncio.gather(*sent, return_exceptions=True))
+
+    sent: list[asyncio.Future[Any]] = []
+    told: list[Any] = []
+    asyncio.run(main())
+    if call == "commit_transaction":
+        assert all(isinstance(one, RecordMetadata) for one in told)
+        assert [r.value for r in broker.records("t", committed=True)] == NUMBERS * len(told)
+    else:
+        assert broker.records("t", committed=True) == []
 
 
 @pytest.mark.parametrize("call", ["stop", "flush"])
