@@ -126,7 +126,7 @@ _PACKAGES = {
     "GSSAPI": ("gssapi", "kprod[gssapi]"),
 }
 _ENDPOINT = re.compile(
-    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<scheme>(?i:https?))://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?"
     r"([/?][!-.0-\[\]-~/]*)?"
 )
 """Whole URLs of which no two parsers can think differently: no user, no backslash, no blank."""
@@ -258,7 +258,7 @@ def is_issuer(url: str) -> bool:
     found = _ENDPOINT.fullmatch(url)
     if found is None or not 0 < int(found["port"] or 1) <= MAX_PORT:
         return False
-    return found["scheme"] == "https" or found["host"].lower() in _THIS_MACHINE
+    return found["scheme"].lower() == "https" or found["host"].lower() in _THIS_MACHINE
 
 
 def _endpoint(url: str) -> Iterable[str]:

@@ -158,7 +158,8 @@ def _address(url: str) -> Address:
     if parts is None or not whole or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
             "url: expected http://[user:password@]host:port or https://... of a registry; in user"
-            " and password %2F stands for a slash, %3F for ?, %23 for # and %5B for ["
+            " and password %2F stands for a slash, %5C for \\, %3F for ?, %23 for #, %5B for [, %2C"
+            " for a comma, and in a path %40 for @"
         )
     if parts.query or parts.fragment:  # paths are appended to it; and it may hold a key
         raise ConfigError("url: the address of a registry has no query: give headers, or a token")
