@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.callbacks import Callbacks
 from kprod.config import ProducerConfig
 from kprod.errors import ProducerClosedError
 from kprod.metrics import ProducerMetrics
@@ -65,9 +66,10 @@ class SenderRig:
             **options,
         }
         load_watcher: LoadWatcher | None = options.pop("load_watcher", None)
+        callbacks: Callbacks | None = options.pop("callbacks", None)
         config = ProducerConfig.from_options(options)
         self.sender = assemble(
-            config, self.metrics, self.clock, rng or random.Random(1), load_watcher
+            config, self.metrics, self.clock, rng or random.Random(1), load_watcher, callbacks
         )
         self.turns = 0
         _queues.add(self.sender.accumulator)

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -49,9 +49,7 @@ class ScarceClock(SystemClock):
 class Running:
     """A sender in its own thread, in real time, before a scripted cluster with topic ``t``."""
 
-    def __init__(
-        self, clock: SystemClock | None = None, callbacks: Callbacks | None = None
-    ) -> None:
+    def __init__(self, clock: SystemClock | None = None) -> None:
         self.cluster = ScriptedCluster(topics={"t": [1]})
         self.broker = self.cluster.add(1)
         self.mistakes = MistakenBackend(MemoryBackend(self.cluster.listeners))
@@ -65,7 +63,7 @@ class Running:
             }
         )
         self.clock = clock or SystemClock()
-        self.sender = assemble(config, ProducerMetrics(), self.clock, callbacks=callbacks)
+        self.sender = assemble(config, ProducerMetrics(), self.clock)
         self.thread = SenderThread(self.sender, "sender under test")
         self.thread.start()
         self.sender.metadata.await_topic("t", LONG, self.sender.network.wake)
@@ -236,10 +234,10 @@ class TakesLong(ProducerClosedError):
         return super().__copy__()
 
 
-def one_sent_and_three_queued() -> tuple[SenderRig, list[FutureRecordMetadata]]:
+def one_sent_and_three_queued(**options: Any) -> tuple[SenderRig, list[FutureRecordMetadata]]:
     cluster = ScriptedCluster(topics={"t": [1] * 4})
     cluster.add(1).next(ApiKey.PRODUCE, silence)
-    rig = SenderRig(cluster)
+    rig = SenderRig(cluster, **options)
     rig.know("t")
     futures = [rig.queue()]
     assert rig.run(lambda: cluster.brokers[1].count(ApiKey.PRODUCE) == 1)
@@ -288,23 +286,19 @@ def test_a_signal_while_records_are_told_of_runs_no_callback_twice() -> None:
             signal.raise_signal(signal.SIGALRM)
 
     callbacks = Callbacks("callbacks under test")
-    running = Running(callbacks=callbacks)
-    running.broker.next(ApiKey.PRODUCE, silence)
+    rig, futures = one_sent_and_three_queued(callbacks=callbacks)
     told: list[object] = []
-    futures = [running.queue() for _ in range(3)]
     for future in futures:
         future.add_errback(told.append)
-    until(lambda: running.broker.count(ApiKey.PRODUCE))
     with interruptible():
         sys.setprofile(interrupt)
         try:
             with pytest.raises(Interrupted):
-                running.sender.disown(CLOSED)
+                rig.sender.disown(CLOSED)
         finally:
             sys.setprofile(None)
-    running.sender.disown(CLOSED)
-    running.stop(0)
-    assert running.stop(LONG)
+    rig.sender.disown(CLOSED)
     callbacks.stop()
     assert callbacks.drain(LONG)
-    assert len(told) == 3
+    assert len(told) == 4
+    rig.sender.abort(ProducerClosedError("too late"))
