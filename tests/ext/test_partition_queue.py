@@ -253,6 +253,7 @@ def test_a_batch_is_read_while_its_queue_is_freed() -> None:
             looks += 1
         return looks
 
+    gc.freeze()  # each collection below would look at all that earlier tests have left
     with ThreadPoolExecutor(3) as pool:
         readers = [pool.submit(read) for _ in range(3)]
         try:
@@ -268,6 +269,7 @@ def test_a_batch_is_read_while_its_queue_is_freed() -> None:
                 gc.collect()  # it refers to itself
         finally:
             over.set()
+            gc.unfreeze()
     assert all(reader.result() for reader in readers)
 
 
