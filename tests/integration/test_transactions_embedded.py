@@ -32,6 +32,9 @@ from tests.support.committed_records import committed, group_offset
 from tests.support.interruption import Interrupted, interruptible
 
 TOPIC = "orders"
+BOTH_ENDS = pytest.mark.parametrize(
+    ("call", "outcome"), [("commit_transaction", "committed"), ("abort_transaction", "aborted")]
+)
 
 
 @pytest.fixture
@@ -44,9 +47,7 @@ def options(broker: EmbeddedBroker) -> dict[str, Any]:
     return {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "tx"}
 
 
-@pytest.mark.parametrize(
-    ("call", "outcome"), [("commit_transaction", "committed"), ("abort_transaction", "aborted")]
-)
+@BOTH_ENDS
 def test_a_block_that_ends_its_transaction_itself_says_how(
     broker: EmbeddedBroker, call: str, outcome: str
 ) -> None:
@@ -102,9 +103,7 @@ def test_a_commit_that_nobody_told_of_is_unknown_when_the_producer_is_fenced(
     assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
 
 
-@pytest.mark.parametrize(
-    ("call", "outcome"), [("commit_transaction", "committed"), ("abort_transaction", "aborted")]
-)
+@BOTH_ENDS
 def test_a_block_knows_of_an_end_that_its_call_has_not_waited_for(
     broker: EmbeddedBroker, call: str, outcome: str
 ) -> None:
@@ -113,7 +112,8 @@ def test_a_block_knows_of_an_end_that_its_call_has_not_waited_for(
             transaction = producer.transaction()
             with suppress(ZeroDivisionError, IllegalStateError), transaction:
                 producer.send(TOPIC, b"v").get(20)
-                with suppress(TransactionTimeoutError):
+                broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.2))
+                with pytest.raises(TransactionTimeoutError):
                     getattr(producer, call)(timeout=0)
                 while producer.ended_transaction != outcome:
                     time.sleep(0.01)
