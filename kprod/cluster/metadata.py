@@ -401,7 +401,7 @@ class Metadata:
             self.snapshot = self.snapshot.with_leaders(hints)
 
     def used(self, topics: Iterable[str], now: float) -> None:
-        """Records of these topics were just sent: keep them in the snapshot."""
+        """Records of these topics were just sent, or wait to be: keep them in the snapshot."""
         for topic in topics:
             if topic in self._last_use:
                 self._last_use[topic] = now  # no lock: only this thread takes topics out

@@ -127,6 +127,7 @@ class _Parts:
             self.metadata,
             self.network,
             allow_auto_create=self._config.allow_auto_create_topics,
+            busy_topics=self.outcomes.busy_topics,
             rebootstrap_after=after if self._goes_back else float("inf"),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.actions import ForgetProducers, MoveLeader, Recreate, Send
+from tests.simulation.actions import ForgetProducers, MoveLeader, Recreate, Send, StallClient
 from tests.simulation.broker_actions import Disturb
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
@@ -50,5 +50,29 @@ def test_a_topic_to_which_nothing_went_for_long_is_looked_up_at_once() -> None:
             Send(at=1.4615, topic=0, records=1, size=20, keys="few"),
         ),
         gentle=False,
+    )
+    assert not run(schedule).violations
+
+
+def test_a_topic_with_records_that_wait_is_not_dropped_for_being_idle() -> None:
+    """Nothing had gone to it for minutes, and its records lingered when an answer came that had
+    been asked for because of its age: the topic was dropped, and looked up once more.
+    """
+    schedule = Schedule(
+        seed=110004529,
+        setup=Setup(
+            partitions=(1, 2),
+            batch_size=2000,
+            metadata_max_age_ms=1000,
+            metadata_max_idle_ms=5000,
+        ),
+        actions=(
+            Send(at=0.6355, topic=1, records=24, size=60, keys="none", headers=True),
+            StallClient(at=1.5856, seconds=1.8),
+            Send(at=1.8141, topic=1, records=28, size=60, keys="none"),
+            Send(at=1.8333, topic=0, records=1, size=60, keys="none"),
+            Send(at=2.0117, topic=1, records=1, size=150, keys="none"),
+            ForgetProducers(at=3.1502),
+        ),
     )
     assert not run(schedule).violations

@@ -35,6 +35,7 @@ class MetadataRound:
 
     ``rebootstrap_after``: when no broker has answered for so many seconds, they are forgotten and
     the bootstrap addresses asked (KIP-1102); infinite for never, not even when a broker asks.
+    ``busy_topics``: those with batches that have no outcome, which are not idle.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class MetadataRound:
         network: Network,
         *,
         allow_auto_create: bool,
+        busy_topics: Callable[[], set[str]],
         rebootstrap_after: float = FOREVER,
     ) -> None:
         self._metadata = metadata
         self.queries: PendingQueue[MetadataQuery] = PendingQueue()  # of any thread
         self._network = network
         self._allow_auto_create = allow_auto_create
+        self._busy_topics = busy_topics
         self._rebootstrap_after = rebootstrap_after
         self._asking_since: float | None = None  # None: the last answer is recent enough
 
@@ -129,6 +132,8 @@ class MetadataRound:
         reply = decode_metadata_response(version, body, frozenset(topics))
         known = self._metadata.snapshot
         self._metadata.request_version = version
+        # A record may have come since the request left: the answer must not drop its topic.
+        self._metadata.used(self._busy_topics(), now)
         if self._metadata.answered(reply, now):
             if known.is_of_another(reply.cluster_id):
                 self._network.log.warn(

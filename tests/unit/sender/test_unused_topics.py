@@ -154,6 +154,23 @@ def test_a_topic_with_a_request_on_its_way_is_kept(broker: ScriptedBroker) -> No
     assert broker.cluster.values("unused") == [b"late"]
 
 
+def test_a_topic_with_a_record_that_lingers_is_kept(broker: ScriptedBroker) -> None:
+    """It was dropped, and asked for again when its record was ready."""
+    rig = SenderRig(
+        broker.cluster, metadata_max_idle_ms=5_000, metadata_max_age_ms=1_000, linger_ms=60_000
+    )
+    known: list[bool] = []
+    rig.know("unused")
+    rig.sender.metadata.subscribe(
+        MetadataListener(
+            published=lambda snapshot: known.append(snapshot.topic("unused") is not None)
+        )
+    )
+    assert rig.run(rig.queue(b"late", topic="unused").succeeded)
+    assert len(known) > 30
+    assert all(known)
+
+
 def test_the_partitioner_forgets_it_too(broker: ScriptedBroker) -> None:
     caller = Caller(broker)
     caller.use(["unused"])
