@@ -133,3 +133,20 @@ def test_an_answer_that_a_reset_has_taken_is_one_of_a_lost_connection() -> None:
         gentle=True,
     )
     assert not run(schedule).violations
+
+
+def test_what_lies_behind_a_second_copy_of_an_answer_is_not_read() -> None:
+    """The client ended the connection at the copy; the judge took the error behind it for told,
+    and the batch that was sent again for one that had ended.
+    """
+    schedule = Schedule(
+        seed=110002027,
+        setup=Setup(replication=0.05, latency=0.002, batch_size=150),
+        actions=(
+            Send(at=0.1849, topic=0, records=10, size=20, keys="none"),
+            Disturb(0.2673, 1, Interference("produce", "duplicate", part=0.0)),
+            Disturb(0.3456, 1, Interference("produce", "error-after", 999, part=0.0, partition=1)),
+            StallClient(at=0.3501, seconds=0.1),
+        ),
+    )
+    assert not run(schedule).violations

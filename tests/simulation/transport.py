@@ -148,6 +148,11 @@ class SimTransport(Transport):
             self._answers += 1
             self._wires.watcher.answered(self, answer)
 
+    def stray(self) -> None:
+        """What was delivered is no response to any request."""
+        if not self.closed and not self._failure:
+            self._wires.watcher.stray(self)
+
     def changed_on_the_way(self) -> None:
         self._wires.watcher.changed_on_the_way(self)
 

@@ -49,11 +49,12 @@ REMEMBERED_ANSWERS = 100
 
 @dataclass(slots=True)
 class Line:
-    """One connection as the wire shows it."""
+    """One connection as the wire shows it; ``stray``: what comes next is not read any more."""
 
     unanswered: deque[Request] = field(default_factory=deque)
     throttled_at: float = 0.0
     silent_until: float = 0.0
+    stray: bool = False
     answered: deque[Request] = field(default_factory=lambda: deque(maxlen=REMEMBERED_ANSWERS))
 
 
@@ -209,7 +210,8 @@ class WireWatch:
             if self._clock.now >= line.silent_until:
                 line.throttled_at = self._clock.now
             line.silent_until = max(line.silent_until, over)
-        read_by_client = answer.correlation_id == request.header.correlation_id
+        expected = answer.correlation_id == request.header.correlation_id
+        read_by_client = expected and not line.stray
         codes = {(r.topic, r.topic_id, r.partition): r.code for r in answer.results}
         line.answered.append(request)
         for place, fields in request.batches:
@@ -220,6 +222,10 @@ class WireWatch:
                 self.history.promised.add((_by_name(place), *writer))
                 self._proven[place] = transport.node_id, fields.producer_id, fields.epoch
             self._told(_by_name(place), fields, code, read_by_client)
+
+    def stray(self, transport: SimTransport) -> None:
+        if (line := self._lines.get(transport)) is not None:
+            line.stray = True
 
     def unread(self, transport: SimTransport, answers: int) -> None:
         line = self._lines.get(transport, Line())

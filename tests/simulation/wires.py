@@ -42,6 +42,12 @@ class Watcher(Protocol):
         """A whole response lies in the client's socket."""
         ...
 
+    def stray(self, transport: SimTransport) -> None:
+        """What lies last in the client's socket answers nothing: the client ends the connection
+        there, and reads nothing that comes behind it.
+        """
+        ...
+
     def unread(self, transport: SimTransport, answers: int) -> None:
         """A reset has taken the last so many answers from the client's socket."""
         ...

@@ -26,6 +26,9 @@ class SilentWatcher:
     def answered(self, transport: SimTransport, answer: Answer) -> None:
         """A response lies in the socket."""
 
+    def stray(self, transport: SimTransport) -> None:
+        """Something else lies there."""
+
     def unread(self, transport: SimTransport, answers: int) -> None:
         """They do no more."""
 

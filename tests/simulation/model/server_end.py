@@ -129,21 +129,21 @@ class ServerEnd:
             self._held.append((frame, answer))
             return
         if how == "wrong-id":
-            self._send(frame[:4] + bytes([frame[4] ^ 0x40]) + frame[5:])
+            self._send(frame[:4] + bytes([frame[4] ^ 0x40]) + frame[5:], stray=True)
         elif how == "garbage":
             half = frame[4 : 4 + max(6, len(frame) // 2)]
-            self._send(len(half).to_bytes(4, "big") + half, NOTHING_SAID)
+            self._send(len(half).to_bytes(4, "big") + half, NOTHING_SAID, stray=True)
         elif how == "amnesia":
             self._forgets = True
         elif how != "swallow":
             self._send(frame, answer)
         if how == "duplicate":
-            self._send(frame)
+            self._send(frame, stray=True)
         held, self._held = self._held, []
         for late in held:
             self._send(*late)
 
-    def _send(self, data: bytes, answer: Answer | None = None) -> None:
+    def _send(self, data: bytes, answer: Answer | None = None, *, stray: bool = False) -> None:
         transport = self._transport
 
         def deliver() -> None:
@@ -151,6 +151,8 @@ class ServerEnd:
                 transport.deliver(data)
                 if answer is not None:
                     transport.answered(answer)
+                if stray:
+                    transport.stray()
 
         self._to_client.after(self._wires.latency(), deliver)
 
