@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 pytest_plugins = [
     "tests.support.alone",
     "tests.support.canary_watch",
+    "tests.support.left_producers",
     "tests.support.spark_home",
     "tests.support.worker_shares",
     "tests.support.worker_stacks",

@@ -19,6 +19,10 @@ class ConfluentFace(Confluent):
 
         return Producer
 
+    def close(self) -> None:
+        """See Client."""
+        assert self._producer.close(30)
+
 
 class AiokafkaFace(Aiokafka):
     """``await send`` of ``kprod.aio.AIOKafkaProducer``."""

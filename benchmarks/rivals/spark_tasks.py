@@ -68,7 +68,10 @@ class KprodTask(_Task):
         assert report.to_pylist()[0]["records"] == len(self.values)
 
     def close(self) -> None:
-        """See Client. The producer is the process's own."""
+        """See Client. The producer is the process's own: left open, it looks for the sink."""
+        from kprod.spark.executor_producer import process_cache
+
+        process_cache().close()
 
 
 class KprodTaskByRow(KprodTask):
