@@ -21,7 +21,7 @@ class ConfluentFace(Confluent):
 
     def close(self) -> None:
         """See Client."""
-        assert self._producer.close(30)
+        self._producer.close(30)
 
 
 class AiokafkaFace(Aiokafka):
