@@ -64,6 +64,21 @@ def wait_until(true: object) -> None:
         time.sleep(0.02)
 
 
+def begin(broker: EmbeddedBroker) -> None:
+    """Commit where the group begins, so that no member has to ask for a partition's first offset.
+
+    librdkafka (2.16.0) reads a partition that it lost while that question was under way: the answer
+    sets the stopped partition going. When the member gets it back, the first record read in between
+    reaches the application before the committed offset counts, and a commit of it is valid.
+    """
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    try:
+        first = [TopicPartition("t", number, 0) for number in range(PARTITIONS)]
+        consumer.commit(offsets=first, asynchronous=False)
+    finally:
+        consumer.close()
+
+
 def committed(broker: EmbeddedBroker) -> int:
     """How many records the group has behind it."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
@@ -83,6 +98,7 @@ def fill(broker: EmbeddedBroker, first: int, end: int) -> None:
 def test_a_killed_consumer_loses_and_doubles_nothing(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
+    begin(broker)
     with ExitStack() as stack:
         members = [Member(stack, broker, tmp_path / name) for name in "abc"]
         fill(broker, 0, RECORDS // 3)
