@@ -243,7 +243,7 @@ def test_a_long_queue_is_let_go_of() -> None:
 def test_a_batch_is_read_while_its_queue_is_freed() -> None:
     """A reader that waits for the lock of a queue's tail gets it after the queue has gone, too.
 
-    Without a GIL each collection stops the readers and passes over all that earlier tests have left,
+    Without a GIL each collection stops the readers and passes over all that earlier tests left,
     frozen or not: 54 ms beside two million objects, 130 ms with three other programs on two cores.
     """
     newest: list[Any] = [new_builder(1000)]
