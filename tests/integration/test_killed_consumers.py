@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -64,6 +64,11 @@ def wait_until(true: object) -> None:
         time.sleep(0.02)
 
 
+def onlooker(broker: EmbeddedBroker) -> closing[Consumer]:
+    """A client that reads and commits the group's offsets, and is no member."""
+    return closing(Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}))
+
+
 def begin(broker: EmbeddedBroker) -> None:
     """Commit where the group begins, so that no member has to ask for a partition's first offset.
 
@@ -71,22 +76,16 @@ def begin(broker: EmbeddedBroker) -> None:
     sets the stopped partition going. When the member gets it back, the first record read in between
     reaches the application before the committed offset counts, and a commit of it is valid.
     """
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
-    try:
-        first = [TopicPartition("t", number, 0) for number in range(PARTITIONS)]
+    first = [TopicPartition("t", number, 0) for number in range(PARTITIONS)]
+    with onlooker(broker) as consumer:
         consumer.commit(offsets=first, asynchronous=False)
-    finally:
-        consumer.close()
 
 
 def committed(broker: EmbeddedBroker) -> int:
     """How many records the group has behind it."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
-    try:
-        wanted = [TopicPartition("t", number) for number in range(PARTITIONS)]
+    wanted = [TopicPartition("t", number) for number in range(PARTITIONS)]
+    with onlooker(broker) as consumer:
         return sum(max(one.offset, 0) for one in consumer.committed(wanted, timeout=PATIENCE))
-    finally:
-        consumer.close()
 
 
 def fill(broker: EmbeddedBroker, first: int, end: int) -> None:
