@@ -13,21 +13,19 @@ SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd)
 # All of Cython's warnings but one, which takes every `with lock:` block for one that may be skipped.
 CYTHON_WARNINGS := -3 -Werror -Wextra -X warn.maybe_uninitialized=False -X annotation_typing=False
 export KPROD_DEBUG KPROD_SANITIZE KPROD_PORTABLE
-# Where it is set, each process of pytest would rewrite the assertions of all of kprod, for 2 s.
-unexport PYTHONDONTWRITEBYTECODE
 SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(CURDIR)/build/sanitizer UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/sanitizer LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
 # Tests that share a fixture run in one worker (tests/support/worker_shares.py says which). They wait
 # for processes and for time to pass for 4 of 10 seconds: four workers keep two cores busy.
 IN_WORKERS := -n 4
-QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
+QUICK := -m "not full" tests/architecture tests/unit tests/ext tests/golden
 
 .DELETE_ON_ERROR:
-.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign frameworks sanitize lint lint-style lint-types lint-cython lint-words lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map diagrams docs site-check clean FORCE
+.PHONY: build bytecode demo test test-full check check-source check-tests oldest coverage campaign frameworks sanitize lint lint-style lint-types lint-cython lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map diagrams docs site-check clean FORCE
 
 # The downloads go on while the extensions are compiled.
 build:
-	@$(MAKE) --no-print-directory -j2 $(VENV)/dev build/extensions
+	@$(MAKE) --no-print-directory -j2 $(VENV)/bytecode build/extensions
 
 demo:
 	@$(MAKE) --no-print-directory -j2 $(VENV)/demo build/extensions
@@ -35,10 +33,12 @@ demo:
 
 # The jars of Apache Kafka are fetched while the first tests run; those that need them wait for them.
 # Its brokers start in half of the time once their classes are in an archive.
-test: build bytecode
+test: TIER := -m "not full"
+test-full: export KPROD_TESTS := full
+test test-full: build bytecode
 	@{ $(BIN)/python -m tests.support.apache_kafka.jars \
 		&& $(BIN)/python -m tests.support.apache_kafka.class_archive; } >/dev/null 2>&1 & \
-	$(SANITIZER) $(BIN)/python -m pytest $(IN_WORKERS) $(ARGS)
+	$(SANITIZER) $(BIN)/python -m pytest $(IN_WORKERS) $(TIER) $(ARGS)
 
 # For the inner loop: style, types, and the tests that take no time.
 check: build bytecode
@@ -47,32 +47,32 @@ check: build bytecode
 check-source:
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check . && $(BIN)/mypy
 
+# These hardly wait: a fourth worker would cost more to start than it does.
 check-tests:
-	@$(BIN)/python -m pytest $(IN_WORKERS) -q $(QUICK) $(ARGS)
+	@$(BIN)/python -m pytest -n 3 -q $(QUICK) $(ARGS)
 
-# The unit tests with the oldest versions that pyproject.toml allows, in an environment of their own;
-# what tests are run with is found behind these, in the usual one.
-# Spark's Python code takes no protobuf as old as that of the extra `schema`.
-oldest: OLDEST_TESTS := not demo_with_spark and not ctrl_c_ends_spark
+# Tests of modules and of commands with the oldest versions that pyproject.toml allows, in an
+# environment of their own; what tests are run with is found behind these, in the usual one.
 oldest: build
 	rm -rf build/oldest && $(BIN)/python -m venv build/oldest
 	$(BIN)/python .ci/oldest.py > build/oldest/requirements.txt
 	build/oldest/bin/pip install --quiet --disable-pip-version-check --no-compile -r build/oldest/requirements.txt
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/oldest/tools.pth
 	cp build/oldest/tools.pth build/oldest/lib/python*/site-packages/
-	PYTHONPATH=$(CURDIR) build/oldest/bin/python -m pytest $(IN_WORKERS) -q -m "not slow" -k "$(OLDEST_TESTS)" \
-		tests/unit tests/ext tests/golden $(ARGS)
+	PYTHONPATH=$(CURDIR) build/oldest/bin/python -m pytest $(IN_WORKERS) -q -m "not full" \
+		tests/unit tests/ext tests/golden tests/integration/cli tests/integration/observability $(ARGS)
 
 campaign: build
 	$(PIP_INSTALL) grpcio grpcio-status googleapis-common-protos  # no wheels for 3.14t: not in dev
 	$(BIN)/python -m tests.fault.campaign $(ARGS)
 
-# The programs of docs/frameworks.md, with the frameworks in environments of their own.
-frameworks: build build/frameworks/others/ready build/frameworks/airflow/ready
+# The programs of docs/frameworks.md, and servers that fork, in environments of their own.
+frameworks: build build/frameworks/others/ready build/frameworks/airflow/ready build/frameworks/servers/ready
 	KPROD_FRAMEWORKS=$(CURDIR)/build/frameworks $(BIN)/python -m pytest -q tests/frameworks $(ARGS)
 
 build/frameworks/others/ready: tests/frameworks/requirements.txt
 build/frameworks/airflow/ready: tests/frameworks/requirements-airflow.txt
+build/frameworks/servers/ready: tests/frameworks/requirements-servers.txt
 build/frameworks/%/ready:
 	@echo "Installing frameworks into $(@D): minutes the first time."
 	$(BIN)/python -m venv $(@D)
@@ -82,16 +82,11 @@ build/frameworks/%/ready:
 # Under sanitizers a test takes several times as long.
 sanitize:
 	rm -f build/sanitizer.*
-	PYTHONMALLOC=malloc $(MAKE) test KPROD_SANITIZE=1 ARGS="--timeout=300 tests/ext tests/property $(ARGS)"
+	PYTHONMALLOC=malloc $(MAKE) test KPROD_SANITIZE=1 ARGS="--timeout=1800 tests/ext tests/property $(ARGS)"
 	@! grep -E "ERROR|runtime error" build/sanitizer.* 2>/dev/null
 
 lint: build
-	@$(MAKE) --no-print-directory --output-sync=target -j2 lint-types lint-cython lint-style lint-words lint-c
-
-# Plain English: a sentence names its subject (CONTRIBUTING.md).
-lint-words:
-	@! grep -rnwiE 'who|whose|whom|whoever' --include=*.py --include=*.pyx --include=*.pxd --include=*.pyi \
-		kprod kprod_ext docs/architecture.md
+	@$(MAKE) --no-print-directory --output-sync=target -j2 lint-types lint-cython lint-style lint-c
 
 lint-style:
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -106,9 +101,9 @@ lint-cython:
 	@mkdir -p build/lint
 	$(BIN)/cython $(CYTHON_WARNINGS) -o build/lint/ kprod_ext/*.pyx
 
-# What the C compiler said when the extensions were built.
+# The warnings of the C compiler are errors here, and nowhere else; compiles what has changed.
 lint-c:
-	@! find build/temp.* -name '*.o.warnings' -exec cat {} + | grep .
+	KPROD_WERROR=1 $(BIN)/python setup.py --quiet build_ext --build-temp build/lint/temp --build-lib build/lint/lib
 
 # Which lines of Python the unit tests pass.
 coverage: build
@@ -136,14 +131,14 @@ test-wheel: wheel $(VENV)/dev
 	rm -rf build/wheel/tests/kprod build/wheel/tests/kprod_ext
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/wheel/tools.pth
 	cp build/wheel/tools.pth build/wheel/venv/lib/python*/site-packages/
-	cd build/wheel/tests && ../venv/bin/python -m pytest $(IN_WORKERS) -q tests/unit tests/ext tests/property $(ARGS)
+	cd build/wheel/tests && ../venv/bin/python -m pytest $(IN_WORKERS) -q -m "not full" tests/unit tests/ext tests/property $(ARGS)
 
 # All that a release takes but the upload: checks, tests, wheel, documentation; then in build/upload
 # what is published beside the files: their hashes, what kprod is installed with, and the notes.
 release-check: $(VENV)/release
 	rm -rf dist build/upload && mkdir -p build/upload
 	$(BIN)/python .ci/release_notes.py > build/upload/notes.md
-	$(MAKE) --no-print-directory lint lint-workflows test test-wheel docs
+	$(MAKE) --no-print-directory lint lint-workflows test-full test-wheel docs
 	cd dist && sha256sum * > ../build/upload/SHA256SUMS
 	$(BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
 		--output-file build/upload/sbom.json build/wheel/venv
@@ -169,16 +164,17 @@ acceptance: build
 	$(BIN)/python -m benchmarks.acceptance $(ARGS)
 	$(BIN)/python -m benchmarks.report
 
-# The pages that name every module, from the first lines of their docstrings.
+# Every module, with the first line of its docstring.
 file-map:
-	$(BIN)/python -m tests.architecture.file_map
+	@$(BIN)/python -m tests.architecture.file_map
 
 # The diagrams, from the code; needs Graphviz (apt-get install graphviz).
 diagrams: build
 	$(BIN)/python -m tests.architecture.diagrams
 
+# Not --quiet, which hides warnings from --strict as well.
 docs: $(VENV)/docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The site in a browser: Chromium or Chrome, which the system has (apt-get install chromium).
 site-check: build docs $(VENV)/site

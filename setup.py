@@ -3,29 +3,29 @@
 ``KPROD_DEBUG=1`` turns bounds checks, line tracing and C assertions on;
 ``KPROD_SANITIZE=1`` adds the address and undefined-behaviour sanitizers; ``KPROD_PORTABLE=1`` uses
 on Linux what every POSIX system has, so that this path is tested here as well;
-``KPROD_EXTENSIONS=0`` leaves the extensions to another run, which may go on at the same time.
-
-Warnings are never errors here, because a user's compiler may know more of them than ours. They are
-kept beside the object files instead, and ``make lint`` fails when there are any.
+``KPROD_EXTENSIONS=0`` leaves the extensions to another run, which may go on at the same time;
+``KPROD_WERROR=1`` makes errors of the compiler's warnings, for ``make lint``: a user's compiler may
+know more of them than ours. ``KPROD_REPOSITORY`` and ``KPROD_REVISION`` are where the source is,
+for the page of a package index.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
+import re
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import CompileError
 
 if sys.platform == "win32":
     raise SystemExit(
         "kprod runs on Linux and macOS: it sends and waits through the calls of POSIX systems. On"
-        " Windows use it in WSL, or see docs/decisions/0066-one-seam-for-posix.md."
+        " Windows use it in WSL, or see docs/decisions/languages-and-build.md."
     )
 
 WITH_EXTENSIONS = os.environ.get("KPROD_EXTENSIONS", "1") != "0"
@@ -40,14 +40,14 @@ MODE = "-".join(
 # Cython writes functions that ignore arguments the C API makes it take, and type tables whose
 # unset tail is meant to be zero: the three warnings switched off fire on that, never on our lines.
 C_FLAGS = ["-Wall", "-Wextra"]
+C_FLAGS += ["-Werror"] if os.environ.get("KPROD_WERROR", "0") not in ("", "0") else []
 C_FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
 # Python's own flags ask for debug information: it takes a third of the compiler's time.
 C_FLAGS += ["-O0", "-g3", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
-# Against mistakes in C: canaries on the stack, calls whose sizes are checked (by a compiler that
-# optimizes; the sanitizers check more), and no table of addresses that could be overwritten.
+# Against mistakes in C: canaries on the stack, and no table of addresses that could be changed.
+# Not _FORTIFY_SOURCE: it checks no call here, as records are copied through plain pointers.
 ELF = sys.platform == "linux"
 PROTECTION = ["-fstack-protector-strong"] * ELF
-PROTECTION += ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"] * (ELF and not (DEBUG or SANITIZE))
 READ_ONLY = ["-Wl,-z,relro,-z,now", "-Wl,-z,noexecstack"] * ELF
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"] * SANITIZE
 MACROS = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] * DEBUG
@@ -68,8 +68,8 @@ DIRECTIVES = {
 }
 
 # Without it clang on macOS compiles for the very system it runs on, whatever the wheel's name says.
-TARGET = {"MACOSX_DEPLOYMENT_TARGET": sysconfig.get_config_var("MACOSX_DEPLOYMENT_TARGET")}
-ENVIRONMENT = {name: str(value) for name, value in TARGET.items() if value} | dict(os.environ)
+if target := sysconfig.get_config_var("MACOSX_DEPLOYMENT_TARGET"):
+    os.environ.setdefault("MACOSX_DEPLOYMENT_TARGET", str(target))
 
 EXTENSIONS = sorted(Path("kprod_ext").glob("*.pyx"))
 
@@ -92,8 +92,37 @@ def compiled(sources: list[Path]) -> list[Extension]:
     return made
 
 
+def with_absolute_links(readme: str, repository: str, revision: str) -> str:
+    """The text for a page that is not in the repository: files by ``blob``, pictures by ``raw``."""
+
+    def absolute(link: re.Match[str]) -> str:
+        way = "raw" if link[1].endswith(".svg") else "blob"
+        return f"]({repository}/{way}/{revision}/{link[1]})"
+
+    return re.sub(r"\]\((?![a-z]+:|#)([^()\s]+)\)", absolute, readme)
+
+
+def described() -> dict[str, Any]:
+    """README.md and the addresses of the project. Without ``KPROD_REPOSITORY`` there are none."""
+    readme = Path("README.md").read_text("utf-8")
+    repository = os.environ.get("KPROD_REPOSITORY", "")
+    if not repository:
+        return {"long_description": readme, "long_description_content_type": "text/markdown"}
+    revision = os.environ.get("KPROD_REVISION", "HEAD")
+    return {
+        "long_description": with_absolute_links(readme, repository, revision),
+        "long_description_content_type": "text/markdown",
+        "project_urls": {
+            "Source": repository,
+            "Documentation": f"{repository}/blob/{revision}/docs/index.md",
+            "Changelog": f"{repository}/blob/{revision}/CHANGELOG.md",
+            "Issues": f"{repository}/issues",
+        },
+    }
+
+
 class BuildExtensions(build_ext):
-    """Compiles several extensions at a time, and keeps what the compiler says of each."""
+    """Compiles several extensions at a time."""
 
     def initialize_options(self) -> None:
         super().initialize_options()
@@ -109,24 +138,7 @@ class BuildExtensions(build_ext):
                         path.unlink()
         super().run()
 
-    def build_extensions(self) -> None:
-        self.compiler.spawn = self.compiler.call = keep_warnings  # the latter since setuptools 84
-        super().build_extensions()
-
-
-def keep_warnings(command: list[str], **options: object) -> None:
-    """Run the compiler or the linker; ``.warnings`` beside its output gets what it says, if any."""
-    made = Path(command[command.index("-o") + 1])
-    ran = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, env=ENVIRONMENT)
-    sys.stderr.write(ran.stderr)
-    kept = made.with_name(made.name + ".warnings")
-    kept.unlink(missing_ok=True)
-    if ran.stderr and made.suffix == ".o":
-        kept.write_text(ran.stderr)
-    if ran.returncode:
-        raise CompileError(f"{command[0]} failed with exit code {ran.returncode}")
-
 
 if __name__ == "__main__":  # not in the processes that translate
     extensions = compiled(EXTENSIONS) if WITH_EXTENSIONS else []
-    setup(ext_modules=extensions, cmdclass={"build_ext": BuildExtensions})
+    setup(ext_modules=extensions, cmdclass={"build_ext": BuildExtensions}, **described())

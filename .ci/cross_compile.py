@@ -1,6 +1,6 @@
 """Compile the extensions for other machines, by the C compiler of the package ziglang.
 
-Tells whether every extension compiles and links for macOS, for musl and for ARM without a warning,
+Checks whether every extension compiles and links for macOS, for musl and for ARM without a warning,
 and whether the C library of each Linux target has every function that the extensions call. It runs
 nothing there. Python's headers are this machine's: the types of the targets have the same sizes
 (LP64). Leaves shared libraries in ``build/cross/TARGET``.
@@ -76,14 +76,14 @@ def main() -> int:
     if not SOURCES:
         raise SystemExit("no C sources: run `make build` first")
     with ThreadPoolExecutor() as pool:
-        told = {target: [*pool.map(partial(compile_for, target), SOURCES)] for target in TARGETS}
-    for target, texts in told.items():
+        printed = {target: [*pool.map(partial(compile_for, target), SOURCES)] for target in TARGETS}
+    for target, texts in printed.items():
         failed = [text for text in texts if text]
         print("".join(failed), end="", file=sys.stderr)
         linked = len(SOURCES) - len(failed)
         print(f"{target}: {linked} of {len(SOURCES)} extensions compiled and linked")
-    failed = any(any(texts) for texts in told.values())
-    for target in told.keys() - MACOS:
+    failed = any(any(texts) for texts in printed.values())
+    for target in printed.keys() - MACOS:
         functions = needed_functions(target)
         missing = link_program(target, functions)
         print(missing, end="", file=sys.stderr)

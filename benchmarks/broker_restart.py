@@ -1,8 +1,8 @@
 """How long the embedded broker takes to start on a large log, and after a kill.
 
 Run as ``python -m benchmarks.broker_restart [--gigabytes N]``. A broker, a process of its own, is
-written full of batches of 256 KiB over six partitions, stopped, started, killed with SIGKILL and
-started again. A start is over when every partition tells where its log ends. Beside it stands how
+filled with batches of 256 KiB over six partitions, stopped, started, killed with SIGKILL and
+started again. A start is over when every partition answers where its log ends. Beside it stands how
 long it takes to read the files that a start after a kill has to check: those of the segments that
 were not yet flushed.
 """
@@ -11,22 +11,23 @@ from __future__ import annotations
 
 import argparse
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Final
 
-from benchmarks.broker_intake import IN_FLIGHT, make_topic, receive, requests
 from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
-from kprod.broker.log_reader import end_offsets
+from kprod import KafkaProducer
+from kprod.admin import create_topic, end_offsets
 
 TOPIC: Final = "restart"
+PARTITIONS: Final = 6
 SIZE: Final = 1000
+BLOCK: Final = 1000
+BATCH: Final = 256 * 1024
 GIGABYTE: Final = 10**9
 CHUNK: Final = 1 << 20
 
@@ -58,19 +59,12 @@ class Server:
 
 
 def fill(address: str, size: int) -> None:
-    """Write so many bytes."""
-    prepared = requests(TOPIC, SIZE)
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port))) as client:
-        waiting = 0
-        for request, _ in islice(cycle(prepared), size // len(prepared[0][0])):
-            if waiting == IN_FLIGHT:
-                receive(client)
-                waiting -= 1
-            client.sendall(request)
-            waiting += 1
-        for _ in range(waiting):
-            receive(client)
+    """Write so many bytes of values."""
+    block = [b"x" * SIZE] * BLOCK
+    with KafkaProducer(bootstrap_servers=address, batch_size=BATCH) as producer:
+        for _ in range(size // (SIZE * BLOCK)):
+            producer.send_many(TOPIC, block)
+        assert producer.flush().failed == 0
 
 
 def started(server: Server) -> tuple[float, dict[int, int]]:
@@ -96,7 +90,7 @@ def measure(folder: Path, size: int) -> dict[str, float]:
     server = Server(folder)
     server.start()
     try:
-        make_topic(server.address, TOPIC)
+        create_topic(server.address, TOPIC, PARTITIONS)
         fill(server.address, size)
         ends = end_offsets(server.address, TOPIC)
         segments = [file.stat().st_size for file in folder.glob(f"{TOPIC}-*/*.log")]

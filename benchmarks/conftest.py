@@ -1,4 +1,4 @@
-"""The times of the kernels are stored as all results are, and no single timings with them."""
+"""What pytest-benchmark measures is stored as all results are, and no single timings with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
     kernels = {_name(one): _figures(one) for one in output_json["benchmarks"]}
     output_json.clear()
     output_json |= document(
-        question="How many nanoseconds does each compiled operation take?",
+        question="How many nanoseconds does each operation take: compiled, by a call, from Spark?",
         command="make bench",
         origin=provenance(),
         settings={"unit": "nanoseconds per operation, the loop around it included"},
@@ -24,7 +24,8 @@ def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
 
 
 def _name(benchmark: dict[str, Any]) -> str:
-    return str(benchmark["param"] or benchmark["name"])
+    name = str(benchmark["param"] or benchmark["name"])
+    return f"{benchmark['group']}: {name}" if benchmark["group"] else name
 
 
 def _figures(benchmark: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import kprod.stale_extensions  # noqa: F401  (first: it warns before they are loaded)
+import kprod.stale_extensions  # noqa: F401  (first: it warns before the extensions are loaded)
 from kprod.config.option_types import ProducerOptions
 from kprod.errors import (
     AuthenticationError,
@@ -117,7 +117,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> type:
-    """Load a name of the bulk calls when it is first asked for."""
+    """Import a name of the bulk calls on first use."""
     if name in ("BulkDelivery", "BulkReport"):
         from kprod.bulk import delivery
 

@@ -1,32 +1,38 @@
-"""Time: clocks, which only loops own, and exponential back-off (KIP-580)."""
+"""Clocks, which only loops own, and exponential back-off (KIP-580)."""
 
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from kprod_ext.clock import monotonic, wall_ms
+
+__all__ = ["Clock", "ExponentialBackoff", "SystemClock", "monotonic", "wall", "wall_ms"]
+
+
+def wall() -> float:
+    """Seconds since the epoch, on the clock of ``wall_ms``; for expiry of tokens. Thread-safe."""
+    return wall_ms() / 1000
 
 
 class Clock(Protocol):
     """A source of time. Thread-safe."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never jumps: deadlines, back-off, linger."""
+        """Seconds on a clock that never jumps, for deadlines, back-off and linger."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch: record timestamps and nothing else."""
+        """Milliseconds since the epoch, for record timestamps only."""
         ...
 
 
 class SystemClock:
-    """The clock of the machine."""
+    """The machine's clock; tests that freeze Python's time functions do not affect it."""
 
-    monotonic = staticmethod(time.monotonic)
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+    monotonic = staticmethod(monotonic)
+    wall_ms = staticmethod(wall_ms)
 
 
 JITTER = 0.2

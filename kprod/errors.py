@@ -1,12 +1,13 @@
-"""Every error kprod raises or puts into a future: one tree.
+"""All errors that kprod raises or sets on a future.
 
-``KprodError`` is the root. Whether an error may be retried is a property of the error
-(``retriable``, ``refreshes_metadata``), never of the code that looks at it. Errors that end a
-record's future carry ``persisted``: ``Persisted.NO`` means the record is not in the log,
+``KprodError`` is the base class. Whether an error may be retried is a property of the error
+(``retriable``, ``refreshes_metadata``), not of the code that handles it. Errors of a record's
+future have ``persisted``: ``Persisted.NO`` means that the record is not in the log,
 ``Persisted.MAYBE`` that it may be there, at most once.
 
-Each class has a number, which never changes, and a page of that name under ``docs/errors``. A
-traceback names both below the text; the text itself has neither, as it goes into other texts.
+Each class has a number, which never changes, and a row in ``kprod/cli/error_table.toml``. The
+error's text does not contain the number, because other texts quote it. ``kprod errors`` accepts
+numbers and class names.
 
 Broker error codes, names and their classes follow Apache Kafka 4.2
 (``org.apache.kafka.common.protocol.Errors``).
@@ -17,55 +18,74 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import IntEnum
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 from kprod.types import NextStep, Persisted, TopicPartition
 
+__all__ = [
+    "AuthenticationError",
+    "BrokerError",
+    "BufferFullError",
+    "ConfigError",
+    "ConnectionLost",
+    "DeliveryError",
+    "DeliveryTimeoutError",
+    "ErrorCode",
+    "IllegalStateError",
+    "InvalidBatchError",
+    "InvalidRecordError",
+    "InvalidTopicError",
+    "KafkaError",
+    "KafkaTimeoutError",
+    "KprodError",
+    "KprodTimeoutError",
+    "PartitionError",
+    "ProducerClosedError",
+    "ProducerFencedError",
+    "ProtocolError",
+    "RecordTooLargeError",
+    "RecordTypeError",
+    "SaslAuthenticationError",
+    "SerializationError",
+    "TlsAuthenticationError",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionError",
+    "TransactionTimeoutError",
+    "UnfinishedCallError",
+    "UnsupportedVersionError",
+]
+
 
 class KprodError(Exception):
-    """Root of the tree.
+    """The base class of kprod's errors.
 
-    Instances can be pickled and copied; attributes, notes and ``__cause__`` go with them. In a
-    pickle, a cause that may not be readable elsewhere is a KprodError that says what it was.
+    Instances can be pickled and copied, including attributes, notes and ``__cause__``. A cause
+    that another process may not be able to unpickle is replaced by a KprodError that describes it.
     """
 
     retriable: bool = False
     refreshes_metadata: bool = False
     persisted: Persisted = Persisted.NO
     next_step: NextStep | None = None
-    """The action that is left to the application after an error of a transaction."""
+    """What the application has to do after a transactional error."""
+    topic_partition: TopicPartition | None = None
+    """The chosen partition of a record that ``send`` has refused after choosing it."""
     record: int | None = None
-    """Of Arrow data that was refused: the number of the row that was, in the whole data."""
+    """The index of the row that a bulk call has refused."""
     number: str = "KP-1000"
-    """What the error's page is called. Under the name of another package's error: empty, or the
-    number of the error that was translated."""
+    """The number of the error's page. For another package's error: empty, or the number of the
+    translated error."""
 
     def __init_subclass__(cls, number: str | None = None, **rest: Any) -> None:
-        """A class without a number of its own has that of the class it inherits from."""
+        """A class without its own number inherits that of its base class."""
         super().__init_subclass__(**rest)
         if number is not None:
             cls.number = number
 
-    @cached_property
-    def __notes__(self) -> list[str]:  # type: ignore[override]  # an attribute once it was read
-        """The lines below the text in a traceback (PEP 678); the last leads to the error's page.
-
-        Made when a traceback is written or a note is added: an error that is caught costs nothing.
-        """
-        own = type(self).number
-        page = f"{own}: run 'kprod errors {own}', or see errors/{own} in the documentation"
-        return [page] if own else []
-
-    def add_note(self, note: str, /) -> None:
-        """Add a line to those below the text, before the one that leads to the page."""
-        super().add_note(note)
-        if type(self).number:
-            self.__notes__.insert(-1, self.__notes__.pop())
-
     def with_number(self) -> str:
-        """The text and the number, for a line of a log or of a command."""
+        """The text with the number, for logs and command output."""
         return f"{self} ({self.number})" if self.number else str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,14 +111,14 @@ _PLAIN = str | bytes | int | float | None
 
 
 def _empty(kind: type[_E], args: tuple[Any, ...]) -> _E:
-    """An error without its attributes: ``__init__`` may want other arguments than ``args``."""
+    """An error without attributes, made without ``__init__``, whose arguments may differ."""
     error = kind.__new__(kind)
     error.args = args
     return error
 
 
 def _attributes(error: KprodError) -> dict[str, Any]:
-    """With a list of notes of its own: one may be added to the copy."""
+    """A copy of the attributes, with a new list of notes."""
     attributes = error.__dict__.copy()
     if "__notes__" in attributes:
         attributes["__notes__"] = list(attributes["__notes__"])
@@ -106,16 +126,16 @@ def _attributes(error: KprodError) -> dict[str, Any]:
 
 
 def _portable(cause: BaseException | None) -> BaseException | None:
-    """The cause as it can be read in another process, which may not have its class.
+    """The cause in a form that any process can unpickle, even without its class.
 
-    A class of the application's may even write a pickle that cannot be read again, and take the
-    whole error with it: an ``__init__`` with other arguments than it passes on is enough for that.
+    An application's class may also produce a pickle that cannot be loaded, for example if its
+    ``__init__`` passes on other arguments than it takes. That would lose the whole error.
     """
     if cause is None or isinstance(cause, KprodError):
         return cause
     kind = type(cause)
     if kind.__module__ == "builtins" and all(isinstance(arg, _PLAIN) for arg in cause.args):
-        with suppress(TypeError):  # made in some other way than by its class
+        with suppress(TypeError):  # it cannot be made by calling its class
             return kind(*cause.args)
     said = "(it has no text)"
     with suppress(Exception):
@@ -124,7 +144,7 @@ def _portable(cause: BaseException | None) -> BaseException | None:
 
 
 def numbered(error: BaseException) -> str:
-    """The text of any error; one of kprod's with its number, as ``KprodError.with_number``."""
+    """The text of any error; for kprod's errors with the number."""
     return error.with_number() if isinstance(error, KprodError) else str(error)
 
 
@@ -136,27 +156,32 @@ KafkaError = KprodError
 
 
 class ConfigError(KprodError, ValueError, number="KP-1101"):
-    """An option is unknown, of the wrong type, out of range, or contradicts another one."""
+    """An option is unknown, has the wrong type, is out of range, or contradicts another one.
+
+    ``unknown`` lists the unknown names as they were given.
+    """
+
+    unknown: tuple[str, ...] = ()
 
 
 class InvalidTopicError(KprodError, ValueError, number="KP-1102"):
-    """Not a name for a topic: 1-249 of ``[a-zA-Z0-9._-]``, neither ``.`` nor ``..``."""
+    """The topic name is invalid: expected 1-249 of ``[a-zA-Z0-9._-]``, not ``.`` or ``..``."""
 
 
 class InvalidRecordError(KprodError, ValueError, number="KP-1103"):
-    """An argument of ``send`` has a value that no record can carry."""
+    """An argument of ``send`` has an invalid value."""
 
 
 class RecordTypeError(KprodError, TypeError, number="KP-1104"):
-    """An argument of ``send`` has a type that no record can carry."""
+    """An argument of ``send`` has an invalid type."""
 
 
 class SerializationError(RecordTypeError, number="KP-1105"):
-    """A key or value is not bytes and no serializer made bytes of it, or the serializer failed."""
+    """A key or value is not bytes and has no serializer, or the serializer failed."""
 
 
 class PartitionError(KprodError, ValueError, number="KP-1106"):
-    """A partition number is not one the topic has, or the partitioner returned something else."""
+    """The topic does not have the given partition, or the partitioner's result is invalid."""
 
 
 class RecordTooLargeError(KprodError, ValueError, number="KP-1107"):
@@ -164,11 +189,11 @@ class RecordTooLargeError(KprodError, ValueError, number="KP-1107"):
 
 
 class IllegalStateError(KprodError, RuntimeError, number="KP-1201"):
-    """The call is not allowed in the producer's present state."""
+    """The call is not allowed in the producer's current state."""
 
 
 class UnfinishedCallError(IllegalStateError, number="KP-1202"):
-    """Another call of the transaction has not returned, or timed out: call that again first."""
+    """Another transactional call is running or has timed out: repeat that one first."""
 
 
 class ProducerClosedError(IllegalStateError, number="KP-1203"):
@@ -179,16 +204,16 @@ class ProducerClosedError(IllegalStateError, number="KP-1203"):
 
 
 class KprodTimeoutError(KprodError, TimeoutError, number="KP-1301"):
-    """A bounded wait ended: for metadata, for memory, for a delivery, for an outcome.
+    """A wait timed out: for metadata, for memory, for a delivery, for an outcome.
 
-    Where a wait for an outcome ended first, ``persisted`` is MAYBE: the record is being sent.
+    ``persisted`` is MAYBE after a wait for an outcome: the record is still being sent.
     """
 
     retriable = True
 
 
 def still_being_sent(text: str) -> KprodTimeoutError:
-    """The error of a wait for records that has ended before they have."""
+    """The error of a wait for records that are still being sent."""
     error = KprodTimeoutError(text)
     error.persisted = Persisted.MAYBE
     return error
@@ -201,7 +226,7 @@ class BufferFullError(KprodTimeoutError, number="KP-1302"):
 class DeliveryTimeoutError(KprodTimeoutError, number="KP-1303"):
     """``delivery_timeout_ms`` passed before the record was acknowledged; see ``persisted``.
 
-    It counts from ``send`` of the first record of the batch, which may be another one.
+    The time counts from ``send`` of the batch's first record.
     """
 
 
@@ -213,46 +238,49 @@ KafkaTimeoutError = KprodTimeoutError
 
 
 class TransactionTimeoutError(KprodTimeoutError, number="KP-1401"):
-    """A call of a transaction took longer than its timeout; it goes on: call the same one again."""
+    """A transactional call timed out and is still in progress: repeat the same call."""
 
     persisted = Persisted.MAYBE
     next_step = NextStep.RETRY_CALL
 
 
 class TransactionError(KprodError, number="KP-1402"):
-    """The producer can do nothing more: close it. ``next_step`` says whether a new one would."""
+    """The producer cannot continue: close it. ``next_step`` says whether a new one can."""
 
     next_step = NextStep.CLOSE
 
 
 class TransactionAbortableError(TransactionError, number="KP-1403"):
-    """The transaction can only be aborted; after that the producer goes on with the next one."""
+    """The transaction can only be aborted; after that the producer can begin another one."""
 
     next_step = NextStep.ABORT
 
 
 class ProducerFencedError(TransactionError, number="KP-1404"):
-    """Another producer has taken over the transactional id, or the coordinator gave up on this one.
+    """Another producer has taken over the transactional id, or the coordinator has fenced this one.
 
-    It does so when a transaction lasts longer than ``transaction_timeout_ms``.
+    The coordinator does so if a transaction takes longer than ``transaction_timeout_ms``.
     """
 
     next_step = NextStep.START_AGAIN
 
 
 class TransactionAbortedError(KprodError, number="KP-1405"):
-    """The record's transaction was aborted before the record was stored; no reader will see it."""
+    """The record's transaction was aborted; readers of committed records never see it.
+
+    ``persisted`` is MAYBE if the record may be in the log nevertheless.
+    """
 
 
-# Over many records ----------------------------------------------------------------------------
+# Many records -----------------------------------------------------------------------------------
 
 
 class DeliveryError(KprodError, number="KP-1501"):
-    """A unit of work (a Spark task, a block of sends) ended with records that were not delivered.
+    """Some records of a unit of work (a Spark task, a bulk call) were not delivered.
 
     ``acknowledged``, ``failed`` and ``pending`` (no outcome yet) count its records;
-    ``topic_partition`` and ``__cause__`` are those of the first that was not delivered, None when
-    they are not known. ``persisted`` is MAYBE when any of the records may be in the log.
+    ``topic_partition`` and ``__cause__`` are those of the first undelivered record, None if
+    unknown. ``persisted`` is MAYBE if any undelivered record may be in the log.
     """
 
     def __init__(
@@ -275,50 +303,50 @@ class DeliveryError(KprodError, number="KP-1501"):
 
 
 class ConnectionLost(KprodError, ConnectionError, number="KP-1601"):
-    """The connection could not be made, broke, or stayed silent past its deadline."""
+    """A connection could not be opened, was lost, or did not answer before its deadline."""
 
     retriable = True
     refreshes_metadata = True
 
 
 class AuthenticationError(KprodError, number="KP-1602"):
-    """Broker and client could not prove their identities to each other.
+    """Broker and client could not authenticate each other.
 
-    Trying again does not help until somebody changes something, and connections are tried again
-    all the same, at the pace of ``reconnect_backoff_max_ms``; ``send`` raises this meanwhile.
+    Retries do not help until the configuration is corrected. kprod reconnects every
+    ``reconnect_backoff_max_ms`` all the same; ``send`` raises this error meanwhile.
     """
 
 
 class TlsAuthenticationError(AuthenticationError, number="KP-1603"):
-    """A certificate was refused, the ends have nothing in common, or the peer speaks no TLS."""
+    """A certificate was refused, TLS versions or ciphers do not match, or the peer has no TLS."""
 
 
 class SaslAuthenticationError(AuthenticationError, number="KP-1604"):
-    """The broker refused our credentials or the mechanism, or has not proved its identity."""
+    """The broker refused the credentials or the mechanism, or did not prove its identity."""
 
 
 class ProtocolError(KprodError, number="KP-1605"):
     """The peer sent bytes that are not the Kafka protocol.
 
-    The connection is closed, the request retried.
+    The connection is closed, and the request is retried.
     """
 
     retriable = True
 
 
 class UnsupportedVersionError(KprodError, number="KP-1606"):
-    """The broker speaks no version of an API that kprod can use."""
+    """The broker supports no version of an API that kprod can use."""
 
 
-# Told by a broker -----------------------------------------------------------------------------
+# Error responses of brokers ---------------------------------------------------------------------
 
 
 class BrokerError(KprodError, number="KP-1701"):
     """An error code in a response.
 
-    ``code`` is Kafka's number, ``name`` its symbol, ``detail`` the text behind them. Unknown
-    numbers behave like ``UNKNOWN_SERVER_ERROR``. ``record_errors`` says which records of a batch
-    caused it, where the broker told (KIP-467): its text, or None, by the record's index.
+    ``code`` is Kafka's number, ``name`` its name, ``detail`` the text after them. Unknown numbers
+    behave like ``UNKNOWN_SERVER_ERROR``. ``record_errors`` maps the indexes of the records that
+    caused the error to the broker's text or None, if the broker named them (KIP-467).
     """
 
     record_errors: Mapping[int, str | None] = MappingProxyType({})
@@ -335,13 +363,13 @@ class BrokerError(KprodError, number="KP-1701"):
 
 
 class InvalidBatchError(KprodError, number="KP-1702"):
-    """The broker refused other records of the same batch; the record may be sent again."""
+    """The broker refused the batch because of other records; this one may be sent again."""
 
     retriable = True
 
 
 class ErrorCode(IntEnum):
-    """Error codes of the protocol, by the names of Kafka's ``Errors``."""
+    """Error codes of the protocol, with the names of Kafka's ``Errors``."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -411,6 +439,7 @@ class ErrorCode(IntEnum):
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
     UNKNOWN_SUBSCRIPTION_ID = 117
     TRANSACTION_ABORTABLE = 120

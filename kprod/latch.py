@@ -1,9 +1,9 @@
-"""Something that happens once, and threads that wait for it.
+"""An event that happens once, and threads that wait for it.
 
-Like ``threading.Event``, but an exception may end a wait at any moment. A signal handler that
-raises (Ctrl-C) runs between any two steps of Python code, also inside ``threading.Condition`` where
-that holds its lock, which then stays held for ever. Here no lock is held while waiting, and each is
-taken by a ``with`` statement on the lock itself, which is a single step: see ``kprod.lock``.
+Like ``threading.Event``, but safe if an exception ends a wait at any moment. A signal handler that
+raises (Ctrl-C) runs between any two steps of Python code. Inside ``threading.Condition``, while
+that holds its lock, the lock would stay held for ever. Here no lock is held while waiting, and each
+is taken by a ``with`` statement on the lock itself, which is a single step: see ``kprod.lock``.
 """
 
 from __future__ import annotations
@@ -22,48 +22,43 @@ class Latch:
     def __init__(self) -> None:
         self.is_open = False
         self._lock = Lock()  # guards _bells and opening
-        # One for each thread that waits; it holds it. A tuple, for most batches are waited for by
-        # nobody, and what the garbage collector has to walk over is made once per batch.
+        # One lock per waiting thread, which holds it. A tuple, because there is a latch per batch,
+        # most have no waiting thread, and the garbage collector does not track an empty tuple.
         self._bells: tuple[threading.Lock, ...] = ()
 
     def open(self) -> None:
-        """Let every thread through. Calling it again finishes a call that was interrupted."""
+        """Release all waiting threads. A second call completes an interrupted one."""
         with self._lock:
             self.is_open = True
             for bell in self._bells:
-                if bell.locked():  # else an interrupted call has rung it
+                if bell.locked():  # otherwise an interrupted call has released it
                     bell.release()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait at most ``timeout`` seconds (None: without limit); True when it is open."""
-        if not self.is_open:
-            self._wait(_limited(timeout))
-        return self.is_open
-
-    def _wait(self, timeout: float) -> None:
+        """Wait at most ``timeout`` seconds (None: no limit); return whether it is open."""
+        # As a lock takes it: -1 for no limit, and none that it refuses.
+        limit = -1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
         bell = threading.Lock()
         bell.acquire()
         with self._lock:
             if self.is_open:
-                return
+                return True
             self._bells = (*self._bells, bell)
         try:
-            acquire_in_rounds(bell, timeout)
+            acquire_in_rounds(bell, limit)
         finally:
             with self._lock:
-                self._bells = tuple(other for other in self._bells if other is not bell)
-
-
-def _limited(timeout: float | None) -> float:
-    """As a lock takes it: -1 for no limit, and none that it refuses."""
-    return -1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
+                others = list(self._bells)
+                others.remove(bell)
+                self._bells = tuple(others)
+        return self.is_open
 
 
 class NextLatch:
-    """A latch that is replaced once it is open: it opens again and again.
+    """A latch that is replaced whenever it opens, so that it can open again.
 
-    It refers to nothing, so a listener that opens it keeps no producer alive. ``open`` is for any
-    thread, ``following`` for one at a time.
+    It has no references, so a listener that opens it does not keep a producer alive. Any thread may
+    call ``open``; one thread at a time may call ``following``.
     """
 
     __slots__ = ("_latch",)
@@ -72,11 +67,11 @@ class NextLatch:
         self._latch = Latch()
 
     def open(self) -> None:
-        """Something has happened: threads that wait go on. No exception leaves a lock held."""
+        """Release the waiting threads. No exception leaves a lock held."""
         self._latch.open()
 
     def following(self) -> Latch:
-        """What opens at the next ``open``. Take it first, look then, and wait for it last."""
+        """The latch of the next ``open``. Get it first, then check the condition, then wait."""
         if self._latch.is_open:
             self._latch = Latch()
         return self._latch

@@ -1,9 +1,9 @@
-"""A lock for ``with`` statements that neither a signal handler nor a lack of memory leaves held.
+"""A lock for ``with`` statements that is released even after signals and out-of-memory errors.
 
-Python runs signal handlers in the main thread after a call, and there they may raise: Ctrl-C does.
-Up to Python 3.13 a ``with`` statement enters without a call that counts. Python 3.14 calls
-``__enter__`` like any other method: a handler that raises right after it ends the block before it
-has begun, and nothing releases the lock (CPython issue 148874; 3.15 is mended).
+Python runs signal handlers in the main thread after a call, and they may raise, as for Ctrl-C. Up
+to Python 3.13 no handler runs between taking the lock in a ``with`` statement and its block. Python
+3.14 calls ``__enter__`` like any other method: a handler that raises right after it skips the
+block, and nothing releases the lock (CPython issue 148874; fixed in 3.15).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kprod_ext import lock
 if sys.version_info[:2] == (3, 14):
 
     class Lock(lock.Lock):
-        """Entering a ``with`` statement on it is a single step again.
+        """A lock that a ``with`` statement takes in a single step, in Python 3.14, too.
 
-        A signal handler may run before ``__enter__`` has taken the lock, not after it: neither a
-        step of a loop nor returning counts as a call. Leaving is a compiled method.
+        A signal handler may run before ``__enter__`` has taken the lock, but not after it: no
+        handler runs at a loop step or a return. ``__exit__`` is a compiled method.
         """
 
         __slots__ = ()
@@ -26,7 +26,7 @@ if sys.version_info[:2] == (3, 14):
         def __enter__(self) -> bool:
             for taken in iter(self.acquire, None):
                 return taken
-            raise StopIteration  # as a signal handler did while this waited
+            raise StopIteration  # a signal handler raised it during the wait
 
 else:
     Lock = lock.Lock

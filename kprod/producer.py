@@ -1,4 +1,4 @@
-"""The front door: ``KafkaProducer``, in the shape kafka-python users know."""
+"""The entry point: ``KafkaProducer``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.config import ProducerConfig
 from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import concealed
-from kprod.errors import BufferFullError, ProducerClosedError, still_being_sent
+from kprod.errors import BufferFullError, KprodError, ProducerClosedError, still_being_sent
 from kprod.intake.arguments import (
     SizeLimits,
     check_seconds,
@@ -25,6 +25,7 @@ from kprod.intake.arguments import (
     checked_record,
     refuse_positions,
 )
+from kprod.intake.completion import call_once, check_callback
 from kprod.intake.configured_partitioner import compiled_partitioner, partitioner_for
 from kprod.intake.dead_letters import DeadLetters
 from kprod.intake.interceptors import Interceptors, closable, close_all
@@ -35,9 +36,16 @@ from kprod.lock import Lock
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
-from kprod.sender.process import exit_on_sigterm, forget, watch_over
+from kprod.sender.process import after_fork, exit_on_sigterm, forget, watch_over
 from kprod.transactional.transaction_calls import TransactionCalls
-from kprod.types import DeliveryReport, Headers, ProducerRecord, TopicPartition, owned
+from kprod.types import (
+    DeliveryReport,
+    Headers,
+    OnCompletion,
+    ProducerRecord,
+    TopicPartition,
+    owned,
+)
 from kprod_ext import AppendResult, CompiledSend, RecordClock
 from kprod_ext.futures import FutureRecordMetadata
 
@@ -55,27 +63,27 @@ OF_RECORDS = frozenset(
 )
 """Options that a producer of dead letters does not share."""
 SHORTEST_END = 5.0
-"""Seconds that dead letters have at least when their producer is closed."""
+"""Minimum seconds for dead letters when their producer is closed."""
 
 GRACE = 1.0
-"""Seconds in which the last record's delivery timeout is noticed."""
+"""Seconds that ``close`` allows for noticing the last record's delivery timeout."""
 
 
 class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
-    """Writes records to Kafka. Thread-safe; one producer for a whole process is the usual way.
+    """Writes records to Kafka. Thread-safe; usually one producer serves a whole process.
 
     Options are keyword arguments in kafka-python's spelling or in Kafka's own (``linger_ms`` or
     ``"linger.ms"``); ``docs/configuration.md`` lists them. By default records are delivered in
     order, without duplicates, to every in-sync replica (``acks="all"``, idempotent).
 
-    Raises ConfigError for a bad option; nothing has been started then. Connecting happens in the
-    background on first use. A pickle of a producer holds its options only, and raises TypeError if
-    a secret is among them as text. A forked child that uses an inherited producer gets connections
-    of its own, with a warning.
+    Raises ConfigError for an invalid option, before anything is started. The producer connects in
+    the background on first use. A pickle of a producer contains only its options; pickling raises
+    TypeError if one is a secret given as text. A forked child that uses an inherited producer gets
+    its own connections, with a warning.
 
-    As a context manager it closes at the end of the block. After an exception, and when the
-    interpreter exits, it takes at most ``close_timeout_ms_at_exit`` to deliver what is queued. A
-    producer that nobody refers to any more is closed in the background.
+    As a context manager it closes at the end of the block. After an exception, and at interpreter
+    exit, it takes at most ``close_timeout_ms_at_exit`` to deliver queued records. A producer
+    without references is closed in the background.
     """
 
     def __init__(self, *misplaced: object, **options: Unpack[ProducerOptions]) -> None:
@@ -93,18 +101,17 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
         self._close_seconds = self.config.delivery_timeout_ms / 1000 + GRACE
         self._closed = False
-        self._inherited = False
         self._start()
 
     def _start(self) -> None:
-        """Make everything that belongs to one process: memory, connections, the sender's thread."""
+        """Make everything that belongs to one process: memory, connections, the sender thread."""
         config = self.config
         self._metrics = ProducerMetrics(
             config.metrics_num_samples, config.metrics_sample_window_ms / 1000
         )
         loads = QueueLoads(config.partitioner_availability_timeout_ms / 1000)
         watched = loads if config.partitioner_adaptive_partitioning_enable else None
-        # Anew in a forked child: the parent's state would give all children the same numbers.
+        # New in a forked child: with the parent's state all children would draw the same numbers.
         self._partitioner = partitioner_for(
             config.partitioner,
             config.batch_size,
@@ -128,7 +135,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             self._metadata.subscribe(MetadataListener(forgotten=forget))
         self._accumulator = self._sender.accumulator
         self._transactions = self._sender.transactions
-        self._wake = self._sender.leadership.wake
+        self._wake = self._sender.loop_owner.wake
         self._compiled_topics = CompiledTopics(
             self._topic_appenders,
             self._accumulator,
@@ -138,7 +145,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         plugged = config.key_serializer, config.value_serializer, config.partitioner
         plugins = closable((*plugged, *config.interceptors))
         self._dead_letters = self._made_dead_letters()
-        if self._dead_letters is not None:  # at last, when no other record can fail
+        if self._dead_letters is not None:  # closed last, when no other record can fail
             plugins.append(self._dead_letters)
         last = partial(close_all, plugins) if plugins else None
         self._engine = Engine(self._sender, self._callbacks, self._metrics, config.client_id, last)
@@ -148,7 +155,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             exit_on_sigterm()
 
     def _made_dead_letters(self) -> DeadLetters | None:
-        """The producer of the letters, with this producer's options about the cluster."""
+        """The producer of dead letters, with this producer's options about the cluster."""
         config = self.config
         if config.dead_letter_topic is None:
             return None
@@ -176,8 +183,14 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             headers: Headers | None = None,
             partition: int | None = None,
             timestamp_ms: int | None = None,
+            callback: OnCompletion | None = None,
         ) -> FutureRecordMetadata:
-            """Queue one record; its future has the record's place in the log, or its error."""
+            """Queue one record; its future has the record's position in the log, or its error."""
+
+    def _send_with_callback(self, callback: OnCompletion, *given: Any) -> FutureRecordMetadata:
+        """``send`` for a record with a callback: send it on any path, then add the callback."""
+        check_callback(callback)
+        return call_once(self.send(*given), callback)
 
     def _send(
         self,
@@ -189,26 +202,28 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         timestamp_ms: int | None,
         partitioner: Partitioner | None = None,
     ) -> FutureRecordMetadata:
-        """The Python path of ``send``, for records that the compiled one does not take."""
+        """The Python path of ``send``, for records that the compiled path does not handle."""
         record = self.intercepted(topic, value, key, headers, partition, timestamp_ms)
         try:
             return self.send_intercepted(record, partitioner)
-        except BaseException as error:  # also of a signal handler, while this waited
+        except BaseException as error:  # including one raised by a signal handler during the wait
             self.not_queued(record, error)
             raise
 
-    # For faces that wait for memory themselves: intake/attempts.py --------------------------------
+    # For callers that wait for memory themselves: intake/attempts.py ------------------------------
 
     @property
     def has_interceptors(self) -> bool:
-        """Whether a record passes interceptors before it is queued."""
+        """Whether there are interceptors to call before a record is queued."""
         return self._interceptors.take_records
 
     def intercepted(self, *given: Any) -> ProducerRecord:
         """The record of ``send``'s arguments after the interceptors. Raises as ``send``."""
         self._ensure_open()
         record = checked_record(*given)
-        if not self._max_block:  # a face, which waits itself and sends again: no hook runs twice
+        if (
+            not self._max_block
+        ):  # an asyncio producer, which waits itself and sends again: no hook runs twice
             self._serializers.ensure_ready(record.topic)
             self._metadata.await_topic(record.topic, 0.0, self._wake, record.partition)
         return self._interceptors.on_send(record)
@@ -216,7 +231,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def send_intercepted(
         self, record: ProducerRecord, partitioner: Partitioner | None = None
     ) -> FutureRecordMetadata:
-        """Queue what ``intercepted`` has returned. Raises as ``send``, and tells no interceptor."""
+        """Queue the result of ``intercepted``. Raises as ``send``, without calling interceptors."""
         try:
             return self._queue(record, partitioner or self._partitioner, self._serializers)
         except BaseException as error:
@@ -224,27 +239,35 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             raise
 
     def ensure_room(self, nbytes: int) -> None:
-        """Raises BufferFullError while so many bytes of memory are not free. Reserves none."""
+        """Raise BufferFullError unless ``nbytes`` of memory are free. Does not reserve them."""
         self._accumulator.ensure_room(nbytes)
 
-    def not_queued(self, record: ProducerRecord, error: BaseException) -> None:
-        """Tell the interceptors of a record that has passed them, and is not sent."""
+    def not_queued(
+        self, record: ProducerRecord, error: BaseException, chosen: TopicPartition | None = None
+    ) -> None:
+        """Notify the interceptors about a record that they have seen and that is not sent.
+
+        ``chosen`` is the record's partition, for errors without one.
+        """
+        chosen = getattr(error, "topic_partition", None) or chosen
+        if chosen is not None:
+            record = replace(record, partition=chosen.partition)
         self._interceptors.on_send_error(record, error)
 
     def refused(self, record: ProducerRecord, error: BaseException) -> None:
-        """Let a record become a dead letter; faces that wait for topics themselves call this."""
+        """Make a record a dead letter; called by packages that wait for topics themselves."""
         if self._dead_letters is not None:
             self._dead_letters.refused(record, error)
 
     def _send_serialized(self, topic: str, *fields: Any) -> FutureRecordMetadata:
-        """The rest of the Python path, for a record that the compiled one has let serialize."""
+        """The rest of the Python path, for a record that the compiled path has serialized."""
         self._ensure_open()
         return self._queue(checked_record(topic, *fields), self._partitioner, NO_SERIALIZERS)
 
     def _queue(
         self, record: ProducerRecord, partitioner: Partitioner, serializers: Serializers
     ) -> FutureRecordMetadata:
-        """The journey on the caller's side, one line per stage."""
+        """The steps in the caller's thread: serialize, check, find the partition, append."""
         deadline = self._clock.monotonic() + self._engine.blocking_time(self._max_block)
         if self._callbacks.crowded:
             self._await_callbacks(deadline)
@@ -252,7 +275,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         if headers is not record.headers:
             record = replace(record, headers=headers)
         self._size_limits.check(record, key, value)
-        if self._dead_letters is not None:  # a letter has what was sent
+        if self._dead_letters is not None:  # a dead letter must contain what was sent
             key, value = owned(key), owned(value)
         topic = self._metadata.await_topic(
             record.topic, self._left(deadline), self._wake, record.partition
@@ -269,7 +292,11 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
                     turn(topic, partition)
                     partition = partitioner.choose(topic, key)
         tp = TopicPartition(record.topic, partition)
-        appended = appended or self._accumulator.append(tp, *content, self._left(deadline))
+        try:
+            appended = appended or self._accumulator.append(tp, *content, self._left(deadline))
+        except KprodError as error:
+            error.topic_partition = tp
+            raise
         if self._dead_letters is not None:
             sent = replace(record, key=key, value=value, partition=partition)
             appended.future.add_errback(partial(self._dead_letters.failed, sent))
@@ -282,17 +309,17 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def _learn(
         self, partitioner: Partitioner, topic: TopicInfo, tp: TopicPartition, appended: AppendResult
     ) -> None:
-        """Let the partitioner count the record, and the compiled path take the next ones."""
+        """Report the record to the partitioner, and admit the partition to the compiled path."""
         try:
             partitioner.appended(topic, tp.partition, appended.nbytes, appended.batch_ready)
             if self._compiled_partitioner is not None:
                 sticky = self._compiled_partitioner.sticky(tp.topic)
                 self._compiled_topics.admit(tp, len(topic), sticky)
         except MemoryError:
-            pass  # the record is queued, so the caller gets its future; the next one does this
+            pass  # the record is queued, so the caller gets its future; the next record retries
 
     def _bulk_parts(self) -> BulkParts | None:
-        """The parts that bulk calls need. None refers to the producer, so a dropped one can end."""
+        """The parts that bulk calls need; they do not keep the producer alive."""
         if self._compiled_partitioner is None or self._serializers:
             return None
         return BulkParts(
@@ -308,7 +335,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def _await_callbacks(self, deadline: float) -> None:
         if not self._callbacks.await_room(self._left(deadline)):
             raise BufferFullError(
-                f"{self._callbacks.waiting} delivery callbacks wait to be run: they take longer"
+                f"{self._callbacks.waiting} delivery callbacks are waiting to run: they take longer"
                 " than sending does"
             )
 
@@ -316,13 +343,13 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return max(0.0, deadline - self._clock.monotonic())
 
     def _ensure_usable(self) -> None:
-        if self._inherited:
-            self._restart_in_child()
         if self._closed:
             raise ProducerClosedError("the producer is closed")
+        if self._inherited:
+            self._restart_in_child()
 
     def _ensure_open(self) -> None:
-        """Records may be queued: the producer is usable, and in a transaction if it has any."""
+        """Raise unless records may be queued: it is open, and in a transaction if it uses them."""
         self._ensure_usable()
         refused = None if self._transactions is None else self._transactions.refusal()
         if refused is not None:
@@ -331,12 +358,12 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     # Waiting for everything -----------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> DeliveryReport:
-        """Send everything queued so far now, and wait until each record has its outcome.
+        """Send everything queued so far immediately, and wait until each record has its outcome.
 
-        Its callbacks have returned then, too. ``timeout`` is seconds, None for no limit. Raises
-        KprodTimeoutError, naming the number of records without an outcome, when it passes; the
-        records stay queued. A record that fails does not raise here: its future does, and
-        ``failed`` in the report counts it. Raises IllegalStateError inside a delivery callback.
+        Their callbacks have returned then, too. ``timeout`` is in seconds, None for no limit.
+        Raises KprodTimeoutError with the number of records without an outcome; those stay queued.
+        A failed record does not raise here: its future does, and ``failed`` in the report counts
+        it. Raises IllegalStateError inside a delivery callback.
         """
         check_seconds("flush", timeout, FOREVER)
         if self._inherited:
@@ -357,23 +384,24 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             raise still_being_sent(f"dead letters have no outcome after {timeout:g} s")
 
     def close(self, timeout: float | None = None) -> DeliveryReport:
-        """Refuse new records, wait at most ``timeout`` seconds for the queued ones, end everything.
+        """Refuse new records, wait at most ``timeout`` seconds for the queued ones, and close.
 
         None waits until every record has its outcome and its callbacks have returned, at most about
         ``delivery_timeout_ms``. A record without an outcome then fails with ProducerClosedError;
-        its ``persisted`` tells whether it may have been stored. Callbacks go on in the background
-        until the interpreter exits. Returns the counts; a second call returns at once. Raises
-        IllegalStateError inside a delivery callback, unless ``timeout`` is 0: then it does not wait
-        for callbacks. Serializers, partitioner and interceptors that have a ``close`` are closed
-        once, after the last callback, in its thread.
+        its ``persisted`` says whether it may have been stored. Remaining callbacks run in the
+        background until the interpreter exits. Returns the counts; a second call returns
+        immediately. Raises IllegalStateError inside a delivery callback unless ``timeout`` is 0,
+        which does not wait for callbacks. Serializers, partitioner and interceptors with a
+        ``close`` method are closed once, after the last callback, in the callback thread.
         """
         check_seconds("close", timeout, FOREVER)
+        if self._inherited:
+            self._closed = True
+            return DeliveryReport(0, 0, 0)
         if timeout != 0:
             self._engine.refuse_inside("close")
         self._closed = True
         self._compiled_topics.close()
-        if self._inherited:
-            return DeliveryReport(0, 0, 0)
         if self._engine.stop(self._close_seconds if timeout is None else timeout):
             forget(self._engine)
         return self._engine.report()
@@ -381,27 +409,25 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     # One process, another process -----------------------------------------------------------------
 
     def inherited_by_child(self) -> None:
-        """This process was forked: threads, connections and records stay behind. See ``send``."""
-        self._inherited = True
-        self._compiled_topics.close()
+        """Called in a forked child: threads, connections and records remain in the parent."""
         self._restarting = Lock()  # guards starting once; new: no thread holds it
 
     def _restart_in_child(self) -> None:
-        """Give a forked child a thread and connections of its own, without queued records."""
+        """Start a thread and connections for a forked child, without the queued records."""
+        after_fork()
         with self._restarting:
             if not self._inherited:
                 return
             log.warning(
-                "%r was made before this process was forked; it connects anew here, and records the"
-                " parent had queued stay with the parent",
+                "%r was made before this process was forked; it reconnects in this process, and the"
+                " parent sends the records that it had queued",
                 self,
             )
-            self._sender.network.abandon()
             self._start()
-            self._inherited = False  # last: until then other threads would use the parent's parts
+            self._belong_here()  # last: until then other threads would use the parent's parts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickle holds the options only; unpickled, it is a new producer that connects on use."""
+        """Pickle only the options; unpickling makes a new producer that connects on first use."""
         return partial(type(self), **self._options), ()
 
     # Metadata and metrics -------------------------------------------------------------------------
@@ -415,9 +441,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return {info.partition for info in known.partitions}
 
     def connect(self, timeout: float | None = None) -> None:
-        """Wait until a broker has described the cluster: a health check, or a warm start.
+        """Wait until a broker has returned metadata: a health check, or a warm start.
 
-        ``timeout``: seconds, None for ``max_block_ms``. KprodTimeoutError names all failures.
+        ``timeout`` is in seconds, None for ``max_block_ms``. Raises KprodTimeoutError with the
+        failures of all brokers.
         """
         check_seconds("connect", timeout, FOREVER)
         self._ensure_usable()
@@ -426,23 +453,25 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
 
     @property
     def cluster(self) -> ClusterSnapshot:
-        """The cluster as it is known now: an immutable snapshot, which may be empty."""
+        """The current metadata of the cluster: an immutable snapshot, which may be empty."""
         return self._metadata.snapshot
 
     @property
     def metadata(self) -> Metadata:
-        """Where that comes from, for code that waits for it in ways of its own."""
+        """The source of ``cluster``, for code that waits for metadata itself."""
+        if self._inherited and not self._closed:
+            self._restart_in_child()
         return self._metadata
 
     def bootstrap_connected(self) -> bool:
-        """True when there is a connection to some broker, or one is being made: see ``connect``."""
-        return self._sender.network.connected
+        """True if a broker is connected, or a connection is being opened; see ``connect``."""
+        return not self._inherited and self._sender.network.connected
 
     def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id under which brokers get the metrics of this producer (KIP-714).
+        """The id under which brokers store this producer's metrics (KIP-714).
 
-        Waits at most ``timeout`` seconds, None for ``max_block_ms``. Raises KprodTimeoutError when
-        no broker has given one, and IllegalStateError with ``enable_metrics_push=False``.
+        Waits at most ``timeout`` seconds, None for ``max_block_ms``. Raises KprodTimeoutError if no
+        broker has assigned one, and IllegalStateError with ``enable_metrics_push=False``.
         """
         check_seconds("client_instance_id", timeout, FOREVER)
         self._ensure_usable()
@@ -450,17 +479,17 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return self._engine.client_instance_id(self._engine.blocking_time(longest))
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Numbers under Kafka's metric names, by group; ``docs/metrics.md`` lists them."""
+        """Metric values by group and Kafka's metric names; ``docs/metrics.md`` lists them."""
         return self._engine.metrics()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        # The caller wants to know the error, and soon; as when the interpreter exits,
-        # queued records get a short time.
+        # After an exception the caller must not wait long: as at interpreter exit, queued records
+        # get a short time.
         self.close(None if error is None else self._exit_seconds)
 
     def __repr__(self) -> str:
-        config = getattr(self, "config", None)  # a traceback may show one that was never made
+        config = getattr(self, "config", None)  # a traceback may show it before __init__ ended
         return f"<KafkaProducer client_id={config and config.client_id}>"

@@ -1,6 +1,7 @@
-"""Fixtures for test suites that need a Kafka: installed with kprod, found by pytest itself.
+"""Fixtures for test suites that need Kafka: ``pytest_plugins = ["kprod.pytest_plugin"]``.
 
-Not in ``kprod.broker``: pytest imports this in every run, and the broker only where it is used.
+There is no entry point for pytest. With one, pytest would load this module wherever kprod is
+installed, and spend two seconds rewriting the assertions of all of kprod's modules.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import pytest
 
 if TYPE_CHECKING:
     from kprod.broker.embedded_broker import EmbeddedBroker
-    from kprod.broker.records.record_batch import StoredRecord
+    from kprod.records.record_batch import StoredRecord
+
+__all__ = ["kafka_broker", "kafka_records", "kafka_topic"]
 
 Records = Callable[..., "list[StoredRecord]"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--kafka-nodes``: how many nodes ``kafka_broker`` has."""
+    """``--kafka-nodes``: the number of nodes of ``kafka_broker``."""
     parser.getgroup("kafka").addoption(
         "--kafka-nodes", type=int, default=1, help="nodes of the embedded broker (default: 1)"
     )
@@ -29,8 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     """An ``EmbeddedBroker`` for the whole run; ``kafka_broker.bootstrap_servers`` is its address.
 
-    Its data are in a temporary directory and gone at the end. Faults a test asks for stay until
-    it clears them: ``with kafka_broker.faults.active(Fault(...))`` does.
+    Its data is in a temporary directory, which is removed at the end. Faults stay active until the
+    test clears them; ``with kafka_broker.faults.active(Fault(...))`` does so.
     """
     from kprod.broker.embedded_broker import EmbeddedBroker
 
@@ -41,7 +44,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def kafka_topic(kafka_broker: EmbeddedBroker) -> str:
-    """The name of a fresh topic with one partition, of this test alone."""
+    """The name of a new topic with one partition, for this test only."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     kafka_broker.create_topic(name)
     return name
@@ -49,11 +52,10 @@ def kafka_topic(kafka_broker: EmbeddedBroker) -> str:
 
 @pytest.fixture
 def kafka_records(kafka_broker: EmbeddedBroker, kafka_topic: str) -> Records:
-    """``kafka_records()``: what is in ``kafka_topic`` now, a list of records.
+    """``kafka_records()`` returns a list of the current records of ``kafka_topic``.
 
-    ``kafka_records(count, timeout=10)`` waits until there are that many, and fails the test when
-    they do not come in time. A record has ``offset``, ``timestamp``, ``key``, ``value`` and
-    ``headers``.
+    ``kafka_records(count, timeout=10)`` waits until there are that many, and fails the test after
+    the timeout. A record has ``offset``, ``timestamp``, ``key``, ``value`` and ``headers``.
     """
 
     def records(count: int | None = None, timeout: float = 10.0) -> list[StoredRecord]:

@@ -1,4 +1,4 @@
-"""Numbers with what they count or measure, for texts that people read"""
+"""Formats numbers with their unit or noun, for texts that people read."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def in_seconds(seconds: float) -> str:
-    """``0.05 s``, where the sum of many floats is 0.04999999."""
+    """For example ``0.05 s``, even if the sum of floats is 0.04999999."""
     return f"{round(seconds, 3):g} s"

@@ -1,4 +1,4 @@
-"""The log of the sender's thread: a handler of the application that raises breaks off no turn."""
+"""The log of the sender thread: exceptions of log handlers do not interrupt the sender loop."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class SenderLog(logging.LoggerAdapter[logging.Logger]):
-    """Logs as the logger ``name`` does, and raises nothing."""
+    """Logs to the logger ``name``, and never raises."""
 
     def __init__(self, name: str) -> None:
         super().__init__(logging.getLogger(name), {})
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Pass the message on. The handlers of the standard library keep their errors, too."""
+        """Log the message; suppress exceptions, as handlers of the standard library do."""
         with suppress(Exception):
             super().log(level, msg, *args, **kwargs)

@@ -1,7 +1,8 @@
-"""Tells, in a checkout, which extensions were compiled before their source changed."""
+"""Checks, in a checkout, that no extension is missing or older than its source."""
 
 from __future__ import annotations
 
+import importlib.machinery
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +10,31 @@ from pathlib import Path
 SOURCES = (".pyx", ".pxd")
 
 
-def stale_extensions() -> list[str]:
-    """The sources of this checkout that are newer than the extension beside them, by path.
-
-    Empty for an installed kprod, which has no ``setup.py`` beside it.
-    """
+def _checkout() -> Path | None:
+    """The root of this checkout; None for an installed kprod, which has no ``setup.py``."""
     root = Path(__file__).resolve().parents[1]
-    if not (root / "setup.py").exists():
+    return root if (root / "setup.py").exists() else None
+
+
+def missing_extensions() -> list[str]:
+    """The paths of the sources of this checkout without a compiled extension for this Python."""
+    root = _checkout()
+    if root is None:
+        return []
+    return [
+        str(source.relative_to(root))
+        for source in sorted((root / "kprod_ext").glob("*.pyx"))
+        if not any(
+            source.with_name(source.stem + suffix).exists()
+            for suffix in importlib.machinery.EXTENSION_SUFFIXES
+        )
+    ]
+
+
+def stale_extensions() -> list[str]:
+    """The paths of the sources of this checkout that are newer than their extension."""
+    root = _checkout()
+    if root is None:
         return []
     return sorted(str(source.relative_to(root)) for source in _stale(root / "kprod_ext"))
 
@@ -29,6 +48,12 @@ def _stale(folder: Path) -> Iterator[Path]:
                 yield source
 
 
+if _missing := missing_extensions():
+    raise ImportError(
+        f"{_checkout()} is the source of kprod, and {_missing[0]} is not compiled for this Python"
+        " there. To use an installed kprod, start Python in another folder; to use this one, run"
+        " make build in it"
+    )
 if _found := stale_extensions():
     warnings.warn(
         f"kprod runs extensions that were compiled before {', '.join(_found)} changed:"

@@ -1,11 +1,24 @@
-"""The values that travel through every layer: records, partitions, outcomes."""
+"""Values that all layers use: records, partitions, outcomes."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
+
+__all__ = [
+    "BytesLike",
+    "DeliveryReport",
+    "Header",
+    "Headers",
+    "NextStep",
+    "OnCompletion",
+    "Persisted",
+    "ProducerRecord",
+    "RecordMetadata",
+    "TopicPartition",
+]
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 """The result of a serializer: any C-contiguous buffer of bytes."""
@@ -14,11 +27,11 @@ Header: TypeAlias = tuple[str, bytes | None]
 """One record header: a text key, and a value that may be null."""
 
 Headers: TypeAlias = Mapping[str, bytes | None] | Sequence[Header]
-"""The headers of a record as ``send`` takes them; in a sequence a key may come more than once."""
+"""The headers of a record as ``send`` takes them; in a sequence a key may be repeated."""
 
 
 def owned(data: BytesLike | None) -> bytes | None:
-    """The bytes of a key or value, which no later change of the application's buffer reaches."""
+    """The key or value as bytes, independent of later changes of the application's buffer."""
     return data if data is None or type(data) is bytes else memoryview(data).tobytes()
 
 
@@ -33,7 +46,7 @@ class TopicPartition(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """One broker as the cluster tells it; bootstrap addresses have the ids -1, -2, ..."""
+    """A broker of the cluster's metadata; bootstrap addresses have the ids -1, -2, ..."""
 
     node_id: int
     host: str
@@ -48,10 +61,10 @@ class Broker(NamedTuple):
 class RecordMetadata(NamedTuple):
     """Where an acknowledged record was stored (field order of kafka-python's ``RecordMetadata``).
 
-    ``offset`` is -1 when the broker did not tell it (acks=0, or a duplicate it had already stored).
+    ``offset`` is -1 if the broker did not return it (acks=0, or a duplicate it had already stored).
     ``timestamp`` is milliseconds since the epoch: the record's own, or the broker's append time
-    when the topic is configured for it. Sizes are bytes, -1 for null. ``checksum`` is always None
-    (v2 batches carry one checksum per batch).
+    if the topic is configured for it. Sizes are in bytes, -1 for null. ``checksum`` is always None
+    (v2 batches have one checksum per batch).
     """
 
     topic: str
@@ -65,6 +78,10 @@ class RecordMetadata(NamedTuple):
     serialized_header_size: int
 
 
+OnCompletion: TypeAlias = Callable[[RecordMetadata, Exception | None], object]
+"""Called once for each queued record. With an error, the metadata has the offset -1."""
+
+
 class Persisted(enum.Enum):
     """Whether a failed record is in the log: ``NO``, or ``MAYBE``, at most once."""
 
@@ -73,25 +90,27 @@ class Persisted(enum.Enum):
 
 
 class NextStep(enum.Enum):
-    """The next step of an application after an error of a transaction (the classes of KIP-1050).
+    """What an application has to do after a transactional error (the classes of KIP-1050).
 
-    ``ABORT``: abort the transaction, and begin another one. ``RETRY_CALL``: call the same method
-    again; what it asked for goes on meanwhile. ``START_AGAIN``: close the producer, and let a new
-    one go on behind the last committed transaction. ``CLOSE``: close the producer; a new one would
-    fail as well until somebody has changed an option, or what the principal may do.
+    ``ABORT``: abort the transaction, and begin another one. ``RETRY_CALL``: repeat the same call;
+    its request is still in progress. ``BEGIN_AGAIN``: the ``with`` block has aborted the
+    transaction; begin another one. ``START_AGAIN``: close the producer, and continue with a new one
+    after the last committed transaction. ``CLOSE``: close the producer; a new one would fail, too,
+    until an option or a permission is changed.
     """
 
     ABORT = "abort"
     RETRY_CALL = "retry the same call"
+    BEGIN_AGAIN = "begin another transaction"
     START_AGAIN = "start again"
     CLOSE = "close"
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """A record as the application hands it over, before serialization.
+    """A record as the application passes it to ``send``, before serialization.
 
-    ``timestamp_ms`` is milliseconds since the epoch; None means "now, at ``send``".
+    ``timestamp_ms`` is milliseconds since the epoch; None means the time of ``send``.
     ``partition`` None lets the partitioner choose.
     """
 
@@ -105,9 +124,9 @@ class ProducerRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """The outcomes of a producer's records, in counts since the producer was made.
+    """Counts of a producer's records since it was made, by outcome.
 
-    ``delivered`` were acknowledged, ``failed`` ended in an error, ``pending`` have no outcome yet.
+    ``delivered`` were acknowledged, ``failed`` have an error, ``pending`` have no outcome yet.
     """
 
     delivered: int
@@ -116,9 +135,9 @@ class DeliveryReport:
 
 
 class ProducerId(NamedTuple):
-    """An id and the epoch of that id.
+    """A producer id and its epoch.
 
-    ``transactional``: what it writes belongs to the transaction that is open (KIP-98).
+    ``transactional``: its records belong to the open transaction (KIP-98).
     """
 
     producer_id: int

@@ -1,7 +1,7 @@
-"""The version of kprod: what ``kprod.__version__`` says, and what brokers are told."""
+"""The version of kprod, for ``kprod.__version__`` and for requests to brokers."""
 
 from __future__ import annotations
 
-# The same stands in pyproject.toml. Asking the installation instead takes 10 ms, for the modules
-# that read its metadata.
+# pyproject.toml has the same version. Reading it from the installation would take 10 ms, to import
+# the modules that read metadata.
 VERSION = "0.1.0"

@@ -23,6 +23,7 @@ from kprod_ext.partition_queue import (
     PartitionQueue,
     StickyPartition,
 )
+from kprod_ext.process import Descriptor, generation
 from kprod_ext.produce import (
     PartitionBatch,
     PartitionResponse,
@@ -51,6 +52,7 @@ __all__ = [
     "BulkAppender",
     "BulkStop",
     "CompiledSend",
+    "Descriptor",
     "FutureRecordMetadata",
     "MemoryRecordsBuilder",
     "ObjectChunk",
@@ -71,6 +73,7 @@ __all__ = [
     "batch_size_upper_bound",
     "fnv1a",
     "frame_produce",
+    "generation",
     "hold_signals",
     "is_frozen",
     "is_partition",

@@ -3,7 +3,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextvars import Context
-from typing import Any
+from typing import Any, Self
 
 from typing_extensions import disjoint_base
 
@@ -13,35 +13,36 @@ from kprod.types import RecordMetadata
 from kprod_ext.futures import FutureRecordMetadata
 
 LONGEST_QUEUEING: float
-LONGEST_TELLING: float
+LONGEST_CALLBACKS: float
 MOST: int
 TURN: int
 NOTHING: tuple[Any, Any]
 
 @disjoint_base
 class LoopTurns:
-    """Lets callers through in each turn of the loop that calls, in the order of asking.
+    """Limits the callers admitted in each iteration of the loop; others wait in order.
 
-    As many as take ``LONGEST_QUEUEING``, for records take between half a microsecond and a hundred.
-    Tasks that each only slept until the next turn would all look at once there, however many they
-    are: so they wait in a row, and a turn wakes at most ``TURN`` of them. For one loop.
+    An iteration admits callers for ``LONGEST_QUEUEING`` seconds, because a record takes between
+    half a microsecond and a hundred. If refused tasks only slept until the next iteration, all of
+    them would try again at once: so they wait in a queue, and an iteration wakes at most ``TURN``
+    of them. For one loop.
     """
 
     def admit(self) -> bool:
-        """Whether the caller may go on at once."""
+        """Whether the caller may continue immediately."""
 
     def spend(self) -> None:
-        """Admit no more callers in this turn: one record has used up its time."""
+        """Admit no more callers in this iteration: one record has used up its time."""
 
     async def wait(self) -> None:
-        """Wait for one's place in a later turn, after ``admit`` has refused."""
+        """Wait for a place in a later iteration, after ``admit`` has refused."""
 
 @disjoint_base
 class Sending:
-    """The work for each record; its subclass does the rest. For the tasks of one loop.
+    """The per-record work; the subclass does the rest. For the tasks of one loop.
 
-    ``notifier`` makes the loop's part of waiting for outcomes, anew for another loop. ``waits`` are
-    the errors of a record that has to wait. ``under_way`` are some records, the oldest first.
+    ``notifier`` makes an OutcomeNotifier for a loop. ``waits`` are the errors of a record that has
+    to wait. ``under_way`` are some of the queued records, the oldest first.
     """
 
     def __init__(
@@ -78,22 +79,22 @@ class Sending:
     ) -> FutureRecordMetadata | None:
         """Queue a record if that needs no wait; else return None: the caller awaits ``put``.
 
-        Raises what ``KafkaProducer.send`` raises for a bad argument.
+        Raises what ``KafkaProducer.send`` raises for an invalid argument.
         """
 
     def put_until_waiting(
         self, topic: str, values: Iterator[Any], keys: Iterator[Any] | None, queued: list[Any]
     ) -> tuple[Any, Any] | None:
-        """Queue records until one turn of the loop has queued enough, or something is waited for.
+        """Queue records until one iteration of the loop has queued enough, or one has to wait.
 
-        Returns None after the last value; ``NOTHING`` when the turn is over; else the value and the
-        key to pass to ``put``, which waits. Raises ValueError when ``keys`` has fewer items.
+        Returns None after the last value, ``NOTHING`` at the end of the iteration, else the value
+        and the key to pass to ``put``, which waits. Raises ValueError if ``keys`` has fewer items.
         """
 
     def take_outcomes(self, queued: list[Any], stored: list[RecordMetadata]) -> None:
-        """Add the outcomes that are there, in order, as many as a turn of the loop has time for.
+        """Add available outcomes in order, as many as an iteration of the loop has time for.
 
-        Raises why a record failed.
+        Raises the error of a record that failed.
         """
 
     def sent(self, native: FutureRecordMetadata) -> SentRecord:
@@ -104,11 +105,11 @@ class Sending:
 
 @disjoint_base
 class OutcomeNotifier:
-    """Wakes the tasks of one loop that wait for records, with one call into the loop per batch.
+    """Wakes the tasks of one loop that wait for records, with one call to the loop per batch.
 
-    ``error`` makes the exception to raise from the error that ended a record. ``renews``: a wait
-    begins anew after ``cancel``, and ends the linger of its batch. ``stored`` makes the result of a
-    stored record; None: its RecordMetadata. A turn calls back for ``LONGEST_TELLING``.
+    ``error`` converts a record's error to the exception to raise. ``renews``: tasks can wait again
+    after ``cancel``, and a wait ends the linger of its batch. ``stored`` makes the result of a
+    stored record; None: its RecordMetadata. An iteration calls back for ``LONGEST_CALLBACKS``.
     """
 
     def __init__(
@@ -132,15 +133,15 @@ class OutcomeNotifier:
 class SentRecord:
     """The outcome of one record, for the tasks of the loop that has sent it: an asyncio future.
 
-    ``await`` it, or give it to ``gather``, ``wait``, ``wait_for`` or ``shield``. ``native`` is the
-    future of ``KafkaProducer.send``, for other threads and loops; its names that asyncio's futures
-    do not have are found here, too (``get``, ``add_callback``, ``is_done``, ...). Cancelling never
-    calls a record back.
+    ``await`` it, or pass it to ``gather``, ``wait``, ``wait_for`` or ``shield``. ``native`` is the
+    future of ``KafkaProducer.send``, for other threads and loops; its attributes that asyncio's
+    futures do not have work here, too (``get``, ``add_callback``, ``is_done``, ...). Cancelling
+    does not withdraw a record.
     """
 
     _asyncio_future_blocking: bool
 
-    def __init__(self, notifier: OutcomeNotifier, native: FutureRecordMetadata) -> None: ...
+    def __new__(cls, notifier: OutcomeNotifier, native: FutureRecordMetadata) -> Self: ...
     @property
     def native(self) -> FutureRecordMetadata: ...
     @property
@@ -151,19 +152,19 @@ class SentRecord:
     @property  # type: ignore[misc]
     def __class__(self) -> type: ...
     def done(self) -> bool:
-        """True once the record has an outcome, or the waiting for it was cancelled.
+        """True once the record has an outcome, or the wait for it was cancelled.
 
-        With ``renews`` the latter until the callbacks have been told.
+        With ``renews`` a cancelled record is done only until its callbacks have been called.
         """
 
     def cancelled(self) -> bool:
-        """True once the waiting was cancelled; with ``renews``, until there is an outcome."""
+        """True once the wait was cancelled; with ``renews``, until there is an outcome."""
 
     def exception(self) -> BaseException | None:
-        """Why the record failed. Raises InvalidStateError before the outcome, CancelledError."""
+        """The record's error. Raises InvalidStateError before the outcome, and CancelledError."""
 
     def result(self) -> Any:
-        """Where the record was stored; raises why it failed, and what ``exception`` raises."""
+        """The record's metadata. Raises its error, and what ``exception`` raises."""
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """The loop of the tasks that may wait."""
@@ -175,13 +176,13 @@ class SentRecord:
     ) -> None:
         """Let the loop call ``fn(self)`` once it is done, soon if it is, as asyncio's futures do.
 
-        ``native.add_done_callback`` calls in the producer's thread for callbacks.
+        ``native.add_done_callback`` calls in the producer's callback thread.
         """
 
     def remove_done_callback(self, fn: Callable[[Any], object]) -> int:
-        """Do not call ``fn``; how often it was to be called."""
+        """Remove ``fn`` from the callbacks; return how often it was there."""
 
     def cancel(self, msg: Any = None) -> bool:
-        """End the waiting, not the sending; False when it is done."""
+        """Cancel the wait, not the sending; False if the record is done."""
 
     def __getattr__(self, name: str) -> Any: ...

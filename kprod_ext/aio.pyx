@@ -1,17 +1,18 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
 # cython: boundscheck=True, wraparound=True, nonecheck=True
-"""The asyncio faces' work for each record: queueing it, and its future of the loop.
+"""The per-record work of asyncio producers: queueing a record, and its asyncio future.
 
-``gather``, ``wait``, ``wait_for`` and a task that awaits see a future of their own kind, by the
-attributes asyncio asks for (``asyncio.isfuture``): so they need no task for each record. A record
-reads its outcome from its batch, and costs nothing more when no task waits for it.
+``gather``, ``wait``, ``wait_for`` and ``await`` accept the record as an asyncio future, because it
+has the attributes that asyncio checks (``asyncio.isfuture``): so they need no task per record. A
+record reads its outcome from its batch, and costs nothing more if no task waits for it.
 """
 
 import asyncio
 from collections import deque
 from contextvars import copy_context
 from functools import partial
-from time import monotonic
+
+from kprod_ext.clock import monotonic
 
 cimport cython
 
@@ -19,34 +20,34 @@ from kprod_ext.futures cimport BatchOutcome, FutureRecordMetadata, metadata_of, 
 
 cdef object _running_loop = asyncio.get_running_loop
 
-# How much of one turn of the loop kprod takes. Seconds; the last few records, or the last callback,
-# come in addition.
+# How long kprod may work in one iteration of the loop, in seconds, plus the last few records or the
+# last callback.
 LONGEST_QUEUEING = 0.001
-LONGEST_TELLING = 0.002
-MOST = 1024         # records that one turn queues at most, however little time they take
-TURN = 64           # waiting tasks that are woken in one turn
-NOTHING = (None, None)      # no record that waits; known by its identity
+LONGEST_CALLBACKS = 0.002
+MOST = 1024         # records queued in one iteration at most, even if they take little time
+TURN = 64           # waiting tasks that are woken in one iteration
+NOTHING = (None, None)      # no record that waits; compared by identity
 
 cdef double _longest_queueing = LONGEST_QUEUEING
-cdef double _longest_telling = LONGEST_TELLING
+cdef double _longest_callbacks = LONGEST_CALLBACKS
 cdef Py_ssize_t _most = MOST
 cdef Py_ssize_t _turn = TURN
-cdef Py_ssize_t LOOK = 16           # records, or callbacks, between two looks at the clock
-cdef Py_ssize_t REMEMBERED = 64     # of so many records one is remembered, to wait for its memory
+cdef Py_ssize_t LOOK = 16           # records, or callbacks, between two readings of the clock
+cdef Py_ssize_t REMEMBERED = 64     # one of this many records is remembered, to wait for its memory
 cdef object _END = object()
 
 cdef enum Cancelling:
     NONE = 0
-    DUE = 1         # the callbacks have still to be told
-    OVER = 2        # the waits that were cancelled have ended; with ``renews`` the next begins anew
+    DUE = 1         # the callbacks have not been called yet
+    OVER = 2        # the cancelled waits have ended; with ``renews`` the next one starts again
 
 
 cdef class LoopTurns:
-    """Lets callers through in each turn of the loop that calls, in the order of asking."""
+    """Limits the callers admitted in each iteration of the loop; others wait in order."""
 
-    cdef Py_ssize_t _admitted       # in this turn
-    cdef bint _ending               # the end of this turn is scheduled
-    cdef double _ends_at            # when no more are let through
+    cdef Py_ssize_t _admitted       # in this iteration
+    cdef bint _ending               # the end of this iteration is scheduled
+    cdef double _ends_at            # when no more are admitted
     cdef object _row
     cdef object _loop
 
@@ -54,14 +55,14 @@ cdef class LoopTurns:
         self._row = deque()
 
     cpdef bint admit(self) except -1:
-        """Whether the caller may go on at once."""
+        """Whether the caller may continue immediately."""
         if self._admitted % LOOK == 0 and not self._looks():
             return False
         self._admitted += 1
         return True
 
     cdef bint _looks(self) except -1:
-        """Whether the turn may go on: checks the clock, the waiting tasks and the count."""
+        """Whether this iteration may continue: checks clock, waiting tasks and count."""
         if self._admitted == 0 and not self._row:
             self._ends_at = <double>monotonic() + _longest_queueing
             self._enter(_running_loop())
@@ -73,7 +74,7 @@ cdef class LoopTurns:
         return True
 
     cdef int _enter(self, object loop) except -1:
-        if loop is not self._loop:      # another one may have ended in the midst of a turn
+        if loop is not self._loop:      # the other loop may have ended within an iteration
             self._loop, self._ending = loop, False
             self._row.clear()
         return 0
@@ -85,11 +86,11 @@ cdef class LoopTurns:
         return 0
 
     cpdef void spend(self) noexcept:
-        """Admit no more callers in this turn: one record has used up its time."""
+        """Admit no more callers in this iteration: one record has used up its time."""
         self._admitted = _most
 
     async def wait(self):
-        """Wait for a place in a later turn, after ``admit`` has refused."""
+        """Wait for a place in a later iteration, after ``admit`` has refused."""
         loop = _running_loop()
         self._enter(loop)
         place = loop.create_future()
@@ -111,7 +112,7 @@ cdef class LoopTurns:
 
 
 cdef class Sending:
-    """The work for each record; its subclass does the rest. For the tasks of one loop."""
+    """The per-record work; the subclass does the rest. For the tasks of one loop."""
 
     cdef readonly object native
     cdef readonly LoopTurns turns
@@ -147,7 +148,7 @@ cdef class Sending:
         return self._queue(topic, value, key, headers, partition, timestamp_ms)
 
     def put_until_waiting(self, topic, values, keys, list queued not None):
-        """Queue records until a turn has queued enough, or a record has to wait."""
+        """Queue records until an iteration has queued enough, or a record has to wait."""
         cdef FutureRecordMetadata native
         cdef object value
         cdef object key = None
@@ -166,8 +167,8 @@ cdef class Sending:
         return NOTHING
 
     def take_outcomes(self, list queued not None, list stored not None):
-        """Add outcomes in order, as many as there are and a turn of the loop has time for."""
-        cdef double ends_at = <double>monotonic() + _longest_telling
+        """Add available outcomes in order, as many as an iteration of the loop has time for."""
+        cdef double ends_at = <double>monotonic() + _longest_callbacks
         cdef Py_ssize_t at = len(stored)
         cdef FutureRecordMetadata native
         while at < len(queued):
@@ -190,7 +191,7 @@ cdef class Sending:
         self, object topic, object value, object key, object headers, object partition,
         object timestamp_ms,
     ):
-        """Queue a record if no wait is needed; else end this turn and return None."""
+        """Queue a record if no wait is needed; else end this iteration and return None."""
         cdef FutureRecordMetadata native = None
         try:
             native = self._send(topic, value, key, headers, partition, timestamp_ms)
@@ -213,7 +214,7 @@ cdef class Sending:
 
 
 cdef class OutcomeNotifier:
-    """Wakes the tasks of one loop that wait for records, with one call into the loop per batch."""
+    """Wakes the tasks of one loop that wait for records, with one call to the loop per batch."""
 
     cdef readonly object loop
     cdef readonly object error
@@ -231,19 +232,19 @@ cdef class OutcomeNotifier:
         self._batches, self._due = {}, deque()
 
     cdef bint rests(self) except -1:
-        """Whether tasks awaited done records for so long that other tasks are due.
+        """Whether tasks have awaited completed records for so long that they must yield.
 
-        One ``await`` of such a record takes no turn of the loop, and a hundred thousand in a row
-        would take none either.
+        ``await`` of a completed record does not yield to the loop, so a hundred thousand in a row
+        would keep other tasks from running.
         """
         cdef double now = monotonic()
         if now < self._rests_at:
             return False
-        self._rests_at = now + _longest_telling
+        self._rests_at = now + _longest_callbacks
         return True
 
     cdef int watch(self, SentRecord record) except -1:
-        """Call the callbacks once the batch has ended: soon, if it has, or if no task waits."""
+        """Call the callbacks once the batch has ended; soon, if it has already."""
         cdef BatchOutcome outcome = outcome_of(record.native)
         if record.cancelling == DUE or outcome.done:
             self._due.append(record)
@@ -266,7 +267,7 @@ cdef class OutcomeNotifier:
         return 0
 
     cdef int _await(self, BatchOutcome outcome) except -1:
-        """Wait as a task would: the batch need not linger, and no other thread comes between."""
+        """Wait as a task would: this ends the linger of the batch."""
         waiting = outcome.wait_in_loop()
         waiter = next(waiting, None)
         if waiter is None:          # the batch has ended since
@@ -276,11 +277,11 @@ cdef class OutcomeNotifier:
         return 0
 
     def _waited(self, outcome, waiting, _):
-        next(waiting, None)         # lets go of the waiter
+        next(waiting, None)         # releases the waiter
         self._ended(outcome)
 
     def _ended_elsewhere(self, outcome):
-        """In the callbacks' thread. A closed loop has no waiting tasks any more."""
+        """Wake the tasks. Thread: the callback thread. A closed loop has no waiting tasks."""
         try:
             self.loop.call_soon_threadsafe(self._ended, outcome)
         except RuntimeError:
@@ -302,18 +303,18 @@ cdef class OutcomeNotifier:
         return 0
 
     def _turn(self):
-        """Call as many callbacks as a turn has time for; the others in the next turn.
+        """Call as many callbacks as an iteration has time for; the others in the next one.
 
-        Records that are cancelled one after the other hear of it in one turn: the first wakes their
-        task, which may wait for all of them anew.
+        Callbacks of records that are cancelled together run in one iteration: the first of them
+        wakes a task that may wait for all of them again.
         """
-        cdef double ends_at = <double>monotonic() + _longest_telling
-        cdef Py_ssize_t told = 0
+        cdef double ends_at = <double>monotonic() + _longest_callbacks
+        cdef Py_ssize_t called = 0
         try:
             while self._due:
-                _tell(self._due.popleft())
-                told += 1
-                if told % LOOK == 0 and <double>monotonic() >= ends_at and not self._cancels():
+                _call_back(self._due.popleft())
+                called += 1
+                if called % LOOK == 0 and <double>monotonic() >= ends_at and not self._cancels():
                     break
         finally:
             self._scheduled = False
@@ -324,37 +325,37 @@ cdef class OutcomeNotifier:
         return self._due and (<SentRecord?>self._due[0]).cancelling == DUE
 
 
-@cython.no_gc           # lets go of its callbacks when they are called
+@cython.no_gc           # releases its callbacks when they are called
 cdef class SentRecord:
     """The outcome of one record, for the tasks of the loop that has sent it: an asyncio future.
 
-    Its C functions are beside it: a table of them would take eight bytes of each.
+    It has C functions instead of C methods: a method table would take eight bytes per object.
     """
 
     cdef readonly FutureRecordMetadata native
     cdef OutcomeNotifier _notifier
-    cdef object _callback           # the first of them, and its context
+    cdef object _callback           # the first callback, and its context
     cdef object _context
     cdef list _more                 # pairs of the others
     cdef object _cancelled_by
     cdef public bint _asyncio_future_blocking
     cdef Cancelling cancelling
 
-    def __init__(self, OutcomeNotifier notifier not None, FutureRecordMetadata native not None):
+    def __cinit__(self, OutcomeNotifier notifier not None, FutureRecordMetadata native not None):
         self.native, self._notifier = native, notifier
 
     # The outcome ----------------------------------------------------------------------------------
 
     def done(self):
-        """True once the record has an outcome, or the waiting for it was cancelled.
+        """True once the record has an outcome, or the wait for it was cancelled.
 
-        With ``renews`` the latter until the callbacks have been told: ``gather`` waits anew for a
-        record that is not done, and asks no other.
+        With ``renews`` a cancelled record is done only until its callbacks have been called: then
+        ``gather`` can wait for it again.
         """
         return self.cancelling == DUE or outcome_of(self.native).done
 
     def cancelled(self):
-        """True once the waiting was cancelled; with ``renews``, until there is an outcome."""
+        """True once the wait was cancelled; with ``renews``, until there is an outcome."""
         return _is_cancelled(self)
 
     def exception(self):
@@ -395,7 +396,7 @@ cdef class SentRecord:
         if self.done() and self._notifier.rests():
             yield                   # as asyncio.sleep(0) does
         if self._notifier.renews:
-            # By a waiter of its own: cancelling a task ends its wait and no other.
+            # With its own waiter: cancelling a task ends only its wait.
             return (yield from self.native.__await__())
         if not self.done():
             self._asyncio_future_blocking = True
@@ -422,7 +423,7 @@ cdef class SentRecord:
         self._notifier.watch(self)
 
     def remove_done_callback(self, fn):
-        """Remove ``fn`` from the callbacks; the number of times it was among them."""
+        """Remove ``fn`` from the callbacks; return how often it was there."""
         cdef list pairs = _take_callbacks(self)
         cdef list left = [pair for pair in pairs if pair[0] != fn]
         if left:
@@ -431,7 +432,7 @@ cdef class SentRecord:
         return len(pairs) - len(left)
 
     def cancel(self, msg=None):
-        """End the waiting, not the sending; False when it is done."""
+        """Cancel the wait, not the sending; False if the record is done."""
         if self.done():
             return False
         self.cancelling, self._cancelled_by = DUE, msg
@@ -458,7 +459,7 @@ cdef bint _is_cancelled(SentRecord record) except -1:
 
 
 cdef BatchOutcome _settled(SentRecord record, str otherwise):
-    """The outcome. Raises InvalidStateError when the record has none yet, CancelledError."""
+    """The outcome. Raises InvalidStateError if there is none yet, and CancelledError."""
     cdef BatchOutcome outcome
     if _is_cancelled(record):
         failure = _cancelled(record)
@@ -471,9 +472,9 @@ cdef BatchOutcome _settled(SentRecord record, str otherwise):
 
 
 cdef object _error(SentRecord record):
-    """A copy of the error that ended the record: see ``FutureRecordMetadata.exception``."""
-    told = record._notifier.error
-    return record.native.exception if told is None else told(record.native.exception)
+    """A copy of the record's error: see ``FutureRecordMetadata.exception``."""
+    translate = record._notifier.error
+    return record.native.exception if translate is None else translate(record.native.exception)
 
 
 cdef object _cancelled(SentRecord record):
@@ -491,31 +492,31 @@ cdef list _take_callbacks(SentRecord record):
     return pairs
 
 
-cdef int _tell(SentRecord record) except -1:
+cdef int _call_back(SentRecord record) except -1:
     """Call the callbacks of a record, in order."""
     cdef list more = [] if record._more is None else record._more
-    cdef Py_ssize_t told = 0
+    cdef Py_ssize_t called = 0
     callback, context = record._callback, record._context
     record._callback = record._context = record._more = None
     try:
         if callback is not None:
             _call(record, callback, context)
-        while told < len(more):
-            callback, context = more[told]
-            told += 1
+        while called < len(more):
+            callback, context = more[called]
+            called += 1
             _call(record, callback, context)
     except BaseException:
-        # SystemExit, or Ctrl-C: the loop may be run once more, and other tasks wait for the record.
-        if told < len(more):
-            _tell_later(record, more[told:])
+        # SystemExit, or Ctrl-C: the loop may run again, and other tasks wait for the record.
+        if called < len(more):
+            _call_back_later(record, more[called:])
         raise
     if record.cancelling == DUE and record._notifier.renews:
         record.cancelling = OVER
     return 0
 
 
-cdef int _tell_later(SentRecord record, list pairs) except -1:
-    """Let the next turn call these callbacks, before those that were added meanwhile."""
+cdef int _call_back_later(SentRecord record, list pairs) except -1:
+    """Let the next iteration call these callbacks, before those that were added meanwhile."""
     pairs.extend(_take_callbacks(record))
     record._callback, record._context = pairs[0]
     record._more = pairs[1:]
@@ -530,6 +531,6 @@ cdef int _call(SentRecord record, object callback, object context) except -1:
         raise
     except BaseException as error:
         message = f"Exception in callback {callback!r}"
-        told = {"message": message, "exception": error, "future": record}
-        record._notifier.loop.call_exception_handler(told)
+        context = {"message": message, "exception": error, "future": record}
+        record._notifier.loop.call_exception_handler(context)
     return 0

@@ -32,6 +32,7 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_AsDouble, PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact
+from libc.math cimport isinf
 from libc.stdint cimport INT32_MAX, INT32_MIN, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -127,7 +128,7 @@ cdef int put_integer(Output* out, Kind kind, object value) except -1:
 
 
 cdef int put_floating(Output* out, Kind kind, object value) except -1:
-    """Write a float, or an integer as one. Returns 0 for any other object."""
+    """Write a float, or an integer as one. Returns 0 for any other object and one too large."""
     cdef double number
     cdef float narrow
     cdef uint32_t few_bits
@@ -143,6 +144,8 @@ cdef int put_floating(Output* out, Kind kind, object value) except -1:
         put_little_endian(out, bits, 8)
     else:
         narrow = <float>number
+        if isinf(narrow) and not isinf(number):
+            return 0
         memcpy(&few_bits, &narrow, 4)
         put_little_endian(out, few_bits, 4)
     return 1

@@ -36,7 +36,8 @@ cdef dict LAYOUTS = {
 
 cdef struct Column:
     Layout layout
-    int null_branch             # of a union with null: 0 or 1; -1: the field is no union
+    int null_branch             # of a union; -1: it has none, or the type is no union
+    int value_branch            # likewise
     int64_t offset              # of row 0
     const uint8_t* valid        # bits; NULL: no cell is null
     const char* values          # or offsets
@@ -48,17 +49,18 @@ cdef inline bint bit_of(const uint8_t* bits, int64_t i) noexcept nogil:
 
 
 cdef int put_cell(Output* out, const Column* column, int64_t row) except -1:
-    """Write a cell. Returns 0 for a null that the schema does not allow."""
+    """Write a cell; nothing for a null that has no branch."""
     cdef int64_t i = column.offset + row
     cdef bint is_null = column.valid != NULL and not bit_of(column.valid, i)
     cdef const int64_t* ends
     cdef float narrow
     cdef uint32_t few_bits
-    make_room(out, LARGEST_NUMBER)
-    if column.null_branch >= 0:
-        out.at = put_varint(out.at, column.null_branch ^ (not is_null))
+    cdef int branch = column.null_branch if is_null else column.value_branch
+    make_room(out, 2 * LARGEST_NUMBER)
+    if branch >= 0:
+        out.at = put_varint(out.at, branch)
     if is_null:
-        return column.null_branch >= 0
+        return 0
     if column.layout == INTEGERS:
         out.at = put_varint(out.at, (<const int64_t*>column.values)[i])
     elif column.layout == DOUBLES:
@@ -76,7 +78,7 @@ cdef int put_cell(Output* out, const Column* column, int64_t row) except -1:
             put_bytes(out, column.data + ends[0], ends[1] - ends[0])
         else:
             put_plain(out, column.data + ends[0], ends[1] - ends[0])
-    return 1
+    return 0
 
 
 def encode_columns(list fields not None, Py_ssize_t rows, bytes prefix not None):
@@ -91,9 +93,12 @@ def encode_columns(list fields not None, Py_ssize_t rows, bytes prefix not None)
     if columns == NULL:
         raise MemoryError(f"no memory for {count} columns")
     try:
-        for i, (layout, null_branch, offset, valid, values, data) in enumerate(fields):
+        for i, (layout, null_branch, value_branch, offset, valid, values, data) in (
+            enumerate(fields)
+        ):
             columns[i].layout = LAYOUTS[layout]
             columns[i].null_branch = null_branch
+            columns[i].value_branch = value_branch
             columns[i].offset = offset
             columns[i].valid = <const uint8_t*><uintptr_t>valid
             columns[i].values = <const char*><uintptr_t>values
@@ -102,8 +107,7 @@ def encode_columns(list fields not None, Py_ssize_t rows, bytes prefix not None)
         for row in range(rows):
             put_plain(&out, PyBytes_AS_STRING(prefix), size)
             for i in range(count):
-                if not put_cell(&out, &columns[i], row):
-                    return None
+                put_cell(&out, &columns[i], row)
             end = out.at - out.start
             memcpy(PyBytes_AS_STRING(ends) + 8 * (row + 1), &end, 8)
         return ends, PyBytes_FromStringAndSize(out.start, out.at - out.start)

@@ -19,7 +19,14 @@ from kprod_ext.record cimport (
     put_record,
     varint_size,
 )
-from kprod_ext.shared cimport KPROD_HAS_GIL, RecordLock, SharedFlag, release_lock, take_lock
+from kprod_ext.shared cimport (
+    AtomicFlag,
+    KPROD_HAS_GIL,
+    RecordLock,
+    SharedFlag,
+    release_lock,
+    take_lock,
+)
 
 cdef struct BatchTail:
     char* data                  # the batch's memory
@@ -38,7 +45,7 @@ cdef struct BatchTail:
 
 
 cdef inline void clear_tail(BatchTail* tail) noexcept nogil:
-    """Let the tail belong to no batch. The lock stays as it is."""
+    """Detach the tail from any batch. The lock is unchanged."""
     tail.data = NULL
     tail.builder = tail.delivery = NULL
     tail.base_timestamp = tail.max_timestamp = -1
@@ -77,7 +84,7 @@ cdef class TailMemory:
 
 cdef enum:
     NO_ROOM = 0             # the batch accepts no more records
-    REFUSED = -1            # the record is invalid, or the batch has lost its buffer
+    REFUSED = -1            # the record is invalid, or the batch no longer has a buffer
     NO_COMPRESSION = 0
 
 
@@ -99,7 +106,7 @@ cdef class MemoryRecordsBuilder:
     cdef double _expansion              # estimated compressed bytes per uncompressed byte
     cdef readonly double actual_compression_ratio
     cdef readonly int compression
-    cdef readonly SharedFlag closed_for_append
+    cdef readonly AtomicFlag closed_for_append
     cdef readonly SharedFlag is_compressed  # records are in their final form
     cdef readonly bint is_closed
     cdef uint32_t _records_crc
@@ -108,6 +115,9 @@ cdef class MemoryRecordsBuilder:
     cdef int16_t _producer_epoch
     cdef int32_t _base_sequence
     cdef bint _transactional
+    cdef int64_t _base_offset           # of the batch; those of its records count from it
+    cdef bint _control                  # for control records only
+    cdef bint _aborted
 
     cpdef void close_for_append(self) noexcept
     cpdef void set_producer_state(
@@ -129,8 +139,14 @@ cdef class MemoryRecordsBuilder:
     cdef Py_ssize_t try_append_record(self, const Record* record) except -1
     cdef int refuse(self, const Record* record) except -1
 
+    cdef int _check_kind(self, bint control) except -1
     cdef Py_ssize_t _append(self, const Record* record) except -1
-    cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
+    cdef Py_ssize_t _append_at(
+        self, int64_t offset, const Record* record, int64_t earliest
+    ) except -1
+    cdef Py_ssize_t _body_size(
+        self, int64_t offset, const Record* record, int64_t earliest=*
+    ) except -1
     cdef bint _has_to_compress(self) except -1
     cdef object _records(self)
     cdef int _become(self, object compressed) except -1
@@ -189,10 +205,9 @@ cdef inline bint is_full(MemoryRecordsBuilder builder) noexcept nogil:
 
 
 # For readers of a batch that other threads may write to or close: between hold_tail and
-# let_go_of_tail the tail does not change. With a GIL no lock is taken, nor for a batch that is open
-# in no queue. A queue's tail may have been taken back between the look and the lock: hence the
-# second look, which the lock orders after whatever the thread did that held it before. TailMemory
-# says why the lock exists even then.
+# let_go_of_tail the tail does not change. No lock is taken with a GIL, or for a batch that is not
+# open in a queue. A queue's tail may have been taken back between the first check and the lock, so
+# it is checked again under the lock. TailMemory explains why the lock still exists then.
 
 @cython.nonecheck(False)
 cdef inline BatchTail* hold_tail(MemoryRecordsBuilder builder) noexcept nogil:
@@ -448,9 +463,9 @@ cdef class ProducerBatch(MemoryRecordsBuilder):
     cdef public object attempted_leader
     cdef public object producer
     cdef public int32_t base_sequence
-    cdef public object sequences        # its partition's, cached by Sequences
+    cdef public object partition        # of the sender, from when it takes the batch
     cdef public tuple drain_order
-    cdef public bint in_line            # sent, and without an outcome
+    cdef public bint in_line            # in flight, or queued again: without an outcome
     cdef public bint maybe_written
     cdef public bint on_wire
     cdef public bint overtaken

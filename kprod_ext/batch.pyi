@@ -42,8 +42,8 @@ class MemoryRecordsBuilder:
     ``compression`` is the codec (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd), ``compression_ratio``
     the expected compressed size of one uncompressed byte. Records to be compressed may outgrow
     the buffer as long as their estimated compressed size is below the limit: then it grows, if
-    ``pool``, the one it came from, has the memory at once. Raises ValueError for values out of
-    range.
+    ``pool``, the one it came from, has the memory at once. ``control``: the batch is for control
+    records, and takes no others. Raises ValueError for values out of range.
     """
 
     def __new__(
@@ -55,6 +55,7 @@ class MemoryRecordsBuilder:
         compression_ratio: float = 1.0,
         pool: BufferPool | None = None,
         full_size: int | None = None,
+        control: bool = False,
     ) -> MemoryRecordsBuilder: ...
     def has_room_for(
         self,
@@ -96,6 +97,30 @@ class MemoryRecordsBuilder:
         timestamp is negative, a header key has surrogates (UnicodeEncodeError) or the record
         exceeds 2 GiB; TypeError and BufferError for what is not such a buffer; OverflowError for
         a timestamp beyond 64 bits. The batch is unchanged after an error.
+        """
+
+    def append_with_offset(
+        self,
+        offset: int,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]] = (),
+        *,
+        control: bool = False,
+    ) -> int:
+        """Append a record at this offset; the first one is the base offset of the batch.
+
+        As ``append``, but that ``timestamp_ms`` may be -1 for none. Raises ValueError for an offset
+        that is negative, does not follow the last one, or is more than 2**31 - 1 from the first
+        one, and where ``control`` is not that of the batch. For copies of logs: a batch of a
+        producer begins with 0.
+        """
+
+    def abort(self) -> None:
+        """Take no more records, and never become a batch: ``close`` raises RuntimeError.
+
+        Raises RuntimeError when closed. Idempotent.
         """
 
     def close_for_append(self) -> None:
@@ -198,14 +223,14 @@ class MemoryRecordsBuilder:
 
 @disjoint_base
 class ProducerBatch(MemoryRecordsBuilder):
-    """Records of one partition that travel, are acknowledged and fail together.
+    """Records of one partition that are sent, acknowledged and failed together.
 
-    One thread at a time has it: callers append to it while it is open in its ``PartitionQueue``,
-    and one may compress it once it is closed for append; the sender's thread takes it from the
-    head, seals it and puts it into a request, and the request keeps its memory until it has ended.
-    ``now`` and all times are seconds on the monotonic clock; ``delivery`` tells the outcome of its
-    records. The garbage collector sees a batch from its first failure on, for the traceback of an
-    error may lead back.
+    One thread at a time uses it. Callers append while it is open in its ``PartitionQueue``, and one
+    may compress it once it is closed for append. The sender thread takes it from the head of the
+    queue, closes it and puts it into a request, which keeps its memory until the request has ended.
+    ``now`` and all times are seconds on the monotonic clock; ``delivery`` is the outcome of its
+    records. The garbage collector tracks a batch from its first failure on, because the traceback
+    of the error may refer back to it.
     """
 
     tp: Any
@@ -216,8 +241,9 @@ class ProducerBatch(MemoryRecordsBuilder):
     attempted_leader: Any
     producer: Any
     base_sequence: int
-    """-1 before the batch was given its place in the partition's sequence."""
-    sequences: Any
+    """-1 until the batch has a sequence number."""
+    partition: Any
+    """The sender's state of the partition, once it has taken the batch from its queue."""
     drain_order: tuple[int, ...] | None
     in_line: bool
     maybe_written: bool
@@ -261,13 +287,13 @@ class ProducerBatch(MemoryRecordsBuilder):
         """
 
     def attempt(self, now: float, leader: Any) -> None:
-        """The batch goes out to ``leader``."""
+        """The batch is sent to ``leader``."""
 
     def failed(self, error: BaseException) -> None:
-        """An attempt ended in ``error``."""
+        """An attempt failed with ``error``."""
 
     def release(self) -> None:
-        """Give the memory back: the batch is off the wire and has its outcome, or was split.
+        """Return the memory: the batch is not in flight and has its outcome, or was split.
 
         Raises ValueError the second time.
         """

@@ -8,7 +8,8 @@ move: nothing is copied, and the sender sends the batch in pieces.
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 
-from kprod_ext.shared cimport RecordLock, release_lock, spin_for_lock
+from kprod_ext.process cimport Generation
+from kprod_ext.shared cimport AtomicFlag, RecordLock, release_lock, spin_for_lock
 
 # Blocks of memory as a pool keeps them, and as a buffer that grew has them: in linked lists.
 
@@ -58,7 +59,7 @@ cdef class PooledBuffer:
     cdef Chunk* last_chunk              # NULL: none, as in `chunks`
     cdef readonly Py_ssize_t chunk_bytes    # bytes the pool has counted for them
     cdef readonly Py_ssize_t lent       # views out; guarded by the pool's lock
-    cdef bint given_back                # guarded by the pool's lock
+    cdef AtomicFlag given_back          # written under the pool's lock
     cdef bint moving                    # a thread enlarges it; guarded by the pool's lock
     # Reads of the memory without a view. Changed with the GIL, or by the sender: no lock.
     cdef Py_ssize_t readers
@@ -73,7 +74,7 @@ cdef class BufferPool:
     cdef readonly Py_ssize_t total
     cdef readonly Py_ssize_t poolable_size
 
-    cdef bint _abandoned                # set before a forked child goes on; no memory comes back
+    cdef Generation _generation         # in a forked child no buffer takes the lock or comes back
     cdef RecordLock _lock               # guards all below; no Python code runs under it
     cdef Py_ssize_t _unpooled           # bytes neither in use nor in the free list
     cdef Block* _free                   # blocks of poolable_size bytes

@@ -77,12 +77,6 @@ class BufferPool:
         ValueError for a buffer of another pool, or one given back before.
         """
 
-    def abandon(self) -> None:
-        """In a forked child: no buffer that is freed takes the lock, or gives memory back.
-
-        A thread of the parent may have held the lock during the fork; it would be held for ever.
-        """
-
     def close(self) -> None:
         """Refuse allocations from now on, also those that wait. Buffers may still come back.
 

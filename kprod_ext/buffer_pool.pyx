@@ -1,15 +1,15 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""The memory of batches: one bound for all of it, and the threads that wait for some.
+"""The memory of batches: one limit for all of it, and the threads that wait for some.
 
 After ``org.apache.kafka.clients.producer.internals.BufferPool``, with one difference. There a
-freed buffer wakes a waiter, which then tries to take it. Here a thread that frees memory hands it
-to the first waiter under the lock, and rings only when the waiter has all it asked for. So no
-newcomer can overtake, and no wake-up can be lost: memory that a waiter was given is counted as its
-own, and a waiter that leaves early gives it to the next. While a thread waits, nothing is free.
+freed buffer wakes a waiter, which then tries to take it. Here a thread that frees memory assigns it
+to the first waiter under the lock, and wakes the waiter only when it has all it needs. So no new
+caller can overtake, and no wake-up can be lost: assigned memory is counted as the waiter's, and a
+waiter that leaves early passes it to the next. While a thread waits, no memory is free.
 
-A thread that holds the pool's lock needs no GIL and waits for nothing, so others spin for it; from
-Python 3.13 on they are parked. Memory is taken from the system outside of the lock: where
-tracemalloc runs, an allocation needs the GIL, which a thread that spins may have.
+A thread that holds the pool's lock needs no GIL and does not block, so others spin for the lock;
+from Python 3.13 on they are parked. Memory is allocated outside of the lock: with tracemalloc, an
+allocation needs the GIL, which a spinning thread may hold.
 """
 
 cimport cython
@@ -17,11 +17,15 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, P
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 
 import threading
-from time import monotonic
 
+from kprod_ext.clock import monotonic
 from kprod_ext.held_signals import acquire_in_rounds
 
+from kprod_ext.process cimport Generation, current_generation, generation_mark
 from kprod_ext.shared cimport release_lock, spin_for_lock
+
+# In a forked child (another generation), a thread of the parent may have held the pool's lock.
+cdef const Generation* MARK = generation_mark()
 
 cdef double LONGEST_WAIT = threading.TIMEOUT_MAX
 
@@ -35,7 +39,7 @@ cdef enum:
 @cython.final
 @cython.no_gc
 cdef class PooledBuffer:
-    """Memory for one batch; a writable buffer of bytes that knows how many views of it are out."""
+    """Memory for one batch; a writable buffer of bytes that counts the views of it."""
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         cdef bint usable
@@ -51,7 +55,7 @@ cdef class PooledBuffer:
             raise BufferError("this buffer was given back to its pool, or is being enlarged")
 
     def __releasebuffer__(self, Py_buffer* view):
-        if self.pool._abandoned:
+        if MARK[0] != self.pool._generation:
             return
         spin_for_lock(&self.pool._lock)
         self.lent -= 1
@@ -70,7 +74,7 @@ cdef class PooledBuffer:
 @cython.final
 @cython.no_gc
 cdef class _Part:
-    """Bytes in a row of a PooledBuffer: views of them are views of the buffer."""
+    """Contiguous bytes of a PooledBuffer: views of them count as views of the buffer."""
 
     cdef Py_buffer _lent
     cdef char* _data
@@ -100,7 +104,7 @@ cdef class _Waiter:
 @cython.final
 @cython.no_gc
 cdef class BufferPool:
-    """A bounded amount of memory for batches; blocks, in order of arrival, when it is used up."""
+    """A limited amount of memory for batches; when it is used up, callers wait in order."""
 
     def __cinit__(self, Py_ssize_t total, Py_ssize_t poolable_size):
         if total <= 0:
@@ -110,12 +114,13 @@ cdef class BufferPool:
         self.total = total
         self.poolable_size = poolable_size
         self._unpooled = total
+        self._generation = current_generation()
 
     def __dealloc__(self):
         free_blocks(self._free)
 
     cpdef PooledBuffer allocate(self, Py_ssize_t size, double timeout, object on_wait=None):
-        """Take size bytes, waiting up to timeout seconds for them; first on_wait is called then."""
+        """Take size bytes; if they are not free, call on_wait and wait up to timeout seconds."""
         cdef Block* block = NULL
         cdef Block* trash = NULL
         cdef PooledBuffer buffer = PooledBuffer.__new__(PooledBuffer)
@@ -138,7 +143,7 @@ cdef class BufferPool:
         return self._hand_out(buffer, block, size)
 
     cdef PooledBuffer take(self, Py_ssize_t size):
-        """Take size bytes if they are free; None when they are not, or the pool is closed."""
+        """Take size bytes; None if they are not free, or the pool is closed."""
         cdef Block* block = NULL
         cdef Block* trash = NULL
         cdef PooledBuffer buffer = PooledBuffer.__new__(PooledBuffer)
@@ -173,25 +178,21 @@ cdef class BufferPool:
         self.give_back(block, buffer.capacity, chunks, buffer.chunk_bytes)
 
     def close(self):
-        """Refuse allocations from now on, also those that wait. Buffers may still come back."""
+        """Refuse allocations from now on, including waiting ones. Buffers may still be returned."""
         cdef _Waiter waiter
-        cdef _Waiter told
+        cdef _Waiter first
         spin_for_lock(&self._lock)
         self._closed = True
-        told = self._first
+        first = self._first
         self._first = self._last = None
         self._waiting = 0
-        waiter = told
+        waiter = first
         while waiter is not None:
             waiter.state = CLOSED
             self._unpooled += waiter.held
             waiter = waiter.next
         release_lock(&self._lock)
-        ring(told)
-
-    def abandon(self):
-        """In a forked child: take no lock, which a thread of the parent may have held."""
-        self._abandoned = True
+        ring(first)
 
     @property
     def available(self):
@@ -243,7 +244,7 @@ cdef class BufferPool:
         cdef Block* trash = NULL
         cdef Chunk* chunk
         cdef _Waiter served
-        if self._abandoned:
+        if MARK[0] != self._generation:
             return
         spin_for_lock(&self._lock)
         self._keep(block, size, &trash)
@@ -286,7 +287,7 @@ cdef class BufferPool:
         waiter.bell.acquire()
         began = monotonic()             # first: a waiter in the queue leaves it, whatever fails
         spin_for_lock(&self._lock)
-        # close() may have emptied the queue since allocate() looked: no bell would ring.
+        # close() may have emptied the queue since allocate() checked: nothing would wake this one.
         closed = self._closed
         if not closed:
             self._enqueue(waiter)
@@ -303,8 +304,7 @@ cdef class BufferPool:
             seconds = <double>monotonic() - began
         except BaseException:
             # A signal handler raised, or memory ran out. The waiter may have been served just
-            # before: then the memory is ours by now, and goes back like that of a waiter still in
-            # the queue.
+            # before: then it owns memory, which is returned like that of a waiter in the queue.
             self._withdraw(waiter, 0)
             if waiter.state == SERVED:
                 self.give_back(waiter.block, size, NULL, 0)
@@ -389,7 +389,7 @@ cdef class BufferPool:
         cdef void* moved
         spin_for_lock(&self._lock)
         if not buffer.given_back and buffer.lent == 0 and capacity < buffer.capacity:
-            # Under the lock: this thread has the GIL, so it waits for nothing here.
+            # Under the lock: this thread has the GIL, so it does not block here.
             moved = PyMem_RawRealloc(buffer.data, max(<size_t>capacity, sizeof(Block)))
             if moved != NULL:
                 self._unpooled += buffer.capacity - capacity
@@ -427,7 +427,7 @@ cdef class BufferPool:
             trash[0] = block
 
     cdef _Waiter _serve(self, Block** trash):
-        """Hand free memory to the waiters in turn; return the ones that have all, for ring()."""
+        """Assign free memory to waiters in order; return those that have enough, for ring()."""
         cdef _Waiter served = None
         cdef _Waiter waiter
         while self._first is not None and self._feed(self._first, trash):

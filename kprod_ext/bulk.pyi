@@ -7,23 +7,23 @@ from kprod_ext.send import TopicAppender
 
 @final
 class SentRecords:
-    """Where each of up to 2**32 - 1 records went. Reading is thread-safe once all were added.
+    """The positions of up to 2**32 - 1 records. Reading is thread-safe once all are added.
 
-    It keeps twelve bytes for each run of records that follow each other in one batch.
+    It takes twelve bytes per run of consecutive records in one batch.
     """
 
     def __new__(cls) -> SentRecords: ...
     @property
     def count(self) -> int: ...
     def add(self, delivery: Any, index: int) -> None:
-        """Note one more record: number ``index`` of the batch with that ``delivery``.
+        """Record one more: number ``index`` of the batch with that ``delivery``.
 
         Raises ValueError for an index outside of 0 to 2**32 - 1.
         """
     def runs(self) -> list[tuple[Any, int, int]]:
-        """Delivery, index of the first record, how many: of records that are neighbours in a batch.
+        """Runs of consecutive records in a batch: delivery, index of the first record, count.
 
-        Nearly always one for each batch, in the order in which they were begun.
+        Nearly always one per batch, in the order in which they were begun.
         """
     def locate(self, record: int) -> tuple[Any, int]:
         """The delivery of a record's batch and its index there. Raises IndexError."""
@@ -37,8 +37,8 @@ class SentRecords:
 class BulkAppender:
     """Writes chunks of records into the batches of one topic, in order. One thread at a time.
 
-    The partitions' queues are found in ``topic``, the same that ``send`` looks in. ``sent`` notes
-    where every record went.
+    ``topic`` has the partitions' queues, as for ``send``. ``sent`` records the position of every
+    record.
     """
 
     def __new__(cls, topic: TopicAppender, sent: SentRecords) -> BulkAppender: ...
@@ -58,11 +58,10 @@ class BulkAppender:
     def write(self, chunk: RecordChunk) -> BulkStop:
         """Write the chunk's records from ``chunk.at`` on. Returns why it stopped.
 
-        Never waits for memory. It releases the GIL meanwhile, and takes it for each new batch. The
-        records before the stop are queued. An exception of a signal handler may come before or
-        after a record was queued: in the second case one more record is queued than ``sent`` has
-        noted. Raises OverflowError for more records than ``sent`` can note, ValueError for a record
-        that no batch can hold.
+        Never waits for memory. Releases the GIL, and takes it for each new batch. The records
+        before the stop are queued. A signal handler may raise before or after a record is queued:
+        then one more record may be queued than ``sent`` has. Raises OverflowError for more records
+        than ``sent`` can hold, ValueError for a record that is too large for any batch.
         """
     def appended(self, chunk: RecordChunk, result: AppendResult) -> None:
         """The chunk's next record, of ``partition``, was appended elsewhere."""

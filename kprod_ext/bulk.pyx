@@ -1,11 +1,10 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""Many records in one go: the compiled path of ``send`` in a loop without Python in it.
+"""Bulk calls: the compiled path of ``send`` in a loop that runs without the interpreter.
 
-Records are written in the order in which they were given, each into the open batch of its
-partition, under the lock of that partition's queue alone. A record that needs the interpreter, most
-often for a new batch, is appended as ``send`` appends it, and the loop goes on. So when the call
-stops, all records before the one at hand are queued and none after it, in the batches that a loop
-of sends makes.
+Records are written in order, each into the open batch of its partition, under the lock of that
+partition's queue only. A record that needs the interpreter, usually for a new batch, is appended as
+``send`` appends it, and the loop continues. So when the call stops, all records before the current
+one are queued and none after it, in the same batches that a loop of sends makes.
 """
 
 cimport cython
@@ -48,10 +47,10 @@ cdef extern from "Python.h":
     void* item_of "PyList_GET_ITEM" (PyObject* items, Py_ssize_t at) noexcept nogil
 
 
-cdef struct Run:            # records of the call that follow each other in one batch
+cdef struct Run:            # consecutive records of the call in one batch
     uint32_t end            # the number of the record after the last one
-    uint32_t batch          # which of SentRecords._deliveries
-    uint32_t first          # index in the batch of the first one
+    uint32_t batch          # index in SentRecords._deliveries
+    uint32_t first          # index of the first one in the batch
 
 
 cdef struct Neighbours:     # runs of a batch without a gap between them
@@ -62,7 +61,7 @@ cdef struct Neighbours:     # runs of a batch without a gap between them
 
 @cython.final
 cdef class SentRecords:
-    """The places of many records: runs, in the order of the records' numbers."""
+    """The positions of many records, as runs in the order of the records' numbers."""
 
     cdef readonly Py_ssize_t count
     cdef dict _batches              # number of a batch by its delivery
@@ -197,7 +196,7 @@ cdef class SentRecords:
 
 
 class BulkStop(IntEnum):
-    """Why ``BulkAppender.write`` stopped."""
+    """The reason why ``BulkAppender.write`` stopped."""
 
     DONE = 0
     """Every record of the chunk was written."""
@@ -210,17 +209,17 @@ class BulkStop(IntEnum):
 
 
 cdef enum:
-    DONE                    # these four are BulkStop; those behind them end a run, not the call
+    DONE                    # these four are BulkStop; those after them end a run, not the call
     NO_MEMORY
     NOT_ADMITTED
     NO_STICKY
-    APPEND                  # the next record is to be appended with the interpreter
-    TELL                    # stop to report full batches to the sender
+    APPEND                  # the next record must be appended with the interpreter
+    REPORT                  # stop to report full batches to the sender
     SHARE_OVER              # the share of the sticky partition is used up
     FIRST_RUNS = 16
     AROUND_VALUE = RECORD_OVERHEAD + LENGTHS    # bytes of a record besides its value, at most
     MOST_FILLED = 64
-    MOST_UNTOLD = 1024 * 1024        # after this many bytes, stop to tell the sender
+    MOST_UNREPORTED = 1024 * 1024    # after this many bytes, stop to report to the sender
 
 
 cdef tuple STOPS = tuple(BulkStop)
@@ -242,12 +241,11 @@ cdef bint only_values(RecordChunk chunk) noexcept nogil:
 cdef Py_ssize_t take_values(
     BatchTail* tail, const Field* values, Py_ssize_t count, int64_t now, Py_ssize_t most
 ) noexcept nogil:
-    """Append records of a value alone to a batch that has records. Returns how many.
+    """Append records with only a value to a batch that has records. Returns how many.
 
-    It leaves to ``take_record_at`` a record that might not fit or might fill the batch, and one
-    with which the records written here might have ``most`` bytes. The bytes are the same as there,
-    for a third of the instructions: the tail stays in registers, and the form of the record is
-    known to the compiler (decision 0092).
+    Records that might not fit or might fill the batch, or might exceed ``most`` bytes, are left to
+    ``take_record_at``. This writes the same bytes with a third of the instructions: the tail stays
+    in registers, and the compiler knows the form of the record (decision 0092).
     """
     cdef char* start = tail.data + tail.end
     cdef char* out = start
@@ -300,7 +298,8 @@ cdef class BulkAppender:
     # Partitions for which this call made or filled a batch, or is about to, unknown to the sender.
     cdef Py_ssize_t[MOST_FILLED] _filled
     cdef Py_ssize_t _filled_count
-    cdef int64_t _untold    # bytes since the first of `_filled`; read where a batch or share ends
+    # Bytes since the first of `_filled`; read where a batch or share ends.
+    cdef int64_t _unreported
 
     # Of the run that is under way, in the batch of `partition`.
     cdef Py_ssize_t _run_first              # index in the batch of its first record
@@ -340,12 +339,12 @@ cdef class BulkAppender:
                     self._now = context.clock.now()     # its source may be Python code
                 with nogil:
                     stop = self._write_rows(chunk)
-                if stop == TELL or self._untold > MOST_UNTOLD:
-                    self._tell_filled()
+                if stop == REPORT or self._unreported > MOST_UNREPORTED:
+                    self._report_filled()
                 if stop == APPEND and not self._append(chunk):
                     stop = NO_MEMORY
         finally:
-            self._tell_filled()
+            self._report_filled()
         return STOPS[stop]
 
     def appended(self, RecordChunk chunk not None, AppendResult result not None):
@@ -372,19 +371,19 @@ cdef class BulkAppender:
         if record.timestamp_ms == UNSET:
             record.timestamp_ms = NO_TIME
         if self._filled_count == MOST_FILLED:
-            self._tell_filled()
-        # First: a signal handler may raise while the queue has the batch already, and `write` tells
-        # the sender in any case.
+            self._report_filled()
+        # First: a signal handler may raise after the batch is queued, and `write` reports it to the
+        # sender in any case.
         self._filled[self._filled_count] = self.partition
         self._filled_count += 1
         result = queue.append_or_open_batch(&record, None, True)
         if result is None:
             return False
-        self._untold += result.nbytes
+        self._unreported += result.nbytes
         self.appended(chunk, result)
         return True
 
-    cdef int _tell_filled(self) except -1:
+    cdef int _report_filled(self) except -1:
         """Report the filled batches to the sender."""
         cdef AppendContext context = self._topic._context
         cdef Py_ssize_t i
@@ -392,7 +391,7 @@ cdef class BulkAppender:
             return 0
         for i in range(self._filled_count):
             context._noted(self._topic._partitions[self._filled[i]])
-        self._filled_count = self._untold = 0
+        self._filled_count = self._unreported = 0
         context.wake()
         return 0
 
@@ -420,7 +419,7 @@ cdef class BulkAppender:
             if stop == SHARE_OVER:
                 self._leave(place, True)
                 place = NULL
-                stop = TELL if self._untold > MOST_UNTOLD else DONE
+                stop = REPORT if self._unreported > MOST_UNREPORTED else DONE
         if place != NULL:
             self._leave(place, False)
         return stop
@@ -462,7 +461,7 @@ cdef class BulkAppender:
             if entered.tail == NULL:
                 return NOT_ADMITTED
         if self._filled_count == MOST_FILLED:
-            return TELL
+            return REPORT
         if not self._sent.has_room():
             return APPEND
         spin_for_lock(&entered.tail.lock)
@@ -520,7 +519,7 @@ cdef class BulkAppender:
             self._sent.note(place.batch, self._run_first, count)
             self._count(self._run_bytes, share_over)
         if self._filled_count > 0:
-            self._untold += self._run_bytes
+            self._unreported += self._run_bytes
 
     cdef void _count(self, Py_ssize_t nbytes, bint full) noexcept nogil:
         """Count bytes appended to ``partition``; ``full``: they filled its batch."""

@@ -91,12 +91,12 @@ class Message:
 
 @disjoint_base
 class DeliveryReports:
-    """Records are put in by any thread; ``serve`` calls back in the thread that calls it.
+    """Any thread adds records; ``serve`` runs their callbacks in the thread that calls it.
 
-    One callback for each batch tells that it has ended, not one for each record. ``waiting`` counts
-    the records that have no report yet; ``ready`` is what ``serve`` will call back. ``on_ready`` is
-    called, in any thread, when it becomes more. ``error_for`` makes a KafkaError of the
-    record's error; ``only_errors``: stored records are not reported.
+    Each batch has one completion callback, not one per record. ``waiting`` counts the records
+    without a report; ``ready`` holds what ``serve`` will call. ``on_ready`` is called, in any
+    thread, when something is added to it. ``error_for`` converts a record's error to a KafkaError;
+    ``only_errors``: stored records are not reported.
     """
 
     on_ready: Callable[[], object] | None
@@ -118,36 +118,49 @@ class DeliveryReports:
         """A record was queued at ``began``, in seconds."""
 
     def call_soon(self, event: Callable[[], object]) -> None:
-        """Let ``serve`` call this, among the reports."""
+        """Let ``serve`` call this function as well."""
 
     def begin_in_child(self) -> None:
-        """After a fork: what waits for a report belongs to the parent."""
+        """Start again after a fork: records without a report belong to the parent."""
 
     def hurry(self) -> None:
-        """Somebody waits: no batch need linger any more."""
+        """Send lingering batches now: a caller waits."""
 
     def wait(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds until ``serve`` has a callback to run."""
 
     def serve(self) -> int:
-        """Run the callbacks that are ready; return their number. An error of one ends the call."""
+        """Run the ready callbacks; return their number. An exception of one ends the call."""
 
-    def serve_ended(self) -> int:
-        """As ``serve``, and at once for every batch that has ended: the producer has closed."""
+    @property
+    def ended(self) -> bool: ...
+    def end(self) -> Exception | None:
+        """Run the remaining callbacks after the producer has closed.
+
+        Returns the first exception that a callback raises; all others still run.
+        """
+
+    def inside(self) -> bool:
+        """Whether this thread runs a delivery callback, which must not wait for reports."""
+
+    def report(self, on_delivery: _OnDelivery | None, error: Any, message: Message) -> None:
+        """Report a record that was counted as waiting but never added to a batch."""
 
     def expect(self, records: int) -> None:
-        """So many more records wait for a report; fewer, if negative."""
+        """Add to the number of records that wait for a report; negative numbers subtract."""
 
 @disjoint_base
 class Producing:
-    """A Producer's work for each record; its subclass does the rest.
+    """A Producer's per-record work; the subclass does the rest.
 
     ``partition_for_key`` takes a key and the number of partitions; None: the native producer
     chooses. ``refusals`` are the errors that ``send`` raises. The subclass has ``_refuse_full``,
-    ``_refuse_unless_unassigned``, ``_assign_later`` and ``_wait_and_serve``.
+    ``_refuse_unless_unassigned``, ``_assign_later``, ``_wait_and_serve``, and ``_begin_in_child``,
+    which calls ``inherited_by_child`` in a child that C code has forked.
     """
 
     _native: Any
+    _closing: tuple[int, Any] | None
     _unassigned: Any
 
     def __init__(
@@ -159,8 +172,15 @@ class Producing:
     ) -> None: ...
     @property
     def _reports(self) -> DeliveryReports: ...
+    @property
+    def _inherited(self) -> bool:
+        """Whether this process was forked, and ``inherited_by_child`` has not been called yet."""
+
     def inherited_by_child(self) -> None:
-        """This process was forked: what was queued before is the parent's, which reports it."""
+        """Called in a forked child: records queued before belong to the parent."""
+
+    def _usable(self) -> Any:
+        """The native producer. Raises RuntimeError once it is closed, or being closed."""
 
     def _use(self, native: Any, unassigned: Any) -> None:
         """From now on."""
@@ -176,17 +196,19 @@ class Producing:
         headers: Any = None,
         callback: _OnDelivery | None = None,
     ) -> None:
-        """Queue one record. ``on_delivery(error, message)`` is called by ``poll`` or ``flush``.
+        """Queue one record. ``poll`` or ``flush`` calls ``on_delivery(error, message)``.
 
-        Raises BufferError when ``queue.buffering.max.messages`` wait for their report or memory is
-        used up, TypeError, KafkaException, and RuntimeError after ``close``.
+        Raises BufferError if ``queue.buffering.max.messages`` records wait for their report or
+        memory is used up, TypeError, KafkaException, and RuntimeError after ``close``.
         """
 
     def _partition(self, native: Any, topic: str, key: Any) -> int | None:
-        """Where a key belongs, if the face decides and knows the topic; else None."""
+        """The partition of a key, if this package chooses and knows the topic; else None."""
 
     def poll(self, timeout: float | None = -1) -> int:
         """Run the callbacks that are due, waiting at most ``timeout`` seconds for the first.
 
-        -1 and None wait for ever. Returns how many callbacks that were; raises what one raises.
+        -1 and None wait until another thread closes the producer. Returns the number of callbacks.
+        Raises what a callback raises, KafkaException for a wait without limit inside a delivery
+        callback, and RuntimeError after ``close``.
         """

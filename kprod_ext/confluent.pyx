@@ -1,26 +1,30 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
 # cython: boundscheck=True, wraparound=True, nonecheck=True
 # cython: binding=False, embedsignature=True, embedsignature.format=clinic
-"""The confluent face's work for each record: ``produce``, its ``Message``, its delivery report.
+"""The per-record work of ``kprod.confluent``: ``produce``, ``Message``, delivery reports.
 
-confluent-kafka's API asks for an object for each record, which holds key, value, headers and the
-time, and for a callback that ``poll`` runs in the application's thread.
+confluent-kafka's API needs an object per record, with key, value, headers and time, and a callback
+that ``poll`` runs in the application's thread.
 """
 
 import threading
 from collections import deque
 from contextvars import copy_context
 from functools import partial
-from time import monotonic
 
+from kprod_ext.clock import monotonic
 from kprod_ext.held_signals import acquire_in_rounds
 
 cimport cython
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from kprod_ext.futures cimport BatchOutcome, FutureRecordMetadata
+from kprod_ext.process cimport Generation, current_generation, generation_mark
 from kprod_ext.shared cimport RecordLock, SharedCount, release_lock, take_lock
+
+cdef const Generation* MARK = generation_mark()
 
 cdef int64_t CREATE_TIME = 1
 cdef int64_t LOG_APPEND_TIME = 2
@@ -29,7 +33,7 @@ cdef int64_t INT16 = 2**15
 CLOSED = "Producer has been closed"
 
 
-@cython.freelist(64)        # a poll after every thousand records lets go of as many
+@cython.freelist(64)        # a poll after every thousand records frees as many
 cdef class Message:
     """A record and its outcome, with confluent_kafka.Message's arguments and calls."""
 
@@ -244,9 +248,9 @@ cdef bint _has_ended(BatchOutcome outcome) except -1:
 
 
 cdef class DeliveryReports:
-    """Records are put in by any thread; ``serve`` calls back in the thread that calls it.
+    """Any thread adds records; ``serve`` runs their callbacks in the thread that calls it.
 
-    One callback for each batch tells that it has ended, not one for each record.
+    Each batch has one completion callback, not one per record.
     """
 
     cdef readonly SharedCount waiting
@@ -259,13 +263,15 @@ cdef class DeliveryReports:
     # The keys are locks, each held by a thread that waits for something to serve. A dict is copied
     # in one step, also without a GIL.
     cdef dict _bells
+    cdef set _inside                # the threads that run a record's callback now
+    cdef readonly bint ended        # the producer is closed, and its last reports were served
     # Guards `waiting`, `_latest`, the batches and their messages. Nothing is allocated that the
     # garbage collector sees while it is held, and nothing is freed: either may come back here.
     cdef RecordLock _lock
 
     def __init__(self, bint only_errors, error_for):
         self._only_errors, self._error_for = only_errors, error_for
-        self.ready, self._batches, self._bells = deque(), {}, {}
+        self.ready, self._batches, self._bells, self._inside = deque(), {}, {}, set()
 
     cpdef int add(
         self, FutureRecordMetadata future, object on_delivery, object key, object value,
@@ -339,18 +345,18 @@ cdef class DeliveryReports:
         return 0
 
     def call_soon(self, event):
-        """Let ``serve`` call this, among the reports."""
+        """Let ``serve`` call this function as well."""
         self._hand_out(event)
 
     def begin_in_child(self):
-        """After a fork: what waits for a report belongs to the parent."""
-        memset(&self._lock, 0, sizeof(RecordLock))      # a thread that is not here may hold it
+        """Start again after a fork: records without a report belong to the parent."""
+        memset(&self._lock, 0, sizeof(RecordLock))      # a thread of the parent may have held it
         self.waiting = 0
-        self._latest, self._batches, self._bells = None, {}, {}
+        self._latest, self._batches, self._bells, self._inside = None, {}, {}, set()
         self.ready.clear()
 
     def hurry(self):
-        """A caller waits: let no batch linger any more."""
+        """Send lingering batches now: a caller waits."""
         for outcome in list(self._batches):
             outcome.hasten()
 
@@ -361,13 +367,13 @@ cdef class DeliveryReports:
         bell.acquire()
         self._bells[bell] = None
         try:
-            if not self.ready and timeout > 0:
+            if not self.ready and not self.ended and timeout > 0:
                 acquire_in_rounds(bell, min(timeout, threading.TIMEOUT_MAX))
         finally:
             del self._bells[bell]
 
     cpdef Py_ssize_t serve(self) except -1:
-        """Run the callbacks that are ready; return their number. An error of one ends the call."""
+        """Run the ready callbacks; return their number. An exception of one ends the call."""
         cdef Py_ssize_t served = 0
         cdef object ready
         while self.ready:
@@ -384,17 +390,45 @@ cdef class DeliveryReports:
                 served += 1
         return served
 
-    cpdef Py_ssize_t serve_ended(self) except -1:
-        """As ``serve``, and at once for every batch that has ended.
+    def end(self):
+        """Run the remaining callbacks after the producer has closed.
 
-        The producer has closed, and nothing serves later. Its callbacks may be behind: a thread
-        that ends batches holds them up, and the machine may let it wait.
+        This includes batches that have just ended, whose own completion callback may be delayed by
+        the thread that ends them. No thread waits for reports after this. All callbacks run; the
+        first exception of one is returned.
         """
         cdef _ReportedBatch batch
+        cdef object failure = None
+        # First: a `produce` that is still running adds its record, then checks this, and serves.
+        self.ended = True
+        self._ring()
         for batch in list(self._batches.values()):
             if _has_ended(batch.outcome):
                 self._ended(batch)      # once more in its callback, without messages then
-        return self.serve()
+        while self.ready:
+            try:
+                self.serve()
+            except Exception as error:
+                failure = failure or error
+        return failure
+
+    cpdef bint inside(self):
+        """Whether this thread runs a delivery callback."""
+        return PyThread_get_thread_ident() in self._inside
+
+    def report(self, on_delivery, error, message):
+        """Report a record that was counted as waiting but never added to a batch."""
+        cdef object thread = PyThread_get_thread_ident()
+        cdef bint nested = thread in self._inside
+        self.expect(-1)
+        if on_delivery is None:
+            return
+        self._inside.add(thread)
+        try:
+            on_delivery(error, message)
+        finally:
+            if not nested:
+                self._inside.discard(thread)
 
     cdef Py_ssize_t _serve_batch(self, _ReportedBatch batch) except -1:
         cdef list fresh = []
@@ -402,10 +436,13 @@ cdef class DeliveryReports:
         cdef Message message
         cdef Py_ssize_t served = 0
         cdef double ended_at
+        cdef object thread = PyThread_get_thread_ident()
+        cdef bint nested = thread in self._inside       # a callback polls
         take_lock(&self._lock)
         messages, batch.messages = batch.messages, fresh
         ended_at = batch.ended_at
         release_lock(&self._lock)
+        self._inside.add(thread)
         try:
             for message in messages:
                 served += 1
@@ -413,13 +450,15 @@ cdef class DeliveryReports:
                 if on_delivery is not None and not (self._only_errors and message._error is None):
                     on_delivery(message._error, message)
         finally:
+            if not nested:
+                self._inside.discard(thread)
             self.expect(-served)
             if served < len(messages):
                 self._put_back(batch, messages[served:])
         return served
 
     cdef int _put_back(self, _ReportedBatch batch, list messages) except -1:
-        """A callback has raised: the next call runs the callbacks after it."""
+        """After an exception of a callback: the next call runs the callbacks after it."""
         take_lock(&self._lock)
         try:
             batch.messages[:0] = messages
@@ -437,37 +476,46 @@ cdef class DeliveryReports:
 
 
 cdef class Producing:
-    """A Producer's work for each record; its subclass does the rest."""
+    """A Producer's per-record work; the subclass does the rest."""
 
-    cdef public object _native          # None before it is made, and after close
+    cdef public object _native          # None before it is made, and once it is being closed
+    cdef public tuple _closing          # (thread, native) while a thread closes and flushes
     cdef readonly DeliveryReports _reports
     cdef public object _unassigned
     cdef dict _unassigned_topics
     cdef object _on_delivery
     cdef Py_ssize_t _most_messages
-    cdef bint _tells_statistics
+    cdef bint _has_statistics
     cdef object _partition_for_key
     cdef object _refusals
     cdef tuple _counts                  # partitions of topics, in a snapshot
     cdef RecordLock _lock               # guards `_counts`: no thread reads a tuple that is freed
+    cdef Generation _generation         # of the process whose records it counts and reports
 
     def __init__(self, settings, DeliveryReports reports not None, partition_for_key, refusals):
         self._reports = reports
         self._on_delivery = settings.on_delivery
         self._most_messages = settings.most_messages
-        self._tells_statistics = settings.stats_cb is not None
+        self._has_statistics = settings.stats_cb is not None
         self._partition_for_key, self._refusals = partition_for_key, refusals
         self._counts = (None, {})
+        self._generation = current_generation()
 
     def inherited_by_child(self):
-        """This process was forked: what was queued before is the parent's, which reports it.
+        """Called in a forked child: records queued before belong to the parent, which reports them.
 
-        Records that wait for their topic, too: behind them this process's would wait for a sender
-        that is not here, as only ``send`` starts another.
+        This includes records that wait for their topic. Otherwise this process's records would
+        queue behind them, and wait for a sender that only ``send`` starts.
         """
         memset(&self._lock, 0, sizeof(RecordLock))
         self._unassigned_topics.clear()
         self._reports.begin_in_child()
+        self._generation = current_generation()
+
+    @property
+    def _inherited(self):
+        """Whether this process was forked, and ``inherited_by_child`` has not been called yet."""
+        return MARK[0] != self._generation
 
     def _use(self, native, unassigned):
         """From now on."""
@@ -485,18 +533,18 @@ cdef class Producing:
         headers=None,
         callback=None,
     ):
-        """Queue one record. ``on_delivery(error, message)`` is called by ``poll`` or ``flush``.
+        """Queue one record. ``poll`` or ``flush`` calls ``on_delivery(error, message)``.
 
-        Raises BufferError when ``queue.buffering.max.messages`` wait for their report or memory is
-        used up, TypeError, KafkaException, and RuntimeError after ``close``.
+        Raises BufferError if ``queue.buffering.max.messages`` records wait for their report or
+        memory is used up, TypeError, KafkaException, and RuntimeError after ``close``.
         """
         cdef object native = self._native
         cdef object future = None
         cdef object failure = None
         cdef Message message
         cdef double began
-        if native is None:
-            raise RuntimeError(CLOSED)
+        if native is None or MARK[0] != self._generation:
+            native = self._usable()
         if self._reports.waiting >= self._most_messages:
             self._refuse_full()
         if isinstance(value, str):
@@ -518,13 +566,30 @@ cdef class Producing:
                 failure = error
             if future is not None:
                 self._reports.add_message(message, future)
+                if self._reports.ended:         # `close` has run the last callbacks meanwhile
+                    self._reports.serve()
                 return
             self._refuse_unless_unassigned(failure)
         given = topic, value, key, headers, where, stamp, report, began, copy_context()
         self._assign_later(given)
 
+    cpdef object _usable(self):
+        """The native producer. Raises RuntimeError once the producer is closed, or being closed.
+
+        Callbacks that ``close`` itself runs may still use it, perhaps to produce a record again.
+        """
+        cdef object native, closing
+        if MARK[0] != self._generation:
+            self._begin_in_child()
+        native, closing = self._native, self._closing
+        if native is not None:
+            return native
+        if closing is None or closing[0] != PyThread_get_thread_ident():
+            raise RuntimeError(CLOSED)
+        return closing[1]
+
     cpdef object _partition(self, object native, object topic, object key):
-        """The partition of a key, if the face decides and knows the topic; else None."""
+        """The partition of a key, if this package chooses and knows the topic; else None."""
         cdef dict counts
         cdef tuple counted
         if not key or self._partition_for_key is None:
@@ -553,11 +618,12 @@ cdef class Producing:
     def poll(self, timeout=-1):
         """Run the callbacks that are due, waiting at most ``timeout`` seconds for the first.
 
-        -1 and None wait for ever. Returns how many callbacks that were; raises what one raises.
+        -1 and None wait until another thread closes the producer. Returns the number of callbacks.
+        Raises what a callback raises, KafkaException for a wait without limit inside a delivery
+        callback, and RuntimeError after ``close``.
         """
-        if self._native is None:
-            raise RuntimeError(CLOSED)
-        if timeout == 0 and not self._tells_statistics:
+        self._usable()
+        if timeout == 0 and not self._has_statistics:
             # The usual call of a program that polls after every record.
             return self._reports.serve() if self._reports.ready else 0
         return self._wait_and_serve(timeout)

@@ -34,24 +34,24 @@ cdef class BatchOutcome:
     cdef RecordLock _lock
     cdef object _hurry
     cdef list _waiters
-    cdef list _due                      # waiters that the thread that tells them has taken
+    cdef list _due                      # waiters taken by the thread that notifies them
     cdef dict _tasks
     cdef object _latch
-    cdef bint _told                     # the waiters were handed over
-    cdef bint _telling                  # a thread hands the waiters over
+    cdef bint _notified                     # the waiters were handed over
+    cdef bint _notifying                  # a thread hands the waiters over
     cdef BatchOutcome _whole
 
     cdef bint _settle(
         self, int64_t base_offset, int64_t append_time, object error, tuple parts
     ) except -1
-    cdef int _tell_all(self) except -1
-    cdef int _tell_waiters(self) except -1
-    cdef int _end_telling(self) except -1
+    cdef int _notify_all(self) except -1
+    cdef int _call_waiters(self) except -1
+    cdef int _end_notifying(self) except -1
     cdef int _open_latch(self) except -1
     cdef BatchOutcome part_of(self, Py_ssize_t* index)
 
 
-@cython.no_gc           # refers to its batch's outcome, which lets go of its waiters when it ends
+@cython.no_gc           # refers to its batch's outcome, which releases its waiters when it ends
 cdef class FutureRecordMetadata:
     cdef readonly object delivery       # the first: see KprodFutureHead
     cdef readonly int64_t timestamp

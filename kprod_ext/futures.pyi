@@ -1,7 +1,7 @@
 # A stub may name classes of kprod; the compiled module imports none of them.
 import concurrent.futures
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol, final
+from typing import Any, Protocol, Self, final
 
 from typing_extensions import disjoint_base
 
@@ -11,15 +11,15 @@ from kprod.errors import KprodError
 from kprod.types import RecordMetadata, TopicPartition
 
 def untrack(one: object) -> None:
-    """Let the garbage collector pass over an object of a class that it collects.
+    """Make the garbage collector ignore an object.
 
     For objects that are made often and freed by their last reference, as CPython does with tuples
-    of numbers: walking over such objects costs more than making them. Until ``track`` is called for
+    of numbers: traversing such objects costs more than making them. Until ``track`` is called for
     an object, the collector finds no reference cycle through it.
     """
 
 def track(one: object) -> None:
-    """Let the collector see an object again; nothing happens if it does."""
+    """Make the garbage collector track an object again. Idempotent."""
 
 class _Settable(Protocol):
     """The receiver of an outcome in ``chain``, such as kafka-python's ``Future``."""
@@ -31,23 +31,22 @@ class _Settable(Protocol):
 class BatchOutcome:
     """The outcome of one batch: a base offset or an error, settled exactly once. Thread-safe.
 
-    ``base_offset`` is -1 when the broker did not tell it; ``append_time`` is the broker's
-    timestamp in ms when the topic uses LogAppendTime, else -1. ``awaited`` turns True, and
-    ``hurry`` is called, when a caller starts to wait: the batch's linger has no purpose any more.
-    ``is_watched``: a caller waits, or a callback hears errors, so an error is not lost in silence;
-    ``is_heard`` asks that also of the batch that this one is part of.
-    ``has_listeners``: ``on_done`` was called.
-    ``callbacks`` runs the callbacks of ``on_done``. ``wait_for`` is how threads wait; None: they do
-    nothing meanwhile. ``is_split``: the records' outcomes are in ``parts``: ``locate`` says
-    where.
+    ``base_offset`` is -1 if the broker did not return it; ``append_time`` is the broker's timestamp
+    in ms if the topic uses LogAppendTime, else -1. When a caller starts to wait, ``awaited``
+    becomes True and ``hurry`` is called: the batch need not linger. ``is_watched``: a caller waits
+    or a callback takes errors, so an error does not pass unnoticed; ``is_heard`` also checks the
+    batch that this one is a part of. ``has_listeners``: ``on_done`` was called.
+    ``callbacks`` runs the callbacks of ``on_done``; None: a new ``callbacks_type``, which, like
+    ``metadata_type``, is an attribute of the subclass. ``wait_for`` is how threads wait; None:
+    without doing anything else. ``is_split``: ``parts`` have the records' outcomes, and ``locate``
+    finds them.
 
-    Everything else may be read without a lock once ``done`` or ``is_split`` says that it is there.
-    A thread that changes it runs no Python code while it holds the lock, so no signal handler can
-    run in between.
+    Everything else may be read without a lock once ``done`` or ``is_split`` is True. A thread that
+    changes it runs no Python code while it holds the lock, so no signal handler can run in between.
 
-    The garbage collector sees an outcome only when it refers to an error (the traceback may lead
-    back here), to waiters or to parts. ``kprod.buffer.delivery`` subclasses it, and adds the errors
-    and the waiting.
+    The garbage collector tracks an outcome only while it refers to an error (whose traceback may
+    refer back to it), to waiters or to parts. ``kprod.buffer.delivery`` subclasses it, and adds the
+    errors and the waiting.
     """
 
     awaited: bool
@@ -57,7 +56,7 @@ class BatchOutcome:
         self,
         tp: TopicPartition,
         hurry: Callable[[], None],
-        callbacks: Callbacks,
+        callbacks: Callbacks | None = None,
         wait_for: Any = None,
     ) -> None: ...
     @property
@@ -81,32 +80,32 @@ class BatchOutcome:
     @property
     def wait_for(self) -> Any: ...
     def is_heard(self) -> bool:
-        """True when a caller waits, or a callback hears errors, here or at the whole batch."""
+        """True if a caller waits or a callback takes errors, here or at the whole batch."""
 
     def succeed(self, base_offset: int, append_time: int) -> bool:
-        """The batch is stored. False when it had already ended."""
+        """Set the result: the batch is stored. False if it had already ended."""
 
     def fail(self, error: KprodError) -> bool:
-        """The batch ended in ``error``, with all its parts. False when it had already ended."""
+        """Set ``error``, on all parts, too. False if the batch had already ended."""
 
     def end_as(self, parts: tuple[tuple[int, BatchDelivery], ...]) -> bool:
-        """The batch ended as ``parts`` say: (index of the first record, its outcome), from 0.
+        """Set different outcomes: ``parts`` are (index of the first record, its outcome), from 0.
 
-        False when it had already ended.
+        False if the batch had already ended.
         """
 
     def split_into(self, parts: Sequence[tuple[int, BatchDelivery]]) -> None:
-        """The batch goes on as smaller ones: (index of its first record, new delivery), in order.
+        """Split the batch: ``parts`` are (index of the first record, new delivery), in order.
 
-        This one ends with the last of them; a record's own outcome is where ``locate`` says. Parts
-        of a batch that has ended meanwhile end as it did. Thread: the sender's only.
+        This one ends with the last part; ``locate`` finds a record's own outcome. If the batch has
+        already ended, its parts end in the same way. Thread: the sender's only.
         """
 
     def locate(self, index: int) -> tuple[BatchDelivery, int]:
         """The delivery with the outcome of the record at ``index``, and its index there."""
 
-    def on_done(self, tell: Callback, index: int = 0, hears_errors: bool = True) -> None:
-        """Put ``tell`` to the callbacks once the batch has ended; now, if it has.
+    def on_done(self, callback: Callback, index: int = 0, hears_errors: bool = True) -> None:
+        """Queue ``callback`` once the batch has ended; immediately, if it has.
 
         Callbacks added before the end run in the order of ``index``, that of the record.
         """
@@ -115,38 +114,38 @@ class BatchOutcome:
         """A caller is about to wait: the batch need not linger. Never waits."""
 
     def latch(self, made: Any) -> tuple[Any, Any] | None:
-        """The latch that opens when all waiters were called, and ``wait_for``; None: all were.
+        """The latch that opens once all waiters are called, and ``wait_for``; None if they are.
 
         The first call makes ``made`` the latch.
         """
 
     def join(self, loop: Any, made: Any) -> Any:
-        """The waiter shared by the tasks of ``loop``: the first ``made``. None: it has ended."""
+        """The waiter shared by the tasks of ``loop``, at first ``made``; None if it has ended."""
 
 @final
 class FutureRecordMetadata:
-    """The outcome of one record, in kafka-python's shape. Thread-safe.
+    """The outcome of one record, compatible with kafka-python's future. Thread-safe.
 
-    ``get`` waits for it, or ``await`` in a task of an asyncio loop. Waiting is optional: a future
-    that is dropped reports nothing. Callbacks get the ``RecordMetadata``, errbacks the error. They
-    run one after the other, those of a partition in the order of its records, in the producer's
-    thread for callbacks: a callback that blocks delays the others, and nothing else. Their
-    exceptions are logged and not raised. In them ``get`` of a record without an outcome raises
-    IllegalStateError, as ``flush`` and a ``close`` that waits do; ``send`` works as anywhere else.
+    Wait for it with ``get``, or with ``await`` in a task of an asyncio loop. Waiting is optional: a
+    dropped future reports nothing. Callbacks get the ``RecordMetadata``, errbacks the error. They
+    run one after the other in the producer's callback thread, those of a partition in the order of
+    its records. A callback that blocks delays only other callbacks. Their exceptions are logged,
+    not raised. Inside a callback, ``get`` of a record without an outcome raises IllegalStateError,
+    as do ``flush`` and a ``close`` that waits; ``send`` works as usual.
 
-    ``delivery`` tells the outcome of the batch, ``index`` the record's place in it. ``timestamp``
-    is milliseconds since the epoch, the sizes are bytes, -1 for null or none.
+    ``delivery`` is the outcome of the batch, ``index`` the record's index in it. ``timestamp`` is
+    milliseconds since the epoch; sizes are in bytes, -1 for null or none.
     """
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         delivery: BatchDelivery,
         index: int,
         timestamp: int,
         key_size: int,
         value_size: int,
         header_size: int,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def delivery(self) -> BatchDelivery: ...
     @property
@@ -161,18 +160,18 @@ class FutureRecordMetadata:
     def header_size(self) -> int: ...
     @property
     def is_done(self) -> bool:
-        """True once the record was acknowledged or has failed."""
+        """True once the record is acknowledged or has failed."""
 
     @property
     def value(self) -> RecordMetadata | None:
-        """Where the record was stored; None before, and when it failed."""
+        """The record's metadata; None until it is stored, and if it failed."""
 
     @property
     def exception(self) -> KprodError | None:
-        """Why the record failed; None before, and when it was stored.
+        """The record's error; None until it has failed, and if it is stored.
 
-        A property, as in kafka-python; ``as_concurrent`` has the method of concurrent.futures.
-        Every look gives a copy of its own, which may be raised or given a note.
+        A property, as in kafka-python; ``as_concurrent`` has the method of concurrent.futures. Each
+        access returns a new copy, which may be raised or given a note.
         """
 
     @property
@@ -189,14 +188,14 @@ class FutureRecordMetadata:
         """True once the record has failed."""
 
     def retriable(self) -> bool:
-        """True when the record failed for a cause that may pass: sending it again may succeed."""
+        """True if the record failed with a retriable error: sending it again may succeed."""
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record.
+        """Wait at most ``timeout`` seconds; return the metadata or raise the record's error.
 
-        Raises KprodTimeoutError when it has no outcome yet: the record is still on its way. When
-        ``get`` returns, callbacks added before have returned too, unless that takes longer than
-        ``timeout``.
+        Raises KprodTimeoutError if there is no outcome yet: the record is still being sent. When
+        ``get`` returns, callbacks that were added before have returned, too, unless they take
+        longer than ``timeout``.
         """
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
@@ -205,14 +204,14 @@ class FutureRecordMetadata:
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         """``await future`` in any task of an asyncio loop: what ``get`` returns or raises.
 
-        Cancelling the task ends its wait and nothing else: the record is sent all the same. Raises
-        IllegalStateError where no asyncio loop runs.
+        Cancelling the task only ends its wait: the record is sent all the same. Raises
+        IllegalStateError if no asyncio loop is running.
         """
 
     def as_concurrent(self) -> concurrent.futures.Future[RecordMetadata]:
         """A ``concurrent.futures.Future`` with the same outcome, for ``wait`` and ``as_completed``.
 
-        It is settled where callbacks run, and cannot be cancelled: the record is on its way.
+        It is completed in the callback thread, and cannot be cancelled: the record is being sent.
         """
 
     def add_callback(
@@ -228,10 +227,10 @@ class FutureRecordMetadata:
     def add_both(
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
-        """Call ``fn`` with the metadata or the error, whichever it will be."""
+        """Call ``fn`` with the metadata or the error."""
 
     def add_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> None:
         """Call ``fn(future)`` once the record has an outcome, as concurrent.futures does."""
 
     def chain(self, future: _Settable) -> FutureRecordMetadata:
-        """Pass the outcome on to ``future.success(metadata)`` or ``future.failure(error)``."""
+        """Call ``future.success(metadata)`` or ``future.failure(error)`` with the outcome."""

@@ -27,12 +27,12 @@ cdef extern from "Python.h":
 
 
 cpdef void untrack(object one) noexcept:
-    """Let the collector pass over an object."""
+    """Make the garbage collector ignore an object."""
     PyObject_GC_UnTrack(one)
 
 
 cpdef void track(object one) noexcept:
-    """Let the collector see an object again."""
+    """Make the garbage collector track an object again."""
     if not PyObject_GC_IsTracked(one):
         PyObject_GC_Track(one)
 
@@ -44,22 +44,22 @@ def _nothing():
 cdef class BatchOutcome:
     """A base offset or an error, settled exactly once."""
 
-    def __init__(self, tp, hurry, callbacks, wait_for=None):
+    def __init__(self, tp, hurry, callbacks=None, wait_for=None):
         self.tp = tp
         self.base_offset = NO_OFFSET
         self.append_time = NO_TIMESTAMP
-        self.callbacks = callbacks
+        self.callbacks = self.callbacks_type() if callbacks is None else callbacks
         self.wait_for = wait_for
         self.parts = ()
         self._hurry = hurry
         untrack(self)
 
     def succeed(self, int64_t base_offset, int64_t append_time):
-        """The batch is stored. False when it had already ended."""
+        """Set the result: the batch is stored. False if it had already ended."""
         return self._settle(base_offset, append_time, None, ())
 
     def fail(self, error):
-        """The batch ended in ``error``, with all its parts. False when it had already ended."""
+        """Set ``error``, on all parts, too. False if the batch had already ended."""
         # First: afterwards it has ended, or is split for good, and `parts` changes no more.
         cdef bint ended = self._settle(NO_OFFSET, NO_TIMESTAMP, error, ())
         for _, part in self.parts:
@@ -67,7 +67,7 @@ cdef class BatchOutcome:
         return ended
 
     def end_as(self, tuple parts not None):
-        """The batch ended as ``parts`` say, in the form of ``split_into``."""
+        """Set different outcomes: ``parts`` as in ``split_into``."""
         return self._settle(NO_OFFSET, NO_TIMESTAMP, None, parts)
 
     cdef bint _settle(
@@ -78,7 +78,7 @@ cdef class BatchOutcome:
         try:
             settles = not self.done
             if (settles and error is not None and self.is_split) or (
-                not settles and self._telling
+                not settles and self._notifying
             ):
                 return False            # its parts end it (`_end_with_parts`); or another thread
             # Else an exception ended an earlier call, and this one goes on from there.
@@ -91,66 +91,66 @@ cdef class BatchOutcome:
                 self.base_offset, self.append_time, self.error = base_offset, append_time, error
                 self.done = True
             if self._waiters is None and self._due is None and self._tasks is None:
-                self._end_telling()
-            self._telling = not self._told
+                self._end_notifying()
+            self._notifying = not self._notified
         finally:
             release_lock(&self._lock)
-        if self._telling:
+        if self._notifying:
             try:
-                self._tell_all()
+                self._notify_all()
             finally:
-                self._telling = False
+                self._notifying = False
         self._open_latch()
         if self._whole is not None:
             self._whole._end_with_parts()
         return settles
 
-    cdef int _tell_all(self) except -1:
+    cdef int _notify_all(self) except -1:
         if self._tasks is not None:     # no thread adds to them, for the batch is done
             for waiting in self._tasks.values():
                 waiting.ring()
             self._tasks = None
-        while not self._told:
-            self._tell_waiters()
+        while not self._notified:
+            self._call_waiters()
         return 0
 
-    cdef int _tell_waiters(self) except -1:
-        """Call the waiters there are, in the order of their records; end when none is left.
+    cdef int _call_waiters(self) except -1:
+        """Call the current waiters, in the order of their records; end if none is left.
 
-        What fails leaves those that were not called in `_due`, and the next call goes on with them.
+        After an exception the remaining ones are in `_due`, and the next call continues with them.
         """
         take_lock(&self._lock)
         if self._due is None:
             self._due, self._waiters = self._waiters, None
         if self._due is None:
-            self._end_telling()
+            self._end_notifying()
         release_lock(&self._lock)
         if self._due is None:
             return 0
         self._due.sort(key=_by_index)
-        if self.callbacks.leave([tell for _, tell in self._due]):
+        if self.callbacks.leave([callback for _, callback in self._due]):
             self._due = None
             return 0
         self._due.reverse()
         while self._due:
-            _, tell = self._due.pop()   # before it runs: nothing runs twice
-            tell()
+            _, callback = self._due.pop()   # before it runs: nothing runs twice
+            callback()
         self._due = None
         return 0
 
-    cdef int _end_telling(self) except -1:
-        """All waiters have been called. The caller holds the lock, and opens the latch after it."""
-        self._told = True
+    cdef int _end_notifying(self) except -1:
+        """All waiters are called. The caller holds the lock, and opens the latch afterwards."""
+        self._notified = True
         # A future that is kept must not keep the producer's memory. And the garbage collector,
         # which does not see futures, would never find a cycle through one.
         self._hurry, self.wait_for = _nothing, None
         return 0
 
     cdef int _open_latch(self) except -1:
-        """Let waiting threads go on. Without the lock: a latch runs Python code."""
+        """Release waiting threads. Without the lock: a latch runs Python code."""
         cdef object latch = None
         take_lock(&self._lock)
-        if self._told:
+        if self._notified:
             latch = self._latch
         release_lock(&self._lock)
         if latch is not None:
@@ -165,9 +165,9 @@ cdef class BatchOutcome:
         return self.is_watched or (self._whole is not None and self._whole.is_heard())
 
     def split_into(self, parts):
-        """The batch goes on as smaller ones: (index of its first record, their outcome).
+        """Split the batch: ``parts`` are (index of the first record, outcome).
 
-        If it has ended meanwhile, as when a closing thread disowns it, they have ended as it has.
+        If it has already ended, as when a closing thread disowns it, the parts end in the same way.
         """
         cdef BatchOutcome part
         cdef tuple made = tuple(parts)
@@ -204,16 +204,16 @@ cdef class BatchOutcome:
         cdef BatchOutcome part = self.part_of(&index)
         return part, index
 
-    def on_done(self, tell, index=0, bint hears_errors=True):
-        """Hand ``tell`` to the callbacks once the batch has ended; now, if it has."""
-        cdef tuple waiter = (index, tell)
+    def on_done(self, callback, index=0, bint hears_errors=True):
+        """Queue ``callback`` once the batch has ended; immediately, if it has."""
+        cdef tuple waiter = (index, callback)
         cdef list first = [waiter]
         self.has_listeners = True
         if hears_errors:
             self.is_watched = True
         take_lock(&self._lock)
         try:
-            if not self._told:
+            if not self._notified:
                 if self._waiters is None:
                     self._waiters = first
                     track(self)
@@ -222,7 +222,7 @@ cdef class BatchOutcome:
                 return
         finally:
             release_lock(&self._lock)
-        self.callbacks.put([tell])
+        self.callbacks.put([callback])
 
     def hasten(self):
         """A caller is about to wait: the batch need not linger. Never waits."""
@@ -234,21 +234,21 @@ cdef class BatchOutcome:
             hurry()
 
     def latch(self, made):
-        """The latch that opens after all waiters were called, and ``wait_for``; None after that."""
+        """The latch that opens once all waiters are called, and ``wait_for``; None if they are."""
         cdef object latch = None
         cdef object wait_for = None
-        cdef bint told
+        cdef bint notified
         take_lock(&self._lock)
-        told = self._told
-        if not told:
+        notified = self._notified
+        if not notified:
             if self._latch is None:
                 self._latch = made
             latch, wait_for = self._latch, self.wait_for
         release_lock(&self._lock)
-        return None if told else (latch, wait_for)
+        return None if notified else (latch, wait_for)
 
     def join(self, loop, made):
-        """The waiting tasks of ``loop``; ``made`` for the first. None when the batch has ended."""
+        """The waiter of the tasks of ``loop``, at first ``made``; None if the batch has ended."""
         cdef dict first = {}
         take_lock(&self._lock)
         try:
@@ -264,11 +264,11 @@ cdef class BatchOutcome:
 
 @cython.no_gc
 cdef class FutureRecordMetadata:
-    """The outcome of one record, in kafka-python's shape."""
+    """The outcome of one record, compatible with kafka-python's future."""
 
-    def __init__(
+    def __cinit__(
         self,
-        delivery,
+        BatchOutcome delivery not None,
         int32_t index,
         int64_t timestamp,
         int32_t key_size,
@@ -284,17 +284,17 @@ cdef class FutureRecordMetadata:
 
     @property
     def is_done(self):
-        """True once the record was acknowledged or has failed."""
+        """True once the record is acknowledged or has failed."""
         return outcome_of(self).done
 
     @property
     def value(self):
-        """The metadata of a stored record; None before, and when it failed."""
+        """The record's metadata; None until it is stored, and if it failed."""
         return metadata_of(self) if _has_succeeded(self) else None
 
     @property
     def exception(self):
-        """The error of a failed record; None before, and when it was stored."""
+        """The record's error; None until it has failed, and if it is stored."""
         error = _error(self)
         return None if error is None else _copied(error)
 
@@ -316,7 +316,7 @@ cdef class FutureRecordMetadata:
         return _error(self) is not None
 
     def retriable(self):
-        """True when the record failed for a cause that may pass: sending it again may succeed."""
+        """True if the record failed with a retriable error: sending it again may succeed."""
         error = _error(self)
         return error is not None and error.retriable
 
@@ -364,7 +364,7 @@ cdef class FutureRecordMetadata:
         self.delivery.call_with(self, fn)
 
     def chain(self, future):
-        """Pass the outcome on to ``future.success(metadata)`` or ``future.failure(error)``."""
+        """Call ``future.success(metadata)`` or ``future.failure(error)`` with the outcome."""
         return self.add_callback(future.success).add_errback(future.failure)
 
     def __repr__(self):

@@ -6,19 +6,21 @@ _R = TypeVar("_R")
 _Ts = TypeVarTuple("_Ts")
 
 def hold_signals(work: Callable[[*_Ts], _R], *args: *_Ts) -> _R:
-    """``work(*args)``; signal handlers that are Python code run after it. Main thread; in others
-    it is a call like any other. An exception of a handler replaces the result of ``work``.
+    """Call ``work(*args)``; signal handlers that are Python code run after it.
+
+    For the main thread; in others it is an ordinary call. An exception of a handler replaces the
+    result of ``work``.
     """
 
 def let_signals_in(wait: Callable[[*_Ts], _R], /, *args: *_Ts) -> _R:
-    """``wait(*args)``, before and during which handlers run as ever, also in ``hold_signals``."""
+    """Call ``wait(*args)``; handlers run before and during it, even in ``hold_signals``."""
 
 def raised_by_signal(error: BaseException, /) -> bool:
-    """Whether a handler raised ``error`` when signals were let in last."""
+    """Whether a handler raised ``error`` in the last ``let_signals_in``."""
 
 def acquire_in_rounds(lock: Lock, timeout: float, /) -> bool:
-    """True once ``lock`` was acquired, within ``timeout`` seconds; below 0: without limit.
+    """Acquire ``lock`` within ``timeout`` seconds (below 0: no limit); return whether it was.
 
-    Every second Python looks for signals. A system call ends at once for a signal that comes while
-    it waits; one that comes just before the call, or to another thread, would wait for its end.
+    Checks for signals every second. A signal interrupts a system call that waits, but not if it
+    comes just before the call, or to another thread.
     """

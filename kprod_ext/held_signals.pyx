@@ -1,11 +1,11 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""Work in the main thread that no signal handler of the application can end half-way.
+"""Work in the main thread that the application's signal handlers cannot interrupt.
 
-Python runs signal handlers in the main thread, between any two steps of Python code, and there they
-may raise: Ctrl-C does. While such work runs, the handlers that are Python code are exchanged for
-one that only notes down which signal came; afterwards, and in ``let_signals_in``, the
-application's own are called. Blocking the signals would not do: the system then gives them to
-another thread, and Python runs the handler in the main one all the same.
+Python runs signal handlers in the main thread, between any two steps of Python code, and they may
+raise, as for Ctrl-C. During such work, handlers that are Python code are replaced by one that only
+records the signal; afterwards, and in ``let_signals_in``, the application's handlers are called.
+Blocking the signals would not help: the system would deliver them to another thread, and Python
+would run the handler in the main thread all the same.
 """
 
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetObject
@@ -19,6 +19,18 @@ import _signal
 
 cdef extern from "Python.h":
     int PyErr_SetInterruptEx(int number)
+
+cdef extern from *:
+    """
+    #include <signal.h>
+    #include <stdint.h>
+    typedef struct sigaction KprodAction;
+    #define kprod_function(action) ((uintptr_t)(action).sa_handler)
+    """
+    ctypedef struct Action "KprodAction":
+        pass
+    int sigaction(int number, const Action* action, Action* before) noexcept
+    size_t kprod_function(Action action) noexcept
 
 cdef enum:
     NUMBERS = 128
@@ -37,6 +49,7 @@ cdef class _Gate:
     cdef object raised          # the exception of a handler while signals were let in
     cdef bint closed
     cdef unsigned long owner    # the thread that runs the work; 0: none
+    cdef size_t pythons         # the C function by which signals reach Python; 0: not known yet
 
     def __cinit__(self):
         self.own = [None] * NUMBERS
@@ -62,21 +75,54 @@ cdef class _Gate:
         for number in SIGNALS:
             own = handler_of(number)
             # The defaults are numbers; a handler that Python did not install is None.
-            if own is not None and not PyLong_Check(own) and own is not self:
-                self.own[number] = own
+            if own is None or PyLong_Check(own) or own is self:
+                continue
+            self.own[number] = own
+            if self.is_pythons(number):
                 self.taken.append(number)
                 set_handler(number, self)  # this runs handlers that are due
+
+    cdef bint is_pythons(self, int number) except -1:
+        """Whether the system calls Python for this signal.
+
+        C code may have put a function of its own in the place of Python's, as uWSGI does in its
+        workers. Python does not know, and to exchange its handlers would remove that function.
+        """
+        cdef Action action
+        if self.pythons == 0:
+            self.learn(number)
+        return sigaction(number, NULL, &action) == 0 and kprod_function(action) == self.pythons
+
+    cdef int learn(self, int number) except -1:
+        """Find out which function it is: install it, look, and put back what was there."""
+        cdef Action before, action
+        cdef object raised
+        if sigaction(number, NULL, &before) != 0:
+            return 0
+        set_handler(number, self)   # this runs handlers that are due, and installs nothing then
+        if sigaction(number, NULL, &action) == 0:
+            self.pythons = kprod_function(action)
+        raised = self.put_back(number)
+        sigaction(number, &before, NULL)
+        if raised is not None:
+            throw(raised)
+        return 0
 
     cdef object hand_back(self):
         """Put the application's handlers back. Returns the exception of a due handler."""
         cdef object raised = None
         for number in self.taken:
-            while handler_of(number) is self:  # not if the application has set another meanwhile
-                try:
-                    set_handler(number, self.own[number])
-                except BaseException as error:
-                    raised = raised or error
+            raised = self.put_back(number) or raised
         self.taken.clear()
+        return raised
+
+    cdef object put_back(self, int number):
+        cdef object raised = None
+        while handler_of(number) is self:  # not if the application has set another meanwhile
+            try:
+                set_handler(number, self.own[number])
+            except BaseException as error:
+                raised = raised or error
         return raised
 
     cdef object deliver(self):

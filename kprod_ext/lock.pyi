@@ -4,7 +4,7 @@ from typing_extensions import disjoint_base
 
 @disjoint_base
 class Lock:
-    """A ``threading.Lock`` that a ``with`` statement leaves also where there is no memory."""
+    """A ``threading.Lock`` that a ``with`` statement releases even without free memory."""
 
     def __enter__(self) -> bool: ...
     def __exit__(
@@ -14,7 +14,7 @@ class Lock:
         traceback: TracebackType | None,
     ) -> None: ...
     def acquire(self, timeout: float | None = None) -> bool:
-        """Wait for the lock at most ``timeout`` seconds (None: without limit); whether it came."""
+        """Wait at most ``timeout`` seconds (None: no limit); return whether it was acquired."""
 
     def release(self) -> None:
-        """Any thread may release it. RuntimeError: nobody holds it."""
+        """Release the lock, from any thread. Raises RuntimeError if it is not held."""

@@ -1,9 +1,9 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
 """A lock for ``with`` statements of Python code that end without memory"""
 
-# Python packs the three arguments of ``__exit__`` of a ``threading.Lock`` into a tuple. Where there
-# is no memory for it, MemoryError leaves the block, and the lock is held for ever. A compiled
-# method takes the arguments as they come. (Cython's own ``with`` has a tuple made beforehand.)
+# Python packs the three arguments of ``__exit__`` of a ``threading.Lock`` into a tuple. Without
+# memory for the tuple the block ends with MemoryError, and the lock is held for ever. A compiled
+# method needs no tuple. (Cython's own ``with`` makes one beforehand.)
 
 import threading
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""Waiting for file descriptors, and moving bytes through sockets that do not block."""
+"""Waiting for file descriptors, and I/O on non-blocking sockets."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -10,13 +10,13 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 
 from kprod_ext.held_signals cimport ROUND, handles_signals
+from kprod_ext.process cimport Descriptor, Generation, current_generation, generation_mark
 from kprod_ext.shared cimport RecordLock, release_lock, take_lock
 
-# Waiting for file descriptors, at first without going to sleep where the caller asks for that.
+# Waiting for file descriptors, at first by spinning if the caller wants that.
 #
-# The kernel wakes a sleeping thread some 50 us after the event when its core was idle, and a broker
-# close by needs less than that for its whole answer.
-# A caller that has a core to spare may look for the answer for a while before it sleeps.
+# If its core was idle, the kernel wakes a sleeping thread some 50 us after the event; a broker
+# nearby answers in less time. A caller with a core to spare may spin for a while before it sleeps.
 #
 # poll(2) suits the few connections of a producer: a change of interest needs no system call, and a
 # forked child shares no kernel object with its parent.
@@ -71,7 +71,6 @@ cdef extern from *:
         clock_gettime(CLOCK_MONOTONIC, &now);
         return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
     }
-    #define kprod_renew(lock) memset(&(lock), 0, sizeof(lock))
     #define kprod_load(place) __atomic_load_n(&(place), __ATOMIC_SEQ_CST)
     #define kprod_store(place, value) __atomic_store_n(&(place), (value), __ATOMIC_SEQ_CST)
     #define kprod_swap(place, value) __atomic_exchange_n(&(place), (value), __ATOMIC_SEQ_CST)
@@ -88,12 +87,11 @@ cdef extern from *:
     int kprod_open_bell(int *ends) noexcept
     void kprod_ring_bell(int fd) noexcept
     void kprod_still_bell(int fd) noexcept
-    int close(int fd) noexcept
-    void kprod_renew(RecordLock lock) noexcept
     int kprod_load(int place) noexcept nogil
     void kprod_store(int place, int value) noexcept nogil
     int kprod_swap(int place, int value) noexcept nogil
 
+cdef const Generation* MARK = generation_mark()
 cdef double SECOND = 1e9
 cdef long long FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef double LONGEST = 1e6  # seconds, of one system call; a longer wait is several
@@ -107,25 +105,30 @@ cdef class Poller:
     cdef int _count
     cdef int _room
     cdef list _data         # one for each place, and None behind those that are left
-    cdef int[2] _bell
-    cdef RecordLock _lock  # taken to ring the bell or to give it back
+    cdef Descriptor _heard      # the ends of the bell: the same one where it is an eventfd
+    cdef Descriptor _rung
+    cdef RecordLock _lock       # taken to ring the bell or to give it back
     cdef bint _closed
+    cdef Generation _generation
     cdef int _woken         # since the last wait ended
     cdef int _asleep        # or about to be: ``wake`` must ring
 
     def __cinit__(self):
+        cdef int[2] ends
         self._closed = True
+        self._generation = current_generation()
         self._data = [None]
         self._make_room()
-        if kprod_open_bell(self._bell) < 0:
+        if kprod_open_bell(ends) < 0:
             PyErr_SetFromErrno(OSError)
+        self._heard = Descriptor(ends[0])
+        self._rung = self._heard if ends[1] == ends[0] else Descriptor(ends[1])
         self._closed = False
-        self._places[0].fd = self._bell[0]
+        self._places[0].fd = ends[0]
         self._places[0].events = POLLIN
         self._count = 1
 
     def __dealloc__(self):
-        self._give_back()
         PyMem_Free(self._places)
 
     cdef int _make_room(self) except -1:
@@ -158,7 +161,7 @@ cdef class Poller:
         self._places[place].events = POLLIN | POLLOUT if write else POLLIN
 
     def forget(self, int fd, /):
-        """Do not watch ``fd`` any more. Idempotent."""
+        """Stop watching ``fd``. Idempotent."""
         cdef int place = self._place_of(fd)
         if place == self._count:
             return
@@ -172,14 +175,16 @@ cdef class Poller:
         return self._data[1 : self._count]
 
     def wait(self, timeout, double eager=0.0, /):
-        """Wait at most ``timeout`` seconds (None: without limit) for a descriptor or ``wake``."""
+        """Wait at most ``timeout`` seconds (None: no limit) for a descriptor or ``wake``."""
         cdef long long until = FOREVER
         cdef double seconds = LONGEST if timeout is None else timeout
         cdef int ready
         seconds = min(max(seconds, 0.0), LONGEST)
         if self._closed:
             raise ValueError("the poller is closed")
-        # First a look that keeps the GIL, which may take long to get back: often data is ready.
+        if MARK[0] != self._generation:
+            raise ValueError("the poller belongs to the process that this one was forked from")
+        # First a check that keeps the GIL, which may take long to reacquire: often data is ready.
         ready = poll(self._places, <unsigned long>self._count, 0)
         if ready < 0 and errno == EINTR:
             ready = 0
@@ -197,13 +202,13 @@ cdef class Poller:
         if eager > 0:
             ready = self._look_for(eager)
             if ready == 0:
-                PyErr_CheckSignals()    # a signal during the look does not end the sleep
+                PyErr_CheckSignals()    # a signal during the check does not end the sleep
         if ready == 0 and not kprod_load(self._woken):
             ready = self._sleep_until(until)
         return ready
 
     cdef int _look_for(self, long long eager) noexcept:
-        """Look without sleeping; empty when woken or when the time is over."""
+        """Poll without sleeping; empty if woken, or when the time is over."""
         cdef long long began = kprod_nanoseconds()
         cdef int ready = 0
         with nogil:
@@ -221,9 +226,9 @@ cdef class Poller:
             left = FOREVER if until == FOREVER else max(until - kprod_nanoseconds(), 0)
             if in_rounds:
                 left = min(left, ROUND)
-            # First this, then a look whether wake() was called; wake() looks the other way round.
-            # SEQ_CST, for of two threads that each store and then load the other's value, one must
-            # see the store: with release and acquire both may miss it, and the wait has no end.
+            # Store this first, then check whether wake() was called; wake() does the reverse.
+            # SEQ_CST: of two threads that each store and then load the other's value, one must see
+            # the store. With release and acquire both may miss it, and the wait would not end.
             kprod_store(self._asleep, 1)
             if kprod_load(self._woken):
                 left = 0
@@ -243,50 +248,37 @@ cdef class Poller:
     cdef list _found(self):
         cdef list found = []
         cdef int number
-        cdef short told
+        cdef short events
         if self._places[0].revents:
-            kprod_still_bell(self._bell[0])
+            kprod_still_bell(self._heard.fd)
         for number in range(1, self._count):
-            told = self._places[number].revents
-            if told:
-                writable = told & ~POLLIN and self._places[number].events & POLLOUT
-                found.append((self._data[number], bool(told & ~POLLOUT), bool(writable)))
+            events = self._places[number].revents
+            if events:
+                writable = events & ~POLLIN and self._places[number].events & POLLOUT
+                found.append((self._data[number], bool(events & ~POLLOUT), bool(writable)))
         return found
 
     def wake(self):
-        """End the present wait, or the next one. Any thread, any time, also once closed."""
-        # Locked: close() must not give the descriptor back between the look at _asleep and the
-        # write, because the number may then belong to a file of the application.
+        """End the current wait, or the next one. Any thread, at any time, even after ``close``."""
+        if MARK[0] != self._generation:     # a thread of the parent may have held the lock
+            return
+        # Locked: close() must not close the descriptor between the check of _asleep and the write,
+        # because its number may then belong to a file of the application.
         take_lock(&self._lock)
         if not self._closed and not kprod_swap(self._woken, 1) and kprod_load(self._asleep):
-            kprod_ring_bell(self._bell[1])
+            kprod_ring_bell(self._rung.fd)
         release_lock(&self._lock)
 
     def close(self):
-        """Give the descriptors back that were made here. Idempotent."""
-        take_lock(&self._lock)
-        self._give_back()
-        release_lock(&self._lock)
-        self._let_go()
-
-    def abandon(self):
-        """As ``close``, in a forked child: a thread of the parent may have held the lock."""
-        kprod_renew(self._lock)
-        self._give_back()
-        self._let_go()
-
-    cdef int _let_go(self) except -1:
+        """Close the poller's own descriptors. Idempotent."""
+        if MARK[0] == self._generation:
+            take_lock(&self._lock)
+            self._closed = True
+            self._heard.close()
+            self._rung.close()
+            release_lock(&self._lock)
         self._data = [None]
         self._count = 1
-        return 0
-
-    cdef void _give_back(self) noexcept:
-        if self._closed:
-            return
-        self._closed = True
-        close(self._bell[0])
-        if self._bell[1] != self._bell[0]:
-            close(self._bell[1])
 
 
 # Moving bytes through a socket that does not block, with one system call and few steps.
@@ -333,7 +325,7 @@ cdef enum:
 
 
 def send_buffers(int fd, buffers, /):
-    """Send the buffers in order, at most IOV_MAX of them; how many bytes were taken, maybe 0."""
+    """Send the buffers in order, at most IOV_MAX of them; return the bytes sent, perhaps 0."""
     cdef tuple pieces = tuple(buffers)      # which keeps them alive
     cdef int count = <int>min(len(pieces), IOV_MAX)
     cdef Py_buffer few[FEW]
@@ -382,7 +374,7 @@ cdef Py_ssize_t _send(int fd, iovec *places, int count) except -1:
 
 
 def receive(int fd, Py_ssize_t limit, /):
-    """At most ``limit`` bytes; None when none have come, b"" when the peer has closed."""
+    """Receive at most ``limit`` bytes; None if there are none yet, b"" if the peer has closed."""
     cdef Py_ssize_t size
     cdef bytes room = PyBytes_FromStringAndSize(NULL, limit)
     while True:

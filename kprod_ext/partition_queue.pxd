@@ -23,6 +23,7 @@ from kprod_ext.record cimport (
     now_with_gil,
 )
 from kprod_ext.shared cimport (
+    AtomicFlag,
     RecordLock,
     SharedCount,
     SharedFlag,
@@ -40,7 +41,7 @@ cdef inline Py_ssize_t share_of(Py_ssize_t batch_size, bint batch_ready) noexcep
 cdef class StickyPartition:
     cdef readonly Py_ssize_t partition
     cdef readonly StickyPartition following
-    cdef readonly SharedFlag spent
+    cdef readonly AtomicFlag spent
     cdef Py_ssize_t _produced
     cdef readonly Py_ssize_t batch_size
     cdef RecordLock _lock               # guards counting
@@ -115,14 +116,7 @@ cdef class PartitionQueue:
     cdef readonly object wait
     cdef public SharedCount batch_max_size  # limits of new batches, in bytes
     cdef public SharedCount grows_to
-    # Sender only: ReadyTracker's state.
-    cdef public object leader
-    cdef public object queues_of_node
-    cdef public int64_t found_in
-    cdef public int64_t look
-    cdef public object queue_list
-    cdef public object before
-    cdef public object after
+    cdef public object partition            # the sender's state; for the sender only
 
     cpdef AppendResult append(
         self, object timestamp_ms, object key, object value, object headers, object buffer=*
@@ -149,7 +143,7 @@ cdef class PartitionQueue:
     ) except -1
     cdef void _link(self, ProducerBatch batch) noexcept
     cdef int _admit(self, ProducerBatch batch, bint quietly) except -1
-    cdef int _tell(self, AppendResult result, ProducerBatch filled, bint quietly) except -1
+    cdef int _notify_sender(self, AppendResult result, ProducerBatch filled, bint quietly) except -1
     cdef void _exchange(self, ProducerBatch batch) noexcept
     cdef void _end(self, ProducerBatch batch) noexcept
     cdef ProducerBatch _first(self)

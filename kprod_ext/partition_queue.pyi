@@ -9,13 +9,13 @@ from kprod_ext.record import RecordClock
 
 @final
 class StickyPartition:
-    """The partition that records without a key go to, until it has had its share. Thread-safe.
+    """The partition for records without a key, until its share is used up. Thread-safe.
 
-    Its share is ``batch_size`` bytes once its batch is full, and ``2 * batch_size`` in any case:
-    switching while a batch is open would cut every batch short (``BuiltInPartitioner``, KIP-794).
-    ``spent`` turns True then, and stays so. Records go on to ``following``, which was drawn ahead;
-    None: the next partition has to be drawn. Raises ValueError for a negative partition or a batch
-    size below 1.
+    The share is ``batch_size`` bytes once its batch is full, and at most ``2 * batch_size``:
+    switching while a batch is open would make every batch too small (``BuiltInPartitioner``,
+    KIP-794). After that ``spent`` is True, and records go to ``following``, which was chosen in
+    advance; None: the next partition has to be chosen. Raises ValueError for a negative partition
+    or a batch size below 1.
     """
 
     def __new__(
@@ -32,6 +32,9 @@ class StickyPartition:
     def current(self) -> StickyPartition:
         """The first of this one and those after it with a share left; the last if none has one."""
 
+    def chain(self) -> list[StickyPartition]:
+        """This one and those that follow it."""
+
     def add(self, nbytes: int, batch_ready: bool) -> bool:
         """Count a record; returns ``spent``. ``batch_ready``: the partition's batch is full."""
 
@@ -39,12 +42,12 @@ class StickyPartition:
 class AppendContext:
     """State shared by all queues of one accumulator. Thread-safe.
 
-    ``now`` is the monotonic clock, ``note`` is called with a queue that the sender should look at,
-    under the queue's lock: it must be a function of C. ``incomplete`` gets every batch before it is
-    queued. ``wake`` and ``look_within`` let the sender look; ``hurry`` and ``wait`` are those of
-    the deliveries, and get the queue first; ``compression`` is offered batches that are closed.
-    ``refusal`` says why no record may be queued now, and ``closings`` counts the times when
-    all open batches were closed.
+    ``now`` is the monotonic clock. ``note`` is called, under a queue's lock, with a queue that the
+    sender should check: it must be a C function. ``incomplete`` gets every batch before it is
+    queued. ``wake`` and ``look_within`` wake the sender; ``hurry`` and ``wait`` are those of the
+    deliveries, with the queue as first argument; closed batches are offered to ``compression``.
+    ``refusal`` returns why no record may be queued now, and ``closings`` counts how often all open
+    batches were closed.
     """
 
     refusal: Any
@@ -88,8 +91,7 @@ class AppendResult:
 
     ``batch_ready``: it has filled its batch, so the sticky partitioner may move on.
     ``wake_sender``: the sender has something to send; the queue, or a bulk call, wakes it.
-    ``linger``: a batch was created, which the sender looks at within so many seconds; None: none
-    was.
+    ``linger``: if a batch was created, the seconds within which the sender checks it; else None.
     """
 
     @property
@@ -107,24 +109,17 @@ class AppendResult:
 class PartitionQueue:
     """The batches of one partition, oldest first, under one lock. Any thread may append.
 
-    Only the sender's thread removes batches, so the oldest stays the oldest until it takes it.
-    ``batch_max_size`` is less than that of the context once a broker found a batch too large, and
-    ``grows_to`` is what the leader's node allowed when the sender looked last;
-    ``retired``: the partition has, or will have, another queue, and nothing is queued here any
-    more. ``leader``, ``queues_of_node``, ``found_in``, ``look`` and the place in a ``QueueList``
-    are ``ReadyTracker``'s.
+    Only the sender thread removes batches, so the oldest stays the oldest until it is taken.
+    ``batch_max_size`` is less than that of the context after a broker has refused a batch as too
+    large. ``grows_to`` is the limit of the leader's node at the sender's last check. ``retired``:
+    the partition has, or will have, another queue, and nothing is queued here. ``partition`` is the
+    sender's state of the partition, None before its first check.
     """
 
     retired: bool
     batch_max_size: int
     grows_to: int
-    leader: Any
-    queues_of_node: Any
-    found_in: int
-    look: int
-    queue_list: Any
-    before: Any
-    after: Any
+    partition: Any
 
     def __new__(cls, context: AppendContext, tp: Any, settings: Any) -> Self: ...
     @property
@@ -151,10 +146,10 @@ class PartitionQueue:
     ) -> AppendResult | None:
         """Write a record into the open batch, or a new one in ``buffer`` or in free memory.
 
-        A record without a time gets the present time. Returns None when no memory is free, the
+        A record without a timestamp gets the current time. Returns None if no memory is free, the
         queue is retired, or no record may be queued now. Raises what
-        ``MemoryRecordsBuilder.append`` raises for bad arguments; nothing is queued then. An
-        exception of a signal handler may come before or after the record was queued.
+        ``MemoryRecordsBuilder.append`` raises for invalid arguments; nothing is queued then. A
+        signal handler may raise before or after the record is queued.
         """
 
     def append_to_open(
@@ -167,7 +162,7 @@ class PartitionQueue:
         """As ``append``, but None when the open batch is full and would only grow."""
 
     def batch_filled(self) -> None:
-        """A record has filled the open batch: the sender should look."""
+        """Report to the sender that a record has filled the open batch."""
 
     def close_open_batch(self) -> None:
         """Take no more records into the open batch. When this returns, no append is under way."""
@@ -181,7 +176,7 @@ class PartitionQueue:
         """The batch that the sender takes first."""
 
     def head(self) -> tuple[ProducerBatch | None, bool]:
-        """The oldest batch, and whether the sender should send it at once."""
+        """The oldest batch, and whether the sender should send it immediately."""
 
     def has(self, batch: ProducerBatch) -> bool:
         """Whether ``batch`` is queued here."""

@@ -3,10 +3,10 @@
 
 The compiled ``send`` and the Python path both append records here: to the open batch, or to a new
 one when the open batch has no room. The .pxd says which fields the lock guards. A thread that holds
-the lock runs no Python code but an application's clock, and makes no object that the garbage
-collector sees, but for the exception of a mistake in kprod, because a finalizer could re-enter this
-queue. So an appender makes a new batch before it takes the lock, and queues the batch only if the
-queue has not changed meanwhile.
+the lock runs no Python code except an application's clock, and allocates no object that the garbage
+collector tracks (except to raise an internal error), because a finalizer could re-enter this queue.
+So an appender makes a new batch before it takes the lock, and queues the batch only if the queue
+has not changed meanwhile.
 """
 
 cimport cython
@@ -66,6 +66,15 @@ cdef class StickyPartition:
             sticky = sticky.following
         return sticky
 
+    def chain(self):
+        """This one and those that follow it."""
+        cdef list chain = []
+        cdef StickyPartition sticky = self
+        while sticky is not None:
+            chain.append(sticky)
+            sticky = sticky.following
+        return chain
+
     def add(self, Py_ssize_t nbytes, bint batch_ready):
         """Count a record of nbytes. True when the partition's share is used up."""
         return self.count(nbytes, batch_ready)
@@ -124,7 +133,7 @@ cdef class AppendContext:
         self._hurry, self._wait = hurry, wait
 
     cdef int wake(self) except -1:
-        """Let the sender look, even if a signal handler raises: records are queued."""
+        """Wake the sender, even if a signal handler raises: records are queued."""
         try:
             self._wake()
         except BaseException:
@@ -226,7 +235,7 @@ cdef class PartitionQueue:
 
         Returns None if refused, retired or without memory.
 
-        ``quietly``: the caller notes the queue and wakes the sender itself, before it returns.
+        ``quietly``: the caller reports the queue and wakes the sender itself, before it returns.
         """
         cdef AppendContext context = self.context
         cdef AppendResult result
@@ -259,7 +268,7 @@ cdef class PartitionQueue:
             result.future = new_future()
             filled = self._open_batch()
             if self._push(batch, record, result, opened, closings, quietly) == PUSHED:
-                self._tell(result, filled, quietly)
+                self._notify_sender(result, filled, quietly)
                 return result
 
     cdef ProducerBatch _new_batch(self, PooledBuffer buffer):
@@ -316,8 +325,8 @@ cdef class PartitionQueue:
 
     cdef int _admit(self, ProducerBatch batch, bint quietly) except -1:
         """Register the batch for flush, the queue for the sender, before the batch is linked."""
-        # A sender that looks at once waits for the lock, which this thread holds; with a GIL, for
-        # that: no Python code runs until the batch is linked.
+        # If the sender checks immediately, it waits for the lock, which this thread holds, or for
+        # the GIL: no Python code runs until the batch is linked.
         if not quietly:
             self.context._noted(self)
         cdef bint added = False
@@ -342,7 +351,7 @@ cdef class PartitionQueue:
         self._exchange(batch)
 
     cdef void _exchange(self, ProducerBatch batch) noexcept:
-        """Let this batch, or none, accept records. The caller holds the lock."""
+        """Make this batch, or none, the open one. The caller holds the lock."""
         # The queue's links hold the open batch as well, so nothing is freed here.
         if self._open is not None:
             take_tail_back(self._open)
@@ -353,7 +362,9 @@ cdef class PartitionQueue:
             self.tail.delivery = <void*>batch.delivery
             self._opened += 1
 
-    cdef int _tell(self, AppendResult result, ProducerBatch filled, bint quietly) except -1:
+    cdef int _notify_sender(
+        self, AppendResult result, ProducerBatch filled, bint quietly
+    ) except -1:
         """Wake the sender for a new batch. Offer the former open batch for compression."""
         cdef AppendContext context = self.context
         compress = None if context._compression is None else self.settings.compress
@@ -379,12 +390,12 @@ cdef class PartitionQueue:
         return 0
 
     cpdef void batch_filled(self) except *:
-        """A record has filled the open batch: the sender should look."""
+        """Report to the sender that a record has filled the open batch."""
         try:
             self.context._noted(self)
             self.context.wake()
         except MemoryError:
-            pass        # the record is queued, and its batch leaves when it has lingered
+            pass        # the record is queued, and its batch is sent after its linger
 
     def close_open_batch(self):
         """Take no more records into the open batch. When this returns, no append is under way."""
@@ -424,7 +435,7 @@ cdef class PartitionQueue:
         return self._first()
 
     def head(self):
-        """The oldest batch, and whether the sender should send it at once."""
+        """The oldest batch, and whether the sender should send it immediately."""
         cdef ProducerBatch batch = self._first()
         return batch, batch is not None and (self._depth > 1 or seen_full(batch))
 

@@ -1,25 +1,30 @@
 """Text from peers, made safe for logs and errors: one line of limited length.
 
-All text from a broker, a proxy or an issuer of tokens passes through this module, so the code
-behind it can use any text. Names that Kafka accepts pass unchanged.
+All text from a broker, a proxy or a token issuer passes through this module, so other code can use
+it safely. Names that Kafka accepts are unchanged.
 """
 
 from __future__ import annotations
 
 LONGEST = 1000
-"""Characters; topics, hosts and ids have 255 at the most."""
+"""Characters; topics, hosts and ids have at most 255."""
 _MOST_BYTES = 4 * LONGEST
 
 
-def printable(text: str) -> str:
-    """Its first characters, those escaped that a terminal or a log could take for something else.
+def escaped(text: str, keep: str = "") -> str:
+    """The text with unprintable characters escaped as in a Python string, except ``keep``.
 
-    Line breaks, escape codes, marks of the direction of writing: all that Python calls not
-    printable. At most ``LONGEST`` characters, and three dots for omitted ones.
+    These include line breaks, escape codes and bidirectional marks, which could manipulate a
+    terminal or a log.
     """
-    shown = text[:LONGEST]
-    if not shown.isprintable():
-        shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
+def printable(text: str) -> str:
+    """``escaped``, at most ``LONGEST`` characters, with three dots for omitted ones."""
+    shown = escaped(text[:LONGEST])
     return shown if max(len(text), len(shown)) <= LONGEST else f"{shown[:LONGEST]}..."
 
 

@@ -1,4 +1,4 @@
-"""Produce on the wire: requests framed around batches, which are not copied, and their answers."""
+"""Produce requests, framed around batches without copying them, and their responses."""
 
 from typing import final
 
@@ -6,7 +6,7 @@ from typing_extensions import Buffer
 
 @final
 class PartitionBatch:
-    """One finished record batch and where it goes.
+    """A complete record batch and its partition.
 
     ``topic_id`` is needed from version 13 on. ``records`` is the batch in one or more pieces, in
     order, ``size`` their bytes together.
@@ -44,7 +44,7 @@ _Endpoint = tuple[int, str, int, str | None]
 
 @final
 class PartitionResponse:
-    """The broker's answer for one batch.
+    """The broker's result for one batch.
 
     ``topic`` is None from version 13 on, ``topic_id`` before. ``base_offset`` is -1 on errors,
     ``log_append_time_ms`` (milliseconds since the epoch) is -1 unless the broker set it,

@@ -1,5 +1,5 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""Produce on the wire: requests framed around batches, which are not copied, and their answers."""
+"""Produce requests, framed around batches without copying them, and their responses."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -84,7 +84,7 @@ cpdef list frame_produce(
 
 
 cdef Py_ssize_t most_between_records(bytes head, list topics) except -1:
-    """No fewer bytes than everything but the records takes."""
+    """An upper bound of the bytes of everything but the records."""
     cdef Py_ssize_t most = PyBytes_GET_SIZE(head) + LONGEST_VARINT + 1
     cdef tuple topic
     for topic in topics:
@@ -173,7 +173,7 @@ cdef int64_t LONGEST_STRING = _LONGEST_TEXT  # bytes; a longer one may have to b
 
 @cython.final
 cdef class PartitionResponse:
-    """The answer for one batch."""
+    """The broker's result for one batch."""
 
     cdef readonly object topic
     cdef readonly object topic_id
@@ -213,8 +213,8 @@ cdef class PartitionResponse:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
 
-    def _told(self):
-        """All of it, in the order of the arguments."""
+    def _fields(self):
+        """All fields, in the order of the arguments."""
         return (
             self.topic,
             self.topic_id,
@@ -232,12 +232,12 @@ cdef class PartitionResponse:
     def __eq__(self, other):
         if not isinstance(other, PartitionResponse):
             return NotImplemented
-        return self._told() == other._told()
+        return self._fields() == other._fields()
 
     __hash__ = None
 
     def __repr__(self):
-        return f"PartitionResponse{self._told()}"
+        return f"PartitionResponse{self._fields()}"
 
 
 cdef struct Cursor:

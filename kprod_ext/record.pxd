@@ -144,9 +144,11 @@ cdef enum:
     CRC_START = 21
     HEADER_SIZE = 61
     TRANSACTIONAL_BIT = 0x10
+    CONTROL_BIT = 0x20
 
 
 cdef struct BatchHeader:
+    int64_t base_offset
     int32_t batch_length
     int16_t attributes
     int32_t last_offset_delta
@@ -160,7 +162,7 @@ cdef struct BatchHeader:
 
 cdef inline void put_batch_header(char* out, const BatchHeader* header) noexcept nogil:
     """Write all 61 bytes, the CRC as zero."""
-    out = put_int64(out, 0)
+    out = put_int64(out, header.base_offset)
     out = put_int32(out, header.batch_length)
     out = put_int32(out, -1)
     out[0] = 2

@@ -7,10 +7,10 @@ from typing_extensions import Buffer
 class RecordClock:
     """The time of records that were sent without one. Thread-safe.
 
-    ``source`` tells milliseconds since the epoch; None is the system's clock, as of its last tick
-    (``CLOCK_REALTIME_COARSE``: 1 to 10 ms). A step back of at most a minute is not followed: the
-    clock stands still until its source has caught up. A longer one is: that source was wrong, and
-    was set right. Raises TypeError for a source that cannot be called.
+    ``source`` returns milliseconds since the epoch; None means the system's clock, as of its last
+    tick (``CLOCK_REALTIME_COARSE``: 1 to 10 ms). If the source steps back by at most a minute, this
+    clock stands still until the source has caught up. It follows a larger step back, which corrects
+    a wrong clock. Raises TypeError for a source that cannot be called.
     """
 
     def __new__(cls, source: Callable[[], int] | None = None) -> RecordClock: ...
@@ -27,9 +27,9 @@ def is_frozen(headers: Any, /) -> bool:
     """Whether ``headers`` is a tuple of ``(str, bytes | None)`` tuples with UTF-8 names."""
 
 def largest_payload(largest_batch: int, /) -> int:
-    """Bytes of key, value and headers, 10 more for each header, of a record that surely fits.
+    """Bytes of key, value and headers, plus 10 per header, of a record that always fits.
 
-    A batch with that record alone has at most ``largest_batch`` bytes, whatever its timestamp.
+    A batch with only that record has at most ``largest_batch`` bytes, with any timestamp.
     """
 
 def murmur2(data: Buffer, /) -> int:
@@ -50,6 +50,6 @@ def fnv1a(data: Buffer, /) -> int:
 def partition_for_key(key: Buffer, partitions: int, /) -> int:
     """The partition of a key: ``(murmur2(key) & 0x7FFFFFFF) % partitions``.
 
-    After ``BuiltInPartitioner.partitionForKey``. Raises ValueError for a number of partitions that
-    no topic has, TypeError for a key that is no buffer. Thread-safe.
+    After ``BuiltInPartitioner.partitionForKey``. Raises ValueError for an invalid number of
+    partitions, TypeError for a key that is not a buffer. Thread-safe.
     """

@@ -1,8 +1,8 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
 """The clock of records, and the rules for their fields, for Python: compiled code inlines them.
 
-Which timestamps and partitions exist, which headers cannot change, how large a record may be
-without a second look, and to which partition a key goes.
+The rules are about valid timestamps and partitions, immutable headers, the size up to which a
+record always fits, and the partition of a key.
 """
 
 cimport cython
@@ -13,9 +13,9 @@ cdef extern from *:
     """
     /* Ask the source. If it raises (MemoryError, for one), return the latest time instead. */
     static long long kprod_ask(PyObject *source, long long latest) {
-        PyObject *told = PyObject_CallNoArgs(source);
-        long long now = told == NULL ? -1 : PyLong_AsLongLong(told);
-        Py_XDECREF(told);
+        PyObject *answer = PyObject_CallNoArgs(source);
+        long long now = answer == NULL ? -1 : PyLong_AsLongLong(answer);
+        Py_XDECREF(answer);
         if (now == -1 && PyErr_Occurred()) {
             PyErr_Clear();
             return latest;
@@ -65,7 +65,7 @@ def is_frozen(headers, /):
 
 
 def largest_payload(Py_ssize_t largest_batch, /):
-    """Bytes of key, value and headers with which a record surely fits into a batch of this size."""
+    """Bytes of key, value and headers up to which a record always fits into such a batch."""
     return surely_within(largest_batch)
 
 

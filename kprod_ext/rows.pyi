@@ -32,8 +32,8 @@ class RecordChunk:
     ]:
         """The next record: its timestamp in ms (None: now), key, value, headers.
 
-        A memoryview is of memory the chunk may let go of: release it before the chunk is filled
-        again. Raises IndexError after the last record.
+        Release a memoryview before the chunk is filled again, which may free its memory. Raises
+        IndexError after the last record.
         """
 
 @type_check_only
@@ -41,22 +41,21 @@ class RowChecks(Protocol):
     """Converts a cell that is not of the plain type; ``row`` counts from 0 in this load."""
 
     def payload(self, row: int, field: str, data: Any) -> bytes | None:
-        """A key or value that is neither ``bytes`` nor None."""
+        """Convert a key or value that is neither ``bytes`` nor None."""
     def partition(self, row: int, partition: Any) -> int | None:
-        """A partition that is not a plain number of 0 to 2**31 - 1."""
+        """Convert a partition that is not an exact ``int`` from 0 to 2**31 - 1."""
     def timestamp(self, row: int, timestamp_ms: Any) -> int | None:
-        """A timestamp that is not a plain number of 0 to 2**63 - 1."""
+        """Convert a timestamp that is not an exact ``int`` from 0 to 2**63 - 1."""
     def headers(self, row: int, headers: Any) -> tuple[tuple[str, bytes | None], ...]:
-        """A record's own headers, frozen."""
+        """Return a record's own headers in an immutable form."""
     def size(self, row: int, key: Any, value: Any, headers: Any) -> None:
-        """A record that may be too large: raises if it is."""
+        """Raise if a record is too large."""
 
 @final
 class ObjectChunk(RecordChunk):
     """Records that are Python objects, which it keeps alive.
 
-    ``largest`` is the bytes that key, value and headers of a record may have together before
-    ``checks.size`` is asked.
+    ``checks.size`` is called for a record whose key, value and headers exceed ``largest`` bytes.
     """
 
     def __new__(cls, capacity: int, largest: int, checks: RowChecks) -> ObjectChunk: ...
@@ -71,11 +70,12 @@ class ObjectChunk(RecordChunk):
         partitions: list[Any] | int | None = None,
         timestamps_ms: list[Any] | int | None = None,
     ) -> None:
-        """Hold these records in place of those before; the lists are as long as ``values``.
+        """Replace the records; all lists have the length of ``values``.
 
-        Without ``keys`` an item of ``values`` that is a pair is (key, value). ``headers``: a list
-        of the records' own, or a tuple that all share. When a check raises, the rows before the bad
-        one are there. Raises ValueError for more rows than ``capacity`` or lists of other lengths.
+        Without ``keys`` an item of ``values`` that is a pair is (key, value). ``headers`` is a list
+        with each record's own, or a tuple that all share. If a check raises, the rows before the
+        invalid one are loaded. Raises ValueError for more rows than ``capacity`` or lists of
+        different lengths.
         """
 
 def all_plain(values: list[Any], keys: list[Any] | None, largest: int) -> bool:

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from kprod_ext.batch cimport BatchTail
 from kprod_ext.futures cimport FutureRecordMetadata
 from kprod_ext.partition_queue cimport AppendContext, StickyPartition
+from kprod_ext.process cimport Generation
 from kprod_ext.record cimport Field, Record
 from kprod_ext.shared cimport RecordLock, SharedFlag
 
@@ -26,6 +27,7 @@ cdef class TopicAppender:
     cdef SharedFlag _closed                 # TopicAppenders has dropped this one
 
     cdef StickyPartition _exchange(self, StickyPartition sticky)
+    cdef StickyPartition _go_on(self, StickyPartition spent)
     cdef StickyPartition _stuck_to(self)
 
     # Return the record's future, or None when the Python path has to send it.
@@ -54,5 +56,6 @@ cdef class CompiledSend:
     cdef readonly TopicAppenders _topic_appenders
     cdef object _serialize                      # what makes bytes of keys and values, or None
     cdef TopicAppender _latest                  # of the last record that had one; for a GIL only
+    cdef Generation _generation                 # of the process that it works in
 
     cdef TopicAppender _find_appender(self, object topic)

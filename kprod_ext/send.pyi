@@ -17,14 +17,14 @@ class TopicAppender:
     @property
     def partition_count(self) -> int: ...
     def admit(self, partition: int, queue: PartitionQueue) -> None:
-        """Let records of this partition take the compiled path; of its queues the first counts.
+        """Let records of this partition take the compiled path; a later queue has no effect.
 
-        Raises IndexError for a partition the topic has not, TypeError for a queue of another
-        accumulator than that of the queues before.
+        Raises IndexError for a partition that the topic does not have, TypeError for a queue of
+        another accumulator.
         """
 
     def stick(self, sticky: StickyPartition | None) -> None:
-        """Send records without a key there until it is spent; None: the Python path places them."""
+        """Send records without a key to it until it is spent; None: use the Python path."""
 
     def admits(self, partition: int) -> bool:
         """Whether records of this partition may take the compiled path."""
@@ -35,7 +35,7 @@ class TopicAppenders:
 
     def __new__(cls) -> TopicAppenders: ...
     def get(self, topic: str) -> TopicAppender | None:
-        """The appender of a topic, None when it has none."""
+        """The appender of a topic, or None."""
 
     def open(self, topic: str, appender: TopicAppender) -> None:
         """Let a topic's records take the compiled path."""
@@ -55,8 +55,15 @@ class CompiledSend:
 
     @property
     def _topic_appenders(self) -> TopicAppenders: ...
+    @property
+    def _inherited(self) -> bool:
+        """Whether this process was forked from the one whose memory and connections these are."""
+
+    def _belong_here(self) -> None:
+        """Its state was made in this process: ``send`` may take the compiled path again."""
+
     def _serialize_by(self, serialize: Callable[..., tuple[Any, Any, Any]] | None) -> None:
-        """Let ``serialize(topic, key, value, headers)`` make (key, value, headers) of a record.
+        """Use ``serialize(topic, key, value, headers)``, which returns (key, value, headers).
 
         None: keys and values are bytes. The compiled path takes records without headers only.
         """
@@ -68,4 +75,5 @@ class CompiledSend:
         headers: Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        callback: Callable[[Any, Any], object] | None = None,
     ) -> Any: ...

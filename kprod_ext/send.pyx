@@ -21,6 +21,7 @@ from kprod_ext.partition_queue cimport (
     StickyPartition,
     append_record,
 )
+from kprod_ext.process cimport Generation, current_generation, generation_mark
 from kprod_ext.record cimport (
     Field,
     HeldRecord,
@@ -41,6 +42,8 @@ cdef extern from *:
     BatchTail* kprod_get(BatchTail* place) noexcept nogil           # see shared.pxd
     void* kprod_get_guess "kprod_get" (void* place) noexcept nogil
     void kprod_put(void* place, void* address) noexcept nogil
+
+cdef const Generation* MARK = generation_mark()
 
 cdef enum:
     ELSEWHERE = -1          # not for the compiled path
@@ -96,6 +99,19 @@ cdef class TopicAppender:
         former, self._sticky = self._sticky, sticky
         release_lock(&self._lock)
         return former
+
+    cdef StickyPartition _go_on(self, StickyPartition spent):
+        """The partition after ``spent``, to which records without a key go from now on.
+
+        If ``stick`` has replaced ``spent`` meanwhile, that stays: a later one of this chain may
+        have lost its leader.
+        """
+        cdef StickyPartition sticky = spent.current()
+        take_lock(&self._lock)
+        if self._sticky is spent:
+            self._sticky = sticky           # frees nothing: the caller refers to `spent`
+        release_lock(&self._lock)
+        return sticky
 
     cdef StickyPartition _stuck_to(self):
         """The sticky partition, when another thread may replace it at any moment."""
@@ -170,8 +186,7 @@ cdef class TopicAppender:
             if record.timestamp_ms < 0:
                 return None
         if sticky is not None and sticky.spent:
-            sticky = sticky.current()
-            self._exchange(sticky)
+            sticky = self._go_on(sticky)
         place = self._place(&record.key, partition, sticky)
         if place == ELSEWHERE:
             return None
@@ -252,7 +267,7 @@ cdef class TopicAppenders:
         self._appenders = {}
 
     def get(self, str topic not None):
-        """The appender of a topic, None when it has none."""
+        """The appender of a topic, or None."""
         return kprod_look_up(self._appenders, topic)
 
     def open(self, str topic not None, TopicAppender appender not None):
@@ -291,34 +306,45 @@ cdef class TopicAppenders:
 cdef class CompiledSend:
     """A producer's ``send``; ``_send`` of the subclass is the Python path.
 
-    ``_send_serialized`` is its part after the serializers.
+    ``_send_serialized`` is its part after the serializers, ``_send_with_callback`` calls ``send``
+    without the callback.
     """
 
     def __cinit__(self, *args, **kwargs):
         self._topic_appenders = TopicAppenders()
+        self._generation = current_generation()
 
     @cython.binding(False)              # a C method: the cheapest to call
     @cython.embedsignature(True)
     @cython.embedsignature.format("clinic")
     def send(
-        self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None
+        self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None,
+        callback=None
     ):
-        """Queue one record; its future has the record's place in the log, or its error.
+        """Queue one record; its future has the record's position in the log, or its error.
 
-        ``value`` and ``key`` are bytes-like or None, or whatever the serializers take; ``headers``
+        ``value`` and ``key`` are bytes-like or None, or what the serializers accept; ``headers``
         are a dict or a list of ``(str, bytes | None)`` pairs; ``timestamp_ms`` is milliseconds
-        since the epoch (None: now). Returns at once unless the topic is new, ``buffer_memory`` is
-        full, or very many delivery callbacks wait to be run; then it waits, at most
-        ``max_block_ms``.
+        since the epoch (None: now). If this returns, ``callback(metadata, error)`` is called once,
+        in the callback thread. ``error`` is None for a stored record; otherwise ``metadata`` has
+        the topic and partition, and -1 for the rest. Returns immediately, unless the topic is new,
+        ``buffer_memory`` is full, or very many delivery callbacks are waiting; then it waits at
+        most ``max_block_ms``.
 
         Raises, with nothing queued: InvalidTopicError, InvalidRecordError, RecordTypeError,
-        SerializationError, PartitionError, RecordTooLargeError for a bad argument;
-        KprodTimeoutError when the topic's metadata did not come in time, BufferFullError when there
-        was no room for so long; ProducerClosedError after ``close``.
+        SerializationError, PartitionError, RecordTooLargeError for an invalid argument;
+        KprodTimeoutError if the topic's metadata is not available in time, BufferFullError if there
+        is no memory in that time; ProducerClosedError after ``close``.
         """
         cdef TopicAppender appender = self._latest if KPROD_HAS_GIL else None
         cdef FutureRecordMetadata future = None
         cdef bint serialized = False
+        if callback is not None:
+            return self._send_with_callback(
+                callback, topic, value, key, headers, partition, timestamp_ms
+            )
+        if MARK[0] != self._generation:         # a forked child: the Python path begins anew there
+            return self._send(topic, value, key, headers, partition, timestamp_ms)
         # The topic is most often the same object as that of the last record. `_closed` catches an
         # appender closed after it was cached.
         if appender is None or appender._name is not topic or appender._closed:
@@ -346,6 +372,15 @@ cdef class CompiledSend:
         if serialized:
             return self._send_serialized(topic, value, key, headers, partition, timestamp_ms)
         return self._send(topic, value, key, headers, partition, timestamp_ms)
+
+    @property
+    def _inherited(self):
+        """Whether this process was forked from the one whose memory and connections these are."""
+        return MARK[0] != self._generation
+
+    def _belong_here(self):
+        """Its state was made in this process."""
+        self._generation = current_generation()
 
     def _serialize_by(self, serialize):
         """Let ``serialize(topic, key, value, headers)`` make (key, value, headers) of records."""

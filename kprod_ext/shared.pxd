@@ -2,16 +2,22 @@
 
 # Numbers that threads read and write without a lock, with a GIL and without.
 #
-# With a GIL these are plain numbers: threads take turns, and a thread that gets the GIL sees all
-# earlier writes. Without a GIL they are atomic, in one order for all threads: a thread that sees a
-# flag sees all writes before the flag was set, and of two threads that each set a flag and then
-# read the other's, at least one sees it. The names are C types, for declarations of attributes.
+# With a GIL the Shared... ones are plain numbers, for threads that hold it: they take turns, and a
+# thread that gets the GIL sees all earlier writes. Without a GIL they are atomic, in one order for
+# all threads: a thread that sees a flag sees all writes before the flag was set, and of two threads
+# that each set a flag and then read the other's, at least one sees it.
+#
+# An AtomicFlag is atomic with a GIL too. It is for flags that a thread without the GIL reads or
+# writes, as a bulk call does, unless the readers and writers all take the same lock.
+#
+# The names are C types, for declarations of attributes.
 #
 # A reference needs a lock without a GIL if another thread may replace it: the object may be freed
 # between reading the address and counting the reference.
 
 cdef extern from *:
     """
+    typedef _Atomic int KprodAtomicFlag;
     #ifdef Py_GIL_DISABLED
       #define KPROD_HAS_GIL 0
       typedef _Atomic int KprodSharedFlag;
@@ -31,6 +37,7 @@ cdef extern from *:
     #define kprod_get(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
     """
     bint KPROD_HAS_GIL
+    ctypedef bint AtomicFlag "KprodAtomicFlag"
     ctypedef bint SharedFlag "KprodSharedFlag"
     ctypedef double SharedTime "KprodSharedTime"            # in seconds
     ctypedef Py_ssize_t SharedCount "KprodSharedCount"

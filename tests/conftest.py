@@ -10,11 +10,12 @@ import sys
 import warnings
 from collections.abc import Generator
 from functools import partial
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.support.tier import FULL
 
 pytest_plugins = [
     "tests.support.alone",
@@ -26,27 +27,20 @@ pytest_plugins = [
 ]
 
 # No deadline per example: a busy machine would turn it into a false alarm. pytest-timeout guards
-# against a hang. In CI the search is longer and repeatable, so that red means the change is red.
+# against a hang. In CI a change's search is repeatable, so that red means the change is red; the
+# one of the night is long and ever new.
 settings.register_profile("default", deadline=None, max_examples=50)
+settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.register_profile(
-    "ci",
+    "full",
     deadline=None,
-    max_examples=200,
-    derandomize=True,
-    database=None,
+    max_examples=300,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 
-settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "default")
-)
-
-# kio loads Hypothesis where it is installed, which reads all of Unicode for a second in a folder
-# that it has not been in: the processes that tests start find here what was read once.
-os.environ.setdefault(
-    "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parents[1] / ".hypothesis")
-)
+_profile = "full" if FULL else "ci" if "CI" in os.environ else "default"
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _profile))
 
 
 def pytest_configure() -> None:

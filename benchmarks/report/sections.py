@@ -57,7 +57,7 @@ def kernels(result: Mapping[str, Any]) -> str:
         for name, one in figures.items()
     ]
     head = ["operation", "median ns", "min", "q1", "q3", "max"]
-    return _head("Compiled operations, in time", result) + table(head, rows)
+    return _head("Operations, in time", result) + table(head, rows)
 
 
 def instructions(result: Mapping[str, Any]) -> str:

@@ -77,7 +77,7 @@ class Kafka:
 
     def end(self) -> Mapping[str, int]:
         """See Broker."""
-        from kprod.broker.log_reader import end_offsets
+        from kprod.admin import end_offsets
 
         records = sum(end_offsets(self.bootstrap_servers, self._topic).values())
         self._admin.delete(self._topic)

@@ -1,4 +1,4 @@
-"""The asyncio faces: a Producer of kprod's own, and AIOKafkaProducer in aiokafka's shape
+"""Producers for asyncio: kprod's own, and AIOKafkaProducer, compatible with aiokafka.
 
 >>> from kprod.aio import Producer
 """

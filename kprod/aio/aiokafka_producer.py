@@ -1,4 +1,4 @@
-"""AIOKafkaProducer as aiokafka has it, over kprod's own"""
+"""AIOKafkaProducer, compatible with aiokafka's, on top of kprod's producer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from kprod.aio.errors import for_aiokafka, told_by_cluster
+from kprod.aio.errors import cluster_error, for_aiokafka
 from kprod.aio.loop_threads import with_tokens_of_loop
-from kprod.aio.queueing import NativeProducer, Queueing, Record
+from kprod.aio.queueing import MAX_BLOCK_MS, NativeProducer, Queueing, Record
 from kprod.aio.record_batch import RecordBatch, first_stored
 from kprod.buffer.delivery import NO_TIMESTAMP, BatchDelivery
 from kprod.config.reading import concealed
-from kprod.errors import KprodError, ProducerClosedError
+from kprod.errors import IllegalStateError, KprodError, ProducerClosedError
 from kprod.intake.arguments import SizeLimits
 from kprod.intake.serializers import NAMED_SERIALIZERS, WouldWait, without_waiting
 from kprod.kafka import partitioner as partitioners
@@ -38,10 +38,10 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
 
 class RecordMetadata(NamedTuple):
-    """Field by field as aiokafka's.
+    """The fields of aiokafka's RecordMetadata.
 
     ``timestamp`` is milliseconds since the epoch; ``timestamp_type`` is 0 for the record's own, 1
-    for the broker's append time. ``log_start_offset`` is always None, as for old brokers there.
+    for the broker's append time. ``log_start_offset`` is always None, as with old brokers there.
     """
 
     topic: str
@@ -54,20 +54,20 @@ class RecordMetadata(NamedTuple):
 
 
 def stored(native: FutureRecordMetadata) -> RecordMetadata:
-    """The metadata of a record that has its outcome. Raises the error that ended it."""
-    told = native.value or native.get(0)
+    """The metadata of a completed record. Raises its error."""
+    placed = native.value or native.get(0)
     delivery: BatchDelivery = native.delivery
     if delivery.is_split:
         delivery, _ = delivery.locate(native.index)
     kind = CREATE_TIME if delivery.append_time == NO_TIMESTAMP else LOG_APPEND_TIME
-    return RecordMetadata(*told[:5], kind)
+    return RecordMetadata(*placed[:5], kind)
 
 
 def nothing(native: FutureRecordMetadata) -> None:
-    """With ``acks=0`` no broker tells anything."""
+    """The result with ``acks=0``: brokers do not answer."""
 
 
-MAX_BLOCK = 60.0
+MAX_BLOCK = MAX_BLOCK_MS / 1000
 
 
 _ACKS = (0, 1, -1, "all")
@@ -76,13 +76,13 @@ _ACKS = (0, 1, -1, "all")
 class AIOKafkaProducer:
     """``aiokafka.AIOKafkaProducer``: its options, calls, results and errors, for one loop.
 
-    Nothing it does holds the loop. ``docs/migration.md`` has the differences that are left.
+    Its calls never block the event loop. ``docs/migration.md`` lists the remaining differences.
     """
 
-    _native: KafkaProducer | None = None
+    _native: NativeProducer | None = None
+    _closed = True  # until __init__ has finished
 
     def __init__(self, *, loop: asyncio.AbstractEventLoop | None = None, **options: Any) -> None:
-        self._closed = True  # until it has been made
         options = concealed(options)
         if loop is not None:
             warnings.warn("The `loop` parameter has been deprecated", DeprecationWarning, 2)
@@ -102,7 +102,7 @@ class AIOKafkaProducer:
         self._plugged = any((self._key, self._value, self._choose))
         options.setdefault("enable_idempotence", False)
         if not options["enable_idempotence"] and "request_timeout_ms" in options:
-            # aiokafka's documented limit of a record; an idempotent one of its has none.
+            # aiokafka's documented limit of a record; its idempotent producer has none.
             longest = 2 * options["request_timeout_ms"] + options.get("linger_ms", 0)
             options.setdefault("delivery_timeout_ms", longest)
         options.setdefault("request_timeout_ms", 40_000)
@@ -113,7 +113,7 @@ class AIOKafkaProducer:
             raise for_aiokafka(error) from error
         self._stored = nothing if self._acks == 0 else stored
         notifier = partial(OutcomeNotifier, error=for_aiokafka, stored=self._stored)
-        # aiokafka gives what is looked up, and what waits for memory, as long as a request.
+        # As in aiokafka, the request time-out also limits waits for metadata and for memory.
         self._longest = self._native.config.request_timeout_ms / 1000
         self._queueing = Queueing(self._native, self._longest, notifier)
         self._send_at_once: Any = self._queueing.send_at_once
@@ -121,16 +121,24 @@ class AIOKafkaProducer:
 
     # Life -----------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Wait until a broker has answered and has given the producer id, if one is needed.
+    @property
+    def __kprod_producer__(self) -> KafkaProducer | None:
+        """The underlying producer; for ``kprod.observability``."""
+        return self._native
 
-        Raises KafkaConnectionError, and why the cluster gives this producer none. It may be called
-        again then. Raises ProducerClosed after ``stop``, which a producer needs that cannot start.
+    async def start(self) -> None:
+        """Wait for a broker's answer, and for the producer id if one is needed.
+
+        Raises KafkaConnectionError as soon as a connection to every bootstrap address has failed,
+        or if none has answered within ``request_timeout_ms``; raises the cluster's error if it
+        refuses a producer id. You can call it again after that. Raises ProducerClosed after
+        ``stop``. Also call ``stop`` on a producer that could not start.
         """
-        native = self._queueing.native
+        native = self._native
+        assert native is not None
         timeout = native.config.request_timeout_ms / 1000
         try:
-            await self._queueing.elsewhere(partial(native.connect, timeout), "connect")
+            await self._queueing.elsewhere(partial(native.connect_at_once, timeout), "connect")
         except ProducerClosedError as error:
             raise for_aiokafka(error) from error
         except KprodError as error:
@@ -146,7 +154,7 @@ class AIOKafkaProducer:
             await self._waits("await_producer_id", MAX_BLOCK)
 
     async def stop(self) -> None:
-        """Send what is queued and end everything. A second call does nothing."""
+        """Send all queued records and close. A second call does nothing."""
         await self._end(None)
 
     async def _end(self, timeout: float | None) -> None:
@@ -171,7 +179,7 @@ class AIOKafkaProducer:
     def __del__(self) -> None:
         if self._closed or self._native is None:
             return
-        # In any thread, at any moment: so the end is another thread's, started without any lock.
+        # This may run in any thread, at any moment: another thread closes, started without a lock.
         with suppress(RuntimeError):
             _thread.start_new_thread(self._native.close, ())
         warnings.warn(f"Unclosed AIOKafkaProducer {self!r}", ResourceWarning, 2, source=self)
@@ -187,7 +195,8 @@ class AIOKafkaProducer:
         timestamp_ms: int | None = None,
         headers: Any = None,
     ) -> asyncio.Future[RecordMetadata | None]:
-        """Queue one record; the future's result tells where it was stored, None with ``acks=0``."""
+        """Queue one record; the future's result is its position, None with ``acks=0``."""
+        self._refuse_while_a_transaction_ends()
         future: asyncio.Future[RecordMetadata | None] | None = None
         behind = self._queueing.lines.hold(topic)
         if not (self._plugged or behind or (value is None and key is None)):
@@ -210,6 +219,7 @@ class AIOKafkaProducer:
         headers: Any = None,
     ) -> RecordMetadata | None:
         """Queue one record and wait until it is stored."""
+        self._refuse_while_a_transaction_ends()
         future = self._put_at_once(topic, value, key, headers, partition, timestamp_ms)
         if future is None:
             record = Record(topic, value, key, headers, partition, timestamp_ms)
@@ -220,10 +230,15 @@ class AIOKafkaProducer:
             raise for_aiokafka(error) from error
         return self._stored(future)
 
+    def _refuse_while_a_transaction_ends(self) -> None:
+        if self._queueing.ends:
+            words = "the transaction is being committed or aborted; begin another for this record"
+            raise for_aiokafka(IllegalStateError(words))
+
     def _put_at_once(
         self, topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
     ) -> FutureRecordMetadata | None:
-        """A record that needs none of the application's code, and nothing to be waited for."""
+        """Queue a record if that needs neither the application's code nor a wait."""
         behind = self._queueing.lines.hold(topic)
         if self._plugged or behind or (value is None and key is None):
             return None
@@ -236,23 +251,27 @@ class AIOKafkaProducer:
         topic, value, key, headers, partition, timestamp_ms = record
         if value is None and key is None:
             raise TypeError("Need at least one: key or value")
-        headers = list(headers or ())  # which serializers may change
+        headers = list(headers or ())  # a copy: serializers may change it
         wire_key = await self._by(self._key, topic, headers, key)
         wire_value = await self._by(self._value, topic, headers, value)
         try:
-            if partition is None and self._choose is not None:
-                await self._queueing.topic(topic, self._longest)
-                cluster = partitioners.Cluster(self._queueing.native.cluster)
-                partition = self._choose(topic, key, wire_key, value, wire_value, cluster)
             made = Record(topic, wire_value, wire_key, headers, partition, timestamp_ms)
-            return await self._queueing.put(made)
+            choose = self._choose
+            if partition is not None or choose is None:
+                return await self._queueing.put(made)
+
+            def chosen() -> int | None:
+                cluster = partitioners.Cluster(self._queueing.native.cluster)
+                return choose(topic, key, wire_key, value, wire_value, cluster)
+
+            return await self._queueing.put_chosen(made, chosen)
         except KprodError as error:
-            raise for_aiokafka(told_by_cluster(error)) from error
+            raise for_aiokafka(cluster_error(error)) from error
 
     async def _by(
         self, serialize: serializers.Serialize | None, topic: str, headers: Any, data: Any
     ) -> Any:
-        """The serializer's result; the event loop runs on while the serializer waits."""
+        """The serializer's result; if the serializer has to wait, another thread waits."""
         if serialize is None:
             return data
         while True:
@@ -262,22 +281,22 @@ class AIOKafkaProducer:
                 await self._queueing.elsewhere(serializer.wait, "schema")
 
     def _sent(self, native: FutureRecordMetadata) -> asyncio.Future[RecordMetadata | None]:
-        made: Any = self._queueing.sent(native)  # which asyncio takes for one of its own
+        made: Any = self._queueing.sent(native)  # asyncio accepts it as a future
         return made  # type: ignore[no-any-return]
 
     def create_batch(self) -> RecordBatch:
-        """Records that are gathered by the application, for ``send_batch``."""
+        """A batch that the application fills, for ``send_batch``."""
         native = self._queueing.native
         serialize = self._serialized if self._key or self._value else None
         limits = SizeLimits(native.config)
         return RecordBatch(native.config.batch_size, native.record_clock, serialize, limits)
 
     def _serialized(self, key: Any, value: Any) -> tuple[Any, Any]:
-        """As aiokafka, which does not know the topic of a batch yet."""
+        """Serialize without a topic, as aiokafka does: a batch has none yet."""
         try:
             wire_key = key if self._key is None else self._key("", [], key)
             wire_value = value if self._value is None else self._value("", [], value)
-        except WouldWait:  # it asks a registry about a topic, and the batch has none yet
+        except WouldWait:  # a registry serializer needs the topic, and the batch has none yet
             raise TypeError(
                 "a batch has no topic while it is filled, and the serializer needs one: send the"
                 " records one by one, or serialize them and use a producer without serializers"
@@ -287,11 +306,12 @@ class AIOKafkaProducer:
     async def send_batch(
         self, batch: RecordBatch, topic: str, *, partition: int
     ) -> asyncio.Future[RecordMetadata | None]:
-        """Queue the records of a batch, in order; the future tells where the first was stored.
+        """Queue the records of a batch, in order; the future's result is the first one's position.
 
-        It is done once all records have their outcome, and fails with the first that failed;
-        ``persisted`` of that error is of the whole batch. None is queued where this raises or is
-        cancelled: KafkaTimeoutError for want of memory, and what ``send`` raises.
+        The future completes once all records have their outcome. It fails with the error of the
+        first failed record; ``persisted`` of that error applies to the whole batch. If this call
+        raises or is cancelled, no record is queued. Raises KafkaTimeoutError if there is not enough
+        memory, and what ``send`` raises.
         """
         batch.close()
         if not batch.records:
@@ -304,7 +324,7 @@ class AIOKafkaProducer:
         try:
             queued, rest = await self._queueing.put_batch(records, size)
         except KprodError as error:
-            raise for_aiokafka(told_by_cluster(error)) from error
+            raise for_aiokafka(cluster_error(error)) from error
         if len(records) == 1:
             return self._sent(queued[0])
         return asyncio.ensure_future(self._all_stored(queued, rest))
@@ -312,14 +332,14 @@ class AIOKafkaProducer:
     async def _all_stored(
         self, queued: list[FutureRecordMetadata], rest: asyncio.Task[None] | None
     ) -> RecordMetadata | None:
-        """Where the first record was stored, once all of them are. Raises what ended one."""
+        """The first record's position, once all are stored. Raises the first error."""
         broken_off: list[Exception] = []
         if rest is not None:
-            await asyncio.wait([rest])  # cancelling this does not end it
+            await asyncio.wait([rest])  # cancelling this task does not cancel it
             try:
                 rest.result()
             except KprodError as error:
-                broken_off.append(for_aiokafka(told_by_cluster(error)))
+                broken_off.append(for_aiokafka(cluster_error(error)))
         outcomes = [
             await self._outcomes(sent) for _, sent in groupby(queued, attrgetter("delivery"))
         ]
@@ -327,7 +347,7 @@ class AIOKafkaProducer:
         return first
 
     async def _outcomes(self, sent: Iterable[FutureRecordMetadata]) -> list[Any]:
-        """Of records in one batch: each one's if it is split, else that of the first."""
+        """Outcomes of records in one batch: the first one's, and all if the batch was split."""
         first, *others = sent
         outcome = await asyncio.gather(self._sent(first), return_exceptions=True)
         if not first.delivery.is_split:
@@ -345,13 +365,13 @@ class AIOKafkaProducer:
         try:
             return set(range(len(await self._queueing.topic(topic, self._longest))))
         except KprodError as error:
-            raise for_aiokafka(told_by_cluster(error)) from error
+            raise for_aiokafka(cluster_error(error)) from error
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id by which brokers know this producer's metrics (KIP-714); aiokafka has none.
+        """The id under which brokers store this producer's metrics (KIP-714); not in aiokafka.
 
-        Waits at most ``timeout`` seconds, None for a minute. Raises KafkaTimeoutError when no
-        broker has given one, and IllegalOperation with ``enable_metrics_push=False``.
+        Waits at most ``timeout`` seconds; None means a minute. Raises KafkaTimeoutError if no
+        broker has assigned one, and IllegalOperation with ``enable_metrics_push=False``.
         """
         longest = MAX_BLOCK if timeout is None else timeout
         ask = partial(self._queueing.native.client_instance_id, longest)
@@ -361,21 +381,21 @@ class AIOKafkaProducer:
     # Transactions ---------------------------------------------------------------------------------
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction; a task that is cancelled meanwhile has begun none."""
-        await asyncio.sleep(0)  # aiokafka's gives the loop a turn as well
+        """Begin a transaction; if the task is cancelled, no transaction has begun."""
+        await asyncio.sleep(0)  # aiokafka's yields to the loop as well
         with _translating():
             self._queueing.native.begin_transaction()
 
     async def commit_transaction(self) -> None:
-        """Send what is queued, and commit."""
+        """Send all queued records and commit."""
         await self._end_transaction("commit_transaction")
 
     async def abort_transaction(self) -> None:
-        """Give up the transaction."""
+        """Abort the transaction."""
         await self._end_transaction("abort_transaction")
 
     async def _end_transaction(self, call: str) -> None:
-        """Batches that are put meanwhile are refused: a part of each would be of no transaction."""
+        """End the transaction. Batches sent meanwhile are refused, so that none is divided."""
         self._queueing.ends += 1
         try:
             await self._queueing.rests_queued()
@@ -384,14 +404,14 @@ class AIOKafkaProducer:
             self._queueing.ends -= 1
 
     async def send_offsets_to_transaction(self, offsets: Any, group_id: str) -> None:
-        """Let a group's offsets move with the transaction.
+        """Commit a consumer group's offsets as part of the transaction.
 
-        ``offsets`` maps TopicPartition to an offset, to OffsetAndMetadata, or to both as a tuple.
-        Raises IllegalOperation outside a transaction, and ValueError without a group.
+        ``offsets`` maps TopicPartition to an offset, an OffsetAndMetadata, or a tuple of offset and
+        metadata. Raises IllegalOperation outside a transaction, and ValueError without a group.
         """
         if not group_id:
             await self._waits("send_offsets_to_transaction", {}, "none", MAX_BLOCK)  # in one?
-            raise ValueError(f"group_id names no consumer group: {group_id!r}")
+            raise ValueError(f"group_id is not a consumer group's name: {group_id!r}")
         plain = {
             place: offset[0] if type(offset) is tuple else offset
             for place, offset in offsets.items()
@@ -402,13 +422,13 @@ class AIOKafkaProducer:
     async def transaction(self) -> AsyncIterator[None]:
         """A transaction for ``async with``: committed at the end, aborted by any exception.
 
-        Raises why it was not committed; it is aborted then, if nothing else is left to be done.
+        Raises the error if it could not be committed; it is then aborted if it can only be aborted.
         """
         await self.begin_transaction()
         try:
             yield
         except BaseException:
-            if not self._queueing.native.can_only_be_closed:  # else that would hide the exception
+            if not self._queueing.native.can_only_be_closed:  # abort would raise and hide the error
                 await self.abort_transaction()
             raise
         try:
@@ -419,7 +439,7 @@ class AIOKafkaProducer:
             raise
 
     async def _abort_after(self, refused: KprodError) -> None:
-        """As ``kprod.Transaction``: raises why the producer cannot go on with another one."""
+        """As ``kprod.Transaction``: raises if the producer cannot begin another transaction."""
         try:
             await self.abort_transaction()
         except KprodError as failure:
@@ -433,9 +453,6 @@ class AIOKafkaProducer:
             await self._queueing.elsewhere(made, call)
 
 
-MAX_BLOCK = 60.0
-
-
 @contextmanager
 def _translating() -> Iterator[None]:
     try:
@@ -445,7 +462,7 @@ def _translating() -> Iterator[None]:
 
 
 def _not_given() -> object:
-    """True for aiokafka's own default of ``acks``, which frameworks pass on."""
+    """Whether ``acks`` is aiokafka's own default object, which frameworks pass on."""
     return getattr(sys.modules.get("aiokafka.producer.producer"), "_missing", ...)
 
 
@@ -467,7 +484,7 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _fill_in(options: dict[str, Any]) -> None:
-    """What aiokafka means by an option that is left out, or None."""
+    """Replace options that are missing or None by what aiokafka means by them."""
     if "SASL" in options.get("security_protocol", "PLAINTEXT"):
         options.setdefault("sasl_mechanism", "PLAIN")
     if options.get("connections_max_idle_ms", 0) is None:
@@ -475,7 +492,7 @@ def _fill_in(options: dict[str, Any]) -> None:
 
 
 def _serializer(plugged: Any) -> serializers.Serialize | None:
-    """The serializer, by kprod's name for it, too: errors for other faces advise those."""
+    """The serializer; kprod's names are accepted too, because its error texts suggest them."""
     if isinstance(plugged, str):
         plugged = NAMED_SERIALIZERS.get(plugged, plugged)
     return serializers.bound(without_waiting(plugged))

@@ -1,4 +1,4 @@
-"""Errors under aiokafka's names: real subclasses of its own where it is installed"""
+"""Errors with aiokafka's names: subclasses of aiokafka's own where it is installed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import importlib
 from functools import cache, lru_cache
 from typing import Any, cast
 
-from kprod import errors as native  # its names are not those of this module
-from kprod.kafka import errors as face
+from kprod import errors as native  # its class names differ from this module's
+from kprod.kafka import errors as kafka_errors
 from kprod.kafka.errors import translated
 
 _RENAMED = {
@@ -26,82 +26,84 @@ _RENAMED = {
     "ConsumerStoppedError": "KafkaError",
     "InvalidMessageError": "CorruptRecordException",
 }
-"""The face's names for those of aiokafka's that are more than the same without ``Error``.
+"""kafka-python's names by aiokafka's name, where the difference is not just ``Error``.
 
-Those that stand for KafkaError are never raised by a producer, there or here.
+Names that map to KafkaError are never raised by a producer, in either package.
 """
 _BY_KIND: tuple[tuple[type[native.KprodError], str], ...] = (
     (native.ProducerClosedError, "ProducerClosed"),
     (native.IllegalStateError, "IllegalOperation"),
 )
-"""The first that fits counts."""
+"""The first match applies."""
 
 _OF_MANY = {"RetriableError", "InvalidMetadataError", "AuthorizationError"}
-"""The face's classes that others inherit from, and aiokafka has not. Nothing that is raised is just
-one of them."""
+"""Base classes of ``kprod.kafka`` that aiokafka does not have. Errors raised are always of a
+subclass."""
 
 
 @lru_cache(maxsize=1)
 def _theirs() -> Any:
     try:
         return importlib.import_module("aiokafka.errors")
-    except Exception:  # not installed, or broken: its classes are a convenience, ours stand alone
+    except Exception:  # not installed, or broken: our classes work without aiokafka's
         return None
 
 
 @cache
-def _kin(name: str) -> type[face.KafkaError]:
-    """The face's class of this name, as a subclass of aiokafka's if it has one."""
-    known = _face_name(name)
-    base: type[face.KafkaError] = getattr(face, name) if known == name else _kin(known)
+def _kin(name: str) -> type[kafka_errors.KafkaError]:
+    """The class of ``kprod.kafka`` with this name, derived from aiokafka's if it has one."""
+    known = _kafka_name(name)
+    base: type[kafka_errors.KafkaError] = (
+        getattr(kafka_errors, name) if known == name else _kin(known)
+    )
     named = {"__module__": __name__, "__qualname__": name, "__doc__": base.__doc__}
     found = [_theirs_of(name, base), _also(name)]
-    # Those that it has not yet: a class may have another name, too.
+    # Skip bases it already has: one class may have two names.
     more = [kind for kind in found if kind is not None and not issubclass(base, kind)]
     if not more:
         return base
-    return cast(type[face.KafkaError], face.Kin(name, (base, *more), named))
+    return cast(type[kafka_errors.KafkaError], kafka_errors.Kin(name, (base, *more), named))
 
 
 def _also(name: str) -> type | None:
-    """What else one of the face's classes is here."""
-    if name == "InvalidTopicError":  # kprod's own, a ValueError: it refuses such names itself
+    """A further base class, besides that of ``kprod.kafka``."""
+    if name == "InvalidTopicError":  # kprod's own, a ValueError: kprod checks topic names itself
         return native.InvalidTopicError
-    # A stale epoch is told there as a fenced producer.
+    # aiokafka reports a stale epoch as a fenced producer.
     return _kin("ProducerFenced") if name == "InvalidProducerEpochError" else None
 
 
-def _theirs_of(name: str, base: type[face.KafkaError]) -> type | None:
-    """aiokafka's class of this name; its root where it has none, as for newer codes of brokers."""
-    root = "UnknownError" if issubclass(base, face.BrokerResponseError) else "KafkaError"
+def _theirs_of(name: str, base: type[kafka_errors.KafkaError]) -> type | None:
+    """aiokafka's class of this name; its base class if it has none, as for newer error codes."""
+    root = "UnknownError" if issubclass(base, kafka_errors.BrokerResponseError) else "KafkaError"
     theirs = getattr(_theirs(), name, None)
     if theirs is None and name not in _OF_MANY and _their_name(name) == name:
         theirs = getattr(_theirs(), root, None)
     return theirs if isinstance(theirs, type) else None
 
 
-def _face_name(name: str) -> str:
-    """The face's name for this one: aiokafka leaves ``Error`` out of many."""
+def _kafka_name(name: str) -> str:
+    """kafka-python's name for aiokafka's, which often omits ``Error``."""
     if name in _RENAMED:
         return _RENAMED[name]
-    return name if hasattr(face, name) else f"{name}Error"
+    return name if hasattr(kafka_errors, name) else f"{name}Error"
 
 
 def _their_name(name: str) -> str:
-    """The name aiokafka has for one of the face's; the same if it has none."""
+    """aiokafka's name for kafka-python's; the same if it has none."""
     names = [name, *(known for known, ours in _RENAMED.items() if ours == name)]
     names.append(name.removesuffix("Error"))
     return next((known for known in names if hasattr(_theirs(), known)), name)
 
 
-def __getattr__(name: str) -> type[face.KafkaError]:
-    if name.startswith("_") or not hasattr(face, _face_name(name)):
+def __getattr__(name: str) -> type[kafka_errors.KafkaError]:
+    if name.startswith("_") or not hasattr(kafka_errors, _kafka_name(name)):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _kin(name)
 
 
-def told_by_cluster(error: native.KprodError) -> native.KprodError:
-    """Why a search for a topic was in vain, if the cluster has told; else the time-out itself.
+def cluster_error(error: native.KprodError) -> native.KprodError:
+    """The cluster's reason why a topic was not found, if it gave one; else the time-out itself.
 
     aiokafka raises the last answer (UnknownTopicOrPartitionError, LeaderNotAvailableError).
     """
@@ -111,11 +113,11 @@ def told_by_cluster(error: native.KprodError) -> native.KprodError:
     return error
 
 
-def _told_by_broker(error: native.KprodError) -> native.BrokerError | None:
-    """The broker's own error behind one of kprod's, where aiokafka raises just that.
+def _broker_error(error: native.KprodError) -> native.BrokerError | None:
+    """The broker's error that caused one of kprod's, in cases where aiokafka raises the cause.
 
-    That is: a transaction can only be aborted, a producer can only be closed, or a record has
-    expired. A fenced producer has an error of its own there, too.
+    These are: a transaction that can only be aborted, a producer that can only be closed, and a
+    record that has expired. For a fenced producer aiokafka has its own error, too.
     """
     cause = error.__cause__
     came_of_it = isinstance(error, native.TransactionError | native.DeliveryTimeoutError)
@@ -129,16 +131,16 @@ def _told_by_broker(error: native.KprodError) -> native.BrokerError | None:
 
 
 def for_aiokafka(error: native.KprodError) -> Exception:
-    """The error that aiokafka would have raised, with the text of ``error``, and caused by it."""
-    cause = _told_by_broker(error)
-    told = translated(cause or error)
-    if not isinstance(told, face.KafkaError | native.InvalidTopicError):
-        return told
+    """The error that aiokafka would raise, with the text of ``error``."""
+    cause = _broker_error(error)
+    known = translated(cause or error)
+    if not isinstance(known, kafka_errors.KafkaError | native.InvalidTopicError):
+        return known
     named = (name for kind, name in _BY_KIND if isinstance(error, kind))
-    words = told.args if cause is None else (str(error),)
-    made = _kin(next(named, None) or _their_name(type(told).__name__))(*words)
-    made.__dict__.update(told.__dict__)
+    words = known.args if cause is None else (str(error),)
+    made = _kin(next(named, None) or _their_name(type(known).__name__))(*words)
+    made.__dict__.update(known.__dict__)
     made.persisted, made.next_step = error.persisted, error.next_step
-    made.number = told.number
+    made.number = known.number
     made.__cause__ = error
     return made

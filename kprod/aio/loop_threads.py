@@ -1,4 +1,4 @@
-"""Calls between an asyncio loop and other threads, without holding the loop"""
+"""Calls between an asyncio loop and other threads that do not block the loop."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _T = TypeVar("_T")
 
 
 async def in_thread(call: Callable[[], _T], name: str) -> _T:
-    """Run ``call`` in a thread of its own and wait for it.
+    """Run ``call`` in a new thread and wait for it.
 
     Not in the loop's executor: a few calls that wait for a broker would occupy all its threads, and
-    the interpreter's exit would wait for them. Cancelling ends the wait, not the call.
+    the interpreter would wait for them at exit. Cancelling ends the wait, not the call.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[_T] = loop.create_future()
 
-    def settle(set_outcome: Callable[[Any], object], told: object) -> None:
+    def settle(set_outcome: Callable[[Any], object], value: object) -> None:
         if not outcome.done():  # not cancelled
-            set_outcome(told)
+            set_outcome(value)
 
     def run() -> None:
         try:
@@ -49,14 +49,14 @@ def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -
 
 
 LONGEST = 30.0
-"""Seconds a token may take; a loop that has ended never gives one."""
+"""Seconds to wait for a token; a loop that has ended never returns one."""
 
 
 class LoopTokens:
-    """Runs ``provider.token()`` in the application's loop, for the thread in which a login waits.
+    """Runs ``provider.token()`` in the application's loop, for the thread that logs in.
 
-    The sessions and locks of the provider belong to that loop. Without a loop each token gets one
-    of its own.
+    The provider's sessions and locks belong to that loop. Without a loop, each call runs in a new
+    one.
     """
 
     def __init__(self, provider: Any, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -67,7 +67,7 @@ class LoopTokens:
     def token(self) -> Any:
         """The coroutine's result. Raises its exception, and SaslAuthenticationError after 30 s.
 
-        Never in the loop's own thread, which would wait for itself.
+        Must not be called in the loop's own thread, which would wait for itself.
         """
         if self._loop is None:
             return asyncio.run(asyncio.wait_for(self._ask(), LONGEST))
@@ -77,18 +77,19 @@ class LoopTokens:
         try:
             return asked.result(LONGEST)
         except TimeoutError:
-            if asked.done():  # a time limit of the provider's own has passed
+            if asked.done():  # the provider's own time-out, not ours
                 raise
             asked.cancel()
             raise SaslAuthenticationError(
-                f"OAUTHBEARER: token() gave none within {in_seconds(LONGEST)}: does its loop run?"
+                f"OAUTHBEARER: token() returned nothing within {in_seconds(LONGEST)}: is its event"
+                " loop running?"
             ) from None
 
 
 def with_tokens_of_loop(
     options: dict[str, Any], loop: asyncio.AbstractEventLoop | None
 ) -> dict[str, Any]:
-    """The options; a token provider with a coroutine function runs it in ``loop``."""
+    """The options, with a coroutine ``token()`` of a token provider bound to ``loop``."""
     provider = options.get("sasl_oauth_token_provider")
     ask = getattr(provider, "token", provider)
     if not inspect.iscoroutinefunction(ask):

@@ -1,4 +1,4 @@
-"""Tasks that wait for memory: the first few of them look when a batch has ended"""
+"""Tasks that wait for buffer memory; whenever a batch has ended, a few of them try again."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kprod_ext.aio import TURN
 from kprod_ext.futures import FutureRecordMetadata
 
 LONGEST_PAUSE = 0.05
-"""Seconds after which the first waiters look for memory, even if no batch has ended."""
+"""Seconds after which the first waiters try again even if no batch has ended."""
 
 
 class MemoryWaiters:
-    """Lets ``TURN`` tasks look for memory at a time, those with the nearest deadline first.
+    """Lets ``TURN`` tasks at a time try to get memory, those with the nearest deadline first.
 
-    If each task looked whenever a batch has ended, thousands of them would hold the loop for memory
-    that ten records fill. As long as they find memory, the next ones follow in the next turn.
-    ``oldest`` tells a record of the batch that is likely to end next. Used by the tasks of one loop
-    at a time; those of a loop that has ended wait no more.
+    If every task tried whenever a batch has ended, thousands of them would block the loop for
+    memory that ten records fill. As long as tasks find memory, the next ones try in the next
+    iteration of the loop. ``oldest`` returns a record of the batch that is likely to end next. Used
+    by the tasks of one loop at a time; tasks of a closed loop are forgotten.
     """
 
     def __init__(self, oldest: Callable[[], FutureRecordMetadata | None]) -> None:
@@ -34,15 +34,15 @@ class MemoryWaiters:
         self._loop = loop
         self._heap: list[tuple[float, int, asyncio.Future[None]]] = []  # a heap
         self._timer: asyncio.TimerHandle | None = None  # while a task waits
-        self._is_full = False  # as one of those found that were let through last
-        self._follows = False  # the loop will let through the next ones
+        self._is_full = False  # a task of the current group found no memory
+        self._follows = False  # the next group is scheduled
 
     def __bool__(self) -> bool:
         """Whether tasks of the running loop wait."""
         return bool(self._heap) and self._loop is asyncio.get_running_loop()
 
     async def wait(self, deadline: float) -> None:
-        """Wait for the task's turn to look, or until ``deadline``, in the loop's time."""
+        """Wait until the task may try again, or until ``deadline``, in the loop's time."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._begin(loop)
@@ -55,11 +55,11 @@ class MemoryWaiters:
                 return
 
     def found_none(self) -> None:
-        """A task has looked in vain: others that were let through with it need not look."""
+        """A task found no memory: the rest of its group need not try."""
         self._is_full = True
 
     def found_some(self) -> None:
-        """A task that had waited has found memory: the next ones may, too."""
+        """A task that had waited found memory: the next group may, too."""
         if self._heap and self._loop is not None and not self._follows:
             self._follows = True
             self._loop.call_soon(self._follow)
@@ -70,7 +70,7 @@ class MemoryWaiters:
             self._let_through()
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let tasks through when a batch has ended, or a pause, or the first deadline."""
+        """Let tasks try again after a batch has ended, a pause, or the first deadline."""
         if self._timer is not None or not self._heap:
             return
         pause = min(LONGEST_PAUSE, self._heap[0][0] - loop.time())

@@ -1,4 +1,4 @@
-"""Producer for asyncio: kprod's own, with calls that never hold the loop"""
+"""kprod's own producer for asyncio; its calls never block the event loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from kprod.aio.loop_threads import with_tokens_of_loop
-from kprod.aio.queueing import NativeProducer, Queueing, Record
+from kprod.aio.queueing import MAX_BLOCK_MS, NativeProducer, Queueing, Record
 from kprod.config.reading import concealed
 from kprod.intake.serializers import without_waiting
 from kprod.transactional.group_offsets import Offsets
@@ -43,8 +43,8 @@ class AsyncTransaction:
 
     async def __aenter__(self) -> Self:
         await self._queueing.elsewhere(self._transaction.prepare, "begin")
-        # Here, not in the thread: that goes on where this task is cancelled, and what it began
-        # would stay open.
+        # Here, not in the thread: the thread continues if this task is cancelled, and would leave
+        # the transaction open.
         self._transaction.begin()
         return self
 
@@ -53,20 +53,17 @@ class AsyncTransaction:
         await self._queueing.elsewhere(end, "end")
 
 
-MAX_BLOCK_MS = 60_000
-
-
 class Producer:
-    """Writes records to Kafka from asyncio tasks, in any asyncio loop (uvloop's, too).
+    """Writes records to Kafka from asyncio tasks, in any asyncio event loop, including uvloop.
 
-    Options are those of ``kprod.KafkaProducer``; ``token`` of a ``sasl_oauth_token_provider`` may
-    be a coroutine function, which runs in the loop that has made the producer. What a call has to
-    wait for, be it metadata, memory, names or brokers, it awaits: other tasks of the loop go on.
-    Cancelling a task ends its wait; a record that was queued is sent all the same, one that was not
-    is not.
+    Options are those of ``kprod.KafkaProducer``. ``token`` of a ``sasl_oauth_token_provider`` may
+    be a coroutine function; it runs in the loop in which the producer was made. Calls await
+    whatever they have to wait for (metadata, memory, name resolution, brokers), so other tasks keep
+    running. Cancelling a task ends its wait: a record that is already queued is still sent, any
+    other is not.
 
-    As an ``async`` context manager it is started at the beginning and closed at the end of the
-    block. Used by the tasks of one loop.
+    As an ``async`` context manager it starts at the beginning and closes at the end of the block.
+    Use it from the tasks of one loop.
     """
 
     def __init__(self, *, max_block_ms: int = MAX_BLOCK_MS, **options: Any) -> None:
@@ -83,9 +80,9 @@ class Producer:
         self._send_at_once = self._queueing.send_at_once
 
     async def start(self) -> None:
-        """Wait until a broker has answered, at most ``max_block_ms``. Not needed before ``send``.
+        """Wait at most ``max_block_ms`` for a broker's answer. Optional before ``send``.
 
-        Raises KprodTimeoutError, naming what every broker that was tried failed with.
+        Raises KprodTimeoutError, with the error of every broker that was tried.
         """
         connect = partial(self._native.connect, self._max_block)
         await self._queueing.elsewhere(connect, "connect")
@@ -99,10 +96,10 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SentRecord:
-        """Queue one record, and return its future: ``await`` that for where it was stored.
+        """Queue one record and return its future; ``await`` that for the record's position.
 
-        Raises what ``KafkaProducer.send`` raises; BufferFullError and KprodTimeoutError when memory
-        or the topic were not to be had within ``max_block_ms``.
+        Raises what ``KafkaProducer.send`` raises: BufferFullError if there is no memory, and
+        KprodTimeoutError if the topic is not found, both after ``max_block_ms``.
         """
         if not self._queueing.lines.hold(topic):
             future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
@@ -120,7 +117,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Queue one record and wait until it is stored. Raises what ended it."""
+        """Queue one record and wait until it is stored. Raises the record's error."""
         given = topic, value, key, headers, partition, timestamp_ms
         future: FutureRecordMetadata | None = None
         if not self._queueing.lines.hold(topic):
@@ -134,8 +131,8 @@ class Producer:
     ) -> list[RecordMetadata]:
         """Queue a record for each value, in order, and wait until all are stored.
 
-        ``keys`` has one for each of them. The quickest way for many. Raises what ended the first
-        that failed, and what ``send`` raises.
+        ``keys`` has one key per value. This is the fastest call for many records. Raises the error
+        of the first record that failed, and what ``send`` raises.
         """
         queueing, queued = self._queueing, list[FutureRecordMetadata]()
         left, their_keys = iter(values), None if keys is None else iter(keys)
@@ -152,34 +149,34 @@ class Producer:
         return stored
 
     # Transactions: see kprod.KafkaProducer for what each call does and raises. A timeout is in
-    # seconds, None for max_block_ms. Cancelling a task ends its wait and nothing else: as after a
-    # timeout, the same call is to be made again.
+    # seconds; None means max_block_ms. Cancelling a task only ends its wait: as after a timeout,
+    # repeat the same call.
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """Ask the coordinator for a producer id: once, before the first transaction."""
+        """Get a producer id from the coordinator: once, before the first transaction."""
         await self._elsewhere("init_transactions", self._seconds(timeout))
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction; nothing is sent for that, and nothing waited for."""
+        """Begin a transaction. This sends nothing and does not wait."""
         self._queueing.native.begin_transaction()
 
     async def send_offsets_to_transaction(
         self, offsets: Offsets, group_metadata: Any, timeout: float | None = None
     ) -> None:
-        """Let a consumer group's offsets move with the transaction: both, or neither."""
+        """Commit a consumer group's offsets atomically with the transaction."""
         seconds = self._seconds(timeout)
         await self._elsewhere("send_offsets_to_transaction", offsets, group_metadata, seconds)
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send what is queued, and commit: every record becomes visible, and offsets move."""
+        """Send all queued records and commit: records become visible, and offsets advance."""
         await self._elsewhere("commit_transaction", self._seconds(timeout))
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Give up the transaction: no reader of committed records ever sees one of it."""
+        """Abort the transaction: readers of committed records never see its records."""
         await self._elsewhere("abort_transaction", self._seconds(timeout))
 
     def transaction(self, timeout: float | None = None) -> AsyncTransaction:
-        """A transaction for ``async with``; ``init_transactions`` is called if it was not."""
+        """A transaction for ``async with``; calls ``init_transactions`` if needed."""
         transaction = self._queueing.native.transaction(self._seconds(timeout))
         return AsyncTransaction(self._queueing, transaction)
 
@@ -196,7 +193,7 @@ class Producer:
         return await self._queueing.elsewhere(flush, "flush")  # type: ignore[no-any-return]
 
     async def close(self, timeout: float | None = None) -> DeliveryReport:
-        """Send what is queued and end everything; see ``KafkaProducer.close``."""
+        """Send all queued records and close; see ``KafkaProducer.close``."""
         close = partial(self._native.close, timeout)
         return await self._queueing.elsewhere(close, "close")  # type: ignore[no-any-return]
 
@@ -205,16 +202,21 @@ class Producer:
         return set(range(len(await self._queueing.topic(topic, self._max_block))))
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id by which brokers know this producer's metrics (KIP-714).
+        """The id under which brokers store this producer's metrics (KIP-714).
 
-        Waits at most ``timeout`` seconds, None for ``max_block_ms``. Raises KprodTimeoutError when
-        no broker has given one, and IllegalStateError with ``enable_metrics_push=False``.
+        Waits at most ``timeout`` seconds; None means ``max_block_ms``. Raises KprodTimeoutError if
+        no broker has assigned one, and IllegalStateError with ``enable_metrics_push=False``.
         """
         ask = partial(self._native.client_instance_id, self._seconds(timeout))
         return await self._queueing.elsewhere(ask, "id")  # type: ignore[no-any-return]
 
+    @property
+    def __kprod_producer__(self) -> NativeProducer:
+        """The underlying producer; for ``kprod.observability``."""
+        return self._native
+
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Numbers under Kafka's metric names, by group."""
+        """Metric values by group and by Kafka's metric names."""
         return self._native.metrics()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Queueing a record without ever holding the loop: what it has to wait for is awaited"""
+"""Queueing of records from asyncio tasks: every wait is awaited, so the loop is never blocked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 from kprod.aio.lookups import TopicLookups
 from kprod.aio.loop_threads import in_thread
 from kprod.aio.memory_waiters import MemoryWaiters
+from kprod.cluster.metadata_errors import MOST_KEPT
 from kprod.cluster.snapshot import TopicInfo
+from kprod.config.table import OPTIONS
 from kprod.errors import (
     BufferFullError,
     IllegalStateError,
@@ -27,6 +29,9 @@ from kprod.producer import KafkaProducer
 from kprod_ext.aio import OutcomeNotifier, Sending
 from kprod_ext.futures import FutureRecordMetadata
 
+MAX_BLOCK_MS: int = OPTIONS["max_block_ms"].default
+"""How long a call waits at most, unless its producer was given another limit."""
+
 
 class Record(NamedTuple):
     """The arguments of ``send``."""
@@ -40,16 +45,17 @@ class Record(NamedTuple):
 
 
 class QueuedBatch(NamedTuple):
-    """Records that were queued together; ``rest`` adds those that have to wait."""
+    """Records that were queued together; the task ``rest`` queues the others."""
 
     queued: list[FutureRecordMetadata]
     rest: asyncio.Task[None] | None
 
 
 class NativeProducer(KafkaProducer):
-    """kprod's producer, for a loop: a record that has to wait for memory meets no interceptor yet.
+    """kprod's producer for an event loop: checks for memory before it calls interceptors.
 
-    ``Attempts`` sends it then. A record that would fit into an open batch may take that way, too.
+    ``Attempts`` sends a record that has to wait. A record that would still fit into an open batch
+    may go this way, too.
     """
 
     def _send(self, *given: Any, **named: Any) -> FutureRecordMetadata:
@@ -58,26 +64,36 @@ class NativeProducer(KafkaProducer):
             raise BufferFullError("a batch more does not fit into buffer_memory")
         return super()._send(*given, **named)
 
+    def connect_at_once(self, timeout: float) -> None:
+        """As ``connect``, but raise as soon as connecting to every bootstrap address has failed."""
+        self._ensure_usable()
+        addresses = len(self.config.bootstrap_servers)
+        self._metadata.await_cluster(timeout, self._wake, min(addresses, MOST_KEPT))
+
 
 class Place:
-    """Of one task in the line of its topic, until it leaves."""
+    """The place of one task in the queue of its topic, until it leaves."""
 
-    __slots__ = ("_line", "_lines", "_told", "_topic")
+    __slots__ = ("_left", "_line", "_lines", "_moved_up", "_topic")
 
     def __init__(self, lines: dict[str, deque[Place]], topic: str) -> None:
         self._lines, self._topic = lines, topic
         self._line = lines.setdefault(topic, deque())
         self._line.append(self)
-        self._told: asyncio.Future[None] | None = None
+        self._moved_up: asyncio.Future[None] | None = None
+        self._left = False
 
     async def first(self) -> None:
-        """Wait until no task is left before this one."""
+        """Wait until this task is the first in the queue."""
         while self._line[0] is not self:
-            self._told = asyncio.get_running_loop().create_future()
-            await self._told
+            self._moved_up = asyncio.get_running_loop().create_future()
+            await self._moved_up
 
     def leave(self) -> None:
-        """Give it up: the next one is the first now."""
+        """Leave the queue; the next task becomes the first. A second call does nothing."""
+        if self._left:
+            return
+        self._left = True
         line = self._line
         was_first = line[0] is self
         line.remove(self)
@@ -87,18 +103,18 @@ class Place:
             line[0]._call()
 
     def _call(self) -> None:
-        told = self._told
-        if told is not None and not told.done() and not told.get_loop().is_closed():
-            told.set_result(None)
+        moved_up = self._moved_up
+        if moved_up is not None and not moved_up.done() and not moved_up.get_loop().is_closed():
+            moved_up.set_result(None)
 
 
 class TopicLines:
-    """Used by the tasks of one loop at a time; those of a loop that has ended wait no more.
+    """A queue of waiting tasks per topic. Tasks of a closed loop are forgotten.
 
-    A task waits for its topic and for memory while it stands in the line. Without that, one that
-    is woken by news of the topic would send before another one that has asked earlier, and waits
-    for memory. A schema, a partition, or the topic once more are waited for outside of it.
-    ``by_topic`` is empty while no task waits.
+    A task keeps its place in the queue while it waits for its topic and for memory. Otherwise a
+    task that is woken by new metadata could send before an earlier one that waits for memory. A
+    task waits outside the queue for a schema, for a partition, or for the topic once more. Used by
+    the tasks of one loop at a time. ``by_topic`` is empty while no task waits.
     """
 
     def __init__(self) -> None:
@@ -110,7 +126,7 @@ class TopicLines:
         return isinstance(topic, str) and topic in self.by_topic
 
     def join(self, topic: str) -> Place:
-        """A place at the end of the topic's line."""
+        """A place at the end of the topic's queue."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self.by_topic = loop, {}
@@ -120,11 +136,11 @@ class TopicLines:
 class Queueing(Sending):
     """Puts records into a producer that never waits itself (``max_block_ms=0``).
 
-    Used by the tasks of one loop at a time. A task that is cancelled while it waits leaves nothing
-    behind: its record was not queued.
+    Used by the tasks of one loop at a time. If a task is cancelled while it waits, its record is
+    not queued.
 
-    In ``lines`` are the tasks that wait for something of their topic, or for memory, and ``rests``,
-    which queue what is left of batches.
+    ``lines`` holds the tasks that wait for their topic or for memory. ``rests`` are tasks that
+    queue the remaining records of batches.
     """
 
     def __init__(
@@ -139,41 +155,55 @@ class Queueing(Sending):
         self._memory = MemoryWaiters(self._oldest)
         self.lines = TopicLines()
         self.rests: set[asyncio.Task[None]] = set()
-        self.ends = 0  # calls under way that end the transaction: it must get no part of a batch
+        self.ends = 0  # running calls that end the transaction: no batch may be divided by them
 
     async def put(self, record: Record) -> FutureRecordMetadata:
         """Queue a record. Raises what ``KafkaProducer.send`` raises, after ``max_block_ms``."""
         future = None if self.lines.hold(record.topic) else self.put_at_once(*record)
         if future is None:
-            await self.turns.wait()
-            future, _ = await self._put_later(record, 0)
+            future, _ = await self._put_later(record, 0, waits=True)
         return future
+
+    async def put_chosen(
+        self, record: Record, choose: Callable[[], int | None]
+    ) -> FutureRecordMetadata:
+        """As ``put``, to the partition that ``choose`` returns once the topic is known."""
+        topic = check_topic(record.topic)
+        if not self.lines.hold(topic) and self.native.metadata.snapshot.topic(topic) is not None:
+            return await self.put(record._replace(partition=choose()))
+        place = self.lines.join(topic)
+        try:
+            await self.topic(topic, self._max_block)
+            await place.first()
+            chosen = record._replace(partition=choose())
+            future, _ = await self._put_later(chosen, 0, waits=True, place=place)
+            return future
+        finally:
+            place.leave()
 
     async def put_many(
         self, topic: str, values: Iterator[Any], keys: Iterator[Any] | None, queued: list[Any]
     ) -> Any:
-        """``put_until_waiting``, behind the tasks that wait with a record for this topic."""
+        """``put_until_waiting``, after the tasks that already wait for this topic."""
         if not self.lines.hold(topic):
             return self.put_until_waiting(topic, values, keys, queued)
-        await self.turns.wait()  # as a task with one record, which is to be overtaken by none
         place = self.lines.join(topic)
         try:
+            await self.turns.wait()
             await place.first()
             return self.put_until_waiting(topic, values, keys, queued)
         finally:
             place.leave()
 
     async def put_batch(self, records: Sequence[Record], nbytes: int) -> QueuedBatch:
-        """Queue records, ``nbytes`` at most: raises as ``put`` before one is queued.
+        """Queue records of at most ``nbytes``. Raises as ``put``, and then none is queued.
 
-        Cancelling this task ends it before the first is queued or not at all: it awaits nothing
-        after that. The task ``rest`` queues what finds no room then, or no time in this turn, and
-        may fail.
+        Cancelling this task takes effect only before the first record is queued: it awaits nothing
+        after that. The task ``rest`` queues the records for which there is no memory, or no time in
+        this iteration of the loop; it may fail.
         """
-        if not self.turns.admit():
-            await self.turns.wait()
-        left = deque(records)
-        first, place = await self._put_later(left.popleft(), nbytes if left else 0)
+        left, waits = deque(records), not self.turns.admit()
+        first, place = await self._put_later(left.popleft(), nbytes if left else 0, waits=waits)
         queued = [first]
         if place is None:
             return QueuedBatch(queued, None)
@@ -192,7 +222,7 @@ class Queueing(Sending):
         return QueuedBatch(queued, rest)
 
     def _put_more(self, left: deque[Record], queued: list[FutureRecordMetadata]) -> None:
-        """Queue records until one has to wait, or is refused: ``_put_rest`` meets it again."""
+        """Queue records until one has to wait or is refused, which is left to ``_put_rest``."""
         with suppress(KprodError):
             while left and (future := self.put_at_once(*left[0])) is not None:
                 queued.append(future)
@@ -207,7 +237,7 @@ class Queueing(Sending):
             self._put_more(left, queued)
 
     def _rest_ended(self, place: Place, rest: asyncio.Task[None]) -> None:
-        """A callback: a task that is cancelled before it begins runs nothing of its own."""
+        """Clean up in a callback: a task that is cancelled before it starts runs no code."""
         self.rests.discard(rest)
         place.leave()
         error = asyncio.CancelledError() if rest.cancelled() else rest.exception()
@@ -215,7 +245,7 @@ class Queueing(Sending):
             self._lose(error)
 
     async def _put_first(self, place: Place, record: Record) -> FutureRecordMetadata:
-        """Put a record by a task that stays in its place."""
+        """Queue a record for a task that keeps its place."""
         now = asyncio.get_running_loop().time
         deadline = now() + self._max_block
         attempts = Attempts(self.native, record)
@@ -229,7 +259,7 @@ class Queueing(Sending):
             raise
 
     def _lose(self, error: BaseException) -> None:
-        """Records of a batch are queued, and others never will be: a commit would divide it."""
+        """Only a part of a batch was queued: the transaction must not be committed."""
         if not isinstance(error, KprodError):
             error = KprodError("a batch was queued in part")
         self.native.record_lost(error)
@@ -238,37 +268,49 @@ class Queueing(Sending):
         """Wait until every batch that was put before now is queued, or has failed."""
         loop = asyncio.get_running_loop()
         for rest in [*self.rests]:
-            if rest.get_loop().is_closed():  # without having cancelled its tasks
+            if rest.get_loop().is_closed():  # and did not cancel its tasks
                 self.rests.discard(rest)
                 self._lose(asyncio.CancelledError())
         if rests := [rest for rest in self.rests if rest.get_loop() is loop]:
             await asyncio.wait(rests)
-            await asyncio.sleep(0)  # the callbacks of their ends run first
+            await asyncio.sleep(0)  # their done callbacks run first
 
     async def _put_later(
-        self, record: Record, room: int
+        self, record: Record, room: int, *, waits: bool, place: Place | None = None
     ) -> tuple[FutureRecordMetadata, Place | None]:
-        """``room``: so many bytes of memory have to be there, too, for records that follow.
+        """Queue a record after waiting. ``waits``: yield to the loop first.
 
-        Those follow in the place that is returned, which is to be left.
+        ``room``: bytes of memory that must be free as well, for the records that follow; the caller
+        queues them in the returned place, and leaves it. ``place``: the task's place, if it is
+        already in the queue.
         """
         attempts = Attempts(self.native, record)
         try:
-            return await self._put_by(attempts, record, room)
-        except BaseException as error:  # a cancelled task's as well
+            return await self._put_by(attempts, record, room, waits, place)
+        except BaseException as error:  # including CancelledError
             attempts.end(error)
             raise
 
     async def _put_by(
-        self, attempts: Attempts, record: Record, room: int
+        self,
+        attempts: Attempts,
+        record: Record,
+        room: int,
+        waits: bool,
+        place: Place | None,
     ) -> tuple[FutureRecordMetadata, Place | None]:
         topic = check_topic(record.topic)
         now = asyncio.get_running_loop().time
         deadline = now() + self._max_block
         while True:
-            place = self.lines.join(topic)
+            # Before anything is awaited: otherwise a task that comes later, but finds the topic
+            # known by then, would queue its record first.
+            place = place or self.lines.join(topic)
             keeps, schema = False, None
             try:
+                if waits:
+                    await self.turns.wait()
+                    waits, deadline = False, now() + self._max_block
                 future = await self._put_in_line(attempts, record, room, place, deadline)
                 if future is not None:
                     self.remember(future)
@@ -276,9 +318,10 @@ class Queueing(Sending):
                     return future, place if keeps else None
             except WouldWait as serializer:
                 schema = serializer.wait
-            finally:  # first: what is waited for then may be this record's own
+            finally:  # before the waits below, which may concern only this record
                 if not keeps:
                     place.leave()
+            place = None
             if schema is not None:
                 await self.elsewhere(schema, "schema")
             else:
@@ -287,7 +330,7 @@ class Queueing(Sending):
     async def _put_in_line(
         self, attempts: Attempts, record: Record, room: int, place: Place, deadline: float
     ) -> FutureRecordMetadata | None:
-        """None where the partition, or the topic once more, is to be looked up first."""
+        """Queue the record; None if its partition or topic has to be looked up first."""
         now = asyncio.get_running_loop().time
         if self.native.metadata.snapshot.topic(check_topic(record.topic)) is None:
             await self._await_topic(record, deadline - now())
@@ -316,7 +359,7 @@ class Queueing(Sending):
                 return future
 
     async def _await_topic(self, record: Record, timeout: float) -> None:
-        """``topic`` of a record; one that the native producer has never seen may be a letter."""
+        """Wait for the record's topic; a record that fails here may become a dead letter."""
         try:
             await self.topic(record.topic, timeout, record.partition)
         except KprodError as error:
@@ -324,22 +367,25 @@ class Queueing(Sending):
             raise
 
     def _oldest(self) -> FutureRecordMetadata | None:
-        """The oldest record that is remembered, and has no outcome."""
+        """The oldest remembered record without an outcome."""
         while self.under_way and self.under_way[0].is_done:
             self.under_way.popleft()
         return self.under_way[0] if self.under_way else None
 
     async def topic(self, name: str, timeout: float, partition: int | None = None) -> TopicInfo:
-        """The topic, once it is known; many that wait for the same share one look-up.
+        """The topic, once it is known; tasks that wait for the same topic share one look-up.
 
-        Raises InvalidTopicError for a name that no request can have.
+        Raises InvalidTopicError for an invalid name.
         """
         name = check_topic(name)
-        known = self.native.metadata.snapshot.topic(name)
+        metadata = self.native.metadata
+        if metadata is not self._lookups.metadata:  # a forked child has its own
+            self._lookups = TopicLookups(metadata)
+        known = metadata.snapshot.topic(name)
         if known is not None and (partition is None or partition < len(known)):
             return known
         return await self._lookups.find(name, partition, timeout)
 
     async def elsewhere(self, call: Callable[[], Any], what: str) -> Any:
-        """A call that waits, in a thread of its own."""
+        """Run a blocking call in a new thread."""
         return await in_thread(call, f"kprod-{what}-{self.native.config.client_id}")

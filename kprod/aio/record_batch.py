@@ -1,4 +1,4 @@
-"""Records that an application gathers itself, as aiokafka's BatchBuilder"""
+"""A batch that an application fills itself, compatible with aiokafka's BatchBuilder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BatchRecord(NamedTuple):
 
 
 class AppendedRecord(NamedTuple):
-    """A record in a batch: its place there, its size in bytes, its timestamp."""
+    """A record in a batch: its index, its size in bytes, its timestamp."""
 
     offset: int
     size: int
@@ -34,11 +34,11 @@ class AppendedRecord(NamedTuple):
 
 
 class RecordBatch:
-    """Takes records until they would not fit into ``batch_size`` bytes. For one task.
+    """Takes records until they would exceed ``batch_size`` bytes. For one task.
 
-    ``clock`` stamps records without a time; ``serialize`` makes the bytes of a key and a value.
-    ``limits`` are those of a record. What is appended can be sent: ``send_batch`` refuses none of
-    the records when it has queued some.
+    ``clock`` gives the time of records without a timestamp; ``serialize`` makes the bytes of key
+    and value; ``limits`` are the size limits of a record. Records are checked when they are
+    appended, so ``send_batch`` does not refuse some of them after queueing others.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class RecordBatch:
         timestamp: int | None,
         headers: Sequence[tuple[str, bytes | None]] | None = (),
     ) -> AppendedRecord | None:
-        """Add a record; None when it does not fit, which closes the batch, or it is closed.
+        """Add a record. Returns None if the batch is closed, or if it does not fit and closes it.
 
         ``timestamp`` is milliseconds since the epoch, None for now. The first record always fits.
-        Buffers are copied. Raises TypeError for what is not bytes, InvalidRecordError, a
-        ValueError, for a time or a header that no record can have, MessageSizeTooLargeError, and
-        what a serializer raises; the batch stays as it was then.
+        Buffers are copied. Raises TypeError if key or value is not bytes, InvalidRecordError (a
+        ValueError) for an invalid timestamp or header, MessageSizeTooLargeError, and what a
+        serializer raises; the batch is unchanged then.
         """
         if self._closed:
             return None
@@ -89,7 +89,7 @@ class RecordBatch:
     def _checked_size(
         self, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
     ) -> int:
-        """The bytes of a batch with this record alone."""
+        """The size of a batch with this record alone."""
         size = batch_size_upper_bound(key, value, headers)
         if self._limits is not None and size > self._limits.largest:
             raise for_aiokafka(self._limits.error(None, size))
@@ -100,7 +100,7 @@ class RecordBatch:
         return len(self.records)
 
     def size(self) -> int:
-        """Bytes, at most, before compression."""
+        """Upper bound of the size in bytes, before compression."""
         return self._size
 
     def closed(self) -> bool:
@@ -113,22 +113,22 @@ class RecordBatch:
 
 
 def _whole(timestamp: Any) -> Any:
-    """A fraction of a millisecond is cut off, as there."""
+    """Truncates a fraction of a millisecond, as aiokafka does."""
     return int(timestamp) if isinstance(timestamp, float) and isfinite(timestamp) else timestamp
 
 
 def first_stored(outcomes: Sequence[Any]) -> Any:
-    """The first of the outcomes of a batch's records. Raises the first error, if there is one.
+    """The first outcome of a batch's records. Raises the first error, if there is one.
 
-    ``persisted`` is NO only where none of the records is stored.
+    ``persisted`` of the error is NO only if none of the records is stored.
     """
     failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if not failed:
         return outcomes[0]
     error = failed[0]
     if isinstance(error, KprodError):
-        error = copy.copy(error)  # that of one record says what became of that record
-        told = {getattr(one, "persisted", Persisted.MAYBE) for one in failed}
-        if len(failed) < len(outcomes) or Persisted.MAYBE in told:
+        error = copy.copy(error)  # the original describes one record only
+        persisted = {getattr(one, "persisted", Persisted.MAYBE) for one in failed}
+        if len(failed) < len(outcomes) or Persisted.MAYBE in persisted:
             error.persisted = Persisted.MAYBE
     raise error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import kprod.broker.needed  # noqa: F401 - before what cannot be imported without it
+import kprod.broker.needed  # noqa: F401 - must be imported first
 from kprod.broker.client_metrics import (
     ClientMetrics,
     ClientMetricsPush,

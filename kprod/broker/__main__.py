@@ -1,4 +1,4 @@
-"""``python -m kprod.broker``: the embedded broker as a process of its own."""
+"""``python -m kprod.broker``: the embedded broker as a separate process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGINT or SIGTERM; prints ``listening on HOST:PORT`` first.
 
-    Returns 0 after a clean stop, 1 when the broker cannot start.
+    Returns 0 after a clean stop, 1 if the broker cannot start.
     """
     options = _parser().parse_args(arguments)
     broker = EmbeddedBroker(
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         allow_remote=options.allow_remote,
     )
     _allow_many_files()
-    # Blocked before the broker starts its threads, which inherit that: so the signals wait for
-    # sigwait, and no handler runs in the middle of anything.
+    # Blocked before the broker starts its threads, which inherit the mask: so signals wait for
+    # sigwait, and no handler interrupts other code.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     with broker:
         print(f"listening on {broker.bootstrap_servers}", flush=True)
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _allow_many_files() -> None:
-    """Each partition in use takes three descriptors, each client one."""
+    """Raise the limit of open files: a partition takes three descriptors, a client one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m kprod.broker", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=9092, help="0 lets the system choose")
-    parser.add_argument("--data-dir", help="where the log is kept; a temporary one if not given")
+    parser.add_argument("--data-dir", help="directory of the log; a temporary one by default")
     parser.add_argument(
         "--topic",
         type=_topic,
@@ -58,9 +58,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME:PARTITIONS",
         help="create this topic; may be repeated",
     )
-    parser.add_argument("--default-partitions", type=int, default=1, help="of created topics")
-    parser.add_argument("--no-auto-create", action="store_true", help="unknown topics stay unknown")
-    parser.add_argument("--allow-remote", action="store_true", help="listen beyond this machine")
+    parser.add_argument("--default-partitions", type=int, default=1, help="for created topics")
+    parser.add_argument(
+        "--no-auto-create", action="store_true", help="do not create unknown topics"
+    )
+    parser.add_argument(
+        "--allow-remote", action="store_true", help="accept connections from other machines"
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""What clients are asked to tell of their metrics, and what they have told (KIP-714)."""
+"""Client metrics: the broker's subscription, and the clients' pushes (KIP-714)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.records.codecs import CorruptBatch, decompress
 from kprod.clock import Clock
 from kprod.errors import BrokerError
+from kprod.records.codecs import CorruptBatch, decompress
 
 ALL_METRICS: Final = "*"
 _NEVER: Final = float("-inf")
@@ -21,10 +21,10 @@ _ZSTD_LZ4_GZIP_SNAPPY: Final = (4, 3, 1, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientMetricsSubscription:
-    """What clients are asked for.
+    """The metrics that clients are asked to push.
 
-    ``metrics`` are prefixes of names, ``codecs`` the numbers of the compression codecs that are
-    taken, the best first; ``delta`` asks for sums as differences.
+    ``metrics`` are prefixes of names, ``codecs`` the numbers of the accepted compression codecs,
+    the preferred one first; ``delta`` requests sums as differences.
     """
 
     metrics: tuple[str, ...] = (ALL_METRICS,)
@@ -35,12 +35,12 @@ class ClientMetricsSubscription:
 
     @property
     def subscription_id(self) -> int:
-        """Another number for another subscription."""
+        """A number that changes with the subscription."""
         return zlib.crc32(repr(self).encode()) >> 1
 
 
 class ClientMetricsPush(NamedTuple):
-    """What one client told at once. ``metrics`` is a ``MetricsData`` of OpenTelemetry."""
+    """One push of a client. ``metrics`` is a ``MetricsData`` of OpenTelemetry."""
 
     instance_id: uuid.UUID
     client_id: str | None
@@ -53,16 +53,16 @@ class _Instance:
     def __init__(self) -> None:
         self.asked_at = _NEVER
         self.pushed_at = _NEVER
-        self.is_first = True  # its next push is the first since it asked
-        self.outdated = False  # its last push was refused for a reason that asking mends
+        self.is_first = True  # its next push is the first since it got the subscription
+        self.outdated = False  # its last push was refused, and it must get the subscription again
         self.terminated = False
 
 
 class ClientMetrics:
     """One subscription for all clients, and their pushes (Kafka: ``ClientMetricsManager``).
 
-    Thread-safe. While nothing is subscribed to, brokers do not offer telemetry to clients that
-    connect. It outlives a stop and a start of the broker.
+    Thread-safe. Without a subscription, brokers do not offer telemetry to clients that connect. It
+    survives a restart of the broker.
     """
 
     def __init__(self) -> None:
@@ -72,23 +72,23 @@ class ClientMetrics:
         self._pushes: list[ClientMetricsPush] = []
 
     def subscribe(self, subscription: ClientMetricsSubscription) -> None:
-        """Ask clients for this, from their next question on."""
+        """Set the subscription, which clients get with their next request for it."""
         with self._changed:
             self._subscription = subscription
 
     @property
     def offered(self) -> bool:
-        """Whether clients may ask what to tell."""
+        """Whether there is a subscription for clients."""
         return self._subscription is not None
 
     @property
     def pushes(self) -> list[ClientMetricsPush]:
-        """All that was taken so far, oldest first."""
+        """All accepted pushes so far, oldest first."""
         with self._changed:
             return list(self._pushes)
 
     def await_pushes(self, count: int, timeout: float = 10.0) -> list[ClientMetricsPush]:
-        """The same, once ``count`` have come; after ``timeout`` seconds perhaps fewer."""
+        """The pushes, once there are ``count``; after ``timeout`` seconds perhaps fewer."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._pushes) >= count, timeout)
             return list(self._pushes)
@@ -98,9 +98,9 @@ class ClientMetrics:
     def ask(
         self, instance_id: uuid.UUID | None, clock: Clock
     ) -> tuple[uuid.UUID, ClientMetricsSubscription]:
-        """What a client is to tell, and its id: a new one for None.
+        """The subscription for a client, and its id: a new one for None.
 
-        ``BrokerError`` 35 when nothing is offered, 89 for a client that asks too often.
+        Raises ``BrokerError`` 35 without a subscription, 89 for a client that asks too often.
         """
         with self._changed:
             subscription = self._asked_for()
@@ -114,10 +114,10 @@ class ClientMetrics:
             return instance_id, subscription
 
     def push(self, push: ClientMetricsPush, subscription_id: int, clock: Clock) -> None:
-        """Take what a client tells.
+        """Accept a client's push.
 
-        ``BrokerError``: 35 nothing is offered, 42 no such client or one that has ended, 76 codec,
-        87 unreadable, 89 too early, 117 another subscription, 118 too large.
+        Raises ``BrokerError``: 35 without a subscription, 42 unknown or terminated client, 76
+        codec, 87 unreadable, 89 too early, 117 another subscription, 118 too large.
         """
         with self._changed:
             subscription = self._asked_for()
@@ -161,7 +161,7 @@ class ClientMetrics:
 
 
 def _too_early(before: float, subscription: ClientMetricsSubscription, now: float) -> bool:
-    """Whether less than the interval has passed since then."""
+    """Whether less than the push interval has passed since ``before``."""
     return now - before < subscription.push_interval_ms / 1000
 
 

@@ -1,4 +1,4 @@
-"""From the bytes of a request to the bytes of its response, or to the fault asked for."""
+"""Dispatches requests to handlers and encodes responses, or applies faults."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from kprod.types import BytesLike
 
 _CODES: Final = ("error_code", "partition_error_code")
 _TOP: Final = frozenset({ApiKey.METADATA})
-"""Answers in which clients look at the errors of topics, not of partitions."""
+"""Responses in which clients check the errors of topics, not of partitions."""
 
 
 def faulty_handler(fault: Fault, key: ApiKey, handler: Handler) -> Handler:
-    """The handler with the fault's error code, and throttling, in its answer."""
+    """The handler, with the fault's error code and throttle time in its answer."""
 
     def answer(call: Call, node: Node) -> Message | Later | None:
         entity = load_response_schema(key, call.version)
@@ -60,7 +60,7 @@ def faulty_handler(fault: Fault, key: ApiKey, handler: Handler) -> Handler:
 
 
 def _with_error(values: Message, entity: Any, code: int, *, top: bool) -> Message:
-    """The answer with the code wherever the deepest structs have one."""
+    """The answer with the error code in all of its deepest structs."""
     changed = dict(values)
     deeper = False
     own = False
@@ -102,14 +102,14 @@ _SAME: Final[Mapping[str, tuple[str, ...]]] = {
     "results_by_topic_v3_and_below": ("v3_and_below_topics",),
     "results_by_partition": ("partitions",),
 }
-"""The fields of answers that say what is answered, and their names in requests."""
+"""The fields of answers that identify topics and partitions, and their names in requests."""
 _SCALARS: Final = ("name", "group_id", "key", "transactional_id", "partition_index")
 """What an element of a request is that has no fields."""
 _NONE: Final = ("generation_id", "producer_id", "producer_epoch", "node_id", "port")
 
 
 def _skeleton(asked: Any, entity: Any) -> dict[str, Any]:
-    """An answer about the topics and partitions of a request, with nothing in it yet."""
+    """An empty answer for the topics and partitions of a request."""
     found: dict[str, Any] = {}
     for shape in field_shapes(entity):
         known = (getattr(asked, name, None) for name in _SAME.get(shape.name, ()))
@@ -126,12 +126,12 @@ def _skeleton(asked: Any, entity: Any) -> dict[str, Any]:
 
 
 def faulty_reply(fault: Fault, reply: Reply, timer: Timer) -> Reply:
-    """The reply with what a fault leaves of an answer."""
+    """The reply, altered by a fault."""
 
     def give(parts: Sequence[Part], close: str | None = None) -> None:
         spoiled = [] if fault.drop else _spoil(fault, parts)
         if fault.cut_at is not None:
-            close = close or "a fault was asked for"
+            close = close or "a fault was requested"
         if fault.delay > 0:
             timer.after(fault.delay, lambda: reply(spoiled, close))
         else:
@@ -152,18 +152,18 @@ def _spoil(fault: Fault, parts: Sequence[Part]) -> list[Part]:
 BEFORE_AUTHENTICATION: Final[frozenset[ApiKey]] = frozenset(
     {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 )
-"""What a client may ask of a listener that authenticates, before it has logged in."""
+"""The requests that are allowed before a login."""
 
 MOST_ELEMENTS: Final = 100_000
-"""Of all arrays of one request together, so that the memory it is read into has a bound."""
+"""Limit of all array elements of one request together, to limit its memory."""
 _HEADER_START: Final = struct.Struct(">hhi")
 _complaints: Final = QuietLog(logging.getLogger(__name__), SystemClock())
 
 
 class Dispatcher:
-    """Hands each request to the handler of its API (Kafka: KafkaApis). Thread-safe.
+    """Passes each request to the handler of its API (Kafka: KafkaApis). Thread-safe.
 
-    ``handlers`` may be any mapping, so that one can stand between the network and the real ones.
+    ``handlers`` may be any mapping, for example one that wraps the real handlers.
     """
 
     def __init__(self, node: Node, handlers: Mapping[ApiKey, Handler]) -> None:
@@ -172,11 +172,11 @@ class Dispatcher:
         self._faults = node.options.faults
 
     def dispatch(self, frame: BytesLike, session: Session, reply: Reply) -> None:
-        """Have the request in ``frame`` answered, now or later.
+        """Answer the request in ``frame``, now or later.
 
         Raises ``HangUp`` for bytes that are not a request, for APIs and versions that were not
-        advertised (ApiVersions excepted: it answers every version), for what a client may not ask
-        before it has logged in, and when a handler says so.
+        advertised (except ApiVersions, which answers every version), for requests that are not
+        allowed before a login, and if a handler does.
         """
         key, version, correlation_id = _start(frame)
         header = {"correlation_id": correlation_id}
@@ -206,7 +206,7 @@ class Dispatcher:
 
 
 def _refusing(handler: Handler) -> Handler:
-    """The handler; its ``BrokerError`` becomes the error code of the whole answer."""
+    """The handler, with its ``BrokerError`` converted to the error code of the whole answer."""
 
     def answer(call: Call, node: Node) -> Message | Later | None:
         try:

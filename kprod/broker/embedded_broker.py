@@ -1,9 +1,9 @@
-"""A whole Kafka broker in this process."""
+"""A complete Kafka broker in this process."""
 
 from __future__ import annotations
 
 import ipaddress
-import select
+import os
 import shutil
 import tempfile
 import weakref
@@ -16,37 +16,37 @@ from kprod.broker.client_metrics import ClientMetrics
 from kprod.broker.faults import FaultPlan
 from kprod.broker.groups.group import GroupConfig
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directories import LogDirectories
+from kprod.broker.log.log_directories import RECOVERY_THREADS, LogDirectories
 from kprod.broker.network.listener import Listener
 from kprod.broker.network.server import Server
 from kprod.broker.node import BrokerOptions
-from kprod.broker.records.record_batch import StoredRecord
 from kprod.broker.running_cluster import RunningCluster
 from kprod.broker.transactions.transaction import TransactionConfig
 from kprod.clock import Clock, SystemClock
 from kprod.config.addresses import MAX_PORT
 from kprod.errors import ConfigError, IllegalStateError
+from kprod.records.record_batch import StoredRecord
 from kprod.types import TopicPartition
 
 
 class EmbeddedBroker:
-    """A broker that stores records on disk, or several nodes of one.
+    """A broker that stores records on disk, with one or more nodes.
 
-    Use it as a context manager, or call ``start`` and ``stop``. It can be started again after a
-    stop, on the same ports and with the same data. ``topics`` maps names to numbers of partitions
-    and is created on start as far as it does not exist. Without a ``data_dir`` the data lie in a
-    temporary directory that goes away with the ``with`` block, or with this object. ``log_dirs``
-    are several directories in its place, over which the partitions are spread: a disk that fails
-    takes the partitions of its directory along and nothing else.
+    Use it as a context manager, or call ``start`` and ``stop``. After a stop it can be started
+    again, with the same ports and data. ``topics`` maps names to partition counts; missing topics
+    are created on start. Without a ``data_dir`` the data is in a temporary directory that is
+    removed after the ``with`` block, or with this object. ``log_dirs`` are several directories
+    instead, over which the partitions are spread: a failed disk affects only the partitions of its
+    directory.
 
-    With ``nodes=3`` three nodes with the ids 1, 2 and 3 listen, on ports of their own, and lead a
-    share of the partitions each. They share one log: a copy on every node that is never behind.
-    ``stop_node``, ``start_node`` and ``move_leader`` are there to test what clients make of it.
+    With ``nodes=3``, three nodes with the ids 1, 2 and 3 listen on separate ports, and each leads a
+    share of the partitions. They share one log, as if every replica were always in sync.
+    ``stop_node``, ``start_node`` and ``move_leader`` are for tests of clients.
 
-    ``listeners`` stand in for ``host`` and ``port``, which make one that is open to all clients:
-    ``kprod.broker.make_listener`` makes those with TLS and SASL. One that other machines can reach
-    and that asks for nothing takes ``allow_remote=True``. ``start``, ``stop`` and ``kill`` are for
-    one thread at a time.
+    ``host`` and ``port`` make a listener that is open to all clients. ``listeners`` replace them:
+    ``kprod.broker.make_listener`` makes listeners with TLS and SASL. A listener without
+    authentication that other machines can reach needs ``allow_remote=True``. One thread at a time
+    may call ``start``, ``stop`` and ``kill``.
     """
 
     def __init__(  # noqa: PLR0913
@@ -65,20 +65,20 @@ class EmbeddedBroker:
         log_config: LogConfig | None = None,
         group_config: GroupConfig | None = None,
         transaction_config: TransactionConfig | None = None,
+        recovery_threads: int = RECOVERY_THREADS,
         clock: Clock | None = None,
     ) -> None:
-        """Raises ``ConfigError`` for listeners and ports that cannot be, or let others in unasked,
-        for directories given twice, and where the system has no epoll.
+        """Raises ``ConfigError`` for invalid or unintentionally open listeners and ports, and for
+        directories given twice.
 
-        Nodes after the first take the ports after ``port``, or free ones when that is 0.
+        Nodes after the first use the ports after ``port``, or free ones if that is 0. Each
+        directory has ``recovery_threads`` that load its partitions (Kafka:
+        num.recovery.threads.per.data.dir).
         """
-        if not hasattr(select, "epoll"):
-            raise ConfigError(
-                "the embedded broker needs epoll, which only Linux has: start it there, in a"
-                " container for one, and give producers its address"
-            )
         if nodes < 1:
             raise ConfigError(f"nodes={nodes}: a broker has at least one")
+        if recovery_threads < 1:
+            raise ConfigError(f"recovery_threads={recovery_threads}: there is at least one")
         chosen = list(listeners) or [Listener(host=host, port=port)]
         _check(chosen, nodes, allow_remote=allow_remote)
         self._listeners = {
@@ -92,6 +92,7 @@ class EmbeddedBroker:
             log_config=log_config or LogConfig(),
             group_config=group_config or GroupConfig(),
             transaction_config=transaction_config or TransactionConfig(),
+            recovery_threads=recovery_threads,
             clock=clock or SystemClock(),
         )
         given = [Path(each) for each in (log_dirs or [data_dir] if data_dir else log_dirs)]
@@ -99,10 +100,9 @@ class EmbeddedBroker:
             raise ConfigError("data_dir or log_dirs, and each directory once")
         self.log_dirs = tuple(given) or (Path(tempfile.mkdtemp(prefix="kprod-broker-")),)
         self._forget_data = (
-            None
-            if given
-            else weakref.finalize(self, shutil.rmtree, self.data_dir, ignore_errors=True)
+            None if given else weakref.finalize(self, _remove, self.data_dir, os.getpid())
         )
+        self._process = 0  # the process in which it was started
         self._logs: LogDirectories | None = None
         self._cluster: RunningCluster | None = None
 
@@ -113,7 +113,7 @@ class EmbeddedBroker:
 
     @property
     def offline_log_dirs(self) -> dict[Path, OSError]:
-        """The directories with a disk that failed since the start, and the error of each."""
+        """The directories whose disk has failed since the start, with their errors."""
         return {} if self._logs is None else self._logs.offline
 
     @property
@@ -123,17 +123,17 @@ class EmbeddedBroker:
 
     @property
     def port(self) -> int:
-        """The TCP port of the first listener of the first node, known once started."""
+        """The TCP port of the first node's first listener, known after ``start``."""
         return next(iter(self._listeners.values()))[0].port
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of the first listener, as clients want it; all nodes, with commas."""
+        """``host:port`` of the first listener of all nodes, separated by commas, for clients."""
         return next(iter(self.addresses.values()))
 
     @property
     def addresses(self) -> dict[str, str]:
-        """The same by the name of each listener."""
+        """The addresses of all listeners, by name."""
         by_name: dict[str, list[str]] = {}
         for listeners in self._listeners.values():
             for each in listeners:
@@ -142,22 +142,26 @@ class EmbeddedBroker:
 
     @property
     def running(self) -> bool:
-        """Whether clients are served."""
-        return self._cluster is not None
+        """Whether this process serves clients."""
+        return self._cluster is not None and self._process == os.getpid()
 
     def start(self) -> None:
-        """Load the data, recovering after a crash, and listen.
+        """Load the data, with recovery after a crash, and listen.
 
-        Raises ``StorageError`` when the data directory is in use or unreadable, ``OSError`` when
-        a port is taken, ``IllegalStateError`` when already started.
+        Raises ``StorageError`` if the data directory is in use or unreadable, ``OSError`` if a port
+        is in use, ``IllegalStateError`` if already started.
         """
         if self.running:
             raise IllegalStateError("the broker is running")
+        self._cluster = self._logs = None  # drop those of a parent process
+        self._process = os.getpid()
         servers: dict[int, Server] = {}
         try:
             for node_id in self._listeners:
                 servers[node_id] = self._listen(node_id)
-            self._logs = LogDirectories(self.log_dirs, self._options.log_config)
+            self._logs = LogDirectories(
+                self.log_dirs, self._options.log_config, self._options.recovery_threads
+            )
             self._cluster = RunningCluster(self._logs, self.node_ids, self._options)
             self._cluster.start_nodes(servers)
         except BaseException:
@@ -168,37 +172,37 @@ class EmbeddedBroker:
 
     def _listen(self, node_id: int) -> Server:
         server = Server(self._listeners[node_id], self._options.clock)
-        self._listeners[node_id] = server.listeners  # with their ports, for when it starts again
+        self._listeners[node_id] = server.listeners  # with their ports, for a restart
         return server
 
     def stop_node(self, node_id: int) -> None:
-        """Cut off a node's clients; the other nodes lead its partitions, in a new leader epoch.
+        """Stop a node; the other nodes lead its partitions, in a new leader epoch.
 
-        ``IllegalStateError`` unless it runs.
+        Raises ``IllegalStateError`` unless it is running.
         """
         self._running_cluster().stop_node(node_id)
 
     def start_node(self, node_id: int) -> None:
-        """Have a stopped node listen again, at its old port, and lead what is its share."""
+        """Start a stopped node again, on its old port, to lead its share of the partitions."""
         cluster = self._running_cluster()
         if node_id in cluster.state.running:
             raise IllegalStateError(f"node {node_id} is running")
         cluster.start_nodes({node_id: self._listen(node_id)})
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Have a running node lead a partition, in a new leader epoch. ``BrokerError`` 3 or 8."""
+        """Make a running node lead a partition, in a new epoch. Raises ``BrokerError`` 3 or 8."""
         self._running_cluster().move_leader(TopicPartition(topic, partition), node_id)
 
     def leader(self, topic: str, partition: int) -> int:
-        """The id of the node that leads a partition; -1 while none runs."""
+        """The id of a partition's leader; -1 if no node is running."""
         return self._running_cluster().state.leader(TopicPartition(topic, partition))
 
     def create_topic(
         self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic, with settings of its own by Kafka's names.
+        """Create a topic, with its own settings by Kafka's names.
 
-        ``BrokerError``: 17 bad name, 36 exists, 37 number of partitions, 40 settings.
+        Raises ``BrokerError``: 17 invalid name, 36 exists, 37 partition count, 40 settings.
         """
         self._running_cluster().topics.create(name, partitions, settings)
 
@@ -210,64 +214,74 @@ class EmbeddedBroker:
         timeout: float = 10.0,
         committed: bool = False,
     ) -> list[StoredRecord]:
-        """What is in a topic, partition after partition, without a client.
+        """The records of a topic, one partition after the other, without a client.
 
-        ``committed``: what a consumer with ``isolation.level=read_committed`` is given. With
-        ``count`` it waits until the topic has so many, at most ``timeout`` seconds; it may have
-        fewer then. ``BrokerError`` 3 for an unknown topic.
+        ``committed``: only those that a consumer with ``isolation.level=read_committed`` gets. With
+        ``count`` it waits at most ``timeout`` seconds for that many; there may be fewer then.
+        Raises ``BrokerError`` 3 for an unknown topic.
         """
         return self._running_cluster().records(topic, count, timeout, committed=committed)
 
     def maintain(self) -> None:
-        """Apply retention and compaction now, as happens every half minute anyway."""
+        """Apply retention and compaction now; this also happens every half minute."""
         self._running_cluster().maintain()
 
     @property
     def faults(self) -> FaultPlan:
-        """What goes wrong on request; it outlives a stop and a start."""
+        """The faults to inject; they survive a restart."""
         return self._options.faults
 
     @property
     def client_metrics(self) -> ClientMetrics:
-        """What clients are asked to tell of their metrics, and what they have told (KIP-714).
+        """The subscription to client metrics, and the clients' pushes (KIP-714).
 
-        Nothing until ``subscribe`` is called; clients see it with their next connection.
+        Call ``subscribe`` to begin; clients notice it with their next connection.
         """
         return self._options.client_metrics
 
     def forget_producers(self) -> None:
-        """Have every partition lose its producer state, as Kafka does after a long silence."""
+        """Drop the producer state of every partition, as Kafka does for inactive producers."""
         self._running_cluster().forget_producers()
 
     def time_out_transactions(self) -> None:
-        """Abort every open transaction now, as when its ``transaction.timeout.ms`` is over."""
+        """Abort every open transaction now, as if its ``transaction.timeout.ms`` had passed."""
         self._running_cluster().transactions.time_out_all()
 
     def set_transaction_version(self, version: int) -> None:
         """Finalize another level of ``transaction.version``, as an upgrade does, until a stop.
 
-        Clients see it with their next ApiVersions. ``ConfigError``.
+        Clients see it in their next ApiVersions response. Raises ``ConfigError``.
         """
         self._running_cluster().transactions.set_version(version)
 
     def fail_disk(self, error: OSError | None) -> None:
-        """Have appends to the present topics fail with this error; None mends the disk."""
+        """Make appends to the existing topics fail with this error; None repairs the disk."""
         self._running_cluster().fail_disk(error)
 
     def _running_cluster(self) -> RunningCluster:
         if self._cluster is None:
             raise IllegalStateError("the broker is not running")
+        if not self.running:
+            raise IllegalStateError(
+                "the broker runs in the process that this one was forked from: call it there, or"
+                " connect to it as a client, with bootstrap_servers"
+            )
         return self._cluster
 
     def stop(self) -> None:
-        """End every connection, flush and close the logs cleanly. Idempotent."""
+        """Close all connections, and flush and close the logs cleanly. Idempotent.
+
+        Does nothing in a forked child: the parent's broker keeps running.
+        """
         self._end(LogDirectories.close)
 
     def kill(self) -> None:
-        """Stop as a crash would: nothing is flushed, sealed or marked. Idempotent."""
+        """Stop as in a crash, without flushing or marking a clean shutdown."""
         self._end(LogDirectories.abandon)
 
     def _end(self, let_go: Callable[[LogDirectories], None]) -> None:
+        if self._process != os.getpid():
+            return
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.hang_up()
@@ -285,21 +299,27 @@ class EmbeddedBroker:
             self._forget_data()
 
 
+def _remove(data: Path, process: int) -> None:
+    """For the process that has made the directory: a child that exits calls this, too."""
+    if process == os.getpid():
+        shutil.rmtree(data, ignore_errors=True)
+
+
 def _check(listeners: Sequence[Listener], nodes: int, *, allow_remote: bool) -> None:
     if len({each.name for each in listeners}) < len(listeners):
         raise ConfigError("two listeners have the same name")
     for each in listeners:
         if nodes > 1 and each.path is not None:
-            raise ConfigError("a Unix domain socket leads to one node")
+            raise ConfigError("a Unix domain socket can serve one node only")
         if not 0 <= each.port <= MAX_PORT - (nodes - 1 if each.port else 0):
             raise ConfigError(
-                f"port={each.port}, nodes={nodes}: nodes after the first take the ports after it,"
-                f" and ports end at {MAX_PORT}"
+                f"port={each.port}, nodes={nodes}: nodes after the first use the ports after it,"
+                f" and the highest port is {MAX_PORT}"
             )
         if not allow_remote and not each.is_guarded and not _is_loopback(each):
             raise ConfigError(
-                f"host {each.host!r} lets other machines in, without any authentication; "
-                "say allow_remote=True (--allow-remote) if that is meant"
+                f"host {each.host!r} accepts other machines without authentication; "
+                "set allow_remote=True (--allow-remote) if that is intended"
             )
 
 

@@ -1,4 +1,4 @@
-"""Faults on request: what a broker does wrong, to see what a client makes of it."""
+"""Fault injection: makes a broker misbehave, for tests of clients."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kprod.broker.protocol.api_key import ApiKey, VersionRange
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Fault:
-    """What to do to which requests.
+    """A fault, and the requests that it applies to.
 
-    It meets requests of ``api`` that name ``topic``, come to ``node_id`` and from ``client_id``,
-    as far as each is given; leaves the first ``after`` alone, and ends after ``times`` (None:
-    never). ``hits`` counts.
+    It applies to requests of ``api`` that name ``topic``, arrive at ``node_id`` and come from
+    ``client_id``, if these are given. It skips the first ``after`` of them, and ends after
+    ``times`` (None: never). ``hits`` counts its uses.
 
-    ``error``: answer this error code, and do nothing (the record is not stored) or, with
-    ``after_append``, do what was asked all the same. ``delay``: seconds before the answer goes
-    out. ``drop``: no answer, ever. ``cut_at``: send this many bytes of the answer and close.
-    ``corrupt_at``: flip a bit of that byte of the answer (negative: from its end).
-    ``throttle_ms``: say that the client was throttled.
+    ``error``: answer with this error code without processing the request (a record is not stored),
+    or, with ``after_append``, after processing it. ``delay``: seconds before the answer is sent.
+    ``drop``: never answer. ``cut_at``: send this many bytes of the answer and close.
+    ``corrupt_at``: flip a bit in that byte of the answer (negative: from its end).
+    ``throttle_ms``: report a throttle time to the client.
     """
 
     api: ApiKey | None = None
@@ -42,7 +42,7 @@ class Fault:
     hits: int = field(default=0, init=False)
 
     def meets(self, key: ApiKey, body: Any, client_id: str | None, node_id: int) -> bool:
-        """Whether a request is one this fault is about."""
+        """Whether the fault applies to a request."""
         return (
             self.api in (None, key)
             and self.node_id in (None, node_id)
@@ -52,7 +52,7 @@ class Fault:
 
 
 class FaultPlan:
-    """The faults of one broker. Thread-safe: faults come and go while clients are served."""
+    """The faults of one broker. Thread-safe: faults may be changed while clients are served."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the rest
@@ -60,42 +60,42 @@ class FaultPlan:
         self._versions: dict[ApiKey, VersionRange] = {}
 
     def add(self, fault: Fault) -> Fault:
-        """From now on. The same object is returned, for its ``hits``."""
+        """Activate a fault. Returns the same object, for its ``hits``."""
         with self._lock:
             self._faults.append(fault)
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """No more. Idempotent."""
+        """Deactivate a fault. Idempotent."""
         with self._lock:
             self._faults = [one for one in self._faults if one is not fault]
 
     def clear(self) -> None:
-        """No faults, and all versions."""
+        """Remove all faults and all limits of versions."""
         with self._lock:
             self._faults = []
             self._versions = {}
 
     @contextmanager
     def active(self, fault: Fault) -> Iterator[Fault]:
-        """The fault, for the length of a ``with`` block."""
+        """Activate a fault for a ``with`` block."""
         try:
             yield self.add(fault)
         finally:
             self.remove(fault)
 
     def limit_versions(self, api: ApiKey, lowest: int, highest: int) -> None:
-        """Advertise and accept these versions of an API only; none when ``highest`` is less."""
+        """Advertise and accept only these versions of an API; none if ``highest`` is lower."""
         with self._lock:
             self._versions[api] = VersionRange(lowest, highest, lowest)
 
     @property
     def versions(self) -> dict[ApiKey, VersionRange]:
-        """The limited ones."""
+        """The limited versions by API."""
         return self._versions
 
     def take(self, key: ApiKey, body: Any, client_id: str | None, node_id: int) -> Fault | None:
-        """The fault for a request, the oldest of several, which counts it."""
+        """The oldest fault that applies to a request; counts it."""
         if not self._faults:
             return None
         with self._lock:
@@ -109,7 +109,7 @@ class FaultPlan:
 
 
 def _topics(body: Any) -> Iterator[str]:
-    """The names of topics in a request, under whichever name its field has."""
+    """The topic names in a request, whatever its field is called."""
     for list_name in ("topics", "topic_data", "v3_and_below_topics", "resources"):
         for entry in getattr(body, list_name, None) or ():
             for name in ("name", "topic", "resource_name"):

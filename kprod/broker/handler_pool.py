@@ -79,11 +79,11 @@ _log = logging.getLogger(__name__)
 class HandlerPool:
     """Threads, and the requests that wait for them (Kafka: RequestChannel and its handlers).
 
-    At most ``capacity`` requests wait. A network thread that finds so many waits: no more is read
-    from any client, and TCP tells the clients. What handlers themselves add (a delayed operation
-    that can be completed) goes past the limit, and first: a handler that waited for handlers would
-    wait for ever. A handler that meets an unexpected error logs it and goes on: a request can cost
-    its own connection, never the broker. Thread-safe.
+    At most ``capacity`` requests wait. A network thread that finds the queue full waits: it reads
+    no more from its clients, and TCP flow control slows them down. Work that handlers add
+    themselves (a delayed operation that can be completed) is not limited, and runs first: a handler
+    that waited for handlers would wait for ever. A handler logs an unexpected error and continues:
+    a request can cost its own connection, but never the broker. Thread-safe.
     """
 
     def __init__(

@@ -17,18 +17,18 @@ from kprod.broker.groups.group import GroupConfig
 from kprod.broker.groups.group_coordinator import GroupCoordinator
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directories import NODE_ID
+from kprod.broker.log.log_directories import NODE_ID, RECOVERY_THREADS
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.network.listener import Session
 from kprod.broker.protocol.messages import Message
 from kprod.broker.purgatory import Purgatory, Timer
-from kprod.broker.records.codecs import CorruptBatch
 from kprod.broker.topics import Topic, Topics
 from kprod.broker.transactions.transaction import TransactionConfig
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC
 from kprod.clock import Clock, SystemClock
 from kprod.errors import BrokerError
+from kprod.records.codecs import CorruptBatch
 from kprod.types import TopicPartition
 
 
@@ -42,6 +42,7 @@ class BrokerOptions:
     log_config: LogConfig = field(default_factory=LogConfig)
     group_config: GroupConfig = field(default_factory=GroupConfig)
     transaction_config: TransactionConfig = field(default_factory=TransactionConfig)
+    recovery_threads: int = RECOVERY_THREADS
     clock: Clock = field(default_factory=SystemClock)
     faults: FaultPlan = field(default_factory=FaultPlan)
     client_metrics: ClientMetrics = field(default_factory=ClientMetrics)

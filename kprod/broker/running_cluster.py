@@ -22,12 +22,12 @@ from kprod.broker.network.server import Server
 from kprod.broker.node import Address, BrokerOptions, ClusterState, Node
 from kprod.broker.purgatory import Purgatory, Timer
 from kprod.broker.records.batch_writer import TransactionMarker
-from kprod.broker.records.record_batch import StoredRecord
 from kprod.broker.topics import Topics
 from kprod.broker.transactions.transaction import ProducerIds
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC
 from kprod.errors import BrokerError, IllegalStateError
+from kprod.records.record_batch import StoredRecord
 from kprod.types import TopicPartition
 
 _PRODUCER_IDS: Final = "producer-ids-checkpoint"

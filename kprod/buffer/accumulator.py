@@ -7,19 +7,17 @@ one lock, memory is waited for outside every lock, and closing misses no batch.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import BatchCompression, CompressionRatios, Compressor, decompress
 from kprod.buffer.copy_on_write_map import CopyOnWriteMap
 from kprod.buffer.delivery import BatchDelivery, Wait
-from kprod.buffer.ready_tracker import Ready, ReadyTracker
 from kprod.buffer.split import split
-from kprod.clock import Clock, ExponentialBackoff
-from kprod.cluster.snapshot import ClusterSnapshot, Leadership
-from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
+from kprod.clock import Clock
+from kprod.errors import BufferFullError, KprodError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.quantities import in_seconds
@@ -28,8 +26,6 @@ from kprod_ext.batch import ProducerBatch, batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.partition_queue import AppendContext, AppendResult, PartitionQueue
 from kprod_ext.record import RecordClock
-
-Taken: TypeAlias = list[tuple[ProducerBatch, Leadership]]
 
 
 def _nothing(*_: object) -> None:
@@ -50,22 +46,15 @@ class QueueSettings:
     compress: Compressor | None = None
 
 
-class DrainGate(Protocol):
-    """Decides, to keep records in order, whether a partition's oldest batch may leave now."""
-
-    def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
-        """True when ``batch`` may be sent to ``leader``."""
-
-    def assign(self, batch: ProducerBatch) -> None:
-        """Give ``batch``, which is about to leave, a sequence if it has none."""
-
-
 class RecordAccumulator:
-    """The queues of all partitions. Appends come from any thread; ``ready``, ``drain`` and the
-    methods after them from the sender's only.
+    """The queues of all partitions. Appends come from any thread; ``hurries`` and the methods
+    after it are for the sender's only.
 
     ``incomplete`` are the batches without an outcome. Any thread walks over a copy of the set: each
-    operation of a set is atomic, with and without a GIL.
+    operation of a set is atomic, with and without a GIL. ``noted`` are the queues that the sender
+    should look at: a batch of theirs is about to be pushed, was filled, or is waited for. Noting
+    comes first with a push, for an exception may come in between; the sender that looks then waits
+    for the queue's lock, or with a GIL for that, which the pushing caller keeps.
 
     A batch begins with ``batch_size`` bytes of memory, is full when it has them, and goes on
     filling until the sender takes it (KIP-782), up to ``batch_max_size`` or what its queue may grow
@@ -84,7 +73,6 @@ class RecordAccumulator:
         batch_size: int,
         batch_max_size: int = 0,
         settings: Callable[[str], QueueSettings],
-        retry_backoff: ExponentialBackoff,
         wake: Callable[[], None],
         look_within: Callable[[float], None] = _nothing,
         wait: Wait | None = None,
@@ -96,19 +84,18 @@ class RecordAccumulator:
         self.pool = pool
         self.record_clock = record_clock or RecordClock(clock.wall_ms)
         self.incomplete: set[ProducerBatch] = set()
-        self._settings, self._retry_backoff = settings, retry_backoff
+        # Appending and taking from the left are each atomic, with and without a GIL.
+        self.noted: deque[PartitionQueue] = deque()
+        self._settings = settings
         self._wake, self._clock, self._exhausted = wake, clock, exhausted
         self.callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
         self.batch_size, self.batch_max_size = batch_size, max(batch_size, batch_max_size)
         self._queues: CopyOnWriteMap = CopyOnWriteMap()
-        self._ready_tracker = ReadyTracker()
-        self.let_grow = self._ready_tracker.let_grow
         self._batch_compression = BatchCompression(wake)
         self._ended_by: KprodError | None = None  # appends raise it once the sender has ended
         self._flushes = 0
         self._flush_lock = Lock()  # guards _flushes
-        self._hurry = False  # when the sender looked last
         self._starved = False  # since then a caller that does not wait has found no memory
         self._waits = wait
         self._context = AppendContext(
@@ -122,7 +109,7 @@ class RecordAccumulator:
             callbacks=self.callbacks,
             ratios=self._ratios,
             incomplete=self.incomplete,
-            note=self._ready_tracker.noted.append,
+            note=self.noted.append,
             wake=wake,
             look_within=look_within,
             hurry=self._hurry_up,
@@ -194,7 +181,7 @@ class RecordAccumulator:
 
     def _no_room(self, size: int, timeout: float) -> BufferFullError:
         self._exhausted()
-        if timeout <= 0:  # it may come again, as the asyncio faces do: none lingers then
+        if timeout <= 0:  # it may come again, as asyncio producers do: none lingers then
             self._starved = True
             self._wake()
         return BufferFullError(
@@ -223,16 +210,16 @@ class RecordAccumulator:
 
     def _hurry_up(self, queue: PartitionQueue) -> None:
         """A caller waits for a batch of ``queue``."""
-        self._ready_tracker.note(queue)
+        self.noted.append(queue)
         self._wake()
 
     def _wait_for(
-        self, queue: PartitionQueue, told: Latch, timeout: float | None, first: bool
+        self, queue: PartitionQueue, ended: Latch, timeout: float | None, first: bool
     ) -> bool:
         """A thread waits for a batch of ``queue``, as the first of all or not."""
         if first:
-            self._ready_tracker.note(queue)
-        return self._waits is not None and self._waits(told, timeout, first)
+            self.noted.append(queue)
+        return self._waits is not None and self._waits(ended, timeout, first)
 
     def _let_in(self) -> None:
         refused = self._refused()
@@ -278,81 +265,16 @@ class RecordAccumulator:
 
     # The sender's thread ------------------------------------------------------------------------
 
-    def ready(self, snapshot: ClusterSnapshot, now: float) -> Ready:
-        """The nodes with batches to send, and the time of the next look."""
+    def hurries(self) -> bool:
+        """True when no batch may linger now."""
         starved, self._starved = self._starved, False
-        self._hurry = starved or self._context.closed or self._flushes > 0 or self.pool.waiting > 0
-        ready_tracker = self._ready_tracker
-        ready_tracker.look(snapshot, now)
-        return Ready(
-            ready_tracker.node_queues(self._hurry),
-            ready_tracker.next_look() - now,
-            ready_tracker.leaderless(),
-        )
+        return starved or self._context.closed or self._flushes > 0 or self.pool.waiting > 0
 
-    def queued(self, measured: Container[str]) -> Mapping[str, Mapping[int, int]]:
-        """How many batches ``ready`` left waiting for partitions with a leader, by topic.
-
-        Of the topics in ``measured``. The same object as before when nothing has changed.
-        """
-        return self._ready_tracker.depths.of(measured)
-
-    def drain(self, node_id: int, acks: int, gate: DrainGate, max_bytes: int) -> Taken:
-        """Take at most one batch per partition for one request: sealed, in sequence.
-
-        Their sizes add up to at most ``max_bytes``, unless the first one is larger. Only batches
-        that the last ``ready`` found are taken, those that have waited longest first.
-        """
-        taken: Taken = []
-        room = max_bytes
-        for place in self._ready_tracker.at(node_id, acks, self._hurry):
-            for queue in place:
-                batch, leader = queue.oldest, queue.leader
-                if batch is None or leader is None:  # a mistake: else the queue would stay here
-                    self._ready_tracker.note_anew(queue)
-                    continue
-                if not gate.admits(batch, leader):
-                    self._ready_tracker.hold_back(queue)
-                    continue
-                if taken and batch.size > room:
-                    return taken
-                if self._make_ready(batch, queue, gate, room if taken else self.pool.total):
-                    room -= batch.size
-                    taken.append((batch, leader))
-                    queue.take_head()
-                self._ready_tracker.note_anew(queue)
-        return taken
-
-    def reopened(self, partitions: Iterable[TopicPartition]) -> None:
-        """The gate may admit batches of these partitions that it has refused."""
-        for tp in partitions:
-            if (queue := self._queues.get(tp)) is not None:
-                self._ready_tracker.reopened(queue)
-
-    def _make_ready(
-        self, batch: ProducerBatch, queue: PartitionQueue, gate: DrainGate, room: int
-    ) -> bool:
-        """Give the head of ``queue`` its bytes and its sequence.
-
-        False: a caller is compressing it, or it takes more than ``room``. It is still queued then.
-        """
-        if not self._take(batch, queue) or batch.size > room:
-            return False  # before it gets a sequence: nothing may wait with one
-        gate.assign(batch)
-        if not batch.is_closed:
-            batch.close()
-            if queue.settings.codec:
-                self._ratios.observed(batch.tp.topic, batch.actual_compression_ratio)
-        return True
-
-    def _take(self, batch: ProducerBatch, queue: PartitionQueue) -> bool:
-        """End appends to the head of ``queue``, and compress it if the topic has a codec.
+    def compress(self, batch: ProducerBatch, queue: PartitionQueue) -> bool:
+        """End appends to the head of ``queue``, and compress it.
 
         False when a caller is compressing it: it stays queued, and the caller wakes the sender.
         """
-        if not queue.settings.codec:
-            queue.close_head()
-            return True
         batch.taken_by_sender = True  # first: from here on no caller compresses it
         if not self._batch_compression.take(batch):
             return False
@@ -360,37 +282,18 @@ class RecordAccumulator:
         self._batch_compression.compress(batch, queue.settings.compress)
         return True
 
-    def put_back(self, batch: ProducerBatch) -> None:
-        """Queue a batch for another attempt, before all batches that were never sent."""
-        batch.retry_at = batch.last_attempt_at
-        if not isinstance(batch.last_error, ConnectionLost):  # the next connection has a back-off
-            batch.retry_at += self._retry_backoff.delay(batch.attempts)
-        queue = self._queue_of(batch)
-        queue.put_back(batch)
-        self._ready_tracker.note_anew(queue)
+    def sealed(self, batch: ProducerBatch) -> None:
+        """A compressed batch has its final size."""
+        self._ratios.observed(batch.tp.topic, batch.actual_compression_ratio)
 
-    def take_expired(self, created_before: float) -> list[ProducerBatch]:
-        """Remove the queued batches that were created before a time."""
-        return self._ended(self._ready_tracker.take_older(created_before))
-
-    def take_all(self) -> list[ProducerBatch]:
-        """Remove every queued batch."""
-        return self._ended(self._ready_tracker.take_all())
-
-    def _ended(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+    def withdrawn(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Withdraw ``batches``, which will not be sent, from compression."""
         for batch in batches:
             batch.taken_by_sender = True
             self._batch_compression.forget(batch)
         return batches
 
-    def remove(self, batch: ProducerBatch) -> None:
-        """Take out one batch, if it is queued."""
-        queue = self._queue_of(batch)
-        queue.remove(batch)
-        self._ready_tracker.note_anew(queue)
-
-    def forget(self, topics: set[str]) -> tuple[list[TopicPartition], set[str]]:
+    def forget(self, topics: Collection[str]) -> tuple[list[TopicPartition], set[str]]:
         """Retire the queues of ``topics``; their partitions, and the topics with a queue in use.
 
         The caller knows that no request has batches of these topics. An appender that holds a
@@ -405,40 +308,23 @@ class RecordAccumulator:
                 continue
             if queue.retire():
                 self._queues.discard(tp, queue)
-                self._ready_tracker.forget(queue)
                 retired.append(tp)
             else:
                 used.add(tp.topic)
         if retired:
-            self._ready_tracker.trim()
             self._ratios.forget({tp.topic for tp in retired})
         return retired, used
 
-    def oldest_creation(self) -> float:
-        """When the oldest queued batch was created; infinite when none waits."""
-        return self._ready_tracker.oldest()
-
-    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Replace a batch that a broker finds too large by two smaller ones."""
-        queue = self._queue_of(batch)
+    def refused_as_too_large(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
+        """A broker finds ``batch`` too large: later ones of ``queue`` become half as large."""
         queue.batch_max_size = batch.size // 2  # else each batch would grow too large, to be cut
         if queue.settings.codec:
             self._ratios.start_over(batch.tp.topic, batch.actual_compression_ratio)
-        return self.cut(batch, 2)
 
-    def cut(self, batch: ProducerBatch, count: int) -> list[ProducerBatch]:
-        """Replace a batch that is off the wire by smaller ones, at its place in the queue."""
-        queue = self._queue_of(batch)
+    def parts(self, batch: ProducerBatch, queue: PartitionQueue, count: int) -> list[ProducerBatch]:
+        """Replace a batch that is off the wire by smaller ones, which are not queued yet."""
         parts = split(batch, queue.settings.codec, decompress, queue.hurry, count)
-        for part in parts:
-            self.incomplete.add(part)
-            self.put_back(part)
+        self.incomplete.update(parts)
         self.incomplete.discard(batch)  # last: a flush must find either the batch or its parts
         batch.release()
         return parts
-
-    def _queue_of(self, batch: ProducerBatch) -> PartitionQueue:
-        queue: PartitionQueue | None = self._queues.get(batch.tp)
-        if queue is None:
-            raise AssertionError(f"{batch!r} does not come from this accumulator")
-        return queue

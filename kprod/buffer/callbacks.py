@@ -34,10 +34,12 @@ class Callbacks:
     them.
 
     ``crowded`` is True while more than ``most_waiting`` wait, until half of those have run.
+    ``ident`` is that of their thread while it runs, 0 before and after: idents are used again.
     """
 
     def __init__(self, thread_name: str | None = None, most_waiting: int = MOST_WAITING) -> None:
         self.crowded = False
+        self.ident = 0
         self._most_waiting = most_waiting
         self._thread_name = thread_name
         self._thread: threading.Thread | None = None
@@ -56,9 +58,7 @@ class Callbacks:
     @property
     def is_current(self) -> bool:
         """True in the thread of the callbacks."""
-        if self._thread is None or self._ended.is_open:  # idents of ended threads come again
-            return False
-        return self._thread.ident == threading.get_ident()
+        return self.ident == threading.get_ident()
 
     @property
     def waiting(self) -> int:
@@ -172,12 +172,14 @@ class Callbacks:
     # The thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        self.ident = threading.get_ident()
         try:
             while self._goes_on():
                 pass
         finally:
             while not self._tells_its_end():
                 pass
+            self.ident = 0
 
     def _tells_its_end(self) -> bool:
         try:

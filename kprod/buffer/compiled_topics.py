@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata, MetadataListener
-from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
+from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.types import TopicPartition
 from kprod_ext.partition_queue import StickyPartition
 from kprod_ext.send import TopicAppender, TopicAppenders
@@ -41,9 +41,15 @@ class CompiledTopics:
         ``sticky`` is where the topic's records without a key go at the moment, if they do.
         """
         appender = self.appender(tp.topic, partitions)
+        if not self._can_stick(tp.topic, sticky):
+            sticky = None  # drawn before one of them lost its leader
         appender.stick(sticky)
         if not appender.admits(tp.partition):
             self.admit_to(appender, tp)
+        # A second time: if a snapshot was published after the first, `close_stale` may have come
+        # before the appender was stuck or opened, and has not changed it.
+        if not self._can_stick(tp.topic, sticky):
+            appender.stick(None)
 
     def appender(self, topic: str, partitions: int) -> TopicAppender:
         """The appender of a topic that has ``partitions``: the open one, or one to be opened."""
@@ -58,31 +64,44 @@ class CompiledTopics:
         self._table.open(tp.topic, appender)
         # After opening: a snapshot or a close() that came just before has not seen this appender,
         # which would stay open with an old number of partitions.
-        if _is_stale(self._metadata.snapshot.topic(tp.topic), appender.partition_count):
+        if _is_stale(self._metadata.snapshot, tp.topic, appender.partition_count):
             self._table.close(tp.topic)
         if self._closed:
             self._table.clear()
 
     def close_stale(self, snapshot: ClusterSnapshot) -> None:
-        """Close the appenders of topics that changed.
+        """Close the appenders of topics with another number of partitions: keys are placed anew.
 
-        With another number of partitions keys are placed anew, and records without a key go on to a
-        partition that has a leader when theirs has lost it.
+        Where a partition has no leader, the next record without a key is placed by the partitioner,
+        which draws from those that have one.
         """
         counts = self._table.partition_counts()
-        stale = [name for name, count in counts.items() if _is_stale(snapshot.topic(name), count)]
+        stale = [name for name, count in counts.items() if _is_stale(snapshot, name, count)]
         if len(stale) > MANY and len(stale) > len(counts) // 2:
             self._table.clear()  # frees their room; appenders still in use open again
         else:
             for name in stale:
                 self._table.close(name)
+        for name in counts:
+            topic = snapshot.topic(name)
+            appender = None if topic is None or topic.is_led else self._table.get(name)
+            if appender is not None:
+                appender.stick(None)
 
     def close(self) -> None:
         """Send every record through the Python path from now on."""
         self._closed = True
         self._table.clear()
 
+    def _can_stick(self, name: str, sticky: StickyPartition | None) -> bool:
+        """Whether records without a key may go to ``sticky``, and to those drawn ahead."""
+        topic = self._metadata.snapshot.topic(name)
+        if sticky is None or topic is None:
+            return True
+        return topic.can_take([each.partition for each in sticky.chain()])
 
-def _is_stale(topic: TopicInfo | None, partitions: int) -> bool:
+
+def _is_stale(snapshot: ClusterSnapshot, name: str, partitions: int) -> bool:
     """True when the topic does not have ``partitions`` partitions any more."""
-    return topic is None or not partitions == len(topic) == len(topic.available)
+    topic = snapshot.topic(name)
+    return topic is None or len(topic) != partitions

@@ -9,11 +9,12 @@ from kprod.lock import Lock
 
 
 class CopyOnWriteMap:
-    """Entries are added, never changed, and removed when they are of no use. Thread-safe.
+    """Unlike Kafka's, it adds in place, which is atomic in a dict, and copies only to shrink.
 
-    It differs from Kafka's in that it copies only to shrink: one lookup in a dict, or one new key,
-    is atomic with and without a GIL, so a reader finds every entry that was added before it looked,
-    and adding takes the same time however many there are.
+    Entries are added, never changed, and removed when they are of no use. One lookup, or one new
+    key, is atomic with and without a GIL, so a reader finds every entry that was added before it
+    looked; a copy for each new key would make adding n keys take time in proportion to the square
+    of n. Thread-safe.
     """
 
     __slots__ = ("_entries", "_most", "_writing")

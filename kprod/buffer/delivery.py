@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -26,7 +26,8 @@ from kprod.errors import (
 )
 from kprod.latch import Latch
 from kprod.quantities import in_seconds
-from kprod.types import RecordMetadata, TopicPartition
+from kprod.types import RecordMetadata
+from kprod_ext import generation
 from kprod_ext.futures import BatchOutcome, FutureRecordMetadata
 
 if TYPE_CHECKING:
@@ -47,9 +48,8 @@ COROUTINE = 0x80 | 0x200
 
 monotonic = SystemClock.monotonic
 
-_forks: list[bool] = []
-"""Not empty in a forked child."""
-os.register_at_fork(after_in_child=partial(_forks.append, True))
+PROCESS = generation()
+"""In another one, a forked child, a batch may be the parent's."""
 
 
 class BatchDelivery(BatchOutcome):
@@ -61,15 +61,7 @@ class BatchDelivery(BatchOutcome):
     __slots__ = ()
 
     metadata_type = RecordMetadata
-
-    def __init__(
-        self,
-        tp: TopicPartition,
-        hurry: Callable[[], None],
-        callbacks: Callbacks | None = None,
-        wait_for: Wait | None = None,
-    ) -> None:
-        super().__init__(tp, hurry, callbacks or Callbacks(), wait_for)
+    callbacks_type = Callbacks
 
     def fail_each(self, errors: Sequence[tuple[int, KprodError]]) -> bool:
         """The batch ended in several errors: (index of the first record it is for, error), from 0.
@@ -114,39 +106,40 @@ class BatchDelivery(BatchOutcome):
         Raises IllegalStateError inside a callback, unless the batch has ended or timeout is 0.
         """
         self.is_watched = True
-        return self.done or self.wait_until_told(timeout) or self.done
+        return self.done or self.wait_until_notified(timeout) or self.done
 
-    def wait_until_told(self, timeout: float | None) -> bool:
+    def wait_until_notified(self, timeout: float | None) -> bool:
         """As ``wait``, and until all callbacks of ``on_done`` are with the callbacks' thread."""
-        if timeout != 0:
-            self._refuse_in_callback()
+        if timeout != 0 and self.callbacks.ident == threading.get_ident():
+            raise waits_in_callback()
         latched = self.latch(Latch())
         if latched is None:
             return True
-        told, wait_for = latched
+        ended, wait_for = latched
         if wait_for is None:
             self.hasten()
-            return bool(told.wait(timeout))
+            return bool(ended.wait(timeout))
         first = not (self.done or self.awaited)
         self.awaited = self.awaited or first
-        return bool(wait_for(told, timeout, first))
+        return bool(wait_for(ended, timeout, first))
 
     def wait_until_heard(self, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds until the callbacks of ``on_done`` have returned."""
         if self.callbacks.is_current:
             return True
         deadline = monotonic() + timeout
-        told = self.wait_until_told(timeout)
-        return told and self.callbacks.drain(max(0.0, deadline - monotonic()))
+        notified = self.wait_until_notified(timeout)
+        return notified and self.callbacks.drain(max(0.0, deadline - monotonic()))
 
     def wait_in_loop(self) -> Generator[Any, None, None]:
         """Wait in a task of the running asyncio loop until the batch has ended.
 
         Raises IllegalStateError without such a loop, inside a callback, and in a forked child.
         """
-        self._refuse_in_callback()
+        if self.callbacks.ident == threading.get_ident():
+            raise waits_in_callback()
         self.is_watched = True
-        if _forks:
+        if generation() != PROCESS:
             self._refuse_in_child()
         loop = running_loop()
         made = WaitingTasks(loop)
@@ -165,7 +158,8 @@ class BatchDelivery(BatchOutcome):
             check_timeout(timeout)
         outcome, _ = self.locate(index)
         if not outcome.done:
-            outcome.wait(timeout)
+            outcome.is_watched = True
+            outcome.wait_until_notified(timeout)
             outcome, _ = self.locate(index)  # it may have been split meanwhile
             if not outcome.done:
                 raise still_being_sent(
@@ -190,15 +184,8 @@ class BatchDelivery(BatchOutcome):
         """Raise as a thread's wait does if this belongs to the process that forked this one."""
         latched = self.latch(Latch())
         if latched is not None and latched[1] is not None:
-            told, wait_for = latched
-            wait_for(told, 0, False)
-
-    def _refuse_in_callback(self) -> None:
-        if self.callbacks.is_current:
-            raise IllegalStateError(
-                "a delivery callback must not wait for an outcome, for all other callbacks would"
-                " wait with it: add a callback to that record's future instead"
-            )
+            ended, wait_for = latched
+            wait_for(ended, 0, False)
 
     # Callbacks of a record ------------------------------------------------------------------------
 
@@ -213,8 +200,8 @@ class BatchDelivery(BatchOutcome):
         failed: bool = False,
     ) -> None:
         """Call ``fn(*args, outcome, **kwargs)`` once the record was stored, or has failed."""
-        tell = partial(_tell, future, _callable(fn), args, kwargs, stored, failed)
-        self.on_done(tell, future.index, failed)
+        notify = partial(_notify, future, _callable(fn), args, kwargs, stored, failed)
+        self.on_done(notify, future.index, failed)
 
     def call_with(
         self, future: FutureRecordMetadata, fn: Callable[[FutureRecordMetadata], object]
@@ -223,7 +210,7 @@ class BatchDelivery(BatchOutcome):
         self.on_done(partial(_call_safely, _callable(fn), (future,), {}), future.index)
 
 
-def _tell(
+def _notify(
     future: FutureRecordMetadata,
     fn: Callable[..., object],
     args: tuple[Any, ...],
@@ -244,6 +231,14 @@ def _call_safely(fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[
         fn(*args, **kwargs)
     except BaseException:
         log.exception("the delivery callback %r failed", fn)
+
+
+def waits_in_callback() -> IllegalStateError:
+    """The error of a wait inside a callback."""
+    return IllegalStateError(
+        "a delivery callback must not wait for an outcome, for all other callbacks would wait"
+        " with it: add a callback to that record's future instead"
+    )
 
 
 def check_timeout(timeout: Any) -> None:

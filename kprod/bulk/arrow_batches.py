@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.one_by_one import OneByOne
-from kprod.bulk.writing import BulkParts, BulkWriting, accounted
+from kprod.bulk.writing import Accounted, BulkParts, BulkWriting
 from kprod.config.kinds import safe_repr
 from kprod.errors import (
     InvalidRecordError,
@@ -211,7 +211,7 @@ def send_batches(parts: BulkParts, topic: str, batches: ArrowBatches) -> BulkDel
     writing = BulkWriting(parts, topic)
     writing.await_partition(batches.chunk.largest_partition)
     delivery = BulkDelivery(writing.sent)
-    with accounted(delivery, writing.finish):
+    with Accounted(delivery, writing.finish):
         while more:
             writing.write(batches.chunk)
             if batches.chunk.left:
@@ -226,7 +226,7 @@ def send_batches_one_by_one(
     """Send every row by ``send``: a serializer gets bytes, as they are in the columns."""
     sending = OneByOne(send, topic)
     more = batches.next()
-    with accounted(sending.delivery, lambda: None):
+    with Accounted(sending.delivery, lambda: None):
         while more:
             for partition, timestamp_ms, key, value, headers in _rows(batches.chunk):
                 sending.send(value, key, headers, partition, timestamp_ms)

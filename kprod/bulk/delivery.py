@@ -27,7 +27,7 @@ number of the part."""
 class OffsetRange:
     """The offsets that records of one bulk call have in one partition, both ends included.
 
-    Records of other writers may lie between them. Both are -1 when the broker told no offsets
+    Records of other writers may lie between them. Both are -1 when the broker gave no offsets
     (``acks=0``). ``records`` counts those of the call.
     """
 
@@ -132,7 +132,7 @@ class BulkDelivery:
     def outcome(self, record: int) -> RecordMetadata | KprodError | None:
         """The outcome of a record: its place in the log, or its error; None while it has none.
 
-        The sizes in the metadata are -1, and so is the timestamp unless the broker told it: the
+        The sizes in the metadata are -1, and so is the timestamp unless the broker sets it: the
         handle keeps no record. Raises IndexError; negative numbers count from the end. Looking at
         every record costs some 2 us for each.
         """
@@ -157,7 +157,7 @@ class BulkDelivery:
     def failed_indices(self) -> list[int]:
         """The numbers of the records that have failed so far, ascending: to send them again.
 
-        Whether they may be in the log all the same is told by ``persisted`` of their errors.
+        ``persisted`` of their errors says whether they may be in the log all the same.
         """
         return self._sent.records_of([run for p, _, run in self._pieces() if p.done and p.error])
 

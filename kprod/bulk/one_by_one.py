@@ -8,7 +8,7 @@ from typing import Any
 
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.rows import Block, RowChecks, Rows
-from kprod.bulk.writing import accounted
+from kprod.bulk.writing import Accounted
 from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
 from kprod_ext import SentRecords
 from kprod_ext.futures import FutureRecordMetadata
@@ -51,7 +51,7 @@ def send_one_by_one(
         for block in rows.blocks():
             _check(block, checks)
     sending = OneByOne(send, topic)
-    with accounted(sending.delivery, lambda: None):
+    with Accounted(sending.delivery, lambda: None):
         for arguments in _arguments(rows):
             sending.send(*arguments)
     return sending.delivery
@@ -59,9 +59,9 @@ def send_one_by_one(
 
 def _check(block: Block, checks: RowChecks) -> None:
     """Everything but keys and values, which the serializers must see first."""
-    checks.start = block.start
+    checks.start, _, columns, _ = block
     kinds = checks.headers, checks.partition, checks.timestamp
-    for check, column in zip(kinds, block.columns[1:], strict=True):
+    for check, column in zip(kinds, columns[1:], strict=True):
         if type(column) is list:
             for row, cell in enumerate(column):
                 check(row, cell)
@@ -78,6 +78,6 @@ def _arguments(rows: Rows) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
 
 
 def _cells(rows: Rows) -> Iterator[Iterable[Any]]:
-    for block in rows.blocks():
-        columns = [column if type(column) is list else repeat(column) for column in block.columns]
-        yield from zip(block.values, *columns, strict=False)
+    for _, values, columns, _ in rows.blocks():
+        cells = [column if type(column) is list else repeat(column) for column in columns]
+        yield from zip(values, *cells, strict=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import chain, count, islice, repeat
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.writing import BulkParts, BulkWriting, accounted
+from kprod.bulk.writing import Accounted, BulkParts, BulkWriting
 from kprod.config.kinds import safe_repr
 from kprod.errors import InvalidRecordError, KprodError, RecordTypeError
 from kprod.intake.arguments import check_partition, check_timestamp, freeze_headers
@@ -28,16 +28,10 @@ Column: TypeAlias = Any
 """None, one value for every record, or a list or an iterator of them."""
 
 
-class Block(NamedTuple):
-    """Rows ``start`` to ``start + len(values)``, and the exception that came after them, if any.
-
-    ``columns`` are keys, headers, partitions and timestamps: each a list or, for all rows, a value.
-    """
-
-    start: int
-    values: list[Any]
-    columns: tuple[Column, ...]
-    failure: BaseException | None = None
+Block: TypeAlias = tuple[int, list[Any], tuple[Column, ...], BaseException | None]
+"""The number of the first row, the values of the rows, their other columns (keys, headers,
+partitions and timestamps: each a list or, for all rows, a value), and the exception that came after
+them, if any."""
 
 
 class Rows:
@@ -71,7 +65,7 @@ class Rows:
     def all_plain(self, largest: int) -> bool:
         """Whether all rows are valid: bytes or None of at most ``largest`` bytes, no lists."""
         keys, *others = self._columns
-        if not isinstance(self._values, list) or any(type(c) is list for c in others):
+        if not isinstance(self._values, list) or list in map(type, others):
             return False
         return others[0] is None and all_plain(self._values, keys, largest)
 
@@ -91,11 +85,13 @@ class Rows:
         return self._sized_blocks() if self.sized else self._streamed_blocks()
 
     def _sized_blocks(self) -> Iterator[Block]:
-        values = self._values
+        values, columns = self._values, self._columns
+        cut = list in map(type, columns)
         for start in range(0, self.count, BLOCK_ROWS):
             end = min(start + BLOCK_ROWS, self.count)
-            columns = [c[start:end] if type(c) is list else c for c in self._columns]
-            yield Block(start, values[start:end], tuple(columns))
+            if cut:
+                columns = tuple(c[start:end] if type(c) is list else c for c in self._columns)
+            yield start, values[start:end], columns, None
 
     def _streamed_blocks(self) -> Iterator[Block]:
         values = map(held, self._values)
@@ -117,7 +113,7 @@ class Rows:
                 cut.append(part)
             cut = [part[: len(taken)] if type(part) is list else part for part in cut]
             if taken or failure is not None:
-                yield Block(start, taken, tuple(cut), failure)
+                yield start, taken, tuple(cut), failure
             if failure is not None or len(taken) < STREAM_ROWS:
                 return
             start += len(taken)
@@ -182,6 +178,8 @@ def _ended(name: str, records: int) -> InvalidRecordError:
 
 
 def _many(name: str, column: Any) -> Any:
+    if type(column) is list:
+        return column
     one = isinstance(column, str | bytes | bytearray | memoryview | Mapping)
     if one or not isinstance(column, Iterable):
         raise RecordTypeError(
@@ -263,23 +261,26 @@ class RowChecks:
         try:
             return check()
         except KprodError as error:
-            raise type(error)(f"record {self.start + row}: {error}") from None
+            numbered = type(error)(f"record {self.start + row}: {error}")
+            numbered.record = self.start + row
+            raise numbered from None
 
 
 def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> BulkDelivery:
     """Queue rows that need none of the application's code. See ``KafkaProducer.send_many``."""
     chunk = ObjectChunk(BLOCK_ROWS, parts.largest, checks)
     if rows.sized and not rows.all_plain(parts.largest):
-        for block in rows.blocks():
-            _load(chunk, block, checks)
+        for start, values, columns, _ in rows.blocks():
+            checks.start = start
+            chunk.load(values, *columns)
     writing = BulkWriting(parts, topic)
     writing.await_partition(max(rows.largest_partition, chunk.largest_partition))
     delivery = BulkDelivery(writing.sent)
-    with accounted(delivery, writing.finish):
-        for block in rows.blocks():
-            failure = block.failure
+    with Accounted(delivery, writing.finish):
+        for start, values, columns, ended_by in rows.blocks():
+            checks.start, failure = start, ended_by
             try:
-                _load(chunk, block, checks)
+                chunk.load(values, *columns)
             except BaseException as error:
                 failure = error
             if failure is None or isinstance(failure, Exception):  # Ctrl-C must not wait for this
@@ -287,8 +288,3 @@ def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> Bu
             if failure is not None:
                 raise failure
     return delivery
-
-
-def _load(chunk: ObjectChunk, block: Block, checks: RowChecks) -> None:
-    checks.start = block.start
-    chunk.load(block.values, *block.columns)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kprod.buffer.accumulator import RecordAccumulator
@@ -24,7 +24,7 @@ MOST_AHEAD = 64
 class BulkParts(NamedTuple):
     """The parts of a producer that a bulk call works with.
 
-    ``blocking_time`` tells the seconds that a call may wait without progress; ``largest`` is the
+    ``blocking_time`` gives the seconds that a call may wait without progress; ``largest`` is the
     bytes that key, value and headers of a record may have without a second look.
     """
 
@@ -61,14 +61,15 @@ class BulkWriting:
         self.sent = SentRecords()
         self._parts = parts
         self._name = topic
-        self._topic = self._await()
+        self._topic = parts.metadata.snapshot.topics.get(topic) or self._await()
         self._begin()
 
     def _begin(self) -> None:
         """For the number of partitions that the topic has now. Raises PartitionError for none."""
-        if not self._topic.partitions:
+        count = len(self._topic.partitions)
+        if not count:
             raise no_partitions(self._topic)
-        appender = self._parts.compiled_topics.appender(self._name, len(self._topic))
+        appender = self._parts.compiled_topics.appender(self._name, count)
         self._topic_appender = appender
         self._appender = BulkAppender(appender, self.sent)
 
@@ -78,18 +79,20 @@ class BulkWriting:
         Raises BufferFullError when there is no memory for the next one within ``blocking_time``,
         ProducerClosedError after ``close``; the records before it are queued.
         """
-        stop = None
+        stop, metadata = None, self._parts.metadata
         while stop is not BulkStop.DONE:
-            self._look_at_topic()
+            if metadata.snapshot.topics.get(self._name) is not self._topic:
+                self._follow()
             stop = self._appender.write(chunk)
             if stop is BulkStop.NO_MEMORY:
                 self._append(chunk)
             elif stop is BulkStop.NOT_ADMITTED:
                 self._admit(self._appender.partition)
             elif stop is BulkStop.NO_STICKY:
-                self._appender.stick_to(
-                    self._parts.partitioner.upcoming(self._topic, self._shares(chunk))
-                )
+                # How many sticky partitions are needed, by the bytes of a record so far.
+                to_come = chunk.to_come * self._appender.nbytes // max(1, self.sent.count)
+                shares = min(MOST_AHEAD, to_come // self._parts.accumulator.batch_size)
+                self._appender.stick_to(self._parts.partitioner.upcoming(self._topic, shares))
         sticky = self._appender.sticky
         if sticky is not None:
             self._parts.partitioner.goes_on(self._topic, sticky)
@@ -100,20 +103,17 @@ class BulkWriting:
 
     def await_partition(self, partition: int) -> None:
         """Wait until the topic is known to have a partition. Raises as ``await_topic``."""
-        if partition >= len(self._topic):
-            self._await(partition)  # ``_look_at_topic`` takes the new topic, with its new appender
+        if partition >= self._topic_appender.partition_count:
+            self._await(partition)  # ``_follow`` takes the new topic, with its new appender
 
     def _await(self, partition: int | None = None) -> TopicInfo:
         parts = self._parts
         return parts.metadata.await_topic(self._name, parts.blocking_time(), parts.wake, partition)
 
-    def _look_at_topic(self) -> None:
-        """Begin anew when the topic's number of partitions is another one now."""
-        topic = self._parts.metadata.snapshot.topic(self._name) or self._await()
-        if topic is self._topic:
-            return
-        self._topic = topic
-        if len(topic) != self._appender.partition_count:
+    def _follow(self) -> None:
+        """The topic has changed: begin anew if its number of partitions is another one now."""
+        self._topic = self._await()
+        if len(self._topic) != self._appender.partition_count:
             self._begin()
         else:
             self._appender.stick_to([])  # a partition drawn before may have lost its leader
@@ -123,11 +123,6 @@ class BulkWriting:
         if partition < self._topic_appender.partition_count:
             tp = TopicPartition(self._name, partition)
             self._parts.compiled_topics.admit_to(self._topic_appender, tp)
-
-    def _shares(self, chunk: RecordChunk) -> int:
-        """How many sticky partitions come after the one in use, by the bytes of a record so far."""
-        to_come = chunk.to_come * self._appender.nbytes // max(1, self.sent.count)
-        return min(MOST_AHEAD, to_come // self._parts.accumulator.batch_size)
 
     def _append(self, chunk: RecordChunk) -> None:
         """Queue the record that begins a new batch; waits for its memory."""
@@ -144,23 +139,37 @@ class BulkWriting:
         self._appender.appended(chunk, appended)
 
 
-@contextmanager
-def accounted(delivery: BulkDelivery, finish: Callable[[], object]) -> Iterator[None]:
-    """Call ``finish`` at the end in any case; give an exception ``accepted`` and ``delivery``.
+class Accounted:
+    """Calls ``finish`` at the end in any case; gives an exception ``accepted`` and ``delivery``.
 
     The exception keeps its type: an application that catches Ctrl-C, or an exception of its own
     iterator, still does. When an exception interrupts ``finish``, ``finish`` is called again.
     """
-    try:
-        yield
-        finish()
-    except BaseException as error:
-        finish()
+
+    def __init__(self, delivery: BulkDelivery, finish: Callable[[], object]) -> None:
+        self._delivery = delivery
+        self._finish = finish
+
+    def __enter__(self) -> None:
+        """Records are queued from now on."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self._account_for(error)
+            return
+        try:
+            self._finish()
+        except BaseException as interruption:
+            self._account_for(interruption)
+            raise
+
+    def _account_for(self, error: BaseException) -> None:
+        self._finish()
+        delivery = self._delivery
         with suppress(AttributeError, TypeError):  # an exception with slots takes no attributes
             error.accepted, error.delivery = len(delivery), delivery  # type: ignore[attr-defined]
             if len(delivery):
                 error.add_note(
                     f"the first {len(delivery)} records were queued before that:"
-                    " error.delivery tells what becomes of them"
+                    " error.delivery has their results"
                 )
-        raise

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 def main() -> None:
     """Run the command line; the console script. Ends the process with the command's exit code."""
     missing = [name for name in ("typer", "rich") if find_spec(name) is None]
-    if missing and sys.argv[1:2] == ["errors"]:  # tracebacks tell everybody to run it
+    if missing and sys.argv[1:2] == ["errors"]:  # tracebacks mention it: it needs no extra
         sys.exit(_print_pages(sys.argv[2:]))
     if missing:
         sys.exit(f"the kprod command needs {' and '.join(missing)}: pip install 'kprod[cli]'")
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def _print_pages(wanted: list[str]) -> str | None:
-    """Returns what is wrong with the arguments, if anything is."""
+    """Return an error message for invalid arguments, else None."""
     from kprod.cli.error_pages import error_pages
 
     try:

@@ -1,4 +1,4 @@
-"""``kprod broker``: the embedded broker as a process of its own."""
+"""``kprod broker``: the embedded broker as a separate process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from kprod.cli.child_process import when_parent_ends
-from kprod.cli.exits import STOP_SIGNALS, told_failures
+from kprod.cli.exits import STOP_SIGNALS, reported_failures
+from kprod.cli.terminal import echo
 
 
 def parse_topics(specs: list[str]) -> dict[str, int]:
-    """Partitions by topic. Raises typer.BadParameter for what is not ``NAME`` or ``NAME:COUNT``."""
+    """Partitions by topic. Raises typer.BadParameter unless each is ``NAME`` or ``NAME:COUNT``."""
     return dict(map(_parse, specs))
 
 
@@ -28,7 +29,7 @@ def _parse(spec: str) -> tuple[str, int]:
 Certificate = Annotated[
     Path | None,
     typer.Option(
-        exists=True, dir_okay=False, help="Speak TLS, with the certificate and key in this PEM."
+        exists=True, dir_okay=False, help="Use TLS, with the certificate and key in this PEM file."
     ),
 ]
 ClientAuthorities = Annotated[
@@ -36,7 +37,7 @@ ClientAuthorities = Annotated[
     typer.Option(
         exists=True,
         dir_okay=False,
-        help="With --tls: clients need a certificate by one of these authorities.",
+        help="With --tls: require client certificates signed by one of these authorities.",
     ),
 ]
 Users = Annotated[
@@ -44,7 +45,7 @@ Users = Annotated[
     typer.Option(
         exists=True,
         dir_okay=False,
-        help="Clients log in by SASL (PLAIN, SCRAM): a file with lines of NAME:PASSWORD.",
+        help="Require SASL logins (PLAIN, SCRAM): a file with lines of NAME:PASSWORD.",
     ),
 ]
 
@@ -85,19 +86,19 @@ def broker(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     data_dir: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Where the log lives. Without it: a temporary place, removed at the end. "
-            "Given several times, the partitions are spread."
+            help="Directory of the log. Default: a temporary directory, removed at the end. "
+            "May be repeated: partitions are spread over the directories."
         ),
     ] = None,
     nodes: Annotated[
-        int, typer.Option(min=1, help="Nodes to run, each at a port of its own, over one log.")
+        int, typer.Option(min=1, help="Nodes to run, each on its own port, sharing one log.")
     ] = 1,
     topic: Annotated[
         list[str] | None,
         typer.Option(help="A topic to create, as NAME:PARTITIONS. May be repeated."),
     ] = None,
     default_partitions: Annotated[
-        int, typer.Option(min=1, help="Partitions of topics that are created by being used.")
+        int, typer.Option(min=1, help="Partitions of topics that are created on first use.")
     ] = 1,
     auto_create_topics: Annotated[
         bool, typer.Option(help="Create a topic when a client asks for one that does not exist.")
@@ -105,7 +106,8 @@ def broker(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     allow_remote: Annotated[
         bool,
         typer.Option(
-            "--allow-remote", help="Listen beyond this machine: every host may read and write."
+            "--allow-remote",
+            help="Accept connections from other machines: any host may read and write.",
         ),
     ] = False,
     tls: Certificate = None,
@@ -119,7 +121,7 @@ def broker(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """Run the embedded broker until Ctrl-C or SIGTERM.
 
     The first line printed is `listening on HOST:PORT`, with commas between several nodes.
-    It serves for trying things out and for tests: all nodes are this one process.
+    It is meant for experiments and tests: all nodes run in this one process.
     """
     options = {
         "log_dirs": data_dir or (),
@@ -135,14 +137,14 @@ def broker(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 
 def _serve(until_stdin_closes: bool, options: dict[str, Any]) -> None:
     """Run a broker with these options until a stop signal comes."""
-    # Blocked from here on, in every thread the broker starts: a signal that comes early waits for
-    # sigwait below, and can never tear a half-started broker down.
+    # Signals are blocked from here on, in every thread the broker starts: an early one waits for
+    # sigwait below, and cannot interrupt the broker while it starts.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     if until_stdin_closes:
         when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with told_failures("kprod broker"):
+    with reported_failures("kprod broker"):
         from kprod.broker import EmbeddedBroker
 
         with EmbeddedBroker(**options) as server:
-            typer.echo(f"listening on {server.bootstrap_servers}")
+            echo(f"listening on {server.bootstrap_servers}")
             signal.sigwait(STOP_SIGNALS)

@@ -1,4 +1,4 @@
-"""Child processes of a command, the embedded broker among them, and how they end with it."""
+"""Child processes of a command, such as the embedded broker, and how they end with it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LOOK_EVERY = 0.05  # seconds
 
 
 class ChildSession:
-    """A program in a session of its own, so that nothing it starts can be left behind.
+    """A program in its own session, so that none of its children can be left behind.
 
-    A session holds the child's children too, even those with a process group of their own (that of
-    Spark's Python daemon). Its standard input is a pipe that closes when this process
-    ends, its output goes to ``log``. Thread: one.
+    A session includes the child's children, even those in a process group of their own (such as
+    Spark's Python daemon). Standard input is a pipe that closes when this process ends; output
+    goes to ``log``. Thread: one.
     """
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
@@ -40,12 +40,12 @@ class ChildSession:
 
     @property
     def pid(self) -> int:
-        """The process id, which is the session's too."""
+        """The process id, which is also the session id."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """None while the program runs; negative when a signal ended it."""
+        """None while the program runs; negative if a signal ended it."""
         return self._process.poll()
 
     def output(self) -> str:
@@ -53,7 +53,7 @@ class ChildSession:
         return self._log.read_text(errors="replace")
 
     def stop(self, patience: float) -> None:
-        """End every process of the session: ask first, and after ``patience`` seconds kill."""
+        """End every process of the session: terminate, and kill after ``patience`` seconds."""
         self._signal(signal.SIGTERM)
         if not self.wait_until_empty(patience):
             self._signal(signal.SIGKILL)
@@ -75,7 +75,7 @@ class ChildSession:
         return True
 
     def _signal(self, number: int) -> None:
-        members = self._members()  # before the child can end, and its number be given away
+        members = self._members()  # before the child can end and its process id be reused
         self._process.send_signal(number)
         for pid in members:
             if pid != self.pid:
@@ -83,7 +83,7 @@ class ChildSession:
                     os.kill(pid, number)
 
     def _members(self) -> list[int]:
-        """The live processes of the session, where the system can list processes."""
+        """The live processes of the session, on systems that can list processes."""
         entries = PROC.iterdir() if PROC.is_dir() else ()
         return [int(e.name) for e in entries if e.name.isdigit() and self._is_member(e)]
 
@@ -98,10 +98,10 @@ class ChildSession:
 
 
 def when_parent_ends(act: Callable[[], object]) -> None:
-    """Call ``act`` in a thread of its own once standard input is closed.
+    """Call ``act`` in a new thread once standard input is closed.
 
-    The parent holds the other end of the pipe. The system closes it when the parent is gone, even
-    when a signal has killed it.
+    The parent holds the other end of the pipe. The system closes it when the parent ends, even
+    if a signal kills it.
     """
     threading.Thread(target=_wait, args=(act,), name="kprod-lifeline", daemon=True).start()
 
@@ -113,7 +113,8 @@ def _wait(act: Callable[[], object]) -> None:
 
 
 LISTENING = "listening on "
-START_SECONDS = 30.0
+START_SECONDS = 120.0
+"""It takes one where nothing else runs. A process that has ended is noticed at once."""
 STOP_SECONDS = 10.0
 
 
@@ -121,7 +122,12 @@ class BrokerProcess:
     """``kprod broker`` on a free port. Thread: one."""
 
     def __init__(self, data_dir: Path, log: Path, *, outlives_us: bool = False) -> None:
-        """Start it; with ``outlives_us`` it goes on when this process ends."""
+        """Start it; with ``outlives_us`` it keeps running when this process ends.
+
+        Raises ModuleNotFoundError, which names what to install, if the broker cannot run.
+        """
+        import kprod.broker  # noqa: F401 - fails here rather than later in the child
+
         command = [sys.executable, "-m", "kprod", "broker", "--port", "0"]
         command += ["--data-dir", str(data_dir)]
         command += [] if outlives_us else ["--until-stdin-closes"]
@@ -133,7 +139,7 @@ class BrokerProcess:
         return self._session.pid
 
     def address(self) -> str:
-        """Wait until it listens: ``host:port``. Raises CommandFailure when it does not."""
+        """Wait until it listens: ``host:port``. Raises CommandFailure if it does not start."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._session.exit_code is None:
             first, newline, _rest = self._session.output().partition("\n")
@@ -148,22 +154,22 @@ class BrokerProcess:
             fields = (PROC / str(self.pid) / "stat").read_text().rpartition(") ")[2].split()
         except OSError:
             return 0.0
-        # man proc_pid_stat: 14 and 15 of all, the first two being before the parenthesis.
+        # man proc_pid_stat: fields 14 and 15; the first two stand before the parenthesis.
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
-        """Stop it and wait until it is gone."""
+        """Stop it and wait until it has ended."""
         self._session.stop(STOP_SECONDS)
 
 
 @contextmanager
 def embedded_broker(topic: str, partitions: int) -> Iterator[BrokerProcess]:
-    """A broker with this topic, which is gone after the block, and so is its log.
+    """Run a broker with this topic for the block; its log is removed afterwards.
 
-    A process of its own: what it costs is no part of the producer's figures. Raises CommandFailure
-    when it does not start.
+    It is a separate process, so its CPU time does not count towards the producer's. Raises
+    CommandFailure if it does not start.
     """
-    from kprod.broker.log_reader import create_topic
+    from kprod.admin import create_topic
 
     with tempfile.TemporaryDirectory(prefix="kprod-", ignore_cleanup_errors=True) as work:
         broker = BrokerProcess(Path(work) / "data", Path(work) / "broker.log")

@@ -16,18 +16,18 @@ from kprod.cli.client_options import (
     Options,
     Servers,
     reader_options,
-    reader_security,
-    take_servers,
+    separator,
 )
-from kprod.cli.exits import STOP_SIGNALS, CommandFailure, stop_signals_to, told_failures
-from kprod.cli.record_lines import PrintFormat, printed, unescaped
+from kprod.cli.exits import STOP_SIGNALS, CommandFailure, reported_failures, stop_signals_to
+from kprod.cli.record_lines import PrintFormat, Show, printed
 from kprod.cli.record_template import RecordTemplate
+from kprod.cli.terminal import Raw, echo, shown
 from kprod.errors import KprodError, numbered
 
 if TYPE_CHECKING:
-    from kprod.broker.leader_wait import LeaderWait
-    from kprod.broker.log_reader import Begin, TopicFollower
-    from kprod.broker.records.record_batch import StoredRecord
+    from kprod.admin.leader_wait import LeaderWait
+    from kprod.admin.log_reader import Begin, TopicFollower
+    from kprod.records.record_batch import StoredRecord
 
 
 Template = Annotated[
@@ -35,7 +35,7 @@ Template = Annotated[
     typer.Option(
         "--template",
         "-f",
-        help="Print this for each record instead, with kcat's signs: %t topic, %p partition,"
+        help="Print this for each record instead. Placeholders, as in kcat: %t topic, %p partition,"
         " %o offset, %T timestamp, %k key, %s value, %K and %S their lengths, %h headers.",
     ),
 ]
@@ -44,7 +44,7 @@ Timeout = Annotated[
     float | None,
     typer.Option(
         min=0.001,
-        help="Seconds to wait for a topic, leader or broker that is missing. Without it: for ever.",
+        help="Seconds to wait for a missing topic, leader or broker. Default: no limit.",
     ),
 ]
 
@@ -53,83 +53,80 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     topic: Annotated[str, typer.Option(help="The topic to read.")],
     bootstrap_servers: Servers = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin with the oldest records of the topic.")
+        bool, typer.Option("--from-beginning", help="Start with the oldest records of the topic.")
     ] = False,
     offset: Annotated[
         str | None,
         typer.Option(
-            help="Begin there: beginning, end, 5, -5 (the last five), @1763834400000 (a time)."
+            help="Where to start: beginning, end, 5, -5 (the last five), @1763834400000 (a time)."
         ),
     ] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
     group: Annotated[
         str | None,
-        typer.Option(help="Go on where this group committed, and commit what was printed."),
+        typer.Option(help="Continue at this group's committed offsets; commit what was printed."),
     ] = None,
     output: Annotated[
-        PrintFormat, typer.Option("--format", help="How a record becomes a line.")
+        PrintFormat, typer.Option("--format", help="Output format of a record.")
     ] = "value",
     key_separator: Annotated[
-        str, typer.Option(help="What stands between key and value of key-value.")
+        str, typer.Option(help="Text between key and value in the format key-value.")
     ] = r"\t",
-    delimiter: Annotated[str, typer.Option(help="What ends each record.")] = r"\n",
+    delimiter: Annotated[str, typer.Option(help="Text after each record.")] = r"\n",
     template: Template = None,
-    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
+    raw: Raw = False,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many records.")] = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop behind the records that the topic holds now.")
+        bool, typer.Option("--until-end", help="Stop at the current end of the topic.")
     ] = False,
     timeout: Timeout = None,
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print a topic's records, a line each, as they come; end with Ctrl-C.
+    """Print a topic's records as they arrive, one per line; stop with Ctrl-C.
 
-    JSON lines hold partition, offset, timestamp, key, value and headers; what is not UTF-8 is in
-    base64, under `key_base64` or `value_base64`. A group is read alone: with members it refuses.
-    Of the options those about connecting count: security_protocol, ssl_* and sasl_*.
+    JSON lines hold partition, offset, timestamp, key, value and headers; bytes that are not UTF-8
+    are written in base64, as `key_base64` or `value_base64`. On a terminal, control characters are
+    escaped; a pipe gets the bytes unchanged. A group that has active members is refused.
+    Only connection options are used: security_protocol, ssl_* and sasl_*.
     """
-    options = reader_options(option, config)
-    servers = take_servers(options, bootstrap_servers)
-    from kprod.broker.log_reader import TopicFollower
+    options = reader_options(option, config, bootstrap_servers)
+    from kprod.admin.log_reader import TopicFollower
 
     begin = _begin(offset or ("beginning" if from_beginning else "end"))
-    tell = _teller(topic, output, unescaped(key_separator), unescaped(delimiter), template)
-    with told_failures("kprod consume"), stop_signals_to(_stop):
-        if sys.stdout is None:  # a group would be committed for records that nobody has seen
+    show = partial(shown, raw=raw)
+    print_record = _record_printer(topic, output, key_separator, delimiter, template, show)
+    with reported_failures("kprod consume"), stop_signals_to(_stop):
+        if sys.stdout is None:  # the group would commit records that were never printed
             raise CommandFailure("standard output is closed: records could not be printed")
         follower = TopicFollower(
-            servers or "localhost:9092",
-            topic,
-            begin=begin,
-            wait=_wait(partition, timeout),
-            group=group,
-            security=reader_security(options),
+            topic, options, begin=begin, wait=_wait(partition, timeout), group=group
         )
         with follower:
-            _print(follower, tell, count, until_end=until_end)
+            _print(follower, print_record, count, until_end=until_end)
             follower.commit()
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """SIGTERM ends the reading as Ctrl-C does, so that a group is committed; a second one kills."""
+    """Stop reading as Ctrl-C does, so that the group is committed; a second signal kills."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     raise KeyboardInterrupt
 
 
 def _wait(partition: int | None, timeout: float | None) -> LeaderWait:
-    from kprod.broker.leader_wait import LeaderWait
+    from kprod.admin.leader_wait import LeaderWait
 
-    wait = LeaderWait(tell=_tell_missing, partition=partition)
+    wait = LeaderWait(notify=_report_missing, partition=partition)
     return wait if timeout is None else wait._replace(seconds=timeout)
 
 
-def _tell_missing(missing: KprodError) -> None:
-    typer.echo(f"kprod consume: {numbered(missing)}; waiting", err=True)
+def _report_missing(missing: KprodError) -> None:
+    echo(f"kprod consume: {numbered(missing)}; waiting", err=True)
 
 
 def _begin(offset: str) -> Begin:
-    """Where a partition is begun. Raises BadParameter for what is none of the five forms."""
+    """Where to start in a partition. Raises BadParameter if it is none of the five forms."""
     if offset == "beginning":
         return lambda reader: reader.start()
     if offset == "end":
@@ -149,33 +146,38 @@ def _begin(offset: str) -> Begin:
     return lambda reader: min(max(reader.start(), number), reader.end())
 
 
-def _teller(
-    topic: str, form: PrintFormat, key_separator: str, delimiter: str, template: str | None
+def _record_printer(
+    topic: str,
+    form: PrintFormat,
+    key_separator: str,
+    delimiter: str,
+    template: str | None,
+    show: Show,
 ) -> Callable[[int, StoredRecord], None]:
-    """The printer of a record. Raises BadParameter for an unknown sign in a template."""
-    show = partial(printed, form=form, key_separator=key_separator)
-    end = delimiter.encode()
+    """A function that prints a record. Raises BadParameter for an unknown template placeholder."""
+    between, end = separator("--key-separator", key_separator), separator("--delimiter", delimiter)
+    line = partial(printed, form=form, key_separator=between, show=show)
     if template is not None:
         try:
-            show, end = partial(RecordTemplate(unescaped(template)), topic), b""
+            line, end = partial(RecordTemplate(template, show), topic), b""
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--template") from None
-    return lambda partition, record: typer.echo(show(partition, record) + end, nl=False)
+    return lambda partition, record: typer.echo(line(partition, record) + end, nl=False)
 
 
 def _print(
     follower: TopicFollower,
-    tell: Callable[[int, StoredRecord], None],
+    print_record: Callable[[int, StoredRecord], None],
     count: int | None,
     *,
     until_end: bool,
 ) -> None:
-    """Print until ``count`` records were printed, the end was reached, or a signal comes."""
+    """Print until ``count`` records are printed, the end is reached, or a signal comes."""
     printed = 0
     try:
         while not (until_end and follower.at_end):
             for partition, record in follower.poll():
-                tell(partition, record)
+                print_record(partition, record)
                 follower.shown(partition, record)
                 printed += 1
                 if printed == count:

@@ -12,10 +12,10 @@ from kprod.cli.error_pages import error_pages
 def errors(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Numbers (KP-1303, or 1303) or names of errors; none lists them all"),
+        typer.Argument(help="Error numbers (KP-1303, or 1303) or class names. Default: list all."),
     ] = None,
 ) -> None:
-    """Print what errors mean: what became of the record, usual causes, and what to do."""
+    """Explain errors: whether the record is stored, the usual causes, and what to do."""
     try:
         typer.echo(error_pages(names or ()))
     except LookupError as unknown:

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
+from typing import Self
 
 import typer
 
+from kprod.cli.terminal import echo
 from kprod.errors import KprodError, numbered
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class CommandFailure(Exception):
-    """A command cannot go on, and the user can act on it; the text says how."""
+    """A command failed for a reason that the user can act on; the text says how."""
 
 
 @contextmanager
-def told_failures(command: str) -> Iterator[None]:
-    """Print a failure that the user can act on, without a traceback, and end with exit code 1."""
+def reported_failures(command: str) -> Iterator[None]:
+    """Print a failure that the user can act on, without a traceback, and exit with code 1."""
     try:
         yield
-    except BrokenPipeError:  # the reader of the output has seen enough: Typer ends in silence
+    except BrokenPipeError:  # the reader of the output has gone: Typer exits silently
         raise
     except (CommandFailure, KprodError, OSError) as error:
-        typer.echo(f"{command}: {numbered(error)}", err=True)
+        echo(f"{command}: {numbered(error)}", err=True)
         raise typer.Exit(1) from error
 
 
@@ -41,25 +43,70 @@ class Stopped(BaseException):
 def stop_signals() -> AbstractContextManager[None]:
     """Inside the block the first SIGINT or SIGTERM raises Stopped; main thread only.
 
-    Further signals are ignored: a second one must not cut short the clean-up that the first has
-    begun. Every clean-up is bounded in time.
+    Further signals are ignored: a second one must not interrupt the clean-up that the first one
+    started. Every clean-up is bounded in time.
     """
     return stop_signals_to(_raise_stopped)
 
 
-@contextmanager
-def exit_by_stop_signals() -> Iterator[None]:
-    """As ``stop_signals``; what does not handle Stopped ends by its exit code, not a traceback."""
-    try:
-        with stop_signals():
+class StopRequest:
+    """SIGINT or SIGTERM within the block requests a stop; main thread only.
+
+    It raises Stopped only where the program waits, so that no work is lost half done. Further
+    signals are ignored. ``grace`` seconds later ``late`` is set and Stopped is raised again.
+    """
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
+        self._waiting = False
+        self._raised = True
+        self.stopped: Stopped | None = None
+        """The exception of the signal; None before one has come."""
+        self.late = False
+        self._exits = ExitStack()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A block that a signal interrupts, including one that came since the last such block."""
+        try:
+            self._waiting = True
+            self._raise_once()
             yield
-    except Stopped as stopped:
-        raise typer.Exit(stopped.exit_code) from None
+        finally:
+            self._waiting = False
+
+    def __enter__(self) -> Self:
+        self._exits.enter_context(stop_signals_to(self._came))
+        self._exits.callback(signal.signal, signal.SIGALRM, signal.getsignal(signal.SIGALRM))
+        self._exits.callback(signal.setitimer, signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._is_late)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
+
+    def _came(self, number: int, _frame: FrameType | None) -> None:
+        for each in STOP_SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, self._grace)
+        self.stopped = Stopped(number)
+        self._raised = False
+        self._raise_once()
+
+    def _is_late(self, _number: int, _frame: FrameType | None) -> None:
+        self.late = True
+        self._raised = False
+        self._raise_once()
+
+    def _raise_once(self) -> None:
+        if self._waiting and self.stopped is not None and not self._raised:
+            self._raised = True
+            raise self.stopped
 
 
 @contextmanager
 def stop_signals_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Inside the block ``handler`` gets SIGINT and SIGTERM; main thread only."""
+    """Inside the block ``handler`` handles SIGINT and SIGTERM; main thread only."""
     before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
     try:
         yield

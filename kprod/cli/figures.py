@@ -1,4 +1,4 @@
-"""Measures the cost of a piece of work for this process, and names what the figure depends on."""
+"""Measures the cost of some work in this process, and describes what the figures depend on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cores() -> int:
 
 
 def producer_options(config: ProducerConfig) -> str:
-    """The options that matter most for speed."""
+    """The options that matter most for speed, as text."""
     acks = "all" if config.acks == -1 else str(config.acks)
     idempotent = "idempotent" if config.enable_idempotence else "not idempotent"
     return (
@@ -40,7 +40,7 @@ HIGH_WATER = "VmHWM:"
 
 
 class ProcessCost(NamedTuple):
-    """Seconds on the wall; of CPU, in all threads and the kernel for them; peak memory in bytes."""
+    """Wall seconds, CPU seconds (user and kernel, all threads), peak memory in bytes."""
 
     seconds: float
     cpu_seconds: float
@@ -48,7 +48,7 @@ class ProcessCost(NamedTuple):
 
 
 class CostMeter:
-    """Measures from where it is made. Memory is the peak since the process began."""
+    """Measures from its creation on. Memory is the peak since the process began."""
 
     def __init__(self) -> None:
         self._cpu = time.process_time()
@@ -61,10 +61,10 @@ class CostMeter:
 
 
 def peak_rss_bytes() -> int:
-    """The most memory this process has had resident.
+    """The peak resident memory of this process.
 
-    From the kernel's high-water mark, which starts anew with the program; ``getrusage`` would hand
-    on the peak of the process that forked it.
+    From the kernel's high-water mark, which ``exec`` resets; ``getrusage`` would report the peak
+    of the process that forked this one.
     """
     try:
         lines = STATUS.read_text().splitlines()
@@ -77,13 +77,13 @@ def peak_rss_bytes() -> int:
 
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 BEYOND = 2
-"""So many samples must lie beyond a percentile for it to say more than how one of them was."""
+"""Samples that must lie beyond a percentile for it to mean more than a single sample."""
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """Milliseconds by name of percentile, without those the samples are too few for.
+    """Milliseconds by name of percentile, without those that need more samples.
 
-    Nearest rank: a percentile is one of the samples, never a value between two.
+    Nearest rank: a percentile is one of the samples, never interpolated.
     """
     ordered = sorted(seconds)
     count = len(ordered)

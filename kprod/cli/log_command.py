@@ -1,4 +1,4 @@
-"""``kprod log``: look into the files of a log, ours or Apache Kafka's."""
+"""``kprod log``: inspect the log files of the embedded broker or Apache Kafka."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from kprod.cli.terminal import echo
 from kprod.errors import KprodError, numbered
 
-log = typer.Typer(help="Look into the files of a log, ours or Apache Kafka's; read only.")
+log = typer.Typer(help="Inspect the log files of the embedded broker or Apache Kafka; read only.")
 
 
 @log.command()
@@ -22,18 +23,18 @@ def dump(
             help="Files of a partition: .log, .index, .timeindex, .txnindex, .snapshot",
         ),
     ],
-    records: Annotated[bool, typer.Option("--records", help="Show the records, too.")] = False,
+    records: Annotated[bool, typer.Option("--records", help="Also show the records.")] = False,
 ) -> None:
-    """Print what files hold, a line per batch, record or entry."""
+    """Print the contents of files, one line per batch, record or entry."""
     from kprod.broker.log.log_files import dump_file
 
     for path in files:
-        typer.echo(f"Dumping {path}")
+        echo(f"Dumping {path}")
         try:
             for line in dump_file(path, records=records):
-                typer.echo(line)
+                echo(line)
         except (KprodError, OSError, ValueError) as error:
-            typer.echo(f"kprod log dump: {path}: {numbered(error)}", err=True)
+            echo(f"kprod log dump: {path}: {numbered(error)}", err=True)
             raise typer.Exit(1) from error
 
 
@@ -48,20 +49,20 @@ def verify(
         ),
     ],
 ) -> None:
-    """Check every batch, index and snapshot; exit with 1 and the list of what is wrong."""
+    """Check every batch, index and snapshot; list the problems and exit with 1 if there are any."""
     from kprod.broker.log.log_files import check_directory, partition_directories
 
     wrong = 0
     for directory in directories:
         partitions = partition_directories(directory)
         if not partitions:
-            typer.echo(f"{directory}: has no partition")
+            echo(f"{directory}: has no partition")
             wrong += 1
         for partition in partitions:
             found = list(check_directory(partition))
-            typer.echo(f"{partition}: {'ok' if not found else f'{len(found)} problems'}")
+            echo(f"{partition}: {'ok' if not found else f'{len(found)} problems'}")
             for problem in found:
-                typer.echo(f"  {problem}")
+                echo(f"  {problem}")
             wrong += len(found)
     if wrong:
         raise typer.Exit(1)

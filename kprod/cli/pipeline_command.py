@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ from kprod.cli.client_options import (
 )
 from kprod.cli.exits import Stopped, stop_signals
 from kprod.cli.spark_runtime import in_spark_thread, why_no_spark
+from kprod.cli.terminal import echo
 from kprod.errors import ConfigError, KprodError, numbered
 
 if TYPE_CHECKING:
@@ -30,15 +31,18 @@ if TYPE_CHECKING:
 Job = Annotated[
     Path | None,
     typer.Argument(
-        exists=True, dir_okay=False, help="A TOML file that describes the pipeline; options win."
+        exists=True,
+        dir_okay=False,
+        help="A TOML file that describes the pipeline; options override it.",
     ),
 ]
-Read = Annotated[str | None, typer.Option("--read", help="Files to read: a path or a pattern.")]
+Read = Annotated[str | None, typer.Option("--read", help="Files to read: path or glob pattern.")]
 Format = Annotated[
-    str | None, typer.Option(help="Of the files: parquet, csv, json, orc, text. [default: parquet]")
+    str | None,
+    typer.Option(help="File format: parquet, csv, json, orc, text. [default: parquet]"),
 ]
 Table = Annotated[str | None, typer.Option(help="A table of Spark's catalog to read.")]
-Query = Annotated[str | None, typer.Option(help="Spark SQL to read by.")]
+Query = Annotated[str | None, typer.Option(help="A Spark SQL query to read from.")]
 ReadOption = Annotated[
     list[str] | None,
     typer.Option(help="An option of Spark's reader, as NAME=VALUE: header=true. Repeatable."),
@@ -49,7 +53,7 @@ Schema = Annotated[
 Sql = Annotated[
     str | None, typer.Option(help="Spark SQL that makes the records from the view 'input'.")
 ]
-Topic = Annotated[str | None, typer.Option(help="Where the records go, if not to column 'topic'.")]
+Topic = Annotated[str | None, typer.Option(help="The topic. Default: column 'topic'.")]
 Servers = Annotated[
     str | None, typer.Option(help="Brokers as the executors reach them, HOST:PORT[,...].")
 ]
@@ -60,8 +64,9 @@ Column = Annotated[
 ValueFormat = Annotated[
     str | None,
     typer.Option(
-        help="binary, json, avro, protobuf or json_schema; the last three with -X subject=NAME and"
-        " -X schema_registry=URL. [default: binary]"
+        help="binary, json, avro, protobuf or json_schema; the last three need"
+        " -X schema_registry=URL and, if the subject is not TOPIC-value, -X subject=NAME."
+        " [default: binary]"
     ),
 ]
 Option = Annotated[
@@ -69,9 +74,9 @@ Option = Annotated[
     typer.Option(
         "-X",
         "--option",
-        help="An option of the writer or the producer, as NAME=VALUE: on_row_error=skip,"
+        help="A writer or producer option, as NAME=VALUE: on_row_error=skip,"
         " repartition=kafka, max_records_per_second=5000, compression_type=zstd. ${env:NAME} is"
-        " looked up on the executors. Repeatable.",
+        " read on the executors. Repeatable.",
     ),
 ]
 ConfigFile = Annotated[
@@ -80,32 +85,30 @@ ConfigFile = Annotated[
         "--config",
         exists=True,
         dir_okay=False,
-        help="Options of the producer in Java's properties format; what stands for secrets is"
-        " looked up on the executors. What is given by itself counts more.",
+        help="A file of producer options in Java's properties format; placeholders are replaced on"
+        " the executors. Options on the command line take precedence.",
     ),
 ]
 Stream = Annotated[bool, typer.Option("--stream", help="Read the folder as a stream of files.")]
-Checkpoint = Annotated[
-    str | None, typer.Option(help="Folder that remembers what a stream has written.")
-]
+Checkpoint = Annotated[str | None, typer.Option(help="Checkpoint folder of the stream.")]
 Trigger = Annotated[
     str | None,
-    typer.Option(help="Of a stream: available-now, or an interval such as '5 seconds'."),
+    typer.Option(help="Trigger of the stream: available-now, or an interval such as '5 seconds'."),
 ]
 Master = Annotated[
     str | None,
     typer.Option(
-        help="Any Spark: local[4], spark://host:7077, yarn, sc://host. [default: local[*]]"
+        help="Spark master: local[4], spark://host:7077, yarn, sc://host. [default: local[*]]"
     ),
 ]
 SparkConf = Annotated[
-    list[str] | None, typer.Option(help="A setting of Spark, as NAME=VALUE. Repeatable.")
+    list[str] | None, typer.Option(help="A Spark setting, as NAME=VALUE. Repeatable.")
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show the columns and the first rows; write nothing.")
 ]
 ReportFile = Annotated[
-    Path | None, typer.Option("--report", dir_okay=False, help="Write the result there, as JSON.")
+    Path | None, typer.Option("--report", dir_okay=False, help="Write the result to this file.")
 ]
 
 
@@ -124,37 +127,46 @@ TABLES: Mapping[str, Mapping[str, str]] = {
     "transform": {"sql": "sql"},
     "spark": {"master": "master", "conf": "spark_conf"},
 }
-"""The fields of a Pipeline by the tables and keys of the file."""
+"""The fields of a Pipeline by table and key of the file."""
 
-DIRECT = ("topic", "bootstrap_servers")  # of [write]; what else is there goes to the writer
+DIRECT = ("topic", "bootstrap_servers")  # of [write]; its other keys are the writer's options
 
 
 def read_job(path: Path) -> dict[str, Any]:
     """The fields of the Pipeline that the file describes.
 
     Tables are ``[read]``, ``[transform]``, ``[write]`` (options of ``kprod.spark.write``),
-    ``[kafka]`` (options of the producer) and ``[spark]``. Raises typer.BadParameter for a file that
-    is not of that kind, naming what it does not know.
+    ``[kafka]`` (options of the producer) and ``[spark]``. Raises typer.BadParameter that names an
+    unknown table or key, or what is wrong with the file.
     """
     try:
         with path.open("rb") as file:
-            told = tomllib.load(file)
+            described = tomllib.load(file)
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise typer.BadParameter(f"{path}: {error}") from error
-    unknown = sorted(set(told) - set(TABLES) - {"write", "kafka"})
+    unknown = sorted(set(described) - set(TABLES) - {"write", "kafka"})
     if unknown:
-        raise typer.BadParameter(f"{path}: a pipeline has no table {unknown}")
+        meant = _did_you_mean(unknown[0], [*TABLES, "write", "kafka"])
+        raise typer.BadParameter(f"{path}: a pipeline has no table {unknown}{meant}")
     fields: dict[str, Any] = {}
     for table, keys in TABLES.items():
-        for key, value in told.get(table, {}).items():
+        for key, value in described.get(table, {}).items():
             if key not in keys:
-                raise typer.BadParameter(f"{path}: [{table}] has no {key!r}; it has {sorted(keys)}")
+                meant = _did_you_mean(key, keys) or f"; it has {sorted(keys)}"
+                raise typer.BadParameter(f"{path}: [{table}] has no {key!r}{meant}")
             fields[keys[key]] = value
-    written = dict(told.get("write", {}))
+    written = dict(described.get("write", {}))
     fields |= {name: written.pop(name) for name in DIRECT if name in written}
-    options = fields["options"] = {**written, **told.get("kafka", {})}
+    options = fields["options"] = {**written, **described.get("kafka", {})}
     servers = take_servers(options, fields.get("bootstrap_servers"))
     return fields if servers is None else {**fields, "bootstrap_servers": servers}
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    import difflib  # needed only for misspelled names
+
+    close = difflib.get_close_matches(name.lower(), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 FAILED, MISUSED, INCOMPLETE = 1, 2, 3
@@ -186,9 +198,9 @@ def pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 ) -> None:
     """Read files, a table or SQL with Spark, and write every row to Kafka.
 
-    Ends with 0 when every row is in the topic; 1 when the job has failed; 2 when the pipeline makes
-    no sense, before anything is written; 3 when rows were skipped or became dead letters. A summary
-    goes to standard error.
+    Exit codes: 0 if every row is in the topic; 1 if the job failed; 2 if the pipeline is invalid
+    (nothing is written); 3 if rows were skipped or became dead letters. A summary goes to standard
+    error.
     """
     writing = with_config(config, parse_options(option, "--option"), filled=False)
     given = {
@@ -227,7 +239,7 @@ def _pipeline(
     fields["options"] = outweighed(described.get("options", {}), writing)
     fields.setdefault("topic", None)
     if "bootstrap_servers" not in fields:
-        raise typer.BadParameter("where to? --bootstrap-servers is missing")
+        raise typer.BadParameter("--bootstrap-servers is missing: the cluster to write to")
     try:
         return Pipeline(**fields)
     except ConfigError as error:
@@ -235,7 +247,7 @@ def _pipeline(
 
 
 def _run(pipeline: Pipeline, dry: bool, report: Path | None) -> int:
-    """Run it and tell what was written; the exit code."""
+    """Run it and print what was written; return the exit code."""
     with tempfile.TemporaryDirectory(prefix="kprod-", ignore_cleanup_errors=True) as scratch:
         running = _Running(pipeline, Path(scratch), dry=dry, report=report)
         try:
@@ -253,7 +265,7 @@ def _run(pipeline: Pipeline, dry: bool, report: Path | None) -> int:
 
 
 class _Running:
-    """A pipeline, and the session it runs on once it has begun."""
+    """A pipeline, and its Spark session once it has started."""
 
     def __init__(
         self, pipeline: Pipeline, scratch: Path, *, dry: bool, report: Path | None
@@ -265,7 +277,7 @@ class _Running:
         self._spark: Any = None
 
     def to_its_end(self) -> int:
-        """The exit code."""
+        """Run the pipeline and return the exit code."""
         from kprod.spark.pipeline import pipeline_session
 
         with pipeline_session(self._pipeline, self._scratch) as spark:
@@ -275,20 +287,20 @@ class _Running:
             return _write(spark, self._pipeline, self._report)
 
     def stop(self) -> None:
-        """End all streams and jobs, and the session. Any thread."""
-        from kprod.spark.pipeline import end_session
+        """Stop all streams and jobs; the session ends with the work. Any thread."""
+        from kprod.spark.pipeline import cancel_jobs
 
         if self._spark is not None:
-            end_session(self._spark)
+            cancel_jobs(self._spark)
 
 
 def _show(spark: Any, pipeline: Pipeline) -> int:
     from kprod.spark.pipeline import dry_run
 
     found = dry_run(spark, pipeline, SHOWN)
-    typer.echo(found.columns)
+    echo(found.columns)
     for row in found.rows:
-        typer.echo(row)
+        echo(row)
     _say("a dry run: nothing was written")
     return 0
 
@@ -297,10 +309,10 @@ def _write(spark: Any, pipeline: Pipeline, report: Path | None) -> int:
     from kprod.quantities import counted
     from kprod.spark.pipeline import run_pipeline
 
-    def tell(result: WriteResult, batch: int) -> None:
+    def report_batch(result: WriteResult, batch: int) -> None:
         _say(f"micro-batch {batch}: {result}")
 
-    result = run_pipeline(spark, pipeline, tell)
+    result = run_pipeline(spark, pipeline, report_batch)
     for topic, partitions in result.offsets.items():
         records = counted(sum(found.records for found in partitions.values()), "record")
         _say(f"{topic}: {records} in {counted(len(partitions), 'partition')}")
@@ -313,4 +325,4 @@ def _write(spark: Any, pipeline: Pipeline, report: Path | None) -> int:
 
 
 def _say(text: str) -> None:
-    typer.echo(f"kprod pipeline: {text}", err=True)
+    echo(f"kprod pipeline: {text}", err=True)

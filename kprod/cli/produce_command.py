@@ -1,12 +1,14 @@
-"""``kprod produce``: lines to records."""
+"""``kprod produce``: sends lines as records."""
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from io import BufferedReader, UnsupportedOperation
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -17,13 +19,14 @@ from kprod.cli.client_options import (
     open_producer,
     parse_options,
     parse_pairs,
+    separator,
     with_config,
 )
-from kprod.cli.exits import Stopped, exit_by_stop_signals
-from kprod.cli.record_lines import BadLineError, LineFormat, LineReader, LineRecord, unescaped
+from kprod.cli.exits import Stopped, StopRequest
+from kprod.cli.record_lines import BadLineError, LineFormat, LineReader, LineRecord, typed
+from kprod.cli.terminal import echo
 from kprod.errors import InvalidRecordError, KprodError, PartitionError, RecordTooLargeError
 from kprod.lock import Lock
-from kprod.types import Header
 
 if TYPE_CHECKING:
     from kprod.producer import KafkaProducer
@@ -31,11 +34,12 @@ if TYPE_CHECKING:
 
 
 OF_THE_LINE = (RecordTooLargeError, InvalidRecordError, PartitionError)
-MOST_COMPLAINTS = 10  # failures told one by one; the rest is only counted
+READ_AT_ONCE = 65_536
+MOST_COMPLAINTS = 10  # failures reported one by one; the rest is only counted
 
 
 class LineSender:
-    """Sends to one topic. Thread: the caller's; failures are told in the producer's, too."""
+    """Sends to one topic. Thread: the caller's; the callback thread reports failures, too."""
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class LineSender:
         key: bytes | None = None,
         partition: int | None,
         headers: list[Header],
+        stop: StopRequest,
         complain: Callable[[str], object],
     ) -> None:
         self._producer = producer
@@ -52,41 +57,47 @@ class LineSender:
         self._key = key
         self._partition = partition
         self._headers = headers
+        self._stop = stop
         self._complain = complain
         self.read = 0
-        """Lines taken from the input: one that a signal interrupts may be in no report."""
-        self._lock = Lock()  # guards the one below: two threads complain
+        """Lines taken from the input; one interrupted by a signal may be missing from reports."""
+        self._lock = Lock()  # guards _complaints, which two threads change
         self._complaints = 0
 
     def send_all(self, records: Iterable[LineRecord | BadLineError]) -> None:
-        """Send until the input ends. Raises KprodError when nothing at all can be sent any more."""
+        """Send until the input ends. Raises KprodError when the producer cannot send any more."""
         for record in records:
             self.read += 1
             if isinstance(record, BadLineError):
-                self._tell(str(record))
+                self._report(str(record))
+            elif self._stop.late:
+                self._report(f"line {record.number}: was read, and not sent before the end")
             else:
                 self._send(record)
 
     def _send(self, record: LineRecord) -> None:
         where = f"line {record.number}"
         try:
-            future = self._producer.send(
-                self._topic,
-                record.value,
-                self._key if record.key is None else record.key,
-                [*self._headers, *record.headers],
-                record.partition if self._partition is None else self._partition,
-                record.timestamp_ms,
-            )
-        except OF_THE_LINE as error:  # the next one may do
-            self._tell(f"{where}: {error.with_number()}")
+            with self._stop.waiting():
+                future = self._producer.send(
+                    self._topic,
+                    record.value,
+                    self._key if record.key is None else record.key,
+                    [*self._headers, *record.headers],
+                    record.partition if self._partition is None else self._partition,
+                    record.timestamp_ms,
+                )
+        except Stopped as stopped:
+            self._report(f"{where}: {stopped} came while it was being sent; it may be in the topic")
+        except OF_THE_LINE as error:  # the next line may be valid
+            self._report(f"{where}: {error.with_number()}")
         except KprodError as error:
-            self._tell(f"{where}: {error.with_number()}")
+            self._report(f"{where}: {error.with_number()}")
             raise
         else:
-            future.add_errback(lambda error: self._tell(f"{where}: {error.with_number()}"))
+            future.add_errback(lambda error: self._report(f"{where}: {error.with_number()}"))
 
-    def _tell(self, complaint: str) -> None:
+    def _report(self, complaint: str) -> None:
         with self._lock:
             self._complaints += 1
             number = self._complaints
@@ -96,30 +107,33 @@ class LineSender:
             self._complain("further failures are only counted")
 
 
-LAST_SECONDS = 10.0  # after Ctrl-C, for what was read already
+LAST_SECONDS = 10.0  # after Ctrl-C, for lines that were already read
 
 
 def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
-    topic: Annotated[str, typer.Option(help="Where the records go.")],
+    topic: Annotated[str, typer.Option(help="The topic to write to.")],
     bootstrap_servers: Servers = None,
     file: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Read lines from here instead of stdin."),
+        typer.Option(
+            exists=True, dir_okay=False, help="Read lines from this file, not standard input."
+        ),
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option(help="What stands between key and value in a line. Without it: no keys."),
+        typer.Option(help="Text between key and value in a line. Default: lines have no keys."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="The key of every record, if lines have none of their own.")
+        str | None, typer.Option(help="The key of every record whose line has none.")
     ] = None,
-    delimiter: Annotated[str, typer.Option(help="What ends each record.")] = r"\n",
+    delimiter: Annotated[str, typer.Option(help="Text that ends each record.")] = r"\n",
     empty_is_null: Annotated[
-        bool, typer.Option("--empty-is-null", help="An empty value is a null, which deletes a key.")
+        bool,
+        typer.Option("--empty-is-null", help="Send an empty value as null."),
     ] = False,
     form: Annotated[
         LineFormat,
-        typer.Option("--format", help="What a line is: the value, or a record as JSON."),
+        typer.Option("--format", help="Format of a line: text (the value), or a record as JSON."),
     ] = "text",
     partition: Annotated[
         int | None, typer.Option(min=0, help="Send everything to this partition.")
@@ -132,67 +146,87 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 ) -> None:
     """Send each line of standard input, or of a file, as one record.
 
-    JSON lines are those of `kprod consume --format json`; partition, timestamp and headers may be
-    missing. Ends when the input ends; Ctrl-C ends it earlier, after what was read is delivered. A
-    summary goes to standard error. The exit code is 0 only when every line was delivered.
+    JSON lines have the format of `kprod consume --format json`; only the value is required. Stops
+    at the end of the input; Ctrl-C stops it earlier, after delivering the lines that were read. A
+    summary goes to standard error. The exit code is 0 only if every line was delivered.
     """
+    if form == "json" and (key_separator is not None or empty_is_null):
+        raise typer.BadParameter("--key-separator and --empty-is-null apply to --format text only")
     headers: list[Header] = [
-        (name, value.encode()) for name, value in parse_pairs(header, "--header")
+        (name, typed(value)) for name, value in parse_pairs(header, "--header")
     ]
     options = with_config(config, parse_options(option, "--option"))
-    ends = _ends(delimiter)
-    with exit_by_stop_signals(), _lines(file) as lines:
-        producer = open_producer(bootstrap_servers, options)
+    between = None if key_separator is None else separator("--key-separator", key_separator)
+    reader = LineReader(
+        delimiter=separator("--delimiter", delimiter),
+        key_separator=between,
+        empty_is_null=empty_is_null,
+        form=form,
+    )
+    with StopRequest(LAST_SECONDS) as stop:
+        try:
+            with stop.waiting():
+                lines = _open(file)
+                producer = open_producer(bootstrap_servers, options)
+        except Stopped as stopped:
+            raise typer.Exit(stopped.exit_code) from None
         sender = LineSender(
             producer,
             topic,
-            key=None if key is None else key.encode(),
+            key=None if key is None else typed(key),
             partition=partition,
             headers=headers,
+            stop=stop,
             complain=_complain,
         )
-        reader = LineReader(
-            delimiter=ends,
-            key_separator=unescaped(key_separator).encode() if key_separator else None,
-            empty_is_null=empty_is_null,
-            form=form,
-        )
-        raise typer.Exit(_deliver(producer, sender, reader.read(lines)))
+        with lines:
+            records = reader.read(_chunks(lines, stop), lambda: stop.stopped is not None)
+            raise typer.Exit(_deliver(producer, sender, records, stop))
 
 
-def _ends(delimiter: str) -> bytes:
-    """What ends each record. Raises typer.BadParameter where nothing does."""
-    if not delimiter:
-        raise typer.BadParameter("--delimiter: expected at least one character")
-    return unescaped(delimiter).encode()
-
-
-def _deliver(producer: Any, sender: LineSender, records: Iterator[Any]) -> int:
-    """Send everything, print the account, return the exit code."""
+def _deliver(producer: Any, sender: LineSender, records: Iterator[Any], stop: StopRequest) -> int:
+    """Send everything, print the summary, return the exit code."""
     code = 0
     try:
         sender.send_all(records)
-        report = producer.close()
-    except Stopped as stopped:
-        report, code = producer.close(timeout=LAST_SECONDS), stopped.exit_code
+        if stop.stopped is None:
+            with stop.waiting():
+                producer.close()
+    except Stopped:
+        pass
     except KprodError:
         _complain("the rest of the input is not sent")
-        report, code = producer.close(timeout=LAST_SECONDS), 1
+        code = 1
+    report = producer.close(timeout=LAST_SECONDS)
     lost = sender.read - report.delivered
     _complain(f"{report.delivered:,} delivered, {lost:,} failed")
+    if stop.stopped is not None:
+        return stop.stopped.exit_code
     return code or (1 if lost else 0)
 
 
-@contextmanager
-def _lines(file: Path | None) -> Iterator[IO[bytes]]:
-    if file is None and sys.stdin is None:
+def _open(file: Path | None) -> BufferedReader:
+    if file is not None:
+        return file.open("rb")
+    if sys.stdin is None:
         raise typer.BadParameter("standard input is closed; pipe lines into it, or give --file")
-    if file is None:
-        yield sys.stdin.buffer
-        return
-    with file.open("rb") as lines:
-        yield lines
+    return cast(BufferedReader, sys.stdin.buffer)
+
+
+def _chunks(lines: BufferedReader, stop: StopRequest) -> Iterator[bytes]:
+    """The input as soon as it can be read, until it ends or a signal stops it."""
+    while stop.stopped is None:
+        try:
+            with stop.waiting(), suppress(UnsupportedOperation):  # no descriptor: no need to wait
+                select.select([lines], [], [])
+        except Stopped:
+            return
+        # Outside the block: a signal between reading and the next statement would lose the data.
+        chunk = lines.read1(READ_AT_ONCE)
+        if not chunk:
+            return
+        yield chunk
 
 
 def _complain(text: str) -> None:
-    typer.echo(text, err=True)
+    echo(text, err=True)

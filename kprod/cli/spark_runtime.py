@@ -1,4 +1,4 @@
-"""Spark for the commands: a check of the Java that runs it, and a thread of its own."""
+"""Spark for the commands: a check that Java can run it, and a thread for the work."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def why_no_spark() -> str | None:
 
 
 def why_no_java(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The fault of the Java that Spark would start; None when it can run Spark.
+    """Why the Java that Spark would start cannot run it; None if it can.
 
-    As Spark does: the one of ``JAVA_HOME`` when that is set, else the first on ``PATH``.
+    Like Spark, this uses the Java of ``JAVA_HOME`` if that is set, else the first on ``PATH``.
     """
     program = _program(environment)
     if program is None:
@@ -57,20 +57,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LONGEST_STOP = 20.0  # seconds
-LONGEST_END = 3.0
+LONGEST_END = 20.0
 
 
 def in_spark_thread(work: Callable[[], T], stop: Callable[[], object]) -> T:
-    """Run ``work`` in a thread of its own, and return or raise as it does. Main thread.
+    """Run ``work`` in a new thread, and return or raise as it does. Call it in the main thread.
 
-    A signal's handler runs in the main thread, and its exception would end a call to the JVM
-    there: the answer would be taken for that to the next call, and what the JVM still does for the
-    first would keep the next one waiting for ever. Each thread has a connection of its own to the
-    JVM. PySpark's own handler of SIGINT, which leaves the rest running, is only installed by a
-    session that the main thread makes.
+    A signal handler runs in the main thread, and its exception would interrupt a call to the JVM
+    there: the next call would read the answer to the interrupted one, or wait for ever behind it.
+    Each thread has its own connection to the JVM, so another thread is not affected. PySpark's own
+    handler of SIGINT, which leaves other work running, is only installed by a session made in the
+    main thread.
 
-    If something else is raised here meanwhile, ``stop`` is called in another thread and has
-    ``LONGEST_STOP`` seconds, the work ``LONGEST_END`` more; what goes on then is abandoned.
+    If an exception is raised here meanwhile, ``stop`` is called in another thread and has
+    ``LONGEST_STOP`` seconds. The work then has ``LONGEST_END`` more, to abort what it has open in
+    the cluster, and is abandoned after that.
     """
     from concurrent.futures import Future, wait
 
@@ -96,5 +97,5 @@ def _run(work: Callable[[], T], outcome: Future[T]) -> None:
 
 
 def _quietly(stop: Callable[[], object]) -> None:
-    with suppress(Exception):  # what Spark complains about at its own end does not matter
+    with suppress(Exception):  # errors of Spark's shutdown do not matter
         stop()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -16,22 +14,21 @@ from kprod.cli.client_options import (
     Servers,
     parse_pairs,
     reader_options,
-    reader_security,
-    take_servers,
 )
-from kprod.cli.exits import told_failures
+from kprod.cli.exits import reported_failures
+from kprod.cli.terminal import Raw, echo, json_text
 
 if TYPE_CHECKING:
-    from kprod.broker.cluster_client import ClusterClient, TopicDescription
+    from kprod.admin.cluster_client import ClusterClient, TopicDescription
 
 topics = typer.Typer(
     help="List, describe, create and delete the topics of a cluster.", no_args_is_help=True
 )
 
 Timeout: TypeAlias = Annotated[
-    float, typer.Option(min=0.001, help="Seconds for the whole command.")
+    float, typer.Option(min=0.001, help="Timeout of the whole command, in seconds.")
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Name: TypeAlias = Annotated[str, typer.Argument(help="The topic.")]
 
 
@@ -39,23 +36,21 @@ Name: TypeAlias = Annotated[str, typer.Argument(help="The topic.")]
 def _cluster(
     servers: str | None, timeout: float, option: list[str] | None, config: Any
 ) -> Iterator[ClusterClient]:
-    """A cluster; what goes wrong is told, and ends the command with 1."""
-    from kprod.broker.cluster_client import ClusterClient
+    """A cluster; a failure is printed, and ends the command with exit code 1."""
+    from kprod.admin.cluster_client import connect
 
-    options = reader_options(option, config)
-    where = take_servers(options, servers) or "localhost:9092"
-    with told_failures("kprod topics"):
-        deadline = time.monotonic() + timeout
-        with ClusterClient(where, deadline, reader_security(options)) as cluster:
-            yield cluster
+    options = reader_options(option, config, servers)
+    with reported_failures("kprod topics"), connect(None, timeout, options) as cluster:
+        yield cluster
 
 
 @topics.command("list")
 def list_topics(
     internal: Annotated[
-        bool, typer.Option("--internal", help="Those of the brokers' own, too.")
+        bool, typer.Option("--internal", help="Include the brokers' internal topics.")
     ] = False,
     as_json: AsJson = False,
+    raw: Raw = False,
     bootstrap_servers: Servers = None,
     timeout: Timeout = 30.0,
     option: Options = None,
@@ -66,75 +61,77 @@ def list_topics(
         found = [each for each in cluster.topics() if internal or not each.internal]
     if as_json:
         for topic in found:
-            typer.echo(_json(topic))
+            echo(_json(topic))
         return
     width = max((len(topic.name) for topic in found), default=0)
     for topic in found:
-        typer.echo(f"{topic.name:<{width}}  {_size(topic)}")
+        echo(f"{topic.name:<{width}}  {_size(topic)}", raw=raw)
 
 
 @topics.command()
 def describe(
     name: Name,
     as_json: AsJson = False,
+    raw: Raw = False,
     bootstrap_servers: Servers = None,
     timeout: Timeout = 30.0,
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print where each partition of a topic is, and the options that were set for it."""
+    """Print leader and replicas of each partition, and the topic's own options."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         found = cluster.topic(name)
-    typer.echo(_json(found) if as_json else "\n".join(_lines(found)))
+    for line in [_json(found)] if as_json else _lines(found):
+        echo(line, raw=raw)
 
 
 @topics.command()
 def create(
     name: Name,
     partitions: Annotated[
-        int, typer.Option(min=-1, help="How many; -1 for the brokers' default.")
+        int, typer.Option(min=-1, help="Number of partitions; -1 for the brokers' default.")
     ] = -1,
     replicas: Annotated[
-        int, typer.Option(min=-1, help="Of each partition; -1 for the brokers' default.")
+        int, typer.Option(min=-1, help="Replicas of each partition; -1 for the brokers' default.")
     ] = -1,
     topic_option: Annotated[
         list[str] | None,
-        typer.Option(help="An option of the topic, NAME=VALUE: retention.ms=60000. Repeatable."),
+        typer.Option(help="A topic option, as NAME=VALUE: retention.ms=60000. Repeatable."),
     ] = None,
     bootstrap_servers: Servers = None,
     timeout: Timeout = 30.0,
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Make a topic, and wait until each of its partitions has a leader."""
+    """Create a topic, and wait until each of its partitions has a leader."""
     settings = dict(parse_pairs(topic_option, "--topic-option"))
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         cluster.create_topic(name, _or_default(partitions), _or_default(replicas), settings)
         cluster.leaders(name)
         made = cluster.topic(name)
-    typer.echo(f"created {made.name}: {_size(made)}")
+    echo(f"created {made.name}: {_size(made)}")
 
 
 @topics.command()
 def delete(
     names: Annotated[list[str], typer.Argument(help="The topics.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     bootstrap_servers: Servers = None,
     timeout: Timeout = 30.0,
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Delete topics with all their records. Asks first, and deletes none if one is not there."""
+    """Delete topics with all their records. Asks first; deletes none if one does not exist."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         found = [cluster.topic(name) for name in dict.fromkeys(names)]
     if not yes:
         for topic in found:
-            typer.echo(f"{topic.name}: {_size(topic)}")
+            echo(f"{topic.name}: {_size(topic)}")
         typer.confirm("Delete with all records?", abort=True)
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         for topic in found:
             cluster.delete_topic(topic.name)
-            typer.echo(f"deleted {topic.name}")
+            echo(f"deleted {topic.name}")
 
 
 def _or_default(number: int) -> int:
@@ -170,4 +167,4 @@ def _nodes(ids: tuple[int, ...]) -> str:
 
 def _json(topic: TopicDescription) -> str:
     places = [place._asdict() for place in topic.partitions]
-    return json.dumps({**topic._asdict(), "partitions": places}, ensure_ascii=False)
+    return json_text({**topic._asdict(), "partitions": places})

@@ -1,12 +1,12 @@
-"""``kprod transactions``: list, describe, commit and abort what a cluster's producers left open."""
+"""``kprod transactions``: list, describe, commit and abort transactions that were left open."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -18,61 +18,70 @@ from kprod.cli.client_options import (
     Servers,
     open_producer,
     reader_options,
-    reader_security,
-    take_servers,
 )
-from kprod.cli.exits import CommandFailure, told_failures
+from kprod.cli.exits import CommandFailure, reported_failures
+from kprod.cli.spark_batches import batch_of, refusal
+from kprod.cli.terminal import Raw, echo, json_text
 
 if TYPE_CHECKING:
-    from kprod.broker.client_security import ClientSecurity
-    from kprod.broker.open_transactions import OpenTransaction
+    from kprod.admin import GroupOffset, OpenTransaction
+    from kprod.types import TopicPartition
 
 transactions = typer.Typer(
     help="List, describe, commit and abort transactions that were left open.", no_args_is_help=True
 )
 
 Timeout: TypeAlias = Annotated[
-    float, typer.Option(min=0.001, help="Seconds for each answer of the cluster.")
+    float, typer.Option(min=0.001, help="Seconds to wait for each answer of the cluster.")
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Prefix: TypeAlias = Annotated[
-    str | None, typer.Option(help="Transactional ids that begin with this text.")
+    str | None, typer.Option(help="Only transactional ids that begin with this text.")
 ]
 Ids: TypeAlias = Annotated[list[str] | None, typer.Argument(help="Transactional ids.")]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+Undecided: TypeAlias = Annotated[
+    bool,
+    typer.Option("--undecided", help="Commit also what no Spark batch's decision names."),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """Where transactions are listed, and ended by producers with the same options."""
+    """A cluster: lists transactions, and ends them with producers of the same options."""
 
-    servers: str
-    security: ClientSecurity
-    timeout: float
     options: Mapping[str, Any]
+    timeout: float
 
     def opened(self) -> list[OpenTransaction]:
-        from kprod.broker.open_transactions import open_transactions
+        from kprod.admin import open_transactions
 
-        return open_transactions(self.servers, timeout=self.timeout, security=self.security)
+        return open_transactions(timeout=self.timeout, options=self.options)
 
     def described(self, name: str) -> OpenTransaction:
-        from kprod.broker.open_transactions import described_transaction
+        from kprod.admin import described_transaction
 
-        found = described_transaction(
-            self.servers, name, timeout=self.timeout, security=self.security
-        )
+        found = described_transaction(None, name, timeout=self.timeout, options=self.options)
         if found is None:
             raise CommandFailure(f"no coordinator knows the transactional id {name!r}")
         return found
 
+    def offsets_of(
+        self, group: str, *, stable: bool = True
+    ) -> Mapping[TopicPartition, GroupOffset]:
+        from kprod.admin import committed_offsets
+
+        return committed_offsets(
+            None, group, timeout=self.timeout, stable=stable, options=self.options
+        )
+
     def end(self, found: OpenTransaction, *, committed: bool) -> None:
-        """Raises KprodError when it was ended otherwise meanwhile."""
+        """End the transaction. Raises KprodError if it was ended differently meanwhile."""
         from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 
         milliseconds = int(self.timeout * 1000)
         options = {"transactional_id": found.transactional_id, "max_block_ms": milliseconds}
-        producer = open_producer(self.servers, {**self.options, **options})
+        producer = open_producer(None, {**self.options, **options})
         try:
             if committed:
                 prepared = PreparedTransaction(
@@ -80,7 +89,7 @@ class _Cluster:
                 )
                 TwoPhaseCommit(producer).resume(prepared)
                 producer.commit_transaction()
-            else:  # fences the producer: one that writes still cannot go on under its epoch
+            else:  # fences the producer: one that is still writing cannot continue with its epoch
                 producer.init_transactions()
         finally:
             producer.close(self.timeout)
@@ -90,48 +99,49 @@ class _Cluster:
 def _cluster(
     servers: str | None, timeout: float, option: list[str] | None, config: Path | None
 ) -> Iterator[_Cluster]:
-    options = reader_options(option, config)
-    where = take_servers(options, servers) or "localhost:9092"
-    with told_failures("kprod transactions"):
-        yield _Cluster(where, reader_security(options), timeout, options)
+    options = reader_options(option, config, servers)
+    with reported_failures("kprod transactions"):
+        yield _Cluster(options, timeout)
 
 
 @transactions.command("list")
 def list_transactions(
     prefix: Prefix = None,
     as_json: AsJson = False,
+    raw: Raw = False,
     bootstrap_servers: Servers = None,
     timeout: Timeout = 30.0,
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print a line for each open transaction: readers of committed records wait behind it."""
+    """Print a line for each open transaction. Readers of committed records wait for its end."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         found = [one for one in cluster.opened() if one.transactional_id.startswith(prefix or "")]
     width = max((len(one.transactional_id) for one in found), default=0)
     for one in found:
-        typer.echo(_json(one) if as_json else f"{one.transactional_id:<{width}}  {_summary(one)}")
+        line = _json(one) if as_json else f"{one.transactional_id:<{width}}  {_summary(one)}"
+        echo(line, raw=raw)
 
 
 @transactions.command()
 def describe(
     transactional_id: Annotated[str, typer.Argument(help="The transactional id.")],
     as_json: AsJson = False,
+    raw: Raw = False,
     bootstrap_servers: Servers = None,
     timeout: Timeout = 30.0,
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print what the coordinator knows of a transactional id, whether or not it is open."""
+    """Print what the coordinator knows about a transactional id, whether it is open or not."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         found = cluster.described(transactional_id)
     if as_json:
-        typer.echo(_json(found))
+        echo(_json(found))
         return
-    typer.echo(f"{found.transactional_id}: {_summary(found)}")
-    typer.echo(f"  producer id {found.producer_id}, epoch {found.epoch}")
+    echo(f"{found.transactional_id}: {_summary(found)}", raw=raw)
     for place in found.partitions:
-        typer.echo(f"  {place.topic}-{place.partition}")
+        echo(f"  {place.topic}-{place.partition}", raw=raw)
 
 
 @transactions.command()
@@ -139,17 +149,23 @@ def commit(
     transactional_ids: Ids = None,
     prefix: Prefix = None,
     yes: Yes = False,
+    undecided: Undecided = False,
     bootstrap_servers: Servers = None,
     timeout: Timeout = 30.0,
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Commit open transactions, as far as their producers have come. Asks first.
+    """Commit open transactions with the records written so far. Asks first.
 
-    For prepared ones only: while its producer is still writing, a part becomes visible.
+    Use it for prepared transactions only: if the producer is still writing, only a part of its
+    records becomes visible. Of a Spark job it commits only those that the decision about the batch
+    names, by producer id and epoch.
     """
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
-        _end(cluster, transactional_ids, prefix, yes=yes, committed=True)
+        found = _chosen(cluster, transactional_ids, prefix)
+        if not undecided:
+            _check_decided(cluster, found)
+        _end(cluster, found, yes=yes, committed=True)
 
 
 @transactions.command()
@@ -164,12 +180,13 @@ def abort(
 ) -> None:
     """Abort open transactions, and fence their producers. Asks first."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
-        _end(cluster, transactional_ids, prefix, yes=yes, committed=False)
+        found = _chosen(cluster, transactional_ids, prefix)
+        _end(cluster, found, yes=yes, committed=False)
 
 
-def _end(
-    cluster: _Cluster, names: list[str] | None, prefix: str | None, *, yes: bool, committed: bool
-) -> None:
+def _chosen(
+    cluster: _Cluster, names: list[str] | None, prefix: str | None
+) -> list[OpenTransaction]:
     if bool(names) is (prefix is not None):
         raise typer.BadParameter("give transactional ids, or --prefix")
     opened = {one.transactional_id: one for one in cluster.opened() if one.state == "Ongoing"}
@@ -178,28 +195,47 @@ def _end(
     missing = [name for name in names or () if name not in opened]
     if missing:
         raise CommandFailure(f"no open transaction of {', '.join(missing)}; nothing was done")
-    found = [opened[name] for name in dict.fromkeys(names or ())]
+    return [opened[name] for name in dict.fromkeys(names or ())]
+
+
+def _check_decided(cluster: _Cluster, found: list[OpenTransaction]) -> None:
+    refused = [
+        f"{one.transactional_id}: {why}"
+        for one in found
+        if (why := refusal(one, cluster.offsets_of)) is not None
+    ]
+    if refused:
+        raise CommandFailure("\n".join(["nothing was committed:", *refused]))
+
+
+def _end(cluster: _Cluster, found: list[OpenTransaction], *, yes: bool, committed: bool) -> None:
     if not found:
-        typer.echo("no open transactions")
+        echo("no open transactions")
         return
     done = "committed" if committed else "aborted"
     if not yes:
+        # A driver that died while it decided left the group's transaction open, and that may be one
+        # of those to be aborted: don't wait for its end.
+        offsets_of = partial(cluster.offsets_of, stable=False)
         for one in found:
-            typer.echo(f"{one.transactional_id}: {_summary(one)}")
+            batch = batch_of(one, offsets_of)
+            decided = "" if batch is None else f", decided in batch {batch}"
+            echo(f"{one.transactional_id}: {_summary(one)}{decided}")
         typer.confirm("Commit them?" if committed else "Abort them?", abort=True)
     for one in found:
         cluster.end(one, committed=committed)
-        typer.echo(f"{done} {one.transactional_id}")
+        echo(f"{done} {one.transactional_id}")
 
 
 def _summary(found: OpenTransaction) -> str:
     places = "1 partition" if len(found.partitions) == 1 else f"{len(found.partitions)} partitions"
+    where = f"{places}, producer id {found.producer_id}, epoch {found.epoch}"
     if found.started_ms < 0:
-        return f"{found.state}, {places}"
+        return f"{found.state}, {where}"
     age = max(0.0, time.time() - found.started_ms / 1000)
-    return f"{found.state} for {age:,.0f} s of {found.timeout_ms / 1000:,.0f} s, {places}"
+    return f"{found.state} for {age:,.0f} s of {found.timeout_ms / 1000:,.0f} s, {where}"
 
 
 def _json(found: OpenTransaction) -> str:
     places = [place._asdict() for place in found.partitions]
-    return json.dumps({**found._asdict(), "partitions": places}, ensure_ascii=False)
+    return json_text({**found._asdict(), "partitions": places})

@@ -1,4 +1,4 @@
-"""``kprod verifiable-producer``: kprod behind the protocol of Kafka's VerifiableProducer."""
+"""``kprod verifiable-producer``: options and output of Kafka's VerifiableProducer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from kprod.cli.client_options import open_producer, with_config
-from kprod.cli.exits import stop_signals_to, told_failures
+from kprod.cli.exits import reported_failures, stop_signals_to
 from kprod.errors import KprodError, KprodTimeoutError
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ _LONGEST_NAP = 0.05  # seconds until a signal is noticed
 
 
 def verifiable_producer(
-    topic: Annotated[str, typer.Option(help="Where the records go.")],
+    topic: Annotated[str, typer.Option(help="The topic to write to.")],
     bootstrap_server: Annotated[
-        str, typer.Option(help="Brokers to ask first, as HOST:PORT[,HOST:PORT...].")
+        str, typer.Option(help="Bootstrap brokers, as HOST:PORT[,HOST:PORT...].")
     ],
     max_messages: Annotated[
-        int, typer.Option(help="How many records; -1 until SIGTERM or Ctrl-C.")
+        int, typer.Option(help="Number of records; -1 to send until SIGTERM or Ctrl-C.")
     ] = -1,
     throughput: Annotated[
-        int, typer.Option(help="Records a second, at most; -1 for no limit.")
+        int, typer.Option(help="Limit of records per second; -1 for no limit.")
     ] = -1,
     acks: Annotated[int, typer.Option(min=-1, max=1, help="0, 1, or -1 for all.")] = -1,
     command_config: Annotated[
@@ -43,7 +43,7 @@ def verifiable_producer(
             "--producer.config",
             exists=True,
             dir_okay=False,
-            help="Options of the producer in Java's properties format.",
+            help="A file of producer options in Java's properties format.",
         ),
     ] = None,
     message_create_time: Annotated[
@@ -53,47 +53,47 @@ def verifiable_producer(
         int | None, typer.Option(help="Values are PREFIX.NUMBER, not NUMBER.")
     ] = None,
     repeating_keys: Annotated[
-        int | None, typer.Option(min=1, help="Keys from 0 to this less one, again and again.")
+        int | None, typer.Option(min=1, help="Keys cycle from 0 to this number minus one.")
     ] = None,
 ) -> None:
-    """Send numbers, and report each on a line of JSON, as Kafka's own tool for its tests does.
+    """Send numbers, and report each as a line of JSON, as the tool of Kafka's system tests does.
 
-    So harnesses that drive that tool drive kprod. SIGTERM or Ctrl-C ends the sending; what was sent
-    is delivered and reported before the end. Records are idempotent with acks=-1.
+    Test harnesses for that tool can run kprod with it. SIGTERM or Ctrl-C stops sending; records
+    already sent are delivered and reported first. With acks=-1 the producer is idempotent.
     """
     options = with_config(command_config, {"acks": acks})
     producer = open_producer(bootstrap_server, options)
     stop = _StopFlag()
-    telling = _Telling(sys.stdout, throughput, stop)
-    with stop_signals_to(stop.set), told_failures("kprod verifiable-producer"):
-        telling.tell("startup_complete")  # a harness may signal from now on
+    events = _EventWriter(sys.stdout, throughput, stop)
+    with stop_signals_to(stop.set), reported_failures("kprod verifiable-producer"):
+        events.emit("startup_complete")  # a harness may signal from now on
         _await_cluster(producer, stop)
         for number in _paced(max_messages, throughput, stop):
             key = None if repeating_keys is None else str(number % repeating_keys)
             value = str(number) if value_prefix is None else f"{value_prefix}.{number}"
-            stamp = None if message_create_time < 0 else message_create_time + telling.age_ms
-            telling.send(partial(producer.send, topic, timestamp_ms=stamp), topic, key, value)
+            stamp = None if message_create_time < 0 else message_create_time + events.age_ms
+            events.send(partial(producer.send, topic, timestamp_ms=stamp), topic, key, value)
         producer.close()
-        telling.end()
-        if telling.broken is not None:
-            raise telling.broken
+        events.end()
+        if events.broken is not None:
+            raise events.broken
     raise typer.Exit(stop.exit_code)
 
 
 class _StopFlag:
-    """Set by the first SIGTERM or Ctrl-C: no exception comes between a record and its report."""
+    """Set by SIGTERM or Ctrl-C: an exception could come between a record and its report."""
 
     exit_code = 0
 
     def set(self, number: int, _frame: object) -> None:
-        """The handler of signals."""
+        """The signal handler."""
         self.exit_code = self.exit_code or 128 + number
 
 
 def _await_cluster(producer: KafkaProducer, stop: _StopFlag) -> None:
-    """Wait for a broker, as ``send`` would, but no longer than until a signal comes.
+    """Wait for a broker, as ``send`` would, but stop at a signal.
 
-    What else keeps brokers away is told by ``send``.
+    Errors other than a time-out are left to ``send``, which reports them.
     """
     deadline = time.monotonic() + producer.config.max_block_ms / 1000
     while not stop.exit_code and time.monotonic() < deadline:
@@ -107,7 +107,7 @@ def _await_cluster(producer: KafkaProducer, stop: _StopFlag) -> None:
 
 
 def _paced(most: int, throughput: int, stop: _StopFlag) -> Iterator[int]:
-    """Numbers from 0, ``throughput`` a second at most, until ``most`` were sent or it stops."""
+    """Numbers from 0, at most ``throughput`` per second, until ``most`` were sent or it stops."""
     began = time.monotonic()
     for number in itertools.count() if most < 0 else range(most):
         while throughput >= 0 and not stop.exit_code:
@@ -121,12 +121,12 @@ def _paced(most: int, throughput: int, stop: _StopFlag) -> Iterator[int]:
         yield number
 
 
-class _Telling:
-    """Events as lines of JSON, in the names of Kafka's tool.
+class _EventWriter:
+    """Writes events as lines of JSON, with the names of Kafka's tool.
 
-    Outcomes come by the callbacks' thread; the main thread reports only records that ``send``
-    refuses meanwhile, and a line is written as a whole. Where one cannot be written, ``broken``
-    says why, nothing more is written, and the sending stops.
+    The callback thread reports outcomes; the main thread reports records that ``send`` refuses.
+    Each line is written with one call. If one cannot be written, ``broken`` is set to the error,
+    nothing more is written, and sending stops.
     """
 
     def __init__(self, out: IO[str], throughput: int, stop: _StopFlag) -> None:
@@ -143,7 +143,7 @@ class _Telling:
         return int(1000 * (time.monotonic() - self._began))
 
     def send(self, send: Callable[..., Any], topic: str, key: str | None, value: str) -> None:
-        """Send a record, and tell what becomes of it."""
+        """Send a record, and report its outcome."""
         try:
             future = send(value.encode(), None if key is None else key.encode())
         except KprodError as error:
@@ -156,21 +156,21 @@ class _Telling:
     def _stored(self, key: str | None, value: str, stored: RecordMetadata) -> None:
         self._acked += 1
         where = {"topic": stored.topic, "partition": stored.partition, "offset": stored.offset}
-        self.tell("producer_send_success", key=key, value=value, **where)
+        self.emit("producer_send_success", key=key, value=value, **where)
 
     def _failed(self, topic: str, key: str | None, value: str, error: BaseException) -> None:
         what = {"exception": type(error).__qualname__, "message": str(error)}
-        self.tell("producer_send_error", topic=topic, key=key, value=value, **what)
+        self.emit("producer_send_error", topic=topic, key=key, value=value, **what)
 
     def end(self) -> None:
-        """Every record has been reported."""
-        self.tell("shutdown_complete")
+        """Write the last events: every record has been reported."""
+        self.emit("shutdown_complete")
         counts = {"sent": self._sent, "acked": self._acked}
         rate = 1000 * self._acked / max(1, self.age_ms)
-        self.tell("tool_data", **counts, target_throughput=self._throughput, avg_throughput=rate)
+        self.emit("tool_data", **counts, target_throughput=self._throughput, avg_throughput=rate)
 
-    def tell(self, name: str, **fields: object) -> None:
-        """One event, at once."""
+    def emit(self, name: str, **fields: object) -> None:
+        """Write one event immediately."""
         event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
         if self.broken is None:
             try:

@@ -1,1 +1,1 @@
-"""The cluster as the producer knows it: an immutable snapshot, and the cell that publishes it."""
+"""The producer's metadata: an immutable snapshot, and the object that publishes it."""

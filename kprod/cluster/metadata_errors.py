@@ -1,4 +1,4 @@
-"""The reasons why metadata is missing, in words for users, and the topics that callers await."""
+"""Why metadata is missing, as errors for users, and the topic searches of callers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kprod.errors import AuthenticationError, BrokerError, KprodError, KprodTime
 
 
 class Search:
-    """Of a topic, and of a partition if that is not None. Changed under the metadata's lock.
+    """A search for a topic, and for a partition if not None. Guarded by the metadata's lock.
 
-    ``answers`` and ``refusals`` are how many there had been when the search began; ``seen`` is the
-    answers at the last look, -1 before the first.
+    ``answers`` and ``refusals`` are the counts when the search began; ``seen`` is the number of
+    answers at the last check, -1 before the first.
     """
 
     __slots__ = ("answers", "partition", "refusals", "seen", "topic")
@@ -31,14 +31,14 @@ class Search:
         self.seen = -1
 
 
-MOST_TOLD = 5
+MOST_TEXTS = 5
 MOST_KEPT = 50
 
 _MEANINGS = {
-    3: "it does not exist; being asked for creates it only if allow_auto_create_topics here and"
+    3: "it does not exist; a request creates it only if allow_auto_create_topics here and"
     " auto.create.topics.enable at the brokers are on",
     5: "it has no leader yet",
-    17: "Kafka does not take this name",
+    17: "the brokers do not allow this name",
     29: "this client may not describe or create it",
 }
 
@@ -47,7 +47,9 @@ class MetadataErrors:
     """The latest failure of every broker, the latest refusal of every topic. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._brokers: dict[str, KprodError] = {}  # those that failed last come last
+        self._brokers: dict[str, KprodError] = {}  # the latest failure comes last
+        self._failed_at: dict[str, int] = {}  # the number of each broker's latest failure
+        self.failures = 0  # of all brokers so far
         self._request: KprodError | None = None
         self.topics: dict[str, BrokerError] = {}
 
@@ -55,8 +57,15 @@ class MetadataErrors:
         """The connection to ``broker`` failed; ``error`` names it."""
         self._brokers.pop(broker, None)
         self._brokers[broker] = error
+        self.failures += 1
+        self._failed_at[broker] = self.failures
         if len(self._brokers) > MOST_KEPT:
-            del self._brokers[next(iter(self._brokers))]
+            oldest = next(iter(self._brokers))
+            del self._brokers[oldest], self._failed_at[oldest]
+
+    def failed_since(self, failures: int) -> int:
+        """How many brokers have failed since the count was ``failures``."""
+        return sum(number > failures for number in self._failed_at.values())
 
     @property
     def unauthenticated(self) -> AuthenticationError | None:
@@ -65,33 +74,34 @@ class MetadataErrors:
         return next((error for error in failures if isinstance(error, AuthenticationError)), None)
 
     def request_failed(self, error: KprodError) -> None:
-        """A request for metadata failed."""
+        """A metadata request failed."""
         self._request = error
 
     def answered(self, codes: Iterable[tuple[str, int]]) -> None:
-        """A broker has answered, with these error codes for topics."""
+        """A broker answered with these error codes for topics."""
         self._brokers.clear()
+        self._failed_at.clear()
         self._request = None
         self.topics = {name: _explained(name, code) for name, code in codes if name and code}
 
     def cause(self, topic: str) -> KprodError | None:
-        """The error that tells most about why nothing new is known of ``topic``."""
+        """The most specific error that explains why ``topic`` is not updated."""
         latest = next(reversed(self._brokers.values()), self._request)
         return self.topics.get(topic) or latest
 
     def why(self, topic: str) -> str:
-        """Why nothing is known of ``topic``, as far as a broker or a connection told."""
+        """Why there is no metadata of ``topic``, from brokers' and connections' errors."""
         if topic in self.topics:
             return f"the cluster answers {self.topics[topic]}"
         request = [] if self._request is None else [str(self._request)]
-        told = list(dict.fromkeys([*map(str, reversed(self._brokers.values())), *request]))
-        more = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
-        return "; ".join(told[:MOST_TOLD] + more) or "no broker has answered yet"
+        texts = list(dict.fromkeys([*map(str, reversed(self._brokers.values())), *request]))
+        more = [f"and {len(texts) - MOST_TEXTS} more"] if len(texts) > MOST_TEXTS else []
+        return "; ".join(texts[:MOST_TEXTS] + more) or "no broker has answered yet"
 
     def not_found(
         self, search: Search, found: TopicInfo | None, seconds: float
     ) -> KprodTimeoutError:
-        """The error of a search that was given up; ``found`` is the topic without the partition."""
+        """The error of a search that timed out; ``found`` is the topic without the partition."""
         what, why = f"topic {search.topic!r}", self.why(search.topic)
         if found is not None and search.partition is not None:
             what = f"partition {search.partition} of {what}"
@@ -101,7 +111,7 @@ class MetadataErrors:
         return error
 
     def no_cluster(self, seconds: float) -> KprodTimeoutError:
-        """The error of a wait for the cluster that was given up."""
+        """The error of a wait for the cluster that timed out."""
         why = self.why("")
         error = KprodTimeoutError(f"no broker could be asked within {seconds:.3g} s: {why}")
         error.__cause__ = self.cause("")

@@ -1,29 +1,29 @@
 """An immutable snapshot of the cluster: its brokers, topics, and the leader of each partition.
 
-Readers take the snapshot by reading one attribute (``Metadata.snapshot``) and never lock; writers
-publish a new one. Replacement rules follow Kafka's ``MetadataSnapshot`` and ``Metadata`` (leader
-epochs never go back unless the topic id changed, KIP-320, KIP-516). Topic ids are the 16 bytes of
-the wire.
+Readers get the snapshot from one attribute (``Metadata.snapshot``) without a lock; writers publish
+a new one. Replacement rules follow Kafka's ``MetadataSnapshot`` and ``Metadata`` (leader epochs
+never go back unless the topic id changed, KIP-320, KIP-516). Topic ids are 16 bytes, as on the
+wire.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, overload
 
 from kprod.errors import REFRESHES_METADATA, PartitionError
 from kprod.types import Broker, TopicPartition
-from kprod.wire.control import PartitionReply, TopicReply
+from kprod.wire.control import NodeLists, PartitionReply, TopicReply
 
 NO_LEADER = -1
 NO_EPOCH = -1
 
 
 class PartitionInfo(NamedTuple):
-    """The leader of a partition: ``leader_id`` -1 for none, ``leader_epoch`` -1 when not told."""
+    """The leader of a partition: ``leader_id`` -1 for none, ``leader_epoch`` -1 if unknown."""
 
     partition: int
     leader_id: int = NO_LEADER
@@ -31,21 +31,33 @@ class PartitionInfo(NamedTuple):
 
 
 class Partitions(Sequence[PartitionInfo]):
-    """The partitions of a topic by number, eight bytes each. Immutable.
+    """The partitions of a topic by number, 16 bytes each plus four per replica. Immutable.
 
-    A cluster has up to 200,000; as objects a partition takes 150 bytes.
+    A cluster may have 200,000 of them, and as objects each would take 150 bytes or more. Equality
+    compares leaders and epochs, not replicas, which are only for display and plug-ins.
     """
 
-    __slots__ = ("_epochs", "_leaders")
+    __slots__ = ("_epochs", "_in_sync", "_leaders", "_replicas")
 
-    def __init__(self, leaders: array[int], epochs: array[int]) -> None:
-        """The id of each partition's leader, and its epoch: neither is changed afterwards."""
+    def __init__(
+        self,
+        leaders: array[int],
+        epochs: array[int],
+        replicas: NodeLists | None = None,
+        in_sync: NodeLists | None = None,
+    ) -> None:
+        """Leader, epoch and replicas of each partition; the arguments must not be changed later.
+
+        Replicas None: unknown.
+        """
         self._leaders = leaders
         self._epochs = epochs
+        self._replicas = replicas
+        self._in_sync = in_sync
 
     @classmethod
     def of(cls, infos: Iterable[PartitionInfo]) -> Partitions:
-        """Those of ``infos``, which come in order."""
+        """The partitions of ``infos``, in order."""
         leaders, epochs = array("i"), array("i")
         for _, leader_id, leader_epoch in infos:
             leaders.append(leader_id)
@@ -84,6 +96,18 @@ class Partitions(Sequence[PartitionInfo]):
     def __repr__(self) -> str:
         return f"Partitions.of({list(self)!r})"
 
+    def replicas(self, number: int) -> tuple[int, ...]:
+        """The nodes with a replica, the preferred leader first; () if unknown."""
+        return () if self._replicas is None else self._replicas[number]
+
+    def in_sync(self, number: int) -> tuple[int, ...]:
+        """The nodes with an in-sync replica; () if unknown."""
+        return () if self._in_sync is None else self._in_sync[number]
+
+    def led_by(self, node_id: int) -> list[int]:
+        """The numbers of the partitions that a node leads, in order."""
+        return [number for number, leader in enumerate(self._leaders) if leader == node_id]
+
     def led(self) -> Sequence[int]:
         """The numbers of the partitions with a leader, in order."""
         if NO_LEADER not in self._leaders:
@@ -91,7 +115,7 @@ class Partitions(Sequence[PartitionInfo]):
         return tuple(n for n, leader_id in enumerate(self._leaders) if leader_id != NO_LEADER)
 
     def newest(self, known: Partitions) -> Partitions:
-        """These; where a leader epoch went back, the known partition is kept."""
+        """These partitions, but the known one where a leader epoch went back."""
         pairs = enumerate(zip(known._epochs, self._epochs, strict=False))
         back = [number for number, (before, now) in pairs if before > now != NO_EPOCH]
         return self.changed(known[number] for number in back) if back else self
@@ -101,13 +125,13 @@ class Partitions(Sequence[PartitionInfo]):
         leaders, epochs = self._leaders[:], self._epochs[:]
         for number, leader_id, leader_epoch in infos:
             leaders[number], epochs[number] = leader_id, leader_epoch
-        return Partitions(leaders, epochs)
+        return Partitions(leaders, epochs, self._replicas, self._in_sync)
 
 
 class LeaderHint(NamedTuple):
-    """The leader a produce response names (KIP-951), and where it is if the response says so.
+    """The leader named in a produce response (KIP-951), and its address if it is included.
 
-    ``topic_id`` is that of the request; None when no broker had told one.
+    ``topic_id`` is that of the request; None if it was unknown.
     """
 
     leader_id: int = NO_LEADER
@@ -119,7 +143,7 @@ class LeaderHint(NamedTuple):
 class Leadership(NamedTuple):
     """The leader of one partition, from one election to the next.
 
-    ``topic_id`` tells a topic from a deleted one of the same name, which may have had the same
+    ``topic_id`` distinguishes a topic from a deleted one of the same name and perhaps the same
     epochs.
     """
 
@@ -130,21 +154,36 @@ class Leadership(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """The partitions of a topic, indexed by number, and the numbers of those with a leader."""
+    """The partitions of a topic, indexed by number, and the numbers of those with a leader.
+
+    ``is_led``: all have one.
+    """
 
     name: str
     topic_id: bytes | None
     partitions: Partitions
     available: Sequence[int] = field(init=False)
+    is_led: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "available", self.partitions.led())
+        available = self.partitions.led()
+        object.__setattr__(self, "available", available)
+        object.__setattr__(self, "is_led", len(available) == len(self.partitions))
 
     def __len__(self) -> int:
         return len(self.partitions)
 
+    def can_take(self, numbers: Collection[int]) -> bool:
+        """Whether these partitions exist, and have leaders unless no partition has one."""
+        partitions = self.partitions
+        if max(numbers) >= len(partitions):
+            return False
+        if self.is_led or not self.available:
+            return True
+        return all(partitions[number].leader_id != NO_LEADER for number in numbers)
+
     def newer_than(self, known: TopicInfo | None) -> TopicInfo:
-        """This topic; where a leader epoch went back, the known partition is kept."""
+        """This topic, but with the known partition where a leader epoch went back."""
         if known is None or known.topic_id != self.topic_id:
             return self
         kept = self.partitions.newest(known.partitions)
@@ -163,7 +202,7 @@ class ClusterSnapshot:
     cluster_id: str | None = None
 
     def topic(self, name: str) -> TopicInfo | None:
-        """The topic, None for one that is not known."""
+        """The topic, or None if it is unknown."""
         return self.topics.get(name)
 
     def leader(self, tp: TopicPartition) -> PartitionInfo | None:
@@ -172,14 +211,22 @@ class ClusterSnapshot:
         return info if info is not None and info.leader_id in self.brokers else None
 
     def leadership(self, tp: TopicPartition) -> Leadership | None:
-        """The leader of a partition and its epoch; None when no known broker leads it."""
+        """The leader of a partition and its epoch; None if no known broker leads it."""
         info = self.leader(tp)
         if info is None:
             return None
         return Leadership(info.leader_id, info.leader_epoch, self.topic_id(tp.topic))
 
+    def partitions_of_node(self, node_id: int) -> list[TopicPartition]:
+        """The partitions that a node leads (Java's ``Cluster.partitionsForNode``)."""
+        return [
+            TopicPartition(topic.name, number)
+            for topic in self.topics.values()
+            for number in topic.partitions.led_by(node_id)
+        ]
+
     def topic_id(self, name: str) -> bytes | None:
-        """The topic's id, None when the topic is unknown or the cluster tells no ids."""
+        """The topic's id; None if the topic is unknown or the cluster has no topic ids."""
         topic = self.topics.get(name)
         return topic.topic_id if topic is not None else None
 
@@ -191,7 +238,7 @@ class ClusterSnapshot:
     ) -> ClusterSnapshot:
         """A snapshot in which ``answered`` replaces the entries of these topics.
 
-        When another cluster has answered, nothing that is known of leaders holds any more.
+        If another cluster has answered, known leaders and epochs are discarded.
         """
         known = self.without_brokers() if self.is_of_another(cluster_id) else self
         topics = dict(known.topics)
@@ -204,17 +251,17 @@ class ClusterSnapshot:
         )
 
     def is_of_another(self, cluster_id: str | None) -> bool:
-        """True when both clusters have told their id, and it is not the same."""
+        """True if both clusters' ids are known and differ."""
         return None not in (cluster_id, self.cluster_id) and cluster_id != self.cluster_id
 
     def without_topics(self, names: Iterable[str]) -> ClusterSnapshot:
-        """A snapshot that forgot ``names``."""
+        """A snapshot without the topics ``names``."""
         gone = set(names)
         kept = {name: topic for name, topic in self.topics.items() if name not in gone}
         return ClusterSnapshot(self.brokers, MappingProxyType(kept), self.cluster_id)
 
     def without_brokers(self) -> ClusterSnapshot:
-        """A snapshot with the topics and their sizes, without brokers and leaders."""
+        """A snapshot with the topics and their partition counts, without brokers and leaders."""
         topics = {
             name: TopicInfo(name, info.topic_id, Partitions.without_leaders(len(info)))
             for name, info in self.topics.items()
@@ -222,10 +269,11 @@ class ClusterSnapshot:
         return ClusterSnapshot(topics=MappingProxyType(topics), cluster_id=self.cluster_id)
 
     def with_leaders(self, hints: Mapping[TopicPartition, LeaderHint]) -> ClusterSnapshot:
-        """A snapshot that took the hints of a produce response (KIP-951), as far as they are news.
+        """A snapshot with the new leader hints of a produce response (KIP-951).
 
-        All at once: every topic they are of is copied, and thousands of leaders may move together.
-        A hint at a deleted topic is none: its epochs would hide those of the topic made anew.
+        All hints are applied at once: each affected topic is copied, and thousands of leaders may
+        move together. Hints for a deleted topic are ignored: their epochs could be higher than
+        those of a new topic of the same name.
         """
         brokers = dict(self.brokers)
         moved: dict[str, list[PartitionInfo]] = {}
@@ -268,12 +316,12 @@ MOST_HOLES = 1000
 
 
 def no_partitions(topic: TopicInfo) -> PartitionError:
-    """The error for any record of a topic that has no partitions, as a broker says."""
+    """The error for any record of a topic that has no partitions according to a broker."""
     return PartitionError(f"topic {topic.name!r} has no partitions")
 
 
 def no_such_partition(topic: TopicInfo, partition: int) -> PartitionError:
-    """The error for a partition that a topic does not have, with those it has."""
+    """The error for a partition that a topic does not have, with the valid range."""
     count = len(topic)
     if count == 0:
         return no_partitions(topic)
@@ -282,22 +330,36 @@ def no_such_partition(topic: TopicInfo, partition: int) -> PartitionError:
 
 
 def awaits_leader(reply: PartitionReply) -> bool:
-    """True for a partition that has no leader now and should get one."""
+    """True for a partition that has no leader and is expected to get one."""
     return reply.leader_id < 0 and reply.error_code in REFRESHES_METADATA
 
 
 def topic_info(reply: TopicReply) -> TopicInfo:
-    """A topic from its part of the reply; partitions come in any order, holes have no leader.
+    """A topic from a reply; its partitions come in any order, and missing ones have no leader.
 
-    Numbers that cannot be, negative or far beyond the count, are passed by: memory is taken in
-    proportion to what was received.
+    Invalid numbers, negative or far beyond the count, are ignored, so that memory is proportional
+    to the size of the reply.
     """
-    most = MOST_HOLES + len(reply.partitions)
-    highest = max((p.partition for p in reply.partitions if p.partition <= most), default=-1)
-    infos = (
-        PartitionInfo(p.partition, p.leader_id, p.leader_epoch)
-        for p in reply.partitions
-        if 0 <= p.partition <= most
+    replies = reply.partitions
+    most = MOST_HOLES + len(replies)
+    highest = max((p.partition for p in replies if p.partition <= most), default=-1)
+    leaders, epochs = (
+        array("i", [NO_LEADER]) * (highest + 1),
+        array("i", [NO_EPOCH]) * (highest + 1),
     )
-    partitions = Partitions.without_leaders(highest + 1).changed(infos)
-    return TopicInfo(reply.name or "", reply.topic_id, partitions)
+    places = array("i", [-1]) * (highest + 1)
+    for place, part in enumerate(replies):
+        if 0 <= part.partition <= highest:
+            leaders[part.partition], epochs[part.partition] = part.leader_id, part.leader_epoch
+            places[part.partition] = place
+    replicas, in_sync = replies.replicas, replies.in_sync
+    if len(places) != len(replies) or any(at != place for at, place in enumerate(places)):
+        replicas, in_sync = _at(replicas, places), _at(in_sync, places)
+    return TopicInfo(
+        reply.name or "", reply.topic_id, Partitions(leaders, epochs, replicas, in_sync)
+    )
+
+
+def _at(lists: NodeLists, places: Iterable[int]) -> NodeLists:
+    """The lists in another order, with empty ones where there is none."""
+    return NodeLists(() if place < 0 else lists[place] for place in places)

@@ -1,4 +1,4 @@
-"""The producer's options: one table, and the checked configuration made from it."""
+"""The producer's options: one table, and the validated configuration made from it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Addresses:
         if not found:
             raise Refused("it has no address")
         if len(found) > MOST_ADDRESSES:
-            raise Refused(f"{len(found)} addresses; a few are enough to find the others")
+            raise Refused(f"{len(found)} addresses; a few are enough to discover the others")
         return found
 
 
@@ -72,14 +72,14 @@ def _bracketed(entry: str) -> tuple[str, str]:
 
 def _plain(entry: str) -> tuple[str, str]:
     if ";" in entry:
-        raise Refused(f"{_without_login(entry)}: separate addresses by commas")
+        raise Refused(f"{_without_login(entry)}: separate addresses with commas")
     if "://" in entry:
-        raise Refused(f"{_without_login(entry)}: leave the scheme away")
+        raise Refused(f"{_without_login(entry)}: omit the scheme")
     host, colon, port = entry.rpartition(":")
     if not colon:
         return entry, str(DEFAULT_PORT)
     if ":" in host:
-        raise Refused(f"{_without_login(entry)}: write an IPv6 address in brackets")
+        raise Refused(f"{_without_login(entry)}: put an IPv6 address in brackets")
     return host, port
 
 
@@ -91,7 +91,7 @@ def _checked_host(host: str, entry: str) -> str:
 
 
 def _is_ipv6(host: str) -> bool:
-    import socket  # 3 ms, which only a producer that connects has to spend
+    import socket  # takes 3 ms, so only producers that connect import it
 
     try:
         socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
@@ -108,5 +108,5 @@ def _checked_port(port: str, entry: str) -> int:
 
 
 def _without_login(entry: str) -> str:
-    """The entry quoted, without what stands before an ``@``: that may be a password."""
+    """The entry quoted, without the part before an ``@``, which may be a password."""
     return repr(entry.rpartition("@")[2][:100])

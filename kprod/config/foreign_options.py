@@ -1,4 +1,4 @@
-"""Options other Kafka clients have and kprod has not: some would be missed, some may be ignored."""
+"""Options of other Kafka clients that kprod does not have: refused with advice, or ignored."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-_TLS = "TLS is set up by ssl_cafile, ssl_certfile, ssl_keyfile and ssl_password, or ssl_context"
-_SASL = "logging in is set up by sasl_mechanism and what it needs"
+_TLS = "TLS is configured with ssl_cafile, ssl_certfile, ssl_keyfile, ssl_password, or ssl_context"
+_SASL = "logins are configured with sasl_mechanism and the options it needs"
 _LEVEL = "set compression_level"
 _CALLBACKS = "add callbacks to the future that send() returns"
-_MESSAGES = "kprod bounds bytes, not messages: set {}"
+_MESSAGES = "kprod limits bytes, not messages: set {}"
 
-_EVENTS = "outcomes are told by futures and interceptors, everything else by the logger kprod"
-_STATISTICS = "call metrics() when you want to know"
+_EVENTS = "futures and interceptors report outcomes, the logger kprod everything else"
+_STATISTICS = "call metrics() instead"
 _HOOKS = "set transport= to replace how kprod reaches brokers"
 _CONSUMER = "kprod only produces"
 _MOCK = "start a kprod.broker.EmbeddedBroker"
@@ -57,21 +57,21 @@ UNAVAILABLE = {
     "test_mock_broker_rtt": _MOCK,
     "transaction_two_phase_commit_enable": "two-phase commit is not available",
     "enable_gapless_guarantee": "a record that fails does not stop those after it",
-    "bootstrap_topics_filter": "metadata is asked for the topics in use only",
+    "bootstrap_topics_filter": "metadata is requested for the topics in use only",
 }
 
-_NEGOTIATED = "the versions of requests are agreed on with each broker"
+_NEGOTIATED = "the versions of requests are negotiated with each broker"
 _CONNECT_TIME = "set max_block_ms or socket_connection_setup_timeout_ms"
-_OWN_METRICS = "metrics() is always available and never reported elsewhere"
-_OWN_LOOP = "the network loop is kprod's own; set transport= to replace it"
+_OWN_METRICS = "metrics() is always available"
+_OWN_LOOP = "kprod has its own network loop; set transport= to replace it"
 _SOCKET = "sockets have TCP_NODELAY and SO_KEEPALIVE; set send_buffer_bytes, receive_buffer_bytes"
-_LIBRDKAFKA = "it tunes the inside of librdkafka"
+_LIBRDKAFKA = "it tunes the internals of librdkafka"
 _LOGGING = "set the level of the logger kprod"
-_METADATA = "metadata is asked for when it is needed, at the pace of retry_backoff_ms"
-_LOOP = "await takes the loop that runs"
-_TLS_VERSION = "TLS 1.2 or 1.3 is agreed on with each broker; set ssl_minimum_version"
-_FILE_TYPE = "what a file is can be seen from its content"
-_TICKETS = "tickets are those of the ticket cache, or of the key tab in KRB5_CLIENT_KTNAME"
+_METADATA = "metadata is requested when it is needed, and retried after retry_backoff_ms"
+_LOOP = "await uses the running loop"
+_TLS_VERSION = "TLS 1.2 or 1.3 is negotiated with each broker; set ssl_minimum_version"
+_FILE_TYPE = "the type of a file is detected from its content"
+_TICKETS = "tickets come from the ticket cache, or from the key tab in KRB5_CLIENT_KTNAME"
 _JVM = "it concerns the Java virtual machine only"
 
 _IGNORED = {
@@ -82,7 +82,7 @@ _IGNORED = {
     "api_version_request_timeout_ms": _CONNECT_TIME,
     "bootstrap_timeout_ms": _CONNECT_TIME,
     "default_api_timeout_ms": "set max_block_ms",
-    "client_dns_lookup": "every address of a name is tried",
+    "client_dns_lookup": "every address of a name is tried",  # but see unavailable()
     "metrics_enabled": _OWN_METRICS,
     "metric_reporters": _OWN_METRICS,
     "metrics_recording_level": _OWN_METRICS,
@@ -118,12 +118,12 @@ _IGNORED = {
     "topic_metadata_refresh_fast_cnt": _METADATA,
     "topic_metadata_refresh_sparse": _METADATA,
     "topic_metadata_propagation_max_ms": "set max_block_ms",
-    "topic_blacklist": "metadata is asked for the topics in use only",
+    "topic_blacklist": "metadata is requested for the topics in use only",
     "broker_address_ttl": "names are resolved for every connection",
     "broker_address_family": "every address of a name is tried",
-    "reconnect_backoff_jitter_ms": "pauses vary by a fifth",
-    "produce_offset_report": "every outcome has its offset",
-    "client_rack": "a producer talks to leaders, wherever they are",
+    "reconnect_backoff_jitter_ms": "pauses vary by 20 %",
+    "produce_offset_report": "every result has its offset",
+    "client_rack": "a producer always sends to the leaders",
     "metric_group_prefix": "the groups of metrics() have Kafka's names",
     "auto_include_jmx_reporter": _JVM,
     "security_providers": _JVM,
@@ -140,12 +140,12 @@ _IGNORED = {
     "sasl_kerberos_ticket_renew_jitter": _TICKETS,
     "sasl_login_callback_handler_class": "set sasl_oauth_token_provider",
     "sasl_client_callback_handler_class": _JVM,
-    "sasl_oauthbearer_method": "sasl_oauthbearer_token_endpoint_url says where tokens come from",
+    "sasl_oauthbearer_method": "set sasl_oauthbearer_token_endpoint_url to fetch tokens",
     "config_providers": _JVM,
 }
 
 IGNORED: Mapping[str, str] = MappingProxyType(_IGNORED)
-"""Accepted without effect: name, and what holds (or what to set) instead."""
+"""Options accepted without effect: the name, and what applies or what to set instead."""
 
 
 _NOT_USED: Mapping[str, Any] = MappingProxyType(
@@ -158,18 +158,23 @@ _NOT_USED: Mapping[str, Any] = MappingProxyType(
         "test_mock_num_brokers": 0,
     }
 )
-"""Values with which options of other clients do nothing by themselves; many are their defaults."""
+"""Values with which options of other clients have no effect; many are their defaults."""
 
 
 def not_used(name: str, value: Any) -> bool:
-    """Whether a program that sets an option of another client to this does not rely on it."""
-    # None is how programs say so, and what kafka-python has for most of them.
+    """Whether the value of another client's option means that the program does not rely on it."""
+    # None means "not set"; it is also kafka-python's default for most options.
     nothing = _NOT_USED.get(name)
     return value is None or (type(value) is type(nothing) and bool(value == nothing))
 
 
-def unavailable(name: str) -> str | None:
-    """Why an option of another client cannot be honoured; None for any other name."""
+_CANONICAL = "resolve_canonical_bootstrap_servers_only"
+
+
+def unavailable(name: str, value: Any = None) -> str | None:
+    """Why another client's option cannot be honoured; None for any other name."""
+    if name == "client_dns_lookup" and str(value).lower() == _CANONICAL:
+        return "canonical names are not looked up: put them into bootstrap_servers"
     if name in IGNORED:
         return None
     for family, reason in UNAVAILABLE_FAMILIES.items():

@@ -1,4 +1,4 @@
-"""The kinds of value an option can take: what each expects, and how it is kept."""
+"""The kinds of option values: what each kind accepts, and how it is stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_INT_BITS = 256
 
 
 class _Shortened(reprlib.Repr):
-    """``reprlib`` survives a ``__repr__`` that raises; this adds what would be slow to write."""
+    """``reprlib`` tolerates a ``__repr__`` that raises; this shortens huge numbers and bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ _shortened = _Shortened()
 
 
 def safe_repr(value: object) -> str:
-    """The value and its type, at most about a line: ``'5' (str)``, ``None``."""
+    """The value and its type, in about a line at most: ``'5' (str)``, ``None``."""
     if value is None:
         return "None"
     return f"{_shortened.repr(value)} ({type(value).__name__})"
@@ -51,31 +51,31 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Refused(Exception):
-    """The value is not of the kind; the text, if any, says why beyond "expected ..."."""
+    """The value is invalid; the text, if any, gives the reason in addition to "expected ..."."""
 
 
 class Kind(Protocol):
-    """A family of values. Instances are immutable and may be shared."""
+    """A kind of value. Instances are immutable and may be shared."""
 
     @property
     def type_name(self) -> str:
-        """Short, for the table of options: ``int``, ``bool``."""
+        """A short name for the table of options: ``int``, ``bool``."""
         ...
 
     @property
     def expected(self) -> str:
-        """The accepted values in words, to stand after "expected"."""
+        """A description of the accepted values, to follow "expected"."""
         ...
 
     def convert(self, value: Any) -> Any:
-        """The value in the form the configuration keeps it. Raises Refused."""
+        """The value as the configuration stores it. Raises Refused."""
         ...
 
 
 class WholeNumber(NamedTuple):
-    """An integer in ``[low, high]``. A float that is a whole number counts; True and False do not.
+    """An integer in ``[low, high]``. Accepts floats that are whole numbers, but not True and False.
 
-    ``instead`` maps values with a special meaning, which need not be in the range, to what is kept.
+    ``instead`` maps special values, which need not be in the range, to the stored values.
     """
 
     low: int
@@ -103,7 +103,7 @@ class WholeNumber(NamedTuple):
 
 
 def _whole(value: Any) -> int | float:
-    """The integer a value stands for; infinity stays, for those that have a meaning for it."""
+    """The value as an integer; infinity is unchanged, because it is a special value of some."""
     if isinstance(value, float):
         if not value.is_integer() and not math.isinf(value):
             raise Refused
@@ -117,7 +117,7 @@ def _whole(value: Any) -> int | float:
 
 
 class Truth:
-    """True or False; nothing that is merely truthy."""
+    """True or False; no other truthy or falsy values."""
 
     type_name = "bool"
     expected = "True or False"
@@ -129,7 +129,7 @@ class Truth:
 
 
 class Choice(NamedTuple):
-    """One of a few spellings, each kept as what it stands for. Text is matched in lower case."""
+    """One of a few spellings, stored as the value it stands for. Text is compared in lower case."""
 
     meanings: Mapping[Any, Any]
     type_name: str
@@ -145,7 +145,7 @@ class Choice(NamedTuple):
 
 
 class ProtocolText(NamedTuple):
-    """Text as Kafka's protocol carries it, or None. ``least`` is its least number of bytes."""
+    """Text that fits Kafka's protocol, or None. ``least`` is the minimum number of bytes."""
 
     least: int = 0
     type_name: str = "str or None"
@@ -163,14 +163,14 @@ class ProtocolText(NamedTuple):
         try:
             size = len(value.encode())
         except UnicodeEncodeError as error:
-            raise Refused(f"it cannot be written as UTF-8: {error.reason}") from None
+            raise Refused(f"it cannot be encoded as UTF-8: {error.reason}") from None
         if size > 2**15 - 1:
             raise Refused(f"it has {size} bytes")
         return value or None
 
 
 class SecretText:
-    """Text, or a callable that tells it; kept as a ``Secret``."""
+    """Text, or a callable that returns it; stored as a ``Secret``."""
 
     type_name = "str, callable or None"
     expected = (
@@ -178,7 +178,7 @@ class SecretText:
     )
 
     def conceals(self, value: Any) -> bool:
-        """Whether ``value`` is a secret itself; a callable only leads to one."""
+        """Whether ``value`` is itself a secret; a callable is not."""
         return not callable(value)
 
     def convert(self, value: Any) -> Secret | None:
@@ -195,11 +195,12 @@ class SecretText:
 TLS_VERSIONS = {"tlsv1.2": "TLSv1.2", "tlsv1.3": "TLSv1.3"}
 """Oldest first."""
 
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]{0,32765}[a-zA-Z0-9])?")
 _PAIR = re.compile(r"([A-Za-z]+)=([\x20-\x7e\t\r\n]*)")
 
 
 class Text:
-    """Text that is not empty, or nothing."""
+    """Text that is not empty, or None."""
 
     type_name = "str or None"
 
@@ -214,11 +215,24 @@ class Text:
         return value
 
 
+class SoftwareText(Text):
+    """A name or version of client software that brokers accept (KIP-511), or None."""
+
+    def __init__(self) -> None:
+        super().__init__("letters and digits, with dots and hyphens between them")
+
+    def convert(self, value: Any) -> str | None:
+        text = super().convert(value)
+        if text is not None and not _SOFTWARE.fullmatch(text):
+            raise Refused
+        return text
+
+
 class Url(Text):
-    """An address that may hold a password: in its user part, or in its query."""
+    """A URL that may contain a password, in its user part or in its query."""
 
     def conceals(self, value: Any) -> bool:
-        """Whether it holds one, as far as can be seen."""
+        """Whether it seems to contain a password."""
         return not isinstance(value, str) or "@" in value or "?" in value
 
     def convert(self, value: Any) -> Any:
@@ -227,12 +241,12 @@ class Url(Text):
 
 
 class PathOrText(Text):
-    """The path of a file, or what would be in it: PEM."""
+    """The path of a file, or its PEM content."""
 
     type_name = "str, path or None"
 
     def conceals(self, value: Any) -> bool:
-        """Whether it is what would be in the file."""
+        """Whether it is the content, not a path."""
         return not isinstance(value, os.PathLike) and not (
             isinstance(value, str) and not is_pem(value)
         )
@@ -244,7 +258,7 @@ class PathOrText(Text):
 
 
 def is_pem(source: str) -> bool:
-    """Whether it is PEM itself, and not the path of a file."""
+    """Whether it is PEM text, not the path of a file."""
     return "-----BEGIN " in source or "\n" in source
 
 
@@ -252,7 +266,7 @@ _OLD_VERSIONS = ("sslv2hello", "sslv3", "tlsv1", "tlsv1.1")
 
 
 class TlsVersions:
-    """Versions of TLS as Java lists them, kept in order; those that are too old are passed over."""
+    """TLS versions as Java lists them, stored in order; versions that are too old are ignored."""
 
     type_name = "list of str, str or None"
     expected = '"TLSv1.2", "TLSv1.3", both of them in a list or joined by a comma, or None'
@@ -268,12 +282,12 @@ class TlsVersions:
             raise Refused(f"got {safe_repr(wanted[name])}")
         found = tuple(kept for name, kept in TLS_VERSIONS.items() if name in wanted)
         if not found:
-            raise Refused("it names none of these")
+            raise Refused("it contains none of these")
         return found
 
 
 class HostnameCheck:
-    """True or False, or what Java and librdkafka call ``endpoint.identification.algorithm``."""
+    """True or False, or a value of ``endpoint.identification.algorithm`` (Java, librdkafka)."""
 
     type_name = "bool"
     expected = 'True or False; also "https" and "none"'
@@ -288,7 +302,7 @@ class HostnameCheck:
 
 
 class Plugged:
-    """An object of the application's, as far as ``fits`` tells it is one; or None."""
+    """An object of the application that has the given methods, or None."""
 
     def __init__(self, type_name: str, expected: str, *methods: str) -> None:
         self.type_name = f"{type_name} or None"
@@ -307,7 +321,7 @@ class Plugged:
 
 
 class Extensions:
-    """Names and values that travel with a token (KIP-342), kept as a tuple of pairs."""
+    """Names and values sent with a token (KIP-342), stored as a tuple of pairs."""
 
     type_name = "dict, str or None"
     expected = 'a dict of str, "name=value,name=value", or None'
@@ -323,7 +337,7 @@ class Extensions:
             if not isinstance(name, str) or not isinstance(text, str):
                 raise Refused
             if name == "auth" or not _PAIR.fullmatch(f"{name}={text}"):
-                raise Refused(f"{name!r} is not an extension RFC 7628 allows")
+                raise Refused(f"{name!r} is not an extension that RFC 7628 allows")
         return tuple(value.items())
 
 
@@ -348,12 +362,12 @@ PARTITIONERS = MappingProxyType(
         "round_robin": "round_robin",
     }
 )
-"""Every spelling, librdkafka's among them, and the name the configuration keeps."""
+"""Every spelling, including librdkafka's, and the name that the configuration stores."""
 
 _BACKEND_METHODS = ("dial", "watch", "poll", "forget", "wake", "close")
 _NO_PARTITION_METHOD = (
-    "objects with partition(topic, key, ...), as kafka-python 3 has them, cannot be used: pass a"
-    " callable, or write the method choose"
+    "objects with partition(topic, key, ...), as in kafka-python 3, cannot be used: pass a"
+    " callable, or implement the method choose"
 )
 
 
@@ -362,7 +376,7 @@ def _quoted_names(names: Iterable[str]) -> str:
 
 
 class SerializerPlugin:
-    """A name, a callable, or an instance with ``serialize``. "bytes" is kept as None."""
+    """A name, a callable, or an instance with ``serialize``. "bytes" is stored as None."""
 
     type_name = "str, callable, object or None"
     expected = (
@@ -391,7 +405,7 @@ class PartitionerPlugin:
     expected = (
         f"{_quoted_names(PARTITIONERS)},"
         " a callable(key_bytes, all_partitions, available_partitions) -> int,"
-        " or an object with choose and appended, and on_new_batch if it turns by batches (KIP-480)"
+        " or an object with choose and appended, and on_new_batch if it is sticky (KIP-480)"
     )
 
     def convert(self, value: Any) -> Any:
@@ -411,13 +425,13 @@ class PartitionerPlugin:
 
 
 def _is_kafka_pythons(value: Any) -> bool:
-    """Whether it is the default partitioner of kafka-python 3, which does as ours does."""
+    """Whether it is the default partitioner of kafka-python 3, which is equivalent to ours."""
     kind = type(value)
     return kind.__name__ == "DefaultPartitioner" and kind.__module__ == "kafka.partitioner.default"
 
 
 class InterceptorPlugins:
-    """A list of instances, each with one hook or more; kept as a tuple."""
+    """A list of instances, each with at least one hook; stored as a tuple."""
 
     type_name = "list of objects"
     expected = f"a list of objects, each with one or more of {', '.join(INTERCEPTOR_HOOKS)}"
@@ -436,11 +450,11 @@ class InterceptorPlugins:
 
 
 class TransportPlugin:
-    """The name of a registered transport, what makes a backend, or a backend."""
+    """The name of a registered transport, a factory of backends, or a backend."""
 
     type_name = "str, callable or object"
     expected = (
-        'the name of a transport such as "tcp", a class or callable that makes a backend, or a'
+        'the name of a transport such as "tcp", a class or callable that returns a backend, or a'
         " backend: an object with dial, watch, poll, forget, wake and close"
     )
 

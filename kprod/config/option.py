@@ -12,7 +12,7 @@ FIRST_VERSION = "0.1.0"
 
 
 def plain_name(spelled: str) -> str:
-    """The name with underscores: Java's dots mean the same."""
+    """The name with underscores in place of Java's dots."""
     return spelled.replace(".", "_")
 
 
@@ -20,9 +20,9 @@ class Option(NamedTuple):
     """An option: its name (kafka-python's spelling), default, kind and meaning.
 
     ``default`` is as a user would write it. ``aliases`` are other clients' spellings; the name
-    with dots is accepted without being listed. The value of a ``secret`` option, or what of it the
-    kind ``conceals``, appears in no error, ``repr`` or pickle. ``since`` is the version that
-    brought the option.
+    with dots is accepted without being listed. The value of a ``secret`` option, or one that the
+    kind ``conceals``, appears in no error, ``repr`` or pickle. ``since`` is the version that added
+    the option.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Option(NamedTuple):
         return tuple(dict.fromkeys((self.name, dotted, *self.aliases)))
 
     def convert(self, value: Any, spelled: str) -> Any:
-        """The value as the configuration keeps it. Raises Refused with a whole sentence."""
+        """The value as the configuration stores it. Raises Refused with a complete sentence."""
         try:
             return self.kind.convert(value)
         except Refused as refusal:
@@ -48,17 +48,17 @@ class Option(NamedTuple):
 
     def _complaint(self, value: Any, spelled: str, reason: str) -> str:
         name = self.name if spelled == self.name else f'{self.name} (given as "{spelled}")'
-        # A reason quotes the offending part itself, without what may be a password.
+        # A reason already quotes the invalid part, without possible passwords.
         got = reason or f"got {HIDDEN if self.conceals(value) else safe_repr(value)}"
         return f"{name}: expected {self.kind.expected}; {got}"
 
     def conceals(self, value: Any) -> bool:
-        """Whether ``value`` is a secret, or may have one in it."""
+        """Whether ``value`` is a secret, or may contain one."""
         if isinstance(value, Secret):
             return True
         if not self.secret or value is None:
             return False
-        of_kind = getattr(self.kind, "conceals", None)  # a path, say, is none
+        of_kind = getattr(self.kind, "conceals", None)  # a path, for example, is not secret
         return of_kind is None or bool(of_kind(value))
 
     def shown(self, value: Any) -> str:
@@ -67,7 +67,7 @@ class Option(NamedTuple):
 
 
 def _plainly(value: Any) -> str:
-    """Text and numbers as they are; an application's object by its type, never by its ``repr``."""
+    """The ``repr`` of text and numbers; of an application's object only the type."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_plainly, value))}{',' if len(value) == 1 else ''})"
     return repr(value) if isinstance(value, str | int | None) else f"<{_type_name(value)}>"

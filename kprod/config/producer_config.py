@@ -1,4 +1,4 @@
-"""The configuration of one producer: every option, checked."""
+"""The configuration of one producer: every option, validated."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _TOPIC_OPTIONS = "topic_options"
 
 
 def settle_topics(producer: OptionReader) -> None:
-    """Replace the topics' options as given by one ``TopicOptions`` each; note their problems.
+    """Replace each topic's given options by a ``TopicOptions``, and collect problems.
 
-    To be called when the producer's own options are settled. A longer linger of a topic may raise
+    Call this after the producer's own options are final. A topic's longer linger may raise
     ``delivery_timeout_ms``.
     """
     given: Mapping[str, Mapping[Any, Any]] = producer.values[_TOPIC_OPTIONS]
@@ -47,14 +47,14 @@ def _settled(producer: OptionReader, topic: str, given: Mapping[Any, Any]) -> To
 def _misplaced(given: Iterable[str]) -> list[str]:
     allowed = ", ".join(PER_TOPIC)
     return [
-        f"{name} holds for the whole producer; a topic may have {allowed}"
+        f"{name} applies to the whole producer; a topic may have {allowed}"
         for name in given
         if name not in PER_TOPIC
     ]
 
 
 def _codec_default(producer: OptionReader, own: Mapping[str, Any]) -> dict[str, Any]:
-    """The level of one codec means nothing to another: a topic's own codec starts without."""
+    """A topic with its own codec does not inherit the level, which belongs to another codec."""
     inherited = producer.values["compression_type"]
     kept = own.get("compression_type", inherited) == inherited
     return {} if kept else {"compression_level": None}
@@ -65,15 +65,17 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ProducerConfig:
-    """Every option, checked. Make one with ``from_options``; immutable, so safe from any thread.
+    """Every option, validated. Make one with ``from_options``. Immutable, so thread-safe.
 
-    Meanings, ranges and defaults are in ``OPTIONS``. Names end in their unit: ``_ms`` milliseconds,
-    ``_size``, ``_memory`` and ``_bytes`` bytes. A secret, or text with one in it, is a ``Secret``:
-    its ``repr`` is three stars, and no pickle takes it.
+    Meanings, ranges and defaults are in ``OPTIONS``. Names end with their unit: ``_ms`` is
+    milliseconds; ``_size``, ``_memory`` and ``_bytes`` are bytes. A value that is or contains a
+    secret is a ``Secret``: its ``repr`` is three stars, and it cannot be pickled.
     """
 
     bootstrap_servers: tuple[Address, ...]
     client_id: str
+    client_software_name: str | None
+    client_software_version: str | None
     profile: str | None
     acks: int
     enable_idempotence: bool
@@ -157,10 +159,10 @@ class ProducerConfig:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> ProducerConfig:
-        """The configuration that ``options`` ask for, by any accepted spelling of their names.
+        """Make the configuration from ``options``, in any accepted spelling.
 
-        Raises ConfigError with every problem found. Options of other clients that have no effect
-        here are logged as warnings. Idempotence follows KIP-679.
+        Raises ConfigError that lists every problem. Options of other clients that have no effect
+        are logged as warnings. Idempotence follows KIP-679.
         """
         options = concealed(options)
         reader = OptionReader(options)
@@ -168,7 +170,9 @@ class ProducerConfig:
         reader.problems.extend(check_security(reader))
         settle_topics(reader)
         if reader.problems:
-            raise ConfigError(_report(reader.problems))
+            error = ConfigError(_report(reader.problems))
+            error.unknown = tuple(reader.unknown)
+            raise error
         client_id = reader.values["client_id"] or f"kprod-producer-{next(_numbers)}"
         return cls(**{**reader.values, "client_id": client_id})
 

@@ -1,4 +1,4 @@
-"""From the options as given to one value per option, with every problem noted on the way."""
+"""Reads given options into one value per option, and collects all problems."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ _BY_SPELLING: Mapping[str, Option] = {
 
 
 LIKE, NEARLY_THE_SAME = 0.6, 0.9
-"""How much alike names have to be, of 1, for one to be taken for the other mistyped."""
+"""Similarity, from 0 to 1, above which a name is taken for a misspelling of another."""
 
+_MAY_HOLD_TEXT = (str, bytes, bytearray, list, tuple, dict)
 _Options = TypeVar("_Options", bound=Mapping[str, Any])
 
 
 def concealed(options: _Options) -> _Options:
-    """The same options, and secrets among them as ``Secret``: in no ``repr``, pickle or traceback.
+    """The same options with secrets as ``Secret``, to keep them out of tracebacks and pickles.
 
-    To be called first with any options of an application. An unknown name may be a mistyped one, so
-    its text is concealed, too.
+    Call this first with any options of an application. Text of an unknown option is concealed, too,
+    because the name may be a misspelled secret option.
     """
     kept: Any = {name: _concealed(name, value) for name, value in options.items()}
     return cast(_Options, kept)
@@ -43,14 +44,17 @@ def _concealed(spelled: Any, value: Any) -> Any:
         hidden = not isinstance(value, Secret) and option.conceals(value)
         return Secret(value, option.name) if hidden else value
     known = name in IGNORED or name in UNAVAILABLE
-    return Secret(value, spelled) if isinstance(value, str) and not known else value
+    hidden = isinstance(value, _MAY_HOLD_TEXT) and not known
+    return Secret(value, spelled) if hidden else value
 
 
-def from_text(spelled: str, text: str) -> Any:
-    """What ``text`` stands for where an option can only be written: in files, commands, Spark.
+def from_text(spelled: str, text: str | Secret) -> Any:
+    """The value of an option that is given as text: in files, on command lines, in Spark.
 
-    A number or a truth if the option takes one; a password or a name of digits stays a text.
+    A number or a boolean if the option takes one; otherwise text, even if it consists of digits.
     """
+    if isinstance(text, Secret):
+        return text
     option = _BY_SPELLING.get(plain_name(spelled))
     if option is not None and {"int", "bool"}.isdisjoint(option.kind.type_name.split()):
         return text
@@ -61,12 +65,12 @@ def from_text(spelled: str, text: str) -> Any:
 
 
 class OptionReader:
-    """What one set of options says.
+    """The result of reading a set of options.
 
-    ``values`` has an entry for every option, a profile's where it was not set; ``given`` maps the
-    names of those that were set to the spelling used; ``problems`` are sentences, empty when all is
-    well; ``refused`` the names of the options that have their default in ``values`` because the
-    given value was wrong.
+    ``values`` has an entry for every option: the given value, else the profile's, else the default.
+    ``given`` maps the names of the given options to the spelling used. ``problems`` are sentences,
+    empty if all options are valid. ``unknown`` are names that are not options. ``refused`` are the
+    names of options with an invalid value, which have their default in ``values``.
     """
 
     def __init__(self, options: Mapping[Any, Any]) -> None:
@@ -76,6 +80,7 @@ class OptionReader:
         self.given: dict[str, str] = {}
         self.refused: set[str] = set()
         self.problems: list[str] = []
+        self.unknown: list[str] = []
         for spelled, value in options.items():
             self._read(spelled, value)
         for name, value in PROFILES.get(self.values["profile"], {}).items():
@@ -84,7 +89,7 @@ class OptionReader:
 
     def _read(self, spelled: Any, value: Any) -> None:
         if not isinstance(spelled, str):
-            self.problems.append(f"the name of an option is text, not {safe_repr(spelled)}")
+            self.problems.append(f"an option's name must be text, not {safe_repr(spelled)}")
             return
         option = _BY_SPELLING.get(plain_name(spelled))
         if option is None:
@@ -107,20 +112,21 @@ class OptionReader:
         self.problems.append(problem)
 
     def _read_foreign(self, spelled: str, value: Any) -> None:
-        """An option kprod does not have. Its value is never shown: it may be a password."""
+        """An option that kprod does not have. Its value is never shown: it may be a password."""
         name = plain_name(spelled)
-        if (reason := unavailable(name)) is not None:
+        if (reason := unavailable(name, value)) is not None:
             if not not_used(name, value):
                 meant = _did_you_mean(name, NEARLY_THE_SAME)
                 self.problems.append(f"{spelled} cannot be used: {reason}{meant}")
         elif name in IGNORED:
             _log.warning("option %s is ignored: %s", spelled, IGNORED[name])
         else:
+            self.unknown.append(spelled)
             self.problems.append(f"unknown option {spelled!r}{_did_you_mean(name)}")
 
 
 def _did_you_mean(name: str, likeness: float = LIKE) -> str:
-    import difflib  # for mistakes only
+    import difflib  # needed only for misspelled names
 
     close = difflib.get_close_matches(name.lower(), _BY_SPELLING, n=1, cutoff=likeness)
     return f"; did you mean {_BY_SPELLING[close[0]].name!r}?" if close else ""

@@ -1,4 +1,4 @@
-"""What must hold between options: a default in the way gives in, a set value is an error."""
+"""Rules between options: a conflicting default is adjusted, a conflicting given value refused."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from kprod.config.table import OPTIONS
 _log = logging.getLogger("kprod.config")
 
 Rule: TypeAlias = tuple[tuple[str, ...], Callable[[OptionReader], str | None]]
-"""The options it looks at, and what finds the problem with them, if any."""
+"""The options that a rule reads, and a function that returns the problem, if any."""
 
 MAX_IN_FLIGHT_IDEMPOTENT = 5
 
 _LEVELS = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
-_CODEC_MODULES = {"snappy": "cramjam", "lz4": "lz4", "zstd": "zstandard"}
+_CODEC_PACKAGES = {
+    "snappy": ("cramjam", "kprod[snappy]"),
+    "lz4": ("lz4", "lz4"),
+    "zstd": ("zstandard", "zstandard"),
+}
+"""The module of each codec, and the package to install."""
 
 
 def _idempotence(reader: OptionReader) -> str | None:
-    """KIP-679: a wish that cannot be met is an error, a default that cannot is dropped."""
+    """KIP-679: explicit idempotence with conflicting options is an error, the default yields."""
     values = reader.values
     conflicts = [
         text
@@ -42,9 +47,9 @@ def _idempotence(reader: OptionReader) -> str | None:
     if not conflicts or not values["enable_idempotence"]:
         return None
     if transactional:
-        return f"transactional_id is impossible with {' and '.join(conflicts)}"
+        return f"transactional_id cannot be used with {' and '.join(conflicts)}"
     if "enable_idempotence" in reader.given:
-        return f"enable_idempotence=True is impossible with {' and '.join(conflicts)}"
+        return f"enable_idempotence=True cannot be used with {' and '.join(conflicts)}"
     values["enable_idempotence"] = False
     reasons = " and ".join(conflicts)
     _log.warning("idempotence is off because of %s: retries may duplicate records", reasons)
@@ -66,7 +71,7 @@ def _delivery_timeout(reader: OptionReader) -> str | None:
 
 
 def _growing(name: str) -> Rule:
-    """Of a time that doubles from ``NAME_ms`` to ``NAME_max_ms``."""
+    """The rule of a time that doubles from ``NAME_ms`` to ``NAME_max_ms``."""
     first, longest = names = f"{name}_ms", f"{name}_max_ms"
 
     def settle(reader: OptionReader) -> str | None:
@@ -95,7 +100,7 @@ def _growth(reader: OptionReader) -> str | None:
     values = reader.values
     size, most, request = (values[n] for n in ("batch_size", "batch_max_size", "max_request_size"))
     if "batch_max_size" not in reader.given:
-        # Batches that were asked to be smaller than by default are not to grow on their own.
+        # If a smaller batch_size was requested, batches must not grow beyond it by default.
         small = size < OPTIONS["batch_size"].default
         values["batch_max_size"] = size if small else max(size, min(most, request))
     elif most < size and "batch_size" not in reader.given:
@@ -109,9 +114,12 @@ def _growth(reader: OptionReader) -> str | None:
 
 def _compression(reader: OptionReader) -> str | None:
     codec, level = reader.values["compression_type"], reader.values["compression_level"]
-    module = _CODEC_MODULES.get(codec)
-    if module is not None and not is_installed(module):
-        return f"compression_type={codec!r} needs the package {module}, which is not installed"
+    module, package = _CODEC_PACKAGES.get(codec, ("", ""))
+    if module and not is_installed(module):
+        return (
+            f"compression_type={codec!r} needs the package {module}, which is not installed:"
+            f" pip install '{package}'"
+        )
     if level is None:
         return None
     if codec not in _LEVELS:
@@ -130,7 +138,7 @@ def is_installed(module: str) -> bool:
 
 
 def _partitioning(reader: OptionReader) -> str | None:
-    """An option that the chosen partitioner takes no notice of is a misunderstanding."""
+    """Options that the chosen partitioner would ignore are errors."""
     values = reader.values
     partitioner, waits = values["partitioner"], values["partitioner_availability_timeout_ms"]
     named = OPTIONS["partitioner"].shown(partitioner)
@@ -155,7 +163,7 @@ def _topic_acks(reader: OptionReader) -> str | None:
     if reader.values["acks"] == -1 or not reader.values["enable_idempotence"]:
         return None
     return (
-        f"acks={reader.values['acks']} is impossible with idempotence, which holds for the whole"
+        f"acks={reader.values['acks']} cannot be used with idempotence, which applies to the whole"
         " producer; set enable_idempotence=False"
     )
 
@@ -202,7 +210,7 @@ TOPIC_RULES: tuple[Rule, ...] = (
 
 
 def apply_rules(rules: Iterable[Rule], reader: OptionReader) -> None:
-    """Apply every rule of which no option was refused; note problems."""
+    """Apply the rules whose options are all valid, and collect problems."""
     for names, rule in rules:
         if reader.refused.isdisjoint(names) and (problem := rule(reader)) is not None:
             reader.problems.append(problem)

@@ -1,4 +1,4 @@
-"""A password, key or token: told to the code that needs it, and shown nowhere."""
+"""A password, key or token that is never shown."""
 
 from __future__ import annotations
 
@@ -8,30 +8,35 @@ from kprod.errors import ConfigError
 
 
 class Secret:
-    """Keeps a text, or asks for it whenever it is needed. Immutable, any thread.
+    """Holds a secret text, or a callable that returns it. Immutable, thread-safe.
 
-    Its ``repr`` and ``str`` are three stars. ``source`` is the text or a callable that returns it.
-    A pickle takes the callable, as far as that can be pickled; it never takes a text, and
-    ``pickle.dumps`` raises TypeError then, naming ``option``.
+    ``source`` is the text or the callable. ``repr`` and ``str`` are three stars. A callable can be
+    pickled if it supports that; for a text ``pickle.dumps`` raises TypeError that names ``option``,
+    unless it ``may_be_pickled``: a text that is hidden only, or one that Spark ships.
     """
 
-    __slots__ = ("_option", "_source")
+    __slots__ = ("_may_be_pickled", "_option", "_source")
 
-    def __init__(self, source: object, option: str = "a secret") -> None:
+    def __init__(
+        self, source: object, option: str = "a secret", may_be_pickled: bool = False
+    ) -> None:
         self._source = source
         self._option = option
+        self._may_be_pickled = may_be_pickled
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether a callable tells it, perhaps each time another one."""
+        """Whether a callable returns it, perhaps a different one each time."""
         return callable(self._source)
 
     def reveal(self) -> str:
-        """The text. Raises ConfigError when the source is, or returns, something else."""
+        """The text. Raises ConfigError if the source is, or returns, anything else."""
         text = self._source() if callable(self._source) else self._source
-        if not isinstance(text, str):
-            raise ConfigError(f"{self._option} is text; what tells it is a {type(text).__name__}")
-        return text
+        if isinstance(text, str):
+            return text
+        kind = type(text).__name__
+        del text  # a traceback may show local variables
+        raise ConfigError(f"{self._option}: expected text, got {kind}")
 
     def __repr__(self) -> str:
         return "***"
@@ -43,15 +48,15 @@ class Secret:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.is_asked_for:
-            return Secret, (self._source, self._option)
+        if self.is_asked_for or self._may_be_pickled:
+            return Secret, (self._source, self._option, self._may_be_pickled)
         raise TypeError(
-            f"{self._option} was given as text, and a pickle holds no secrets: pass"
-            " kprod.security.FromEnvironment or FromFile, which look it up where the pickle is"
+            f"{self._option} was given as text, and secrets are not pickled: pass"
+            " kprod.security.FromEnvironment or FromFile, which read it where the pickle is"
             " loaded, or make the producer there"
         )
 
 
 def exposed(value: Any) -> Any:
-    """The text or the callable within a Secret; everything else as it is."""
+    """The text or the callable in a Secret; any other value unchanged."""
     return value._source if isinstance(value, Secret) else value

@@ -32,26 +32,28 @@ _MECHANISM = Choice(
 _VERSIONS = Choice(TLS_VERSIONS, "str", '"TLSv1.2" or "TLSv1.3"')
 _SECRET = SecretText()
 _CERTIFICATES = "the path of a PEM or PKCS#12 file, or PEM text"
+_TRUSTED = "the path of a PEM or PKCS#12 file, or of a directory, or PEM text"
 
 SECURITY_ROWS = (
     Option(
         "security_protocol",
         "PLAINTEXT",
         _PROTOCOL,
-        "How to talk to brokers: in the clear or by TLS (`SSL`), and whether to log in (`SASL_`).",
+        "How to connect to brokers: plain text or TLS (`SSL`), with or without a login (`SASL_`).",
     ),
     Option(
         "ssl_context",
         None,
         Plugged("ssl.SSLContext", "an ssl.SSLContext for clients", "wrap_bio"),
-        "A context of the application's own, instead of all other `ssl_` options.",
+        "A custom context, instead of all other `ssl_` options.",
     ),
     Option(
         "ssl_cafile",
         None,
-        PathOrText(_CERTIFICATES),
+        PathOrText(_TRUSTED),
         "Certificates to trust: of authorities, or the brokers' own. None: those that the system"
-        " trusts. Read again for new connections when the file has changed.",
+        " trusts. The file is read again for new connections when it has changed. A directory must"
+        " be prepared by `openssl rehash`.",
         (
             "ssl.ca.location",
             "ssl.ca.pem",
@@ -70,8 +72,8 @@ SECURITY_ROWS = (
         "ssl_certfile",
         None,
         PathOrText(_CERTIFICATES),
-        "Our own certificate, and those it was issued by, for brokers that ask for one. Read again"
-        " for new connections when the file has changed.",
+        "The client's certificate with its chain, for brokers that require one. The file is read"
+        " again for new connections when it has changed.",
         (
             "ssl.certificate.location",
             "ssl.certificate.pem",
@@ -91,7 +93,7 @@ SECURITY_ROWS = (
         "ssl_keyfile",
         None,
         PathOrText("the path of a PEM file, or PEM text"),
-        "The private key of that certificate, if it is not in the same file.",
+        "The private key of the client's certificate, if it is not in the same file.",
         ("ssl.key.location", "ssl.key.pem", "ssl.keystore.key"),
         secret=True,
     ),
@@ -99,7 +101,7 @@ SECURITY_ROWS = (
         "ssl_password",
         None,
         _SECRET,
-        "Decrypts the private key.",
+        "Password of the private key.",
         ("ssl.key.password",),
         secret=True,
     ),
@@ -107,47 +109,47 @@ SECURITY_ROWS = (
         "ssl_crlfile",
         None,
         PathOrText("the path of a PEM file, or PEM text"),
-        "Revocation lists: a broker's certificate must not be on that of its issuer.",
+        "Certificate revocation lists: a broker's certificate must not be on its issuer's list.",
         ("ssl.crl.location",),
     ),
     Option(
         "ssl_ciphers",
         None,
         Text("cipher suites as OpenSSL lists them"),
-        "Cipher suites for TLS 1.2; those of TLS 1.3 are all good.",
+        "Cipher suites for TLS 1.2; those of TLS 1.3 are not restricted.",
         ("ssl.cipher.suites",),
     ),
     Option(
         "ssl_minimum_version",
         "TLSv1.2",
         _VERSIONS,
-        "The oldest version of TLS; the newest that both ends know is used.",
+        "The oldest version of TLS; the newest that both sides support is used.",
     ),
     Option(
         "ssl_enabled_protocols",
         None,
         TlsVersions(),
-        "The versions of TLS to choose from; older ones in the list are passed over. None: all that"
+        "The versions of TLS to choose from; older ones in the list are ignored. None: all that"
         " `ssl_minimum_version` allows.",
     ),
     Option(
         "ssl_check_hostname",
         True,
         HostnameCheck(),
-        "Whether a broker's certificate has to be for the name or address it is reached by.",
+        "Whether a broker's certificate must match the host name or address of the connection.",
         ("ssl.endpoint.identification.algorithm",),
     ),
     Option(
         "enable_ssl_certificate_verification",
         True,
         Truth(),
-        "False: any certificate will do, so that anybody on the way may read and write everything.",
+        "False accepts any certificate: anyone on the network path can then read and change data.",
     ),
     Option(
         "sasl_mechanism",
         None,
         _MECHANISM,
-        "How to log in. The broker's list of mechanisms never changes it.",
+        "How to log in. It is never changed to another mechanism that a broker offers.",
         ("sasl.mechanisms",),
     ),
     Option(
@@ -161,7 +163,7 @@ SECURITY_ROWS = (
         "sasl_plain_password",
         None,
         _SECRET,
-        "Password of `PLAIN` and `SCRAM-*`. A callable is asked for every connection.",
+        "Password of `PLAIN` and `SCRAM-*`. A callable is called for every connection.",
         ("sasl.password",),
         secret=True,
     ),
@@ -169,13 +171,13 @@ SECURITY_ROWS = (
         "sasl_credentials",
         None,
         Plugged("callable", "a callable() -> (username, password)", "__call__"),
-        "Tells user and password together, for every connection: so that both can be changed.",
+        "Returns user and password together, for every connection, so that both can change.",
     ),
     Option(
         "sasl_jaas_config",
         None,
         _SECRET,
-        "Java's way to write the login: the options of its usual login modules are taken from it.",
+        "The login in Java's syntax: the options of Java's usual login modules are read from it.",
         secret=True,
     ),
     Option(
@@ -187,37 +189,37 @@ SECURITY_ROWS = (
             "token",
             "__call__",
         ),
-        "Tells the token of `OAUTHBEARER`: text, or a pair of text and the time it expires at, in"
-        " seconds since 1970. Runs in a thread of its own; may also have `extensions()`.",
+        "Returns the token of `OAUTHBEARER`: text, or a pair of text and expiry time in seconds"
+        " since 1970. Called in a separate thread; may also have `extensions()`.",
         ("oauth_cb",),
     ),
     Option(
         "sasl_oauthbearer_token_endpoint_url",
         None,
         Url("an https:// URL"),
-        "Where tokens of `OAUTHBEARER` are fetched from (client credentials grant, RFC 6749, 4.4).",
+        "Endpoint for tokens of `OAUTHBEARER` (client credentials grant, RFC 6749, 4.4).",
         secret=True,
     ),
     Option(
         "sasl_oauthbearer_client_id",
         None,
         Text("an identifier"),
-        "The client that asks for the token.",
+        "The client id of the token request.",
         ("sasl.oauthbearer.client.credentials.client.id",),
     ),
     Option(
         "sasl_oauthbearer_client_secret",
         None,
         _SECRET,
-        "The secret of that client.",
+        "The client secret of the token request.",
         ("sasl.oauthbearer.client.credentials.client.secret",),
         secret=True,
     ),
-    Option("sasl_oauthbearer_scope", None, Text("scopes"), "What the token should allow."),
+    Option("sasl_oauthbearer_scope", None, Text("scopes"), "The scope of the token request."),
     Option(
         "sasl_oauthbearer_cafile",
         None,
-        PathOrText("the path of a PEM file, or PEM text"),
+        PathOrText("the path of a PEM file or of a directory, or PEM text"),
         "Certificates of authorities to trust for the token endpoint. None: those that the system"
         " trusts.",
         ("https.ca.location", "https.ca.pem"),
@@ -226,39 +228,39 @@ SECURITY_ROWS = (
         "sasl_oauthbearer_extensions",
         None,
         Extensions(),
-        "Further names and values for the broker (KIP-342), for instance `logicalCluster`.",
+        "SASL extensions for the broker (KIP-342), for example `logicalCluster`.",
     ),
     Option(
         "sasl_msk_region",
         None,
         Text("a region of AWS"),
-        "Region of `AWS_MSK_IAM`. None takes the region the host name of the broker tells.",
+        "Region of `AWS_MSK_IAM`. None: the region in the broker's host name.",
     ),
     Option(
         "sasl_kerberos_service_name",
         "kafka",
         Text("a name"),
-        "First part of the brokers' Kerberos principals, for `GSSAPI`.",
+        "Service name: the first part of the brokers' Kerberos principals, for `GSSAPI`.",
     ),
     Option(
         "sasl_kerberos_name",
         None,
         Text("a principal"),
-        "Our own principal in Kerberos. None takes that of the ticket cache.",
+        "The client's Kerberos principal. None: that of the ticket cache.",
         ("sasl.kerberos.principal",),
     ),
     Option(
         "sasl_kerberos_domain_name",
         None,
         Text("a host name"),
-        "Host in the brokers' principals, if it is not the one they are reached by.",
+        "Host name in the brokers' principals, if it differs from that of the connection.",
     ),
     Option(
         "proxy_url",
         None,
         Url('"socks5://[user:password@]host:port", "socks5h://..." or "http://..."'),
-        "A proxy all connections go through. `socks5h` has it resolve the brokers' names, too, and"
-        " so has `http`, which is asked to CONNECT. SOCKS needs the package python-socks.",
+        "A proxy for all connections. With `socks5h` and `http` (CONNECT), the proxy also resolves"
+        " the brokers' names. SOCKS needs the package python-socks.",
         ("socks5_proxy",),
         secret=True,
     ),
@@ -266,7 +268,7 @@ SECURITY_ROWS = (
         "unix_socket_path",
         None,
         Text("a path"),
-        'With `transport="unix"`: the socket that leads to a broker; `{host}` and `{port}` in it'
-        " stand for the broker's.",
+        'With `transport="unix"`: the path of a broker\'s socket; `{host}` and `{port}` in it are'
+        " replaced by the broker's.",
     ),
 )

@@ -1,4 +1,4 @@
-"""What must hold between the options of security, each problem saying what is missing."""
+"""Rules between the security options; each problem says what is missing."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _ELSEWHERE = "set KRB5_CLIENT_KTNAME, or run kinit"
 
 
 Named: TypeAlias = dict[str, tuple[str, str | dict[str, str]]]
-"""By the name of an option what JAAS calls it, and its value."""
+"""JAAS name and value by option name."""
 
 
 def read_jaas(text: str, mechanism: str | None) -> Named:
-    """What it sets. Raises Refused, without telling a value, for what is not such an entry."""
+    """The options that the entry sets. Raises Refused, without values, for an invalid entry."""
     entry = _ENTRY.fullmatch(text)
     if entry is None:
         raise Refused("sasl_jaas_config: expected 'MODULE required NAME=\"VALUE\" ...;'")
@@ -74,7 +74,7 @@ def read_jaas(text: str, mechanism: str | None) -> Named:
 
 
 def _extensions(given: dict[str, str]) -> dict[str, str]:
-    """Take them out of the options: further names and values for the broker (KIP-342)."""
+    """Pop the SASL extensions (KIP-342) from the options."""
     named = [name for name in given if name.startswith(_EXTENSION)]
     return {name.removeprefix(_EXTENSION): given.pop(name) for name in named}
 
@@ -120,8 +120,8 @@ _BY_MECHANISM: dict[str, tuple[str, ...]] = {
     "GSSAPI": _KERBEROS,
 }
 _PACKAGES = {
-    SCRAM[0]: ("scramp", "scramp"),
-    SCRAM[1]: ("scramp", "scramp"),
+    SCRAM[0]: ("scramp", "kprod[scram]"),
+    SCRAM[1]: ("scramp", "kprod[scram]"),
     "AWS_MSK_IAM": ("aws_msk_iam_sasl_signer", "kprod[msk]"),
     "GSSAPI": ("gssapi", "kprod[gssapi]"),
 }
@@ -129,12 +129,12 @@ _ENDPOINT = re.compile(
     r"(?P<scheme>(?i:https?))://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?"
     r"([/?][!-.0-\[\]-~/]*)?"
 )
-"""Whole URLs of which no two parsers can think differently: no user, no backslash, no blank."""
+"""URLs that all parsers read alike: complete, without user, backslash or blank."""
 _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 
 def check_security(reader: OptionReader) -> Iterable[str]:
-    """Every problem. If an option was refused by itself, the others are not looked at."""
+    """All problems. If an option is invalid by itself, the rules are not checked."""
     if not reader.refused.isdisjoint(_NAMES):
         return ()
     problems = [*_jaas(reader)]
@@ -142,7 +142,7 @@ def check_security(reader: OptionReader) -> Iterable[str]:
 
 
 def _set(reader: OptionReader, names: Iterable[str]) -> list[str]:
-    """Those of the options that differ from their defaults."""
+    """The options that differ from their defaults."""
     return [n for n in names if reader.values[n] != OPTIONS[n].kind.convert(OPTIONS[n].default)]
 
 
@@ -157,7 +157,7 @@ def _jaas(reader: OptionReader) -> Iterable[str]:
         return
     for name, (spelled, value) in found.items():
         if name in reader.given:
-            yield f"{name} is set twice: by itself and in sasl_jaas_config"
+            yield f"{name} is set twice: as an option and in sasl_jaas_config"
             continue
         reader.given[name] = "sasl.jaas.config"
         try:
@@ -176,9 +176,9 @@ def _tls(reader: OptionReader) -> Iterable[str]:
         return
     if values["ssl_context"] is not None and len(given) > 1:
         others = ", ".join(name for name in given if name != "ssl_context")
-        yield f"ssl_context is used as it is: {others} must be set in it, not beside it"
+        yield f"ssl_context is used unchanged: configure {others} in the context instead"
     if not values["enable_ssl_certificate_verification"]:
-        _log.warning("certificates of brokers are not verified: anybody may pretend to be one")
+        _log.warning("broker certificates are not verified: anyone can impersonate a broker")
     enabled, oldest = values["ssl_enabled_protocols"], values["ssl_minimum_version"]
     if enabled is not None and max(enabled) < oldest:
         yield f"ssl_enabled_protocols has no version from ssl_minimum_version={oldest!r} on"
@@ -194,7 +194,7 @@ def _tls(reader: OptionReader) -> Iterable[str]:
 
 def _meaningless(given: Iterable[str], protocol: str, better: str) -> str:
     return (
-        f"{', '.join(given)} means nothing with security_protocol={protocol!r};"
+        f"{', '.join(given)} has no effect with security_protocol={protocol!r};"
         f" set security_protocol={better!r}"
     )
 
@@ -213,11 +213,14 @@ def _sasl(reader: OptionReader) -> Iterable[str]:
         return
     own = ("sasl_mechanism", "sasl_jaas_config", *_BY_MECHANISM[mechanism])
     if foreign := [name for name in given if name not in own]:
-        yield f"{', '.join(foreign)} means nothing with sasl_mechanism={mechanism!r}"
+        yield f"{', '.join(foreign)} has no effect with sasl_mechanism={mechanism!r}"
     yield from _missing(reader, mechanism)
     module, package = _PACKAGES.get(mechanism, ("", ""))
     if module and not is_installed(module):
-        yield f"sasl_mechanism={mechanism!r} needs the package {package}, which is not installed"
+        yield (
+            f"sasl_mechanism={mechanism!r} needs the package {module}, which is not installed:"
+            f" pip install '{package}'"
+        )
     if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM"):
         _log.warning("%s sends its secret unencrypted: use security_protocol='SASL_SSL'", mechanism)
 
@@ -233,7 +236,7 @@ def _missing_login(reader: OptionReader, mechanism: str) -> Iterable[str]:
     pair = _set(reader, _LOGIN[:2])
     if reader.values["sasl_credentials"] is not None:
         if pair:
-            yield f"sasl_credentials tells user and password: leave {' and '.join(pair)} away"
+            yield f"sasl_credentials provides user and password: omit {' and '.join(pair)}"
     elif missing := [name for name in _LOGIN[:2] if name not in pair]:
         yield f"sasl_mechanism={mechanism!r} needs {' and '.join(missing)}"
 
@@ -242,19 +245,19 @@ def _missing_token(reader: OptionReader) -> Iterable[str]:
     client = _set(reader, _CLIENT)
     if reader.values["sasl_oauth_token_provider"] is not None:
         if client:
-            yield f"sasl_oauth_token_provider tells the token: leave {', '.join(client)} away"
+            yield f"sasl_oauth_token_provider provides the token: omit {', '.join(client)}"
     elif not client:
         yield (
             f"sasl_mechanism='OAUTHBEARER' needs sasl_oauth_token_provider, or {', '.join(_CLIENT)}"
         )
     elif missing := [name for name in _CLIENT if name not in client]:
-        yield f"{' and '.join(client)} set without {' and '.join(missing)}"
+        yield f"{' and '.join(client)} is set without {' and '.join(missing)}"
     else:
         yield from _endpoint(exposed(reader.values["sasl_oauthbearer_token_endpoint_url"]))
 
 
 def is_issuer(url: str) -> bool:
-    """Only https, or this machine: another URL could be one that reads files (CVE-2025-27817)."""
+    """Whether it is https, or this machine: other URLs could read files (CVE-2025-27817)."""
     found = _ENDPOINT.fullmatch(url)
     if found is None or not 0 < int(found["port"] or 1) <= MAX_PORT:
         return False
@@ -269,7 +272,7 @@ def _endpoint(url: str) -> Iterable[str]:
 
 
 def _ways(reader: OptionReader) -> Iterable[str]:
-    """How brokers are reached: by a proxy, by a socket of this machine."""
+    """Problems with proxies and Unix sockets."""
     values = reader.values
     transport, path = values["transport"], values["unix_socket_path"]
     proxy = exposed(values["proxy_url"])
@@ -279,7 +282,7 @@ def _ways(reader: OptionReader) -> Iterable[str]:
         if not _is_proxy(proxy):
             yield (
                 "proxy_url: expected socks5://, socks5h:// or http://[user:password@]host:port; in"
-                " user and password %2F stands for a slash, %3F for ?, %23 for # and %5B for ["
+                " user and password write %2F for a slash, %3F for ?, %23 for # and %5B for ["
             )
         elif proxy.startswith("socks") and not is_installed("python_socks"):
             yield "proxy_url: socks5 needs the package kprod[proxy], which is not installed"
@@ -290,8 +293,8 @@ def _ways(reader: OptionReader) -> Iterable[str]:
 
 
 def _is_proxy(url: str) -> bool:
-    """Whether it is the whole address of a proxy. Nothing of it is told: it may be a password."""
-    from urllib.parse import urlsplit  # 2 ms, for a proxy only
+    """Whether it is a complete proxy address. No error quotes it: it may contain a password."""
+    from urllib.parse import urlsplit  # takes 2 ms, needed for a proxy only
 
     try:
         found = urlsplit(url)
@@ -299,6 +302,6 @@ def _is_proxy(url: str) -> bool:
     except ValueError:
         return False
     placed = bool(found.hostname) and (found.scheme == "http" if port is None else port > 0)
-    # What is behind the host was the rest of a password, most likely.
+    # Text after the host is most likely the rest of an unescaped password.
     whole = found.path in ("", "/") and not found.query and not found.fragment
     return placed and whole and url.startswith(("socks5://", "socks5h://", "http://"))

@@ -1,4 +1,4 @@
-"""The table of options: the one place that knows their names, defaults, ranges and meanings."""
+"""The table of options: the single source of their names, defaults, ranges and meanings."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kprod.config.kinds import (
     PartitionerPlugin,
     ProtocolText,
     SerializerPlugin,
+    SoftwareText,
     TransportPlugin,
     Truth,
     WholeNumber,
@@ -25,16 +26,16 @@ from kprod.config.topic_options import OptionsByTopic, TopicName
 
 PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        # Batches wait until they are worth a request, and grow as large as one may be.
+        # Batches wait to fill, and may grow to the largest request.
         "throughput": {
             "linger_ms": 50,
             "batch_size": 131072,
             "batch_max_size": 1048576,
             "buffer_memory": 134217728,
         },
-        # No batch waits for more records, and a caller that waits for its record polls first.
+        # No batch waits for more records, and a caller that waits for its record spins first.
         "latency": {"linger_ms": 0, "busy_poll_us": 50},
-        # A cluster may be away for as long as it takes to mend it.
+        # Survives an outage of the cluster for as long as it takes to repair it.
         "durable": {
             "acks": "all",
             "enable_idempotence": True,
@@ -44,11 +45,11 @@ PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
     }
 )
-"""By name the options that a profile sets, where they are not set otherwise."""
+"""The options that each profile sets, unless they are given."""
 
 
 def described() -> str:
-    """What each profile sets, in words of Markdown."""
+    """What each profile sets, in Markdown."""
     return "; ".join(
         f"`{name}`: " + ", ".join(f"`{option}={value!r}`" for option, value in options.items())
         for name, options in PROFILES.items()
@@ -85,28 +86,40 @@ _DELIVERY_ROWS = (
         "bootstrap_servers",
         "localhost:9092",
         Addresses(),
-        "Brokers to ask first; they tell of the others. The port is 9092 unless given.",
+        "Brokers to connect to first; the other brokers are discovered from them. The default port"
+        " is 9092.",
         ("metadata.broker.list",),
     ),
     Option(
         "client_id",
         None,
         ProtocolText(),
-        "Name shown in the brokers' logs and used for quotas. None makes `kprod-producer-N`.",
+        "Client name in the brokers' logs and for quotas. None: `kprod-producer-N`.",
+    ),
+    Option(
+        "client_software_name",
+        None,
+        SoftwareText(),
+        "Name of the client software in the brokers' metrics (KIP-511). None: `kprod`.",
+    ),
+    Option(
+        "client_software_version",
+        None,
+        SoftwareText(),
+        "Version of the client software in the brokers' metrics (KIP-511). None: kprod's.",
     ),
     Option(
         "profile",
         None,
         Choice({None: None, **{name: name for name in PROFILES}}, "str or None", _NAMED_PROFILES),
-        "What the producer is for: a set of options that hold where they are not set themselves."
-        f" {described()}.",
+        f"A set of defaults for a purpose; options that are given take precedence. {described()}.",
     ),
     Option(
         "acks",
         "all",
         _ACKS,
-        "Replicas that must have stored a batch before it counts as sent: all in sync (`all`), the"
-        " leader (1), none (0, offsets are unknown then).",
+        "Replicas that must store a batch before it is acknowledged: all in sync (`all`), the"
+        " leader (1), or none (0; offsets are unknown then).",
         ("request.required.acks",),
     ),
     Option(
@@ -114,96 +127,96 @@ _DELIVERY_ROWS = (
         True,
         Truth(),
         "Retries neither duplicate nor reorder records. Needs `acks=all`, `retries` above 0 and"
-        " at most 5 requests in flight. When another value of one is set: an error if idempotence"
-        " was asked for, else it is switched off with a warning.",
+        " at most 5 requests in flight. If one of these is set to another value: an error if"
+        " idempotence is given, otherwise it is turned off with a warning.",
     ),
     Option(
         "transactional_id",
         None,
         ProtocolText(1),
-        "Name under which a producer's transactions are known to the cluster; the same one each"
-        " time the same work is taken up again. It makes `init_transactions` and what follows"
-        " possible, and everything else impossible outside a transaction. Needs idempotence.",
+        "The transactional id of the producer in the cluster; use the same one whenever the same"
+        " work is resumed. It enables `init_transactions` and the calls after it; records can then"
+        " be sent only in a transaction. Needs idempotence.",
     ),
     Option(
         "transaction_timeout_ms",
         60000,
         _ms(1),
-        "A transaction that is open for longer is aborted by its coordinator. At most the brokers'"
+        "The coordinator aborts a transaction that is open for longer. At most the brokers'"
         " `transaction.max.timeout.ms`.",
     ),
     Option(
         "key_serializer",
         None,
         _SERIALIZER,
-        "Turns keys into bytes. None and `bytes` accept bytes only; `str` writes UTF-8, `json` JSON"
-        " in UTF-8, `int` 8 and `int32` 4 bytes as Kafka's Long and Integer serializers, `float` 8"
-        " bytes as its Double serializer. An object's `close()`, if any, is called when the"
-        " producer has ended.",
+        "Converts keys to bytes. None and `bytes` accept bytes only; `str` writes UTF-8, `json`"
+        " JSON in UTF-8, `int` 8 and `int32` 4 bytes like Kafka's Long and Integer serializers,"
+        " `float` 8 bytes like its Double serializer. An object's `close()`, if any, is called"
+        " after the producer is closed.",
     ),
     Option(
         "value_serializer",
         None,
         _SERIALIZER,
-        "Turns values into bytes, with the same choices as `key_serializer`.",
+        "Converts values to bytes; same choices as `key_serializer`.",
     ),
     Option(
         "partitioner",
         "default",
         PartitionerPlugin(),
-        "Chooses the partition of a record that names none. `default`: by murmur2 of the key, as"
-        " Kafka's Java client does; `crc32`: as librdkafka's `consistent_random`; `fnv1a`: as"
-        " Sarama's hash partitioner. With all three, records without a key stay on one partition"
-        " until a batch is full. `round_robin`: one after the other, also for equal keys. An"
-        " object's `close()`, if any, is called when the producer has ended.",
+        "Chooses the partition of a record without a given one. `default`: by the murmur2 hash of"
+        " the key, like Kafka's Java client; `crc32`: like librdkafka's `consistent_random`;"
+        " `fnv1a`: like Sarama's hash partitioner. With all three, records without a key stay on"
+        " one partition until a batch is full. `round_robin`: each partition in turn, even for"
+        " equal keys. An object's `close()`, if any, is called after the producer is closed.",
         ("partitioner.class",),
     ),
     Option(
         "partitioner_adaptive_partitioning_enable",
         True,
         Truth(),
-        "Records without a key go less often to partitions with many batches queued (KIP-794).",
+        "Send fewer records without a key to partitions with many queued batches (KIP-794).",
     ),
     Option(
         "partitioner_availability_timeout_ms",
         0,
         _ms(),
-        "Records without a key avoid brokers that could not take what was ready for them for longer"
-        " than this. 0: they do not.",
+        "Records without a key avoid brokers that have not accepted ready batches for longer than"
+        " this. 0 turns it off.",
     ),
     Option(
         "partitioner_ignore_keys",
         False,
         Truth(),
-        "Partition records with a key as those without.",
+        "Partition records with a key like those without.",
     ),
     Option(
         "interceptors",
         (),
         InterceptorPlugins(),
-        "Objects that see every record, as in Kafka before its partition is chosen, and every"
-        " outcome. Their `close()`, if any, is called when the producer has ended.",
+        "Objects that are called with every record before its partition is chosen, as in Kafka, and"
+        " with every outcome. Their `close()`, if any, is called after the producer is closed.",
         ("interceptor.classes",),
     ),
     Option(
         "dead_letter_topic",
         None,
         TopicName("1 to 249 of the characters a-z A-Z 0-9 . _ -"),
-        "Where a record goes that failed for good, with the reason in its headers. None: nowhere."
+        "Topic for records that have finally failed, with the reason in the headers. None: off."
         " See [failures](failures.md#dead-letters).",
     ),
     Option(
         "compression_type",
         None,
         _CODECS,
-        "Codec for whole batches.",
+        "Codec for whole batches. `snappy` needs `pip install kprod[snappy]`.",
         ("compression.codec",),
     ),
     Option(
         "compression_level",
         None,
         WholeNumber(-131072, 22, instead={None: None}),
-        "Level of the codec: gzip -1 to 9, lz4 1 to 17, zstd -131072 to 22. None: its default.",
+        "Compression level: gzip -1 to 9, lz4 1 to 17, zstd -131072 to 22. None: the default.",
     ),
     Option(
         "linger_ms",
@@ -216,45 +229,45 @@ _DELIVERY_ROWS = (
         "topic_options",
         {},
         OptionsByTopic(),
-        "Options of single topics instead of the producer's own, for instance"
-        ' `{"alerts": {"linger_ms": 0}}`. A topic with a `compression_type` of its own has that'
-        " codec's default level unless it sets `compression_level` too; `acks` other than `all`"
-        " needs `enable_idempotence=False`.",
+        "Options of single topics that override the producer's, for example"
+        ' `{"alerts": {"linger_ms": 0}}`. A topic with its own `compression_type` uses the default'
+        " level of its codec unless it also sets `compression_level`; `acks` other than `all` needs"
+        " `enable_idempotence=False`.",
     ),
     Option(
         "batch_size",
         16384,
         WholeNumber(1, _MOST_RECORDS, unit="bytes", instead={0: 1}),
-        "Size at which a batch is sent without waiting. A larger record travels alone; 0 makes"
-        " every record travel alone.",
+        "Size at which a batch is sent without waiting. A larger record gets its own batch; with 0"
+        " every record does.",
         ("max_batch_size",),
     ),
     Option(
         "batch_max_size",
         262144,
         WholeNumber(1, _MOST_RECORDS, unit="bytes"),
-        "Size up to which a full batch that cannot leave yet goes on filling (KIP-782), as far as"
-        " the network has proved to carry: batches for a broker double with what it answers, and"
-        " begin anew with `batch_size` when a connection is lost with a request under way. At least"
-        " `batch_size` and at most `max_request_size`; when not set, it is raised or lowered to"
-        " that, and it is `batch_size` where that is set to less than 16384.",
+        "Size up to which a full batch keeps filling while it cannot be sent yet (KIP-782). The"
+        " limit adapts to the network: batches for a broker may double as it acknowledges them, and"
+        " start again at `batch_size` when a connection is lost with a request in flight. At least"
+        " `batch_size` and at most `max_request_size`; the default is adjusted to that, and is"
+        " `batch_size` if that is set below 16384.",
     ),
     Option(
         "buffer_memory",
         33554432,
         _bytes(1, MAX_INT64),
-        "Bound on the memory of records that have no outcome yet. `send` waits when it is used up.",
+        "Limit of the memory for records without an outcome. `send` waits when it is used up.",
     ),
     Option(
         "max_block_ms",
         60000,
         _ms(),
-        "How long `send` and `partitions_for` may wait, for metadata and for memory together.",
+        "How long `send` and `partitions_for` may wait, for metadata and memory together.",
     ),
     Option(
         "max_request_size",
         1048576,
-        # A frame's size is a signed 32-bit number, too, and names of topics come on top.
+        # A frame's size is also a signed 32-bit number, and includes the names of topics.
         WholeNumber(1, _MOST_RECORDS, unit="bytes", instead={MAX_INT32: _MOST_RECORDS}),
         "Largest request, and largest record before compression.",
         ("message.max.bytes",),
@@ -263,9 +276,9 @@ _DELIVERY_ROWS = (
         "delivery_timeout_ms",
         120000,
         _ms(1),
-        "A batch without an outcome this long after `send` of its first record fails, and so do the"
-        " records that joined it later. At least `linger_ms` + `request_timeout_ms`; raised to that"
-        " when not set.",
+        "A batch without an outcome this long after `send` of its first record fails, including"
+        " records that were added later. At least `linger_ms` + `request_timeout_ms`; the default"
+        " is raised to that.",
         ("message.timeout.ms",),
     ),
     Option("request_timeout_ms", 30000, _ms(1), "How long a broker may take to answer a request."),
@@ -273,20 +286,20 @@ _DELIVERY_ROWS = (
         "retries",
         MAX_INT32,
         WholeNumber(0, instead={float("inf"): MAX_INT32}),
-        "How often a batch is sent again after a passing error, within `delivery_timeout_ms`.",
+        "How often a batch is sent again after a retriable error, within `delivery_timeout_ms`.",
         ("message.send.max.retries",),
     ),
     Option(
         "retry_backoff_ms",
         100,
         _ms(),
-        "Pause before the first retry; doubles with each further one.",
+        "Pause before the first retry; doubles with each retry.",
     ),
     Option(
         "retry_backoff_max_ms",
         1000,
         _ms(),
-        "Longest pause between retries. Raised to `retry_backoff_ms` when not set.",
+        "Longest pause between retries. The default is raised to `retry_backoff_ms`.",
     ),
 )
 _CONNECTION_ROWS = (
@@ -294,49 +307,50 @@ _CONNECTION_ROWS = (
         "reconnect_backoff_ms",
         50,
         _ms(),
-        "Pause before an unreachable broker is tried again; doubles with each failure.",
+        "Pause before reconnecting to a broker; doubles with each failure.",
     ),
     Option(
         "reconnect_backoff_max_ms",
         1000,
         _ms(),
-        "Longest pause between attempts to connect. Raised to `reconnect_backoff_ms` when not set.",
+        "Longest pause between connection attempts. The default is raised to"
+        " `reconnect_backoff_ms`.",
     ),
     Option(
         "max_in_flight_requests_per_connection",
         5,
         WholeNumber(1),
-        "Requests a broker may owe answers to. At most 5 with idempotence.",
+        "Unanswered requests per broker. At most 5 with idempotence.",
         ("max.in.flight",),
     ),
     Option(
         "metadata_max_age_ms",
         300000,
         _ms(1),
-        "What is known of the cluster is asked again after this time.",
+        "Metadata is refreshed after this time.",
         ("topic.metadata.refresh.interval.ms",),
     ),
     Option(
         "metadata_max_idle_ms",
         300000,
         _ms(5000),
-        "A topic nothing was sent to for this long is forgotten.",
+        "A topic that is unused for this long is removed from the metadata.",
     ),
     Option(
         "metadata_recovery_strategy",
         "rebootstrap",
         _RECOVERIES,
-        "What to do when no known broker can be asked about the cluster: `rebootstrap` asks the"
-        " `bootstrap_servers` again, with their names resolved anew (KIP-899); `none` goes on"
-        " trying the brokers that are known.",
+        "What to do when no known broker is available for metadata: `rebootstrap` starts again with"
+        " the `bootstrap_servers` and resolves their names again (KIP-899); `none` keeps trying the"
+        " known brokers.",
     ),
     Option(
         "metadata_recovery_rebootstrap_trigger_ms",
         300000,
         _ms(),
-        "With `rebootstrap`: when known brokers take connections, but none has told about the"
-        " cluster for this long although it was asked, all are forgotten and the"
-        " `bootstrap_servers` asked (KIP-1102). A broker may also ask for that itself.",
+        "With `rebootstrap`: if brokers accept connections but none has answered a metadata request"
+        " for this long, start again with the `bootstrap_servers` (KIP-1102). A broker may also"
+        " request this.",
     ),
     Option(
         "connections_max_idle_ms", 540000, _ms(1), "A connection unused for this long is closed."
@@ -345,55 +359,55 @@ _CONNECTION_ROWS = (
         "socket_connection_setup_timeout_ms",
         10000,
         _ms(1),
-        "How long connecting to one broker may take, until it has told which requests it knows;"
-        " doubles with each time that was too short (KIP-601).",
+        "How long connecting to one broker may take, including its answer about the API versions;"
+        " doubles after each time-out (KIP-601).",
     ),
     Option(
         "socket_connection_setup_timeout_max_ms",
         30000,
         _ms(1),
-        "Longest time that connecting to one broker may take. Raised to"
-        " `socket_connection_setup_timeout_ms` when not set.",
+        "Longest time that connecting to one broker may take. The default is raised to"
+        " `socket_connection_setup_timeout_ms`.",
     ),
     Option(
         "send_buffer_bytes",
         None,
         _SOCKET_BUFFER,
-        "Send buffer of a socket (`SO_SNDBUF`). None leaves it to the system.",
+        "Send buffer of a socket (`SO_SNDBUF`). None: the system's default.",
         ("socket.send.buffer.bytes",),
     ),
     Option(
         "receive_buffer_bytes",
         None,
         _SOCKET_BUFFER,
-        "Receive buffer of a socket (`SO_RCVBUF`). None leaves it to the system.",
+        "Receive buffer of a socket (`SO_RCVBUF`). None: the system's default.",
         ("socket.receive.buffer.bytes",),
     ),
     Option(
         "busy_poll_us",
         0,
         WholeNumber(0, 10_000, unit="microseconds"),
-        "How long a caller that waits for its record alone looks for the broker's answer without"
-        " sleeping, which saves the time it takes to be woken where caller and broker have a core"
-        " each, and costs a core for so long where they have not. 0: it sleeps at once.",
+        "How long a caller that waits for a single record spins on the socket before it sleeps."
+        " Spinning saves the wake-up time if caller and broker have a core each; otherwise it keeps"
+        " a core busy for this long. 0 turns it off.",
     ),
     Option(
         "receive_message_max_bytes",
         16 * 1024 * 1024,
         _bytes(1000),
-        "Largest response that is read; a larger one closes the connection.",
+        "Largest response; a larger one closes the connection.",
     ),
     Option(
         "allow_auto_create_topics",
         True,
         Truth(),
-        "Whether asking for an unknown topic may create it, if the broker allows that.",
+        "Whether a metadata request may create an unknown topic, if the broker allows that.",
     ),
     Option(
         "metrics_num_samples",
         2,
         WholeNumber(1, 1000),
-        "Windows that rates, averages and maxima of `metrics()` are computed over.",
+        "Number of windows for the rates, averages and maxima of `metrics()`.",
     ),
     Option(
         "metrics_sample_window_ms",
@@ -405,37 +419,37 @@ _CONNECTION_ROWS = (
         "enable_metrics_push",
         True,
         Truth(),
-        "Whether brokers get the metrics that they have subscribed to (KIP-714).",
+        "Send brokers the metrics that they subscribe to (KIP-714).",
     ),
     Option(
         "transport",
         "tcp",
         TransportPlugin(),
-        "How brokers are reached: the name of a transport (`kprod.transport.register`, or the entry"
-        " points `kprod.transports` of an installed package), a class or callable that makes a"
-        " backend, or a backend, which is then the producer's own and is closed with it.",
+        "How to connect to brokers: the name of a transport (see `kprod.transport.register` and the"
+        " entry points `kprod.transports` of installed packages), a class or callable that returns"
+        " a backend, or a backend, which the producer then owns and closes.",
     ),
     Option(
         "close_timeout_ms_at_exit",
         1000,
         _ms(),
-        "How long a producer that was not closed may go on sending when the interpreter exits, or"
-        " when an exception ends its `with` block.",
+        "How long an open producer may keep sending when the interpreter exits, or when an"
+        " exception ends its `with` block.",
     ),
     Option(
         "close_on_sigterm",
         False,
         Truth(),
-        "Whether the signal SIGTERM, where nothing handles it yet, ends the process by SystemExit"
-        " (status 143), so that producers are closed as at any exit. Takes effect when the producer"
-        " is made in the main thread.",
+        "Install a handler for SIGTERM, if there is none, that raises SystemExit (status 143), so"
+        " that producers are closed as at any exit. Works if the producer is made in the main"
+        " thread.",
     ),
 )
 
 GROUPS: Mapping[str, tuple[Option, ...]] = MappingProxyType(
     {"delivery": _DELIVERY_ROWS, "connections": _CONNECTION_ROWS, "security": SECURITY_ROWS}
 )
-"""The options by what they are about, as the pages of the documentation have them."""
+"""The options by subject, as on the pages of the documentation."""
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {row.name: row for rows in GROUPS.values() for row in rows}
 )

@@ -1,4 +1,4 @@
-"""Options that one topic may have for itself, and which texts name a topic."""
+"""Options of single topics, and the rule for topic names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_topic_name(text: str) -> bool:
 
 
 class TopicName(Text):
-    """The name of a topic, or nothing."""
+    """The name of a topic, or None."""
 
     def convert(self, value: Any) -> str | None:
         if isinstance(value, str) and not is_topic_name(value):
@@ -29,7 +29,7 @@ class TopicName(Text):
 
 
 class TopicOptions(NamedTuple):
-    """What holds for one topic: its own options, and the producer's where it has none."""
+    """The options of one topic: its own, and otherwise the producer's."""
 
     topic: str
     acks: int
@@ -39,11 +39,11 @@ class TopicOptions(NamedTuple):
 
 
 PER_TOPIC = TopicOptions._fields[1:]
-"""The names of the options a topic may have for itself."""
+"""The names of the options that a topic may override."""
 
 
 class OptionsByTopic:
-    """A dict of dicts; what the inner ones say is read by ``topic_reading``."""
+    """A dict of dicts; the inner ones are validated later."""
 
     type_name = "dict"
     expected = f"a dict of topics to dicts of {', '.join(PER_TOPIC)}"
@@ -59,7 +59,7 @@ class OptionsByTopic:
 def _checked_topic(topic: Any) -> str:
     if isinstance(topic, str) and is_topic_name(topic):
         return topic
-    raise Refused(f"{safe_repr(topic)} is not the name of a topic")
+    raise Refused(f"{safe_repr(topic)} is not a valid topic name")
 
 
 def _checked(topic: str, own: Any) -> dict[Any, Any]:

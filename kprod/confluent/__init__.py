@@ -1,4 +1,4 @@
-"""The confluent face: Producer with librdkafka's options, delivery reports and errors
+"""Drop-in replacement for confluent-kafka's Producer: its options, delivery reports and errors
 
 >>> from kprod.confluent import Producer
 """
@@ -62,7 +62,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``AIOProducer`` when it is asked for: only then is asyncio loaded."""
+    """Import ``AIOProducer`` on first use, because it loads asyncio."""
     if name == "AIOProducer":
         from kprod.confluent.aio import AIOProducer
 
@@ -76,6 +76,6 @@ def version() -> str:
 
 
 def libversion() -> tuple[str, int]:
-    """kprod's version once more, as text and as a number, 0x00MMmmpp: kprod has no librdkafka."""
+    """kprod's version as text and as the number 0x00MMmmpp: there is no librdkafka."""
     major, minor, patch = (int(part) for part in VERSION.split(".")[:3])
     return VERSION, major << 16 | minor << 8 | patch

@@ -1,4 +1,4 @@
-"""AIOProducer in the shape of ``confluent_kafka.aio``: what it waits for, it awaits"""
+"""AIOProducer, compatible with ``confluent_kafka.aio``; its calls await every wait."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 import inspect
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Self, TypeAlias
 
 from kprod.clock import SystemClock
+from kprod.config.reading import concealed
 from kprod.confluent.cluster_metadata import ClusterMetadata
 from kprod.confluent.errors import KafkaException
-from kprod.confluent.native import seconds
+from kprod.confluent.native import NativeProducer, seconds
 from kprod.confluent.producer import PATIENCE, Producer
 from kprod_ext.confluent import CLOSED, Message
 
@@ -24,33 +25,33 @@ __all__ = ["AIOProducer"]
 monotonic = SystemClock.monotonic
 
 AT_ONCE = 500
-"""Records that are queued, or get their outcome, in one turn of the loop: others run, too."""
+"""Records to queue or complete in one iteration of the loop, so that other tasks can run."""
 
 _CALLBACKS = ("error_cb", "throttle_cb", "stats_cb")
 _Outcome: TypeAlias = tuple[asyncio.Future[Message], Any, Message]
 
 
 class _Notifying(Producer):
-    """Calls back when reports wait to be served."""
+    """A Producer that calls back when there are reports to serve."""
 
     def on_ready(self, call: Callable[[], object]) -> None:
-        """``call`` may come from any thread."""
+        """Register ``call``, which is called from any thread."""
         self._reports.on_ready = call
 
     @property
     def statistics_interval(self) -> float:
-        """Seconds; 0.0 for none."""
+        """Seconds between statistics; 0.0 for none."""
         return self._settings.statistics_interval if self._settings.stats_cb else 0.0
 
 
 class AIOProducer:
-    """``confluent_kafka.aio.AIOProducer``: for the loop that runs when it is made, and its thread.
+    """``confluent_kafka.aio.AIOProducer``, bound to the event loop in which it is made.
 
-    ``produce`` returns a future of the record's Message. ``poll`` need not be called: the loop
-    serves reports as they come, and no thread waits for them. ``error_cb``, ``stats_cb`` and
-    ``throttle_cb`` run in the loop and may be coroutine functions. Calls that ask a broker wait in
-    ``executor``, or in up to ``max_workers`` threads. ``batch_size`` and ``buffer_timeout`` are for
-    programs that set them: a record is handed over at once, and ``linger.ms`` batches it.
+    ``produce`` returns a future of the record's Message. Calling ``poll`` is optional: the loop
+    serves reports as they arrive, without a waiting thread. ``error_cb``, ``stats_cb`` and
+    ``throttle_cb`` run in the loop and may be coroutine functions. Calls to a broker wait in
+    ``executor``, or in up to ``max_workers`` threads. ``batch_size`` and ``buffer_timeout`` are
+    accepted and ignored: a record is queued immediately, and ``linger.ms`` controls batching.
     """
 
     def __init__(
@@ -61,15 +62,20 @@ class AIOProducer:
         batch_size: int = 1000,
         buffer_timeout: float = 1.0,
     ) -> None:
+        producer_conf = conf = dict(concealed(producer_conf))
         self._loop = asyncio.get_running_loop()
         self._own = ThreadPoolExecutor(max_workers, "kprod-aio") if executor is None else None
         self.executor = executor or self._own
         self._outcomes: deque[_Outcome] = deque()
         self._served = asyncio.Event()
+        self._line = asyncio.Lock()  # held by the task that waits for memory; it is fair
+        self._ended = asyncio.Event()  # ``close`` has finished
         self._tasks: set[asyncio.Future[Any]] = set()
-        self._woken = self._closed = False
+        self._transacting: set[asyncio.Future[None]] = set()  # done when a call has ended
+        self._woken = False
+        self._closed = False  # the application's calls are refused
+        self._polls = True  # until the underlying producer is closed
         self._unpolled = self._unyielded = 0
-        conf = dict(producer_conf)
         for name in _CALLBACKS:
             if callable(conf.get(name)):
                 conf[name] = partial(self._call_back, conf[name])
@@ -82,14 +88,14 @@ class AIOProducer:
     # Outcomes -------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Take the reports that are there, and give futures their outcome. The loop's thread."""
+        """Serve available reports and complete futures. The loop's thread."""
         self._woken = False
-        if not self._closed:
+        if self._polls:
             self._producer.poll(0)
         for _ in range(min(AT_ONCE, len(self._outcomes))):
             future, error, message = self._outcomes.popleft()
             self._unpolled += 1
-            if future.done():  # cancelled: the record is on its way all the same
+            if future.done():  # cancelled: the record is sent all the same
                 continue
             if error is None:
                 future.set_result(message)
@@ -115,7 +121,7 @@ class AIOProducer:
             task.add_done_callback(self._tasks.discard)
 
     async def _next(self, longest: float) -> None:
-        """Return when something was served, or after ``longest`` seconds."""
+        """Wait until something is served, at most ``longest`` seconds."""
         self._served.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._served.wait(), longest)
@@ -131,60 +137,84 @@ class AIOProducer:
         timestamp: int = 0,
         headers: Any = None,
     ) -> asyncio.Future[Message]:
-        """Queue a record, waiting while the queue is full. The future has its Message.
+        """Queue a record, waiting while the queue is full. Returns a future of its Message.
 
-        It fails with KafkaException where the record is refused or not delivered. Raises TypeError,
-        and RuntimeError after ``close``.
+        Records are queued in the order of the calls. The future fails with KafkaException if the
+        record is refused or not delivered. Raises TypeError, and RuntimeError after ``close``, also
+        in tasks that are waiting then.
         """
         future: asyncio.Future[Message] = self._loop.create_future()
         report = partial(_reported, self._outcomes, future)
+        async with self._line:
+            while True:
+                try:
+                    self._running.produce(topic, value, key, partition, report, timestamp, headers)
+                except BufferError:
+                    await self._next(PATIENCE)
+                except KafkaException as error:
+                    future.set_exception(error)
+                    return future
+                else:
+                    break
         self._unyielded += 1
         if self._unyielded >= AT_ONCE:
             self._unyielded = 0
-            await asyncio.sleep(0)
-        while True:
-            try:
-                self._running.produce(topic, value, key, partition, report, timestamp, headers)
-            except BufferError:
-                await self._next(PATIENCE)
-            except KafkaException as error:
-                future.set_exception(error)
-                return future
-            else:
-                return future
+            await asyncio.sleep(0)  # let others run; after queueing, so that none overtakes it
+        return future
 
     @property
     def _running(self) -> Producer:
+        self._check_loop()
         if self._closed:
             raise RuntimeError(CLOSED)
         return self._producer
 
+    def _check_loop(self) -> None:
+        """Futures of another loop cannot be awaited; a forked child has no use of this one."""
+        if asyncio._get_running_loop() is not self._loop:
+            raise RuntimeError(
+                "an AIOProducer belongs to the event loop in which it was made: make another one in"
+                " this loop, and in a forked child"
+            )
+
+    @property
+    def __kprod_producer__(self) -> NativeProducer | None:
+        """The underlying producer, None after ``close``; for ``kprod.observability``."""
+        return self._producer.__kprod_producer__
+
     def __len__(self) -> int:
-        return 0 if self._closed else len(self._producer) + len(self._outcomes)
+        return 0 if self._closed else self._left()
+
+    def _left(self) -> int:
+        return len(self._producer) + len(self._outcomes)
 
     def __bool__(self) -> bool:
         return True
 
     async def poll(self, timeout: float | None = 0) -> int:
-        """How many futures got their outcome since the last call; None and -1 are for no limit.
+        """Return the number of futures completed since the last call.
 
-        With none, and records on their way, waits at most ``timeout`` seconds for the next. Not
-        needed: futures get their outcomes by themselves.
+        If there are none, but records are in flight, waits at most ``timeout`` seconds for the
+        next; None and -1 mean no limit. Optional: futures complete without it.
         """
+        _ = self._running
         if timeout != 0 and not self._unpolled and len(self):
             await self._next(seconds(timeout))
         polled, self._unpolled = self._unpolled, 0
         return polled
 
     async def flush(self, timeout: float | None = -1) -> int:
-        """Wait until every future is done, at most ``timeout`` seconds; how many are left."""
-        deadline = monotonic() + seconds(timeout)
+        """Wait at most ``timeout`` seconds until every future is done; return how many are not."""
+        return await self._flush(self._running, monotonic() + seconds(timeout))
+
+    async def _flush(self, producer: Producer, deadline: float) -> int:
         while True:
-            self._running.flush(0)  # lets no batch linger, and serves
+            if self._polls:
+                producer.flush(0)  # sends lingering batches, and serves reports
             if not self._outcomes:
                 left = deadline - monotonic()
-                if not len(self) or left <= 0:
-                    return len(self)
+                if not self._left() or left <= 0:
+                    return self._left()
                 await self._next(min(left, PATIENCE))
             else:
                 self._serve()
@@ -193,7 +223,7 @@ class AIOProducer:
     async def purge(
         self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True
     ) -> None:
-        """Give up records: their futures fail with _PURGE_QUEUE or _PURGE_INFLIGHT."""
+        """Discard records: their futures fail with _PURGE_QUEUE or _PURGE_INFLIGHT."""
         await self._wait_for(self._running.purge, in_queue, in_flight, blocking)
 
     # Calls that ask a broker ----------------------------------------------------------------------
@@ -219,41 +249,77 @@ class AIOProducer:
         """See ``Producer.init_transactions``."""
         await self._wait_for(self._running.init_transactions, timeout)
 
+    @contextmanager
+    def _transaction(self) -> Iterator[Producer]:
+        """Run a transactional call; ``close`` waits for it."""
+        producer, ended = self._running, self._loop.create_future()
+        self._transacting.add(ended)
+        try:
+            yield producer
+        finally:
+            self._transacting.remove(ended)
+            ended.set_result(None)
+
     async def begin_transaction(self) -> None:
-        """Begin a transaction, when all futures of the last one are done."""
-        await self.flush()
-        self._running.begin_transaction()
+        """Begin a transaction once all futures of the previous one are done."""
+        with self._transaction() as producer:
+            await self._flush(producer, monotonic() + seconds(None))
+            producer.begin_transaction()
 
     async def send_offsets_to_transaction(
         self, positions: list[Any], group_metadata: Any, timeout: float | None = -1
     ) -> None:
         """See ``Producer.send_offsets_to_transaction``."""
-        call = self._running.send_offsets_to_transaction
-        await self._wait_for(call, positions, group_metadata, timeout)
+        with self._transaction() as producer:
+            call = producer.send_offsets_to_transaction
+            await self._wait_for(call, positions, group_metadata, timeout)
 
     async def commit_transaction(self, timeout: float | None = -1) -> None:
-        """Send what was produced, and commit."""
-        await self.flush()
-        await self._wait_for(self._running.commit_transaction, timeout)
+        """Send all produced records and commit."""
+        with self._transaction() as producer:
+            await self._flush(producer, monotonic() + seconds(None))
+            await self._end_transaction(producer.commit_transaction, timeout)
 
     async def abort_transaction(self, timeout: float | None = -1) -> None:
-        """Give up the transaction; futures of what was not sent fail with _PURGE_QUEUE."""
-        await self._wait_for(self._running.abort_transaction, timeout)
+        """Abort the transaction; futures of unsent records fail with _PURGE_QUEUE."""
+        with self._transaction() as producer:
+            await self._end_transaction(producer.abort_transaction, timeout)
+
+    async def _end_transaction(
+        self, call: Callable[[float | None], None], timeout: float | None
+    ) -> None:
+        """Run the call, which serves reports in its thread, and complete futures here."""
+        try:
+            await self._wait_for(call, timeout)
+        finally:
+            self._serve()
 
     # The end --------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Flush, and end everything. Every other call raises RuntimeError then."""
+        """Refuse new calls with RuntimeError, flush, and close.
+
+        Transactional calls that are running end first; other calls that wait for a broker raise
+        KafkaException with _DESTROY. A second ``close`` waits for the first one. If it is
+        cancelled, it closes immediately, and futures of unsent records fail.
+        """
+        self._check_loop()
         if self._closed:
+            await self._ended.wait()
             return
+        self._closed = True
         try:
-            await self.flush()
+            if self._transacting:
+                await asyncio.wait(self._transacting)
+            await self._flush(self._producer, monotonic() + seconds(None))
         finally:
-            self._closed = True
-            await self._wait_for(self._producer.close, 0)
+            self._polls = False
+            # Not in ``executor``: calls that wait for a broker may occupy all of its threads.
+            await self._loop.run_in_executor(None, self._producer.close, 0)
             self._serve()
             if self._own is not None:
                 self._own.shutdown(wait=False)
+            self._ended.set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -265,16 +331,16 @@ class AIOProducer:
 def _reported(
     outcomes: deque[_Outcome], future: asyncio.Future[Message], error: Any, message: Message
 ) -> None:
-    """In the thread that serves: the loop's, or that in which ``close`` waits."""
+    """Keep an outcome for the loop. Thread: the serving one (the loop's, or that of ``close``)."""
     outcomes.append((future, error, message))
 
 
 def _wake(producer: weakref.ref[AIOProducer], loop: asyncio.AbstractEventLoop) -> None:
-    """Let the loop serve, from any thread."""
+    """Schedule serving in the loop. Any thread."""
     found = producer()
     if found is not None and not found._woken:
         found._woken = True
-        with suppress(RuntimeError):  # the loop is closed: no task waits any more
+        with suppress(RuntimeError):  # the loop is closed: no task is waiting
             loop.call_soon_threadsafe(_serve, producer)
 
 
@@ -287,8 +353,8 @@ def _serve(producer: weakref.ref[AIOProducer]) -> None:
 def _tick(
     producer: weakref.ref[AIOProducer], loop: asyncio.AbstractEventLoop, interval: float
 ) -> None:
-    """``stats_cb`` is due now and then, whether records are sent or not."""
+    """Serve ``stats_cb`` regularly, whether records are sent or not."""
     found = producer()
-    if interval and found is not None and not found._closed:
+    if interval and found is not None and found._polls:
         found._serve()
         loop.call_later(interval, _tick, producer, loop, interval)

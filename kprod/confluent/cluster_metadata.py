@@ -1,4 +1,4 @@
-"""The result of list_topics: the cluster in the classes of confluent_kafka.admin"""
+"""The result of list_topics, with the classes of confluent_kafka.admin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BrokerMetadata:
 
 @dataclass
 class PartitionMetadata:
-    """A partition; ``leader`` is -1 when it has none. Replicas are not told to producers."""
+    """A partition; ``leader`` is -1 if there is none, ``isrs`` are the in-sync replicas."""
 
     id: int = -1
     leader: int = -1
@@ -50,7 +50,7 @@ class ClusterMetadata:
 
 
 def cluster_metadata(reply: MetadataReply) -> ClusterMetadata:
-    """The cluster as a broker has described it."""
+    """Convert a broker's metadata response."""
     brokers = {b.node_id: BrokerMetadata(b.node_id, b.host, b.port) for b in reply.brokers}
     topics = {topic.name: _topic(topic) for topic in reply.topics if topic.name}
     return ClusterMetadata(reply.cluster_id, reply.controller_id, brokers, topics)
@@ -58,7 +58,9 @@ def cluster_metadata(reply: MetadataReply) -> ClusterMetadata:
 
 def _topic(reply: TopicReply) -> TopicMetadata:
     partitions = {
-        p.partition: PartitionMetadata(p.partition, p.leader_id, error=_error(p.error_code))
+        p.partition: PartitionMetadata(
+            p.partition, p.leader_id, list(p.replicas), list(p.in_sync), _error(p.error_code)
+        )
         for p in reply.partitions
     }
     return TopicMetadata(reply.name, partitions, _error(reply.error_code))

@@ -1,13 +1,13 @@
-"""The credentials of a producer, which may change while it runs: a password, OAuth tokens"""
+"""Credentials that may change while a producer runs: a password, OAuth tokens."""
 
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from kprod.clock import wall
 from kprod.config.kinds import Extensions, Refused
 from kprod.confluent.errors import KafkaError, KafkaException
 from kprod.errors import SaslAuthenticationError
@@ -15,7 +15,7 @@ from kprod.lock import Lock
 
 
 class Credentials:
-    """Asked for at each login. Any thread. Its ``repr`` shows neither."""
+    """User and password, read at each login. Thread-safe. Its ``repr`` shows neither."""
 
     def __init__(self, username: str = "", password: str = "") -> None:
         self._pair = username, password
@@ -27,14 +27,14 @@ class Credentials:
         self._pair = username, password
 
     def __call__(self) -> tuple[str, str]:
-        """Both, from the same call of ``replace``."""
+        """User and password, both from the same call of ``replace``."""
         return self._pair
 
 
 AHEAD = 0.8
-"""At which part of its lifetime a token is replaced, as librdkafka does."""
+"""Fraction of its lifetime after which a token is replaced, as in librdkafka."""
 RETRY = 10.0
-"""Seconds after a failure until the callback is asked again."""
+"""Seconds after a failure until the callback is called again."""
 
 _SHAPE = "oauth_cb must return (token, expiry time[, principal[, extensions]])"
 
@@ -49,41 +49,42 @@ class _Token(NamedTuple):
 
 
 class OAuthTokens:
-    """A token provider over ``callback(config())``, which returns a token, the time it expires at,
-    in seconds since 1970, and perhaps the principal's name and a dict of extensions. Any thread.
+    """A token provider that calls ``callback(config())``. Thread-safe.
 
-    The constructor asks it first: KafkaException when it has no token. It is asked again when
-    ``AHEAD`` of a token's life is over, by the thread of ``keep_fresh`` or by a login; after a
-    failure ``RETRY`` seconds later. The token in use is good until it expires.
+    The callback returns a token, its expiry time in seconds since 1970, and optionally the
+    principal's name and a dict of extensions. The constructor calls it first, and raises
+    KafkaException if there is no token. The thread of ``keep_fresh`` or a login calls it again
+    after the fraction ``AHEAD`` of a token's lifetime, and ``RETRY`` seconds after a failure. The
+    current token is used until it expires.
     """
 
     def __init__(
         self,
         callback: Callable[[Any], Any],
         config: Callable[[], Any],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall,
     ) -> None:
         self._ask: Callable[[], Any] = lambda: callback(config())
         self._clock = clock
-        self._asking = Lock()  # once is enough
+        self._asking = Lock()  # held by the thread that calls the callback
         try:
             self._current = self._fetched(clock())
         except Exception as error:
             code = KafkaError.SASL_AUTHENTICATION_FAILED
-            raise KafkaException(KafkaError(code, _told(error))) from error
-        self._stop = threading.Lock()  # a bell: ``close`` rings it, in any thread that drops this
+            raise KafkaException(KafkaError(code, _failure_text(error))) from error
+        self._stop = threading.Lock()  # ``close`` releases it, in any thread
         self._stop.acquire()
         self._on_failure: Callable[[KafkaError], object] = lambda error: None
         self.close = weakref.finalize(self, self._stop.release)
 
     def keep_fresh(self, on_failure: Callable[[KafkaError], object]) -> None:
-        """Replace tokens in the background, until ``close``; ``on_failure`` hears of failures."""
+        """Replace tokens in the background until ``close``; failures go to ``on_failure``."""
         self._on_failure = on_failure
         watched = weakref.ref(self), self._stop
         threading.Thread(target=_keep_fresh, args=watched, name="kprod-oauth", daemon=True).start()
 
     def token(self) -> str:
-        """One that has not expired. Raises SaslAuthenticationError without one."""
+        """The current token. Raises SaslAuthenticationError if it has expired."""
         self.renew()
         if self._clock() >= self._current.expires:
             raise SaslAuthenticationError("OAUTHBEARER: the token of oauth_cb has expired")
@@ -99,7 +100,7 @@ class OAuthTokens:
         return max(0.0, self._current.renew_at - self._clock())
 
     def renew(self) -> None:
-        """Ask for a new token if it is time."""
+        """Get a new token if it is due."""
         with self._asking:
             if self.until_renewal:
                 return
@@ -107,7 +108,7 @@ class OAuthTokens:
                 self._current = self._fetched(self._clock())
             except Exception as error:
                 self._current = self._current._replace(renew_at=self._clock() + RETRY)
-                self._on_failure(KafkaError(KafkaError._AUTHENTICATION, _told(error)))
+                self._on_failure(KafkaError(KafkaError._AUTHENTICATION, _failure_text(error)))
 
     def _fetched(self, now: float) -> _Token:
         match self._ask():
@@ -120,7 +121,7 @@ class OAuthTokens:
 
 
 class _Unusable(Exception):
-    """The result of a token callback cannot be used; the text says why, without secrets."""
+    """The result of a token callback is invalid; the text says why, without secrets."""
 
 
 def _checked(extensions: Any) -> tuple[tuple[str, str], ...]:
@@ -130,14 +131,14 @@ def _checked(extensions: Any) -> tuple[tuple[str, str], ...]:
         raise _Unusable(str(refusal) or f"extensions: expected {Extensions.expected}") from None
 
 
-def _told(error: Exception) -> str:
-    """An exception of the application's is told by its kind: its text may have a secret in it."""
+def _failure_text(error: Exception) -> str:
+    """The error text; of an application's exception only the class: its text may hold a secret."""
     why = str(error) if isinstance(error, _Unusable) else f"oauth_cb raised {type(error).__name__}"
     return f"Failed to acquire SASL OAUTHBEARER token: {why}"
 
 
 def _keep_fresh(tokens: weakref.ref[OAuthTokens], stop: threading.Lock) -> None:
-    """Until the tokens are closed, or no producer refers to them."""
+    """Renew tokens until they are closed, or no producer refers to them."""
     while (kept := tokens()) is not None:
         kept.renew()
         left = kept.until_renewal

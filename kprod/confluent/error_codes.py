@@ -1,4 +1,4 @@
-"""The error codes of librdkafka by number: their names, and the words for them"""
+"""librdkafka's error codes by number, with their names and texts."""
 
 # ruff: noqa: E501 (the words are librdkafka's own)
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 def _table(rows: str) -> dict[int, tuple[str, str]]:
-    """Name and words by code; a row is code, name and words."""
+    """Name and text by code; a row is code, name and text."""
     split = (row.split(" ", 2) for row in rows.strip().splitlines())
     return {int(code): (name, words) for code, name, words in split}
 

@@ -1,4 +1,4 @@
-"""KafkaError and KafkaException with librdkafka's codes, and what kprod's errors are among them"""
+"""KafkaError and KafkaException with librdkafka's codes, and the translation to them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any, TypeAlias
 
 from kprod import errors as native
 from kprod.confluent.error_codes import BROKER, LOCAL
+from kprod.sender.transaction_requests import FENCING
 from kprod.types import NextStep, Persisted
+from kprod_ext.confluent import CLOSED
 
 _KNOWN = {**LOCAL, **BROKER}
 _Text: TypeAlias = str  # within KafkaError that name is a method
 
 
 class _Codes(type):
-    """Every code as an attribute of the class: ``KafkaError._MSG_TIMED_OUT``."""
+    """Provides each code as an attribute of the class: ``KafkaError._MSG_TIMED_OUT``."""
 
     def __getattr__(cls, name: str) -> int:
         for code, (known, _) in _KNOWN.items():
@@ -29,18 +31,18 @@ class _Root(Exception):
 
 
 class KafkaException(_Root):
-    """Carries a KafkaError as ``args[0]``.
+    """Has a KafkaError as ``args[0]``.
 
-    In a program that imports confluent_kafka, for its consumer perhaps,
-    ``except confluent_kafka.KafkaException`` catches it: see ``also_theirs``.
+    In a program that also imports confluent_kafka, perhaps for its consumer,
+    ``except confluent_kafka.KafkaException`` catches it, too: see ``also_theirs``.
     """
 
 
 def also_theirs() -> None:
-    """Let ``except confluent_kafka.KafkaException`` catch ours if the program has imported that.
+    """Make our KafkaException a subclass of confluent_kafka's, if the program has imported that.
 
-    ``except`` asks for real inheritance, and importing the package here would load librdkafka and
-    asyncio for programs that left it.
+    ``except`` needs real inheritance. Importing the package here would load librdkafka and asyncio
+    in programs that no longer use it.
     """
     theirs = getattr(sys.modules.get("confluent_kafka"), "KafkaException", None)
     if isinstance(theirs, type) and not issubclass(KafkaException, theirs):
@@ -50,7 +52,7 @@ def also_theirs() -> None:
 class KafkaError(KafkaException, metaclass=_Codes):
     """An error: a code, its name, and a text. Immutable; equal to its code.
 
-    It can be raised: that is a KafkaException, which carries it.
+    It can be raised, too: it is a KafkaException that has itself as ``args[0]``.
     """
 
     def __init__(
@@ -61,15 +63,15 @@ class KafkaError(KafkaException, metaclass=_Codes):
         retriable: bool = False,
         txn_requires_abort: bool = False,
     ) -> None:
-        self._code = error
-        name, words = _KNOWN.get(error, (f"ERR_{error}?", f"Err-{error}?"))
-        self._name, self._words = name, reason or words
+        self._code, self._name, self._words = error, f"ERR_{error}?", f"Err-{error}?"
         self._fatal, self._retriable = fatal, retriable
         self._txn_requires_abort = txn_requires_abort
+        self._name, words = _KNOWN.get(error, (self._name, self._words))
+        self._words = reason or words
 
     @property
     def args(self) -> tuple[Any, ...]:  # type: ignore[override]
-        """Itself, as in every KafkaException."""
+        """The error itself, as in every KafkaException."""
         return (self,)
 
     def code(self) -> int:
@@ -85,7 +87,7 @@ class KafkaError(KafkaException, metaclass=_Codes):
         return self._words
 
     def fatal(self) -> bool:
-        """Whether the producer can send nothing more."""
+        """Whether the producer cannot send any more."""
         return self._fatal
 
     def retriable(self) -> bool:
@@ -146,7 +148,7 @@ class ValueSerializationError(ProduceError):
 
 
 class Purged(native.KprodError, number="KP-1801"):
-    """The record was given up by ``purge``; ``persisted`` tells whether it may have been stored."""
+    """``purge`` discarded the record; ``persisted`` says whether it may have been stored."""
 
 
 _CODES: tuple[tuple[type[native.KprodError], int], ...] = (
@@ -169,13 +171,13 @@ _CODES: tuple[tuple[type[native.KprodError], int], ...] = (
     (native.ProtocolError, -199),
     (native.InvalidBatchError, -138),
 )
-"""The first that fits counts."""
+"""The first match applies."""
 
 
 def from_native(error: BaseException) -> KafkaError:
-    """The KafkaError for an error of kprod's; ``_FAIL`` for what librdkafka has no code for."""
+    """The KafkaError for an error of kprod; ``_FAIL`` if librdkafka has no code for it."""
     if isinstance(error, native.BrokerError):
-        detail = str(error).partition(": ")[2]
+        detail = error.detail
         words = _KNOWN.get(error.code, ("", error.name))[1]
         return KafkaError(
             error.code, f"{words}: {detail}" if detail else None, retriable=error.retriable
@@ -188,27 +190,38 @@ def from_native(error: BaseException) -> KafkaError:
     if isinstance(error.__cause__, socket.gaierror):
         code = -193
     words = f"{_KNOWN[code][1]}: {native.numbered(error)}"
-    again = isinstance(error, native.UnfinishedCallError)  # once the other call has returned
+    again = isinstance(error, native.UnfinishedCallError)  # retriable after the other call
     return KafkaError(code, words, retriable=again or bool(getattr(error, "retriable", False)))
 
 
+def failure_of_call(error: native.KprodError) -> KafkaException:
+    """The error of a call that waits for a broker: ``_DESTROY`` if another thread has closed."""
+    if isinstance(error, native.ProducerClosedError):
+        return KafkaException(KafkaError(KafkaError._DESTROY, CLOSED))
+    return KafkaException(from_native(error))
+
+
 def _of_transaction(error: native.TransactionError) -> KafkaError:
-    """The code is that of the cause, if a broker told it."""
+    """A transaction's error, with the code of its cause if a broker sent one.
+
+    librdkafka considers a producer fenced as soon as any broker reports an old epoch.
+    """
     code = next((code for kind, code in _CODES if isinstance(error, kind)), -196)
     cause = error.__cause__
     if code == -196 and isinstance(cause, native.BrokerError):
-        code = cause.code
-    abort = error.next_step is NextStep.ABORT
+        code = KafkaError._FENCED if cause.code in FENCING else cause.code
+    abort = error.next_step is NextStep.ABORT and code != KafkaError._FENCED
     return KafkaError(code, error.with_number(), fatal=not abort, txn_requires_abort=abort)
 
 
 def raise_unless_unassigned(failure: native.KprodError | None) -> None:
-    """Raise for a record that was refused as confluent_kafka does.
+    """Raise what confluent_kafka raises for a refused record.
 
-    A topic that is unknown yet, or that no cluster can have, is told by the record's report.
-
-    Raises BufferError, KafkaException, and TypeError as it is.
+    Errors about an unknown or invalid topic do not raise: the record's delivery report has them.
+    Raises BufferError, KafkaException, RuntimeError after ``close``, and TypeError unchanged.
     """
+    if isinstance(failure, native.ProducerClosedError):
+        raise RuntimeError(CLOSED) from failure
     if isinstance(failure, native.BufferFullError):
         raise BufferError(KafkaError(KafkaError._QUEUE_FULL).str()) from failure
     if isinstance(failure, native.RecordTypeError):

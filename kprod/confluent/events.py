@@ -1,4 +1,4 @@
-"""Events of poll and flush besides delivery reports: statistics, failed connections, throttling"""
+"""Events that poll and flush serve besides reports: statistics, failed connections, throttling."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from typing import Any, NamedTuple
 from kprod.clock import SystemClock
 from kprod.cluster.metadata import MetadataListener
 from kprod.confluent.errors import KafkaError, from_native
-from kprod.confluent.native import LONG, NativeProducer
+from kprod.confluent.native import NativeProducer
 from kprod.confluent.options import Settings
 from kprod.errors import KprodError
 from kprod.producer import KafkaProducer
+from kprod.sender.engine import FOREVER
 from kprod.version import VERSION
 from kprod_ext.confluent import DeliveryReports
 
 monotonic = SystemClock.monotonic
 
 SUPPRESSED = 30.0
-"""Seconds for which a broker's error is told once."""
+"""Seconds in which the same error of a broker is reported once."""
 REMEMBERED = 1000
-"""Brokers of which the latest error is remembered."""
+"""Number of brokers whose latest error is remembered."""
 
 
 class ThrottleEvent(NamedTuple):
-    """A broker asks for fewer requests; ``throttle_time`` in seconds."""
+    """A broker throttles the client; ``throttle_time`` is in seconds."""
 
     broker_name: str
     broker_id: int
@@ -41,73 +42,73 @@ class ThrottleEvent(NamedTuple):
 
 
 class Events:
-    """Notes events in the sender's thread, for ``poll`` to report them to the application."""
+    """Collects events in the sender thread; ``poll`` passes them to the application."""
 
     def __init__(self, settings: Settings, reports: DeliveryReports) -> None:
         self._settings = settings
         self._reports = reports
-        self._began = self._told_at = monotonic()
-        self._told: dict[str, tuple[KafkaError, float]] = {}  # by broker; the latest, and when
-        self._told_all_down_after: int | None = None  # how many connections
+        self._began = self._statistics_at = monotonic()
+        self._reported: dict[str, tuple[KafkaError, float]] = {}  # latest error and time, by broker
+        self._all_down_at: int | None = None  # count of connections when it was last reported
 
     def listen_to(self, native: NativeProducer) -> None:
         """Register for the events that the application has callbacks for."""
         if self._settings.error_cb is not None:
-            heard = partial(self._heard_of_trouble, weakref.ref(native))
-            native.metadata.subscribe(MetadataListener(broker_failed=heard))
+            on_failed = partial(self._on_broker_failed, weakref.ref(native))
+            native.metadata.subscribe(MetadataListener(broker_failed=on_failed))
         if self._settings.throttle_cb is not None:
-            native.metadata.subscribe(MetadataListener(throttled=self._heard_of_throttling))
+            native.metadata.subscribe(MetadataListener(throttled=self._on_throttled))
         if self._settings.tokens is not None:
-            self._settings.tokens.keep_fresh(self._tell)
+            self._settings.tokens.keep_fresh(self._report)
 
     def until_statistics(self) -> float:
         """Seconds until ``stats_cb`` is due."""
         interval = self._settings.statistics_interval
         if not interval or self._settings.stats_cb is None:
-            return LONG
-        return max(0.0, self._told_at + interval - monotonic())
+            return FOREVER
+        return max(0.0, self._statistics_at + interval - monotonic())
 
-    def tell_statistics(self, native: KafkaProducer) -> None:
+    def serve_statistics(self, native: KafkaProducer) -> None:
         """Have ``stats_cb`` called if it is due."""
         if self._settings.stats_cb is not None and self.until_statistics() <= 0:
-            self._told_at = monotonic()
-            told = statistics(native, self._reports.waiting, self._began)
-            self._reports.call_soon(partial(self._settings.stats_cb, told))
+            self._statistics_at = monotonic()
+            text = statistics(native, self._reports.waiting, self._began)
+            self._reports.call_soon(partial(self._settings.stats_cb, text))
 
-    def _heard_of_trouble(
+    def _on_broker_failed(
         self, producer: weakref.ref[NativeProducer], broker: str, error: KprodError
     ) -> None:
-        self._tell_once(broker, from_native(error))
+        self._report_once(broker, from_native(error))
         native = producer()
         connections = None if native is None else native.no_broker_since
-        if native is not None and connections not in (None, self._told_all_down_after):
-            self._told_all_down_after = connections
+        if native is not None and connections not in (None, self._all_down_at):
+            self._all_down_at = connections
             brokers = len(native.cluster.brokers) or len(native.config.bootstrap_servers)
             words = f"{brokers}/{brokers} brokers are down"
-            self._tell(KafkaError(KafkaError._ALL_BROKERS_DOWN, words))
+            self._report(KafkaError(KafkaError._ALL_BROKERS_DOWN, words))
 
-    def _tell_once(self, broker: str, error: KafkaError) -> None:
+    def _report_once(self, broker: str, error: KafkaError) -> None:
         """As librdkafka: the same error of a broker again only after a while."""
         now = monotonic()
-        latest, at = self._told.get(broker, (None, 0.0))
+        latest, at = self._reported.get(broker, (None, 0.0))
         if latest is None or latest.str() != error.str() or now - at >= SUPPRESSED:
-            if len(self._told) >= REMEMBERED:
-                self._told.clear()
-            self._told[broker] = error, now
-            self._tell(error)
+            if len(self._reported) >= REMEMBERED:
+                self._reported.clear()
+            self._reported[broker] = error, now
+            self._report(error)
 
-    def _tell(self, error: KafkaError) -> None:
+    def _report(self, error: KafkaError) -> None:
         if self._settings.error_cb is not None:
             self._reports.call_soon(partial(self._settings.error_cb, error))
 
-    def _heard_of_throttling(self, address: str, node_id: int, seconds: float) -> None:
+    def _on_throttled(self, address: str, node_id: int, seconds: float) -> None:
         if self._settings.throttle_cb is not None:
-            told = ThrottleEvent(address, node_id, seconds)
-            self._reports.call_soon(partial(self._settings.throttle_cb, told))
+            event = ThrottleEvent(address, node_id, seconds)
+            self._reports.call_soon(partial(self._settings.throttle_cb, event))
 
 
 class _Forwarded(logging.Handler):
-    """A handler that passes kprod's log about one producer to a logger of the application's."""
+    """A handler that passes kprod's log of one producer to a logger of the application."""
 
     def __init__(self, logger: Any, client_id: str) -> None:
         super().__init__()
@@ -121,10 +122,11 @@ class _Forwarded(logging.Handler):
 
 
 def forwarding(settings: Settings, client_id: str) -> logging.Handler | None:
-    """Let the application's logger, if it gave one, have what kprod logs of this producer.
+    """Pass kprod's log of this producer to the application's logger, if there is one.
 
-    Until the handler is removed. ``debug`` begins with a line of its own, as librdkafka does; more
-    comes when the logger kprod lets it pass: its level is for all producers, so it is not set here.
+    This lasts until the returned handler is removed. With ``debug`` the log begins with a line
+    about it, as in librdkafka. Details appear only if the level of the logger kprod permits; that
+    level applies to all producers, so it is not changed here.
     """
     if settings.logger is None:
         return None
@@ -137,12 +139,13 @@ def forwarding(settings: Settings, client_id: str) -> logging.Handler | None:
 
 
 def statistics(native: KafkaProducer, waiting: int, began: float) -> str:
-    """A JSON object in the shape of librdkafka's STATISTICS.md; ``began``: when the client was
-    made, in seconds on the monotonic clock. What kprod does not count is left out.
+    """A JSON object as in librdkafka's STATISTICS.md, without values that kprod does not count.
+
+    ``began`` is the time at which the client was made, in seconds on the monotonic clock.
     """
     metrics, clock = native.metrics(), SystemClock()
     own, snapshot = metrics["producer-metrics"], native.metadata.snapshot
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "name": f"{native.config.client_id}#producer",
         "client_id": native.config.client_id,
         "type": "producer",
@@ -165,14 +168,14 @@ def statistics(native: KafkaProducer, waiting: int, began: float) -> str:
     for broker in snapshot.brokers.values():
         name = f"{broker.host}:{broker.port}/{broker.node_id}"
         node = metrics.get(f"producer-node-metrics.node-{broker.node_id}", {})
-        told["brokers"][name] = _broker(name, broker.node_id, node)
+        result["brokers"][name] = _broker(name, broker.node_id, node)
     for name, topic in snapshot.topics.items():
         partitions = {
             str(p.partition): {"partition": p.partition, "leader": p.leader_id}
             for p in topic.partitions
         }
-        told["topics"][name] = {"topic": name, "partitions": partitions}
-    return json.dumps(told)
+        result["topics"][name] = {"topic": name, "partitions": partitions}
+    return json.dumps(result)
 
 
 def _broker(name: str, node_id: int, node: Mapping[str, float]) -> dict[str, Any]:

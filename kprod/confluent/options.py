@@ -1,13 +1,16 @@
-"""From librdkafka's options to kprod's: any value as text, aliases, options of consumers"""
+"""Converts librdkafka's options to kprod's: values as text, aliases, consumer options."""
 
 from __future__ import annotations
 
 import logging
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kprod.config.kinds import MAX_INT32, PARTITIONERS
+from kprod.config.addresses import Addresses
+from kprod.config.foreign_options import unavailable
+from kprod.config.kinds import MAX_INT32, PARTITIONERS, ProtocolText, SecretText, Text
 from kprod.config.secret import Secret, exposed
 from kprod.config.table import OPTIONS
 from kprod.confluent.credentials import Credentials, OAuthTokens
@@ -22,7 +25,7 @@ _NAMES: Mapping[str, str] = {
     spelling.replace(".", "_"): option.name
     for option in OPTIONS.values()
     for spelling in option.spellings
-    if spelling != "oauth_cb"  # it is called in another way: see OAuthTokens
+    if spelling != "oauth_cb"  # it is called differently: see OAuthTokens
 }
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 _TOPICS = "default_topic_config"
@@ -39,10 +42,10 @@ OF_CONSUMERS = frozenset(
     | {"partition_assignment_strategy", "queued_max_messages_kbytes", "queued_min_messages"}
     | {"session_timeout_ms", "share_acknowledgement_mode"}
 )
-"""Programs share one configuration among their clients: a producer of librdkafka lets these be."""
+"""Consumer options, which librdkafka's producer ignores: programs share one configuration."""
 
 _IGNORED: Mapping[str, str] = {
-    "batch_num_messages": "kprod bounds the bytes of a batch: set batch.size",
+    "batch_num_messages": "kprod limits the bytes of a batch: set batch.size",
     "enabled_events": "librdkafka's bindings set it",
     "sasl_oauthbearer_sub_claim_name": "brokers read the name in a token themselves",
 }
@@ -51,7 +54,10 @@ _DEFAULTS: Mapping[str, str] = {
     "sasl_oauthbearer_grant_type": "client_credentials",
     "sasl_oauthbearer_metadata_authentication_type": "none",
 }
-"""Values of options that kprod does not have, with which they ask for nothing."""
+"""Options that kprod does not have, and values with which they have no effect."""
+
+_MAY_BE_EMPTY = (Text, ProtocolText, SecretText, Addresses)
+_OF_AUTHORITIES = ("ssl_cafile", "sasl_oauthbearer_cafile")
 
 _NUMBERS = frozenset(
     {name for name, option in OPTIONS.items() if option.kind.type_name in ("int", "float")}
@@ -59,13 +65,14 @@ _NUMBERS = frozenset(
     | {"socket_timeout_ms", "statistics_interval_ms"}
 )
 
+_SOFTWARE = ("client_software_name", "client_software_version")
 _NEVER = {("metadata_max_age_ms", -1), ("connections_max_idle_ms", 0)}
 
 
 def by_name(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by kprod's names where it has them; those of topics override the rest.
+    """Options by kprod's names where it has them; topic options override the others.
 
-    None is for what is not set. Raises KafkaException for a number that is none.
+    None means not set. Raises KafkaException for an invalid number.
     """
     named: dict[str, Any] = {}
     for spelled, value in conf.items():
@@ -88,7 +95,7 @@ def _refuse_unless_number(name: str, spelled: str, value: Any) -> None:
 
 
 def used(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the options that librdkafka takes from a producer and makes no use of."""
+    """The options without those that librdkafka accepts for a producer and ignores."""
     protocol = str(given.get("security_protocol", "plaintext")).upper()
     kept = {}
     for name, value in given.items():
@@ -97,12 +104,22 @@ def used(given: Mapping[str, Any]) -> dict[str, Any]:
         elif not protocol.endswith("SSL") and _of_tls(name):
             _log.warning("option %s is ignored: security.protocol has no SSL", name)
         elif name in OF_CONSUMERS:
-            _log.debug("option %s is ignored: it is one of consumers", name)
+            _log.debug("option %s is ignored: it is a consumer option", name)
         elif name in _IGNORED:
             _log.info("option %s is ignored: %s", name, _IGNORED[name])
-        elif str(exposed(value)).lower() != _DEFAULTS.get(name):
+        elif str(exposed(value)).lower() != _DEFAULTS.get(name) and not _is_unset(name, value):
             kept[name] = value
     return kept
+
+
+def _is_unset(name: str, value: Any) -> bool:
+    """Whether the value means "not set" in librdkafka: empty text, or a search of system files."""
+    text, option = exposed(value), OPTIONS.get(name)
+    if name in _OF_AUTHORITIES and text == "probe":
+        return True
+    if option is None:
+        return text == "" and unavailable(name) is not None
+    return text == "" and isinstance(option.kind, _MAY_BE_EMPTY)
 
 
 def _of_logins(name: str) -> bool:
@@ -114,7 +131,9 @@ def _of_tls(name: str) -> bool:
 
 
 def as_kind(name: str, value: Any) -> Any:
-    """A value as the option of kprod's takes it: librdkafka takes numbers as text, and back."""
+    """The value in the type of kprod's option: librdkafka also accepts text for numbers."""
+    if name in _SOFTWARE:
+        return _software(str(value))
     kind = OPTIONS[name].kind.type_name if name in OPTIONS else ""
     if kind == "bool" and str(value).lower() in (*_TRUE, *_FALSE):
         return str(value).lower() in _TRUE
@@ -127,13 +146,18 @@ def as_kind(name: str, value: Any) -> Any:
     return value
 
 
+def _software(text: str) -> str | None:
+    """As librdkafka corrects invalid names: other characters become hyphens, none at the ends."""
+    return re.sub(r"[^a-zA-Z0-9.]", "-", text).strip("-.") or None
+
+
 def _number(value: Any) -> Any:
     text = str(value).strip()
     return int(text) if text.lstrip("-").isdecimal() else value
 
 
 NO_BROKER = "no-broker-is-configured.invalid:9092"
-"""The address of a producer without ``bootstrap.servers``, which finds no broker, as there."""
+"""Address for a producer without ``bootstrap.servers``: no broker, as with librdkafka."""
 
 DEFAULTS: Mapping[str, Any] = {
     "acks": "all",
@@ -152,11 +176,11 @@ _LOGIN = ("sasl_plain_username", "sasl_plain_password")
 _OAUTH = "OAUTHBEARER"
 
 BY_CRC32 = ("consistent_random", "crc32")
-"""Partitioners of the face's own: with a partition given, ``send`` takes the compiled path."""
+"""Partitioners of this package: ``send`` with a given partition uses the compiled path."""
 
 
 def _consistent(key: Any, every: Sequence[int], _available: Sequence[int]) -> int:
-    """Records without a key have that of no bytes, and so one partition."""
+    """Records without a key are treated as those with an empty key: all go to one partition."""
     return CRC32.partition(key or b"", len(every))
 
 
@@ -165,19 +189,19 @@ def _random(_key: Any, every: Sequence[int], available: Sequence[int]) -> int:
 
 
 _OTHER_PARTITIONERS: Mapping[str, Any] = {"consistent": _consistent, "random": _random}
-"""As functions of an application: librdkafka has them, and hardly anybody sets them."""
+"""Rarely used partitioners of librdkafka, implemented as application functions."""
 
 _REPORTS = ("on_delivery", "dr_msg_cb", "dr_cb")
 CALLBACKS = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb", *_REPORTS)
 _HERE = frozenset(
-    {*CALLBACKS, "client_software", "debug", "delivery_report_only_error", "logger"}
+    {*CALLBACKS, "debug", "delivery_report_only_error", "logger"}
     | {"queue_buffering_max_kbytes", "queue_buffering_max_messages", "sasl_oauthbearer_config"}
     | {"socket_timeout_ms", "statistics_interval_ms", *_LOGIN}
 )
 
 
 class Settings(NamedTuple):
-    """Options of this face itself; the native producer has the others. Times in seconds."""
+    """Options that this package implements itself. Times in seconds."""
 
     on_delivery: Callable[..., object] | None
     only_errors: bool
@@ -226,7 +250,7 @@ def settled(conf: Any, named: Mapping[str, Any]) -> tuple[Settings, dict[str, An
 def _login(
     given: Mapping[str, Any], options: dict[str, Any]
 ) -> tuple[Credentials, OAuthTokens | None]:
-    """User and password, which may be replaced, and the tokens of ``oauth_cb``."""
+    """The replaceable user and password, and the tokens of ``oauth_cb``."""
     mechanism = str(options.get("sasl_mechanism", "")).upper()
     credentials = Credentials(*(str(exposed(given.get(name, ""))) for name in _LOGIN))
     tokens = None
@@ -257,7 +281,9 @@ def _native(given: Mapping[str, Any], timeout: int) -> dict[str, Any]:
         wrong = f'Invalid value for configuration property "partitioner": {options["partitioner"]}'
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, wrong))
     if options["partitioner"] in BY_CRC32:
-        options["partitioner"] = "default"  # for records without a key; the face sees to the others
+        options["partitioner"] = (
+            "default"  # for records without a key; this package partitions the others
+        )
     if options.get("compression_level") == -1 or not _takes_levels(options):
         options.pop("compression_level", None)
     _fit_into(timeout, options)
@@ -269,7 +295,7 @@ def _takes_levels(options: Mapping[str, Any]) -> bool:
 
 
 def _fit_into(timeout: int, options: dict[str, Any]) -> None:
-    """librdkafka lets a message end before its request does; kprod wants both in order."""
+    """Lower limits that exceed the message timeout: librdkafka allows them, kprod does not."""
     linger = min(int(float(options["linger_ms"])), timeout // 2)
     request = int(options["request_timeout_ms"])
     options["linger_ms"] = linger
@@ -283,7 +309,6 @@ def native_producer(options: dict[str, Any]) -> NativeProducer:
         return NativeProducer(**options)
     except ConfigError as error:
         words = str(error)
-        if words.startswith("unknown option "):
-            name = words.split("'")[1].replace("_", ".")
-            words = f'No such configuration property: "{name}"'
+        if error.unknown:
+            words = f'No such configuration property: "{error.unknown[0].replace("_", ".")}"'
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, words)) from error

@@ -1,8 +1,9 @@
-"""Producer as confluent-kafka has it, over kprod's own"""
+"""Producer, compatible with confluent-kafka's, on top of kprod's producer."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Self, TypeAlias
@@ -18,6 +19,7 @@ from kprod.confluent.errors import (
     Purged,
     ValueSerializationError,
     also_theirs,
+    failure_of_call,
     from_native,
     raise_unless_unassigned,
 )
@@ -29,7 +31,10 @@ from kprod.confluent.unassigned import Unassigned, UnassignedRecords, checked
 from kprod.intake.arguments import check_topic
 from kprod.intake.attempts import Attempts
 from kprod.intake.partitioner import CRC32
-from kprod.sender.process import tell_of_forks
+from kprod.latch import Latch
+from kprod.lock import Lock
+from kprod.sender.engine import FOREVER
+from kprod.sender.process import after_fork, tell_of_forks
 from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
 from kprod_ext.futures import FutureRecordMetadata
 
@@ -38,19 +43,19 @@ monotonic = SystemClock.monotonic
 OnDelivery: TypeAlias = Callable[[KafkaError | None, Message], object]
 
 MOST_BYTES = 2**15 - 1
-"""Of a text in a request."""
+"""Longest string in a request, in bytes."""
 PATIENCE = 0.1
-"""Seconds after which a flush looks again for batches it has to hurry."""
+"""Seconds after which a flush checks again for batches to send immediately."""
 LAST_MOMENT = 1.0
-"""Seconds that ``close`` waits for a record that is being queued: it fails once it gets a turn."""
+"""Seconds that ``close`` waits for a record that another thread is queueing, until it fails."""
 
 
 class Producer(Producing, ProducerTransactions):
     """``confluent_kafka.Producer``: its options, calls, delivery reports and errors. Thread-safe.
 
-    ``produce`` never waits, not for a broker either. Delivery reports and the other callbacks run
-    in ``poll`` and ``flush``, in the thread that calls them, and what they raise comes out there.
-    ``docs/migration.md`` has the differences that are left.
+    ``produce`` never waits, not even for a broker. Delivery reports and other callbacks run in
+    ``poll`` and ``flush``, in the calling thread, which gets their exceptions.
+    ``docs/migration.md`` lists the remaining differences.
     """
 
     def __init__(self, conf: Any = None, **named: Any) -> None:
@@ -67,17 +72,34 @@ class Producer(Producing, ProducerTransactions):
         attempts = partial(self._attempts, native)
         waiting = UnassignedRecords(native, attempts, self._queued, self._fail, timeout)
         self._use(native, waiting)
+        self._closing_lock, self._end = Lock(), Latch()
         tell_of_forks(self)
         self._handler = forwarding(self._settings, native.config.client_id)
         if self._options["bootstrap_servers"] != NO_BROKER:
             native.begin_to_connect()
 
+    _end: Latch | None = None  # opens when it is closed; None: __init__ did not finish
+
     @property
     def _running(self) -> NativeProducer:
-        if self._native is None:
-            raise RuntimeError(CLOSED)
-        native: NativeProducer = self._native
+        native: NativeProducer = self._usable()
         return native
+
+    @property
+    def __kprod_producer__(self) -> NativeProducer | None:
+        """The underlying producer, None after ``close``; for ``kprod.observability``."""
+        native: NativeProducer | None = self._native
+        return native
+
+    def _begin_in_child(self) -> None:
+        after_fork()
+
+    def inherited_by_child(self) -> None:
+        """Called in a forked child; another thread of the parent may have been closing."""
+        super().inherited_by_child()
+        self._closing_lock, self._end = Lock(), Latch()
+        if self._native is None:
+            self._end.open()
 
     # Producing ------------------------------------------------------------------------------------
 
@@ -88,7 +110,7 @@ class Producer(Producing, ProducerTransactions):
         raise_unless_unassigned(failure)
 
     def _assign_later(self, given: Iterable[Any]) -> None:
-        """Let a record wait until its topic is known."""
+        """Queue a record that waits for its topic."""
         record = checked(Unassigned._make(given))
         self._reports.expect(1)
         try:
@@ -97,11 +119,14 @@ class Producer(Producing, ProducerTransactions):
             self._fail(record, error)
         else:
             self._unassigned.add(record)
+            if self._reports.ended:  # ``close`` has ended meanwhile
+                self._unassigned.purge(Purged(CLOSED))
+                self._reports.serve()
 
     def _attempts(self, native: NativeProducer, record: Unassigned) -> Attempts:
-        """The function that queues a record after it has waited for its topic.
+        """The attempts to queue a record that has waited for its topic.
 
-        Not with the producer that runs: ``close`` may have come in between.
+        ``native`` is passed in because ``close`` may have removed the current producer meanwhile.
         """
         partition = record.partition
         if partition is None:
@@ -110,30 +135,26 @@ class Producer(Producing, ProducerTransactions):
         return Attempts(native, (*content, partition, record.timestamp_ms))
 
     def _queued(self, record: Unassigned, future: FutureRecordMetadata) -> None:
-        """A record that had to wait for its topic is the producer's now."""
+        """A record that had to wait for its topic is now queued in the producer."""
         entry = record.on_delivery, record.key, record.value, record.headers, record.began
         self._reports.add(future, *entry)
         self._reports.expect(-1)  # it was counted while it waited for its topic
 
     def _fail(self, record: Unassigned, error: native_errors.KprodError) -> None:
-        if self._native is not None:  # first: a commit waits until no record waits any more
+        if self._native is not None:  # first: a commit waits until no record is waiting
             self._native.record_lost(error)
-        told = from_native(error)
+        translated = from_native(error)
         message = Message(
             record.topic,
             -1 if record.partition is None else record.partition,
             key=record.key,
             value=record.value,
             headers=record.headers,
-            error=told,
+            error=translated,
             latency=monotonic() - record.began,
         )
-        self._reports.call_soon(partial(self._report, record.on_delivery, told, message))
-
-    def _report(self, callback: OnDelivery | None, error: KafkaError, message: Message) -> None:
-        self._reports.expect(-1)
-        if callback is not None:
-            callback(error, message)
+        report = partial(self._reports.report, record.on_delivery, translated, message)
+        self._reports.call_soon(report)
 
     def produce_batch(
         self,
@@ -145,7 +166,7 @@ class Producer(Producing, ProducerTransactions):
     ) -> int:
         """Queue many records, each a dict of ``value``, ``key``, ``partition`` and ``callback``.
 
-        Returns how many were queued; the others have their KafkaError under ``_error``.
+        Returns how many were queued; the others get their KafkaError under the key ``_error``.
         """
         _check_topic(topic)
         if not isinstance(messages, list):
@@ -160,7 +181,7 @@ class Producer(Producing, ProducerTransactions):
     def _produced(
         self, topic: str, message: dict[str, Any], partition: int, report: OnDelivery | None
     ) -> bool:
-        """Whether a message of a batch was queued; if not, its KafkaError is under ``_error``."""
+        """Queue a message of a batch; if that fails, return False and set its ``_error``."""
         try:
             self.produce(
                 topic,
@@ -182,68 +203,122 @@ class Producer(Producing, ProducerTransactions):
 
     # Reports --------------------------------------------------------------------------------------
 
+    def _refuse_inside(self, call: str) -> None:
+        """Raise KafkaException inside a delivery callback: the call would wait for itself."""
+        if self._reports.inside():
+            words = f"Local: Erroneous state: {call} inside on_delivery would wait for itself"
+            raise KafkaException(KafkaError(KafkaError._STATE, words))
+
     def _wait_and_serve(self, timeout: float | None) -> int:
         native, reports = self._running, self._reports
-        self._events.tell_statistics(native)
+        limit = seconds(timeout)
+        if limit == FOREVER:
+            self._refuse_inside("poll() without a timeout")
+        self._events.serve_statistics(native)
         served = reports.serve()
-        deadline = monotonic() + seconds(timeout)
-        while not served and (left := deadline - monotonic()) > 0:
+        deadline = monotonic() + limit
+        while not (served or reports.ended) and (left := deadline - monotonic()) > 0:
             reports.wait(min(left, self._events.until_statistics()))
-            self._events.tell_statistics(native)
+            self._events.serve_statistics(native)
             served = reports.serve()
         return served
 
     def flush(self, timeout: float | None = -1) -> int:
-        """Serve reports until none is missing, at most ``timeout`` seconds; how many are left."""
-        native, reports = self._running, self._reports
-        deadline = monotonic() + seconds(timeout)
+        """Serve reports until all are done, at most ``timeout`` seconds; return how many are left.
+
+        Raises what a callback raises, KafkaException inside a delivery callback unless ``timeout``
+        is 0, and RuntimeError after ``close``.
+        """
+        native = self._running
+        if timeout != 0:
+            self._refuse_inside("flush()")
+        return self._flush(native, monotonic() + seconds(timeout))
+
+    def _flush(self, native: NativeProducer, deadline: float) -> int:
+        reports = self._reports
         while True:
             reports.hurry()
-            self._events.tell_statistics(native)
+            self._events.serve_statistics(native)
             reports.serve()
             left = deadline - monotonic()
-            if not reports.waiting or left <= 0:
+            if not reports.waiting or left <= 0 or reports.ended:
                 return reports.waiting
             reports.wait(min(left, PATIENCE, self._events.until_statistics()))
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Give up records: those in queues, those that requests are on their way with, or both.
+        """Discard records: queued ones, those in flight, or both.
 
-        Their reports have the codes _PURGE_QUEUE and, where a record may have been stored,
-        _PURGE_INFLIGHT. ``blocking``: they are there when this returns.
+        Their reports have the code _PURGE_QUEUE, or _PURGE_INFLIGHT if a record may have been
+        stored. ``blocking``: the reports are available when this returns.
         """
         native = self._running
         if in_queue:
-            self._unassigned.purge(Purged("given up by purge()"))
+            self._unassigned.purge(Purged("discarded by purge()"))
         if in_queue or in_flight:
             native.purge(queued=in_queue, in_flight=in_flight, blocking=blocking)
 
     # The end --------------------------------------------------------------------------------------
 
     def close(self, timeout: float | None = -1) -> bool:
-        """Flush, and end everything: True. Every other call raises RuntimeError then."""
-        if self._native is None:
+        """Refuse new records, flush, and close. Returns True.
+
+        Waits at most ``timeout`` seconds, and then purges the records that are left. Aborts an open
+        transaction first. From now on other threads' calls raise RuntimeError; callbacks that this
+        call runs may still produce. Another ``close`` waits until this one has returned. After
+        closing, raises what a callback has raised. Raises KafkaException inside a delivery callback
+        unless ``timeout`` is 0.
+        """
+        if self._end is None:
             return True
-        unlimited, deadline = timeout is None or timeout < 0, monotonic() + seconds(timeout)
-        try:
-            self.flush(timeout)
-        finally:
+        if self._inherited:
+            after_fork()
+        closing, limit = self._closing, seconds(timeout)
+        deadline = monotonic() + limit
+        if timeout != 0:
+            self._refuse_inside("close()")
+        with self._closing_lock:
             native, self._native = self._native, None
-            self._closed = native  # without a GIL a thread may be about to count its reference
-            self._unassigned.purge(Purged("given up by close()"))
-            native.close(None if unlimited else max(0.0, deadline - monotonic()))
-            self._unassigned.await_none(LAST_MOMENT)  # one that was being queued has failed by then
-            self._reports.serve_ended()  # what a flush has left, or an exception has interrupted
-            if self._handler is not None:
-                logging.getLogger("kprod").removeHandler(self._handler)
-            if self._settings.tokens is not None:
-                self._settings.tokens.close()
+            if native is not None:
+                self._closing = threading.get_ident(), native
+        if native is None:
+            if closing is None or closing[0] != threading.get_ident():  # otherwise it runs error_cb
+                self._end.wait(max(0.0, deadline - monotonic()))
+            return True
+        try:
+            if native.config.transactional_id is not None:
+                aborted = native_errors.TransactionAbortedError("the producer was closed")
+                self._unassigned.purge(aborted)
+                native.abort_open_transaction()
+            self._flush(native, deadline)
+        finally:
+            failure = self._finish(native, None if limit == FOREVER else deadline)
+        if failure is not None:
+            raise failure
         return True
 
+    def _finish(self, native: NativeProducer, deadline: float | None) -> Exception | None:
+        """Close after ``close`` has flushed, or after an exception has interrupted the flush.
+
+        Returns the exception that a callback has raised, if any.
+        """
+        self._closing = None
+        self._closed = native  # without a GIL another thread may be about to use it
+        self._unassigned.purge(Purged("discarded by close()"))
+        native.close(None if deadline is None else max(0.0, deadline - monotonic()))
+        self._unassigned.await_none(LAST_MOMENT)  # a record that was being queued fails meanwhile
+        if self._handler is not None:
+            logging.getLogger("kprod").removeHandler(self._handler)
+        if self._settings.tokens is not None:
+            self._settings.tokens.close()
+        try:
+            return self._reports.end()
+        finally:
+            assert self._end is not None
+            self._end.open()
+
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from the next connection on. Raises TypeError unless both are text."""
-        if self._native is None:
-            raise RuntimeError(CLOSED)
+        """Use these credentials for new connections. Raises TypeError unless both are text."""
+        self._usable()
         self._settings.credentials.replace(username, password)
 
     def __enter__(self) -> Self:
@@ -253,6 +328,8 @@ class Producer(Producing, ProducerTransactions):
         self.close()
 
     def __len__(self) -> int:
+        if self._inherited:
+            after_fork()
         return 0 if self._native is None else self._reports.waiting
 
     def __bool__(self) -> bool:
@@ -261,10 +338,10 @@ class Producer(Producing, ProducerTransactions):
     # What is known --------------------------------------------------------------------------------
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The brokers, and every topic or one, as a broker describes them now.
+        """Request the current metadata of the brokers and of all topics, or of one.
 
-        A topic that it refuses has its ``error``; replicas are not told. Raises KafkaException
-        when no broker answers within ``timeout`` seconds; -1 waits for ever.
+        A refused topic has its ``error``; replicas are not included. Raises KafkaException if no
+        broker answers within ``timeout`` seconds; -1 waits for ever.
         """
         native = self._running
         if topic is not None:
@@ -272,25 +349,25 @@ class Producer(Producing, ProducerTransactions):
         deadline = monotonic() + seconds(timeout)
         try:
             native.connect(max(0.0, deadline - monotonic()))
-            if topic is not None and not _fits(topic):  # others are for brokers to refuse
+            if topic is not None and not _fits(topic):  # brokers refuse other invalid names
                 check_topic(topic)
             asked = None if topic is None else [topic]
             reply = native.ask_about(asked, max(0.0, deadline - monotonic()))
             if reply.error_code:
                 raise native_errors.BrokerError(reply.error_code)
             if topic is not None and not any(known.error_code for known in reply.topics):
-                # What is asked about is often written to next: then nothing has to wait for it.
+                # The program often produces to this topic next: its records need not wait then.
                 native.know(topic, max(0.0, deadline - monotonic()))
         except native_errors.KprodTimeoutError as error:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT, str(error))) from error
         except native_errors.KprodError as error:
-            raise KafkaException(from_native(error)) from error
+            raise failure_of_call(error) from error
         return cluster_metadata(reply)
 
     def cluster_id(self, timeout: float = -1) -> str:
-        """The id of the cluster, waiting at most ``timeout`` seconds until a broker has told it.
+        """The id of the cluster; waits at most ``timeout`` seconds for it, -1 for ever.
 
-        -1 waits for ever. Raises KafkaException.
+        Raises KafkaException.
         """
         native = self._running
         try:
@@ -299,7 +376,7 @@ class Producer(Producing, ProducerTransactions):
             words = f"Failed to retrieve cluster id: {error}"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words)) from error
         except native_errors.KprodError as error:
-            raise KafkaException(from_native(error)) from error
+            raise failure_of_call(error) from error
         return native.cluster.cluster_id or ""
 
 
@@ -309,7 +386,7 @@ def _check_topic(topic: Any) -> None:
 
 
 def _fits(topic: str) -> bool:
-    """Whether a request can have the name, be it one or not."""
+    """Whether the name, valid or not, can be encoded in a request."""
     try:
         return len(topic.encode()) <= MOST_BYTES
     except UnicodeEncodeError:
@@ -333,15 +410,15 @@ def _check(index: int, message: Any) -> None:
 class SerializingProducer(Producer):
     """A Producer that calls a ``key.serializer`` and a ``value.serializer`` with every record.
 
-    They are ``f(object, SerializationContext) -> bytes``, as those of
-    ``confluent_kafka.schema_registry``; the package confluent-kafka has the context they expect.
+    Serializers are ``f(object, SerializationContext) -> bytes``, like those of
+    ``confluent_kafka.schema_registry``. The context's class is that of confluent-kafka.
     """
 
     def __init__(self, conf: dict[str, Any]) -> None:
         from confluent_kafka.serialization import MessageField, SerializationContext
 
         self._context, self._fields = SerializationContext, MessageField
-        own = dict(conf)
+        own = conf = dict(concealed(conf))
         self._key_serializer = own.pop("key.serializer", None)
         self._value_serializer = own.pop("value.serializer", None)
         super().__init__(own)
@@ -356,9 +433,8 @@ class SerializingProducer(Producer):
         timestamp: int = 0,
         headers: Any = None,
     ) -> None:
-        """Queue one record. Raises KeySerializationError, ValueSerializationError, and as above."""
-        if self._native is None:
-            raise RuntimeError(CLOSED)
+        """As ``Producer.produce``; also raises KeySerializationError, ValueSerializationError."""
+        self._usable()
         _check_topic(topic)
         context = self._context(topic, self._fields.KEY, headers)
         if self._key_serializer is not None:

@@ -1,4 +1,4 @@
-"""A partition: TopicPartition, and the functions that tell which one a key goes to"""
+"""TopicPartition, and the functions that map keys to partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, OFFSET_INVALID = -2, -1, -1000, -10
 
 @total_ordering
 class TopicPartition:
-    """Equal, and in order, by topic and partition. ``partition`` and ``offset`` can be set."""
+    """Compared by topic and partition. ``partition`` and ``offset`` can be set."""
 
     __slots__ = ("_leader_epoch", "_metadata", "_topic", "offset", "partition")
 
@@ -24,6 +24,9 @@ class TopicPartition:
         leader_epoch: int | None = None,
     ) -> None:
         """Raises TypeError."""
+        self._topic, self.partition, self.offset = topic, partition, offset
+        self._metadata = metadata
+        self._leader_epoch: int | None = None
         if not isinstance(topic, str):
             raise TypeError(f"topic must be str, not {type(topic).__name__}")
         for name, value in (("partition", partition), ("offset", offset)):
@@ -31,9 +34,8 @@ class TopicPartition:
                 raise TypeError(f"{name} must be int, not {type(value).__name__}")
         if not isinstance(metadata, str | None):
             raise TypeError(f"metadata must be str, not {type(metadata).__name__}")
-        self._topic, self.partition, self.offset = topic, partition, offset
-        self._metadata = metadata
-        self._leader_epoch = None if leader_epoch is None or leader_epoch < 0 else leader_epoch
+        if leader_epoch is not None and leader_epoch >= 0:
+            self._leader_epoch = leader_epoch
 
     @property
     def topic(self) -> str:
@@ -42,7 +44,7 @@ class TopicPartition:
 
     @property
     def metadata(self) -> str | None:
-        """A text of the application's, kept with the offset."""
+        """Text of the application that is stored with the offset."""
         return self._metadata
 
     @property
@@ -52,7 +54,7 @@ class TopicPartition:
 
     @property
     def error(self) -> None:
-        """None: a producer gets no partition's error by this class."""
+        """Always None: producers do not report errors in this class."""
         return None
 
     def _key(self) -> tuple[str, int]:
@@ -75,17 +77,17 @@ class TopicPartition:
 
 
 def murmur2(key: bytes, partition_count: int) -> int:
-    """As Kafka's Java client. Raises TypeError and ValueError."""
+    """Partition as in Kafka's Java client. Raises TypeError and ValueError."""
     return _placed(MURMUR2, key, partition_count)
 
 
 def consistent(key: bytes, partition_count: int) -> int:
-    """By CRC-32, as librdkafka's own default. Raises TypeError and ValueError."""
+    """Partition by CRC-32, librdkafka's default. Raises TypeError and ValueError."""
     return _placed(CRC32, key, partition_count)
 
 
 def fnv1a(key: bytes, partition_count: int) -> int:
-    """As Sarama. Raises TypeError and ValueError."""
+    """Partition as in Sarama. Raises TypeError and ValueError."""
     return _placed(FNV1A, key, partition_count)
 
 

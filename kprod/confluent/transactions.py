@@ -1,108 +1,121 @@
-"""The transactional calls as confluent-kafka has them, over kprod's own"""
+"""Transactional calls, compatible with confluent-kafka's, on top of kprod's own."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
 from kprod import errors as native
 from kprod.clock import SystemClock
-from kprod.confluent.errors import KafkaError, KafkaException, from_native
-from kprod.confluent.native import seconds
+from kprod.confluent.errors import KafkaError, KafkaException, failure_of_call
+from kprod.confluent.native import NativeProducer, seconds
 from kprod.confluent.unassigned import UnassignedRecords
-from kprod.errors import RecordTypeError
-from kprod.producer import KafkaProducer
-from kprod.transactional.group_offsets import GroupMetadata
-
-_VERSION_2 = b"CGMDv2:"
-_GENERATION = struct.Struct("=i")
-
-
-def read_group_metadata(found: Any) -> Any:
-    """``GroupMetadata`` of what ``Consumer.consumer_group_metadata()`` returns; others as they are.
-
-    confluent-kafka has bytes, which librdkafka has made for the bindings to carry from a consumer
-    to a producer; the first of them say how the rest is laid out. That is, as in
-    ``rd_kafka_consumer_group_metadata_write``: the generation, the group and the member, each text
-    ended by a zero, then a byte that is 0 if a group instance id follows, and that. Raises
-    RecordTypeError for bytes of a librdkafka that lays them out otherwise.
-    """
-    if not isinstance(found, bytes):
-        return found
-    group_id, _, rest = found[len(_VERSION_2) + _GENERATION.size :].partition(b"\0")
-    member_id, ended, instance = rest.partition(b"\0")
-    if not found.startswith(_VERSION_2) or not ended or not instance:
-        raise RecordTypeError(
-            f"group_metadata: bytes that begin with {found[:8]!r}, where kprod knows"
-            f" {_VERSION_2!r}, of librdkafka 2: give kprod.GroupMetadata, or the id of the group"
-        )
-    (generation,) = _GENERATION.unpack_from(found, len(_VERSION_2))
-    instance_id = None if instance[0] else instance[1:].partition(b"\0")[0].decode()
-    return GroupMetadata(group_id.decode(), generation, member_id.decode(), instance_id)
-
+from kprod.sender.transactions import Call
+from kprod.transactional.transaction_calls import PAUSE
+from kprod_ext.confluent import DeliveryReports
 
 monotonic = SystemClock.monotonic
 
 
 class ProducerTransactions:
-    """Part of ``Producer``. ``timeout`` is seconds, -1 for no limit.
+    """Part of ``Producer``. ``timeout`` is in seconds, -1 for no limit.
 
-    Each raises KafkaException. Its KafkaError says what to do: ``retriable()``, call it again;
-    ``txn_requires_abort()``, abort; ``fatal()``, make a new producer. Delivery reports are served
-    by ``poll`` and ``flush``, not by these.
+    The calls raise KafkaException. Its KafkaError says what to do: if ``retriable()``, repeat the
+    call; if ``txn_requires_abort()``, abort; if ``fatal()``, make a new producer. Like ``poll``,
+    commit and abort run delivery callbacks in the calling thread; they raise a callback's exception
+    after they have ended. Inside a delivery callback they raise.
     """
 
     _unassigned: UnassignedRecords
+    _ending: Call | None = None
+    """The call that ends a transaction, until its last callback has run. Any thread reads it."""
 
     @property
-    def _running(self) -> KafkaProducer:
-        raise AssertionError("the producer has its own")
+    def _reports(self) -> DeliveryReports:
+        raise AssertionError("implemented by Producer")
+
+    def _refuse_inside(self, call: str) -> None:
+        raise AssertionError("implemented by Producer")
 
     @property
-    def _transactional(self) -> KafkaProducer:
-        """The native producer, once it is known to have a transactional id."""
+    def _running(self) -> NativeProducer:
+        raise AssertionError("implemented by Producer")
+
+    @property
+    def _transactional(self) -> NativeProducer:
+        """The native producer. Raises unless it has a transactional id."""
         if self._running.config.transactional_id is None:
             words = "Local: Functionality not configured: transactions need transactional.id"
             raise KafkaException(KafkaError(KafkaError._NOT_CONFIGURED, words))
         return self._running
 
     def init_transactions(self, timeout: float | None = -1) -> None:
-        """Ask the coordinator for a producer id, which fences older producers of the same name."""
+        """Get a producer id from the coordinator; this fences older producers with the same id."""
         _raising(self._transactional.init_transactions, seconds(timeout))
 
     def begin_transaction(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction. Raises inside a callback of commit or abort, which still run."""
+        if self._ending is not None:
+            words = f"begin_transaction(): {self._ending.value}() has not returned"
+            raise failure_of_call(native.UnfinishedCallError(words))
         _raising(self._transactional.begin_transaction)
 
     def send_offsets_to_transaction(
         self, positions: list[Any], group_metadata: Any, timeout: float | None = -1
     ) -> None:
-        """Let a group's offsets move with the transaction.
+        """Commit a consumer group's offsets as part of the transaction.
 
-        ``positions`` are TopicPartitions with offsets; those without one, below 0, are left out.
-        ``group_metadata`` is what ``Consumer.consumer_group_metadata()`` returns, or
+        ``positions`` are TopicPartitions with offsets; offsets below 0 are ignored.
+        ``group_metadata`` is the result of ``Consumer.consumer_group_metadata()``, a
         ``kprod.GroupMetadata``, or a group id.
         """
         known = [position for position in positions if position.offset >= 0]
         call = self._transactional.send_offsets_to_transaction
-        member = read_group_metadata(group_metadata)
-        _raising(call, known, member, seconds(timeout))
+        _raising(call, known, group_metadata, seconds(timeout))
 
     def commit_transaction(self, timeout: float | None = -1) -> None:
-        """Send what was produced, and commit. Nothing has begun while a topic is unknown."""
-        running, longest = self._transactional, seconds(timeout)
-        began = monotonic()
-        if not self._unassigned.await_none(longest):
-            words = "Local: Timed out: records wait for their topic; call it again"
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words, retriable=True))
-        _raising(running.commit_transaction, max(0.0, longest - (monotonic() - began)))
+        """Send all produced records and commit. Waits first until their topics are known."""
+        self._end_transaction(Call.COMMIT, seconds(timeout))
 
     def abort_transaction(self, timeout: float | None = -1) -> None:
-        """Give up the transaction; what was not sent has a report with ``_PURGE_QUEUE``."""
-        running = self._transactional
-        self._unassigned.purge(native.TransactionAbortedError("the transaction was aborted"))
-        _raising(running.abort_transaction, seconds(timeout))
+        """Abort the transaction; reports of unsent records have the code ``_PURGE_QUEUE``."""
+        self._end_transaction(Call.ABORT, seconds(timeout))
+
+    def _end_transaction(self, call: Call, longest: float) -> None:
+        running, deadline = self._transactional, monotonic() + longest
+        self._refuse_inside(f"{call.value}()")
+        failures: list[Exception] = []
+
+        def serve() -> None:
+            try:
+                while not failures and self._reports.serve():
+                    pass
+            except Exception as error:  # the next poll() runs the remaining callbacks
+                failures.append(error)
+
+        self._ending = call
+        try:
+            if call is Call.COMMIT:
+                self._await_topics(deadline, serve)
+            else:
+                aborted = native.TransactionAbortedError("the transaction was aborted")
+                self._unassigned.purge(aborted)
+            left = max(0.0, deadline - monotonic())
+            _raising(running.end_transaction, call, left, serve)
+        finally:
+            try:
+                serve()
+            finally:
+                self._ending = None
+            if failures:
+                raise failures[0]
+
+    def _await_topics(self, deadline: float, meanwhile: Callable[[], None]) -> None:
+        while not self._unassigned.await_none(min(PAUSE, max(0.0, deadline - monotonic()))):
+            meanwhile()
+            if monotonic() >= deadline:
+                words = "Local: Timed out: records wait for their topic; repeat the call"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words, retriable=True))
 
 
 def _raising(call: Callable[..., None], *arguments: Any) -> None:
@@ -111,4 +124,4 @@ def _raising(call: Callable[..., None], *arguments: Any) -> None:
     except native.RecordTypeError:
         raise
     except native.KprodError as error:
-        raise KafkaException(from_native(error)) from error
+        raise failure_of_call(error) from error

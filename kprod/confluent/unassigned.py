@@ -1,9 +1,8 @@
-"""Records without a partition: they wait in order until their topic is known, and no caller does"""
+"""Records of unknown topics: they wait here, in order, so that ``produce`` does not have to."""
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from kprod.producer import KafkaProducer
 from kprod.quantities import counted
 from kprod.sender.process import await_at_exit
 from kprod.types import ProducerRecord, owned
+from kprod_ext import generation
 from kprod_ext.futures import FutureRecordMetadata
 
 log = logging.getLogger(__name__)
@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 monotonic = SystemClock.monotonic
 
 PAUSE = 0.01
-"""Seconds between two attempts to queue a record that found no memory."""
+"""Seconds between two attempts to queue a record for which there is no memory."""
 
 
 class Unassigned(NamedTuple):
-    """The arguments of a ``produce`` that waits for its topic; ``began`` in seconds.
+    """The arguments of a ``produce`` call that waits for its topic; ``began`` in seconds.
 
-    Interceptors run in its ``context``, which holds the current span of a trace.
+    Interceptors run in ``context``, which holds the current trace span.
     """
 
     topic: str
@@ -51,16 +51,16 @@ class Unassigned(NamedTuple):
     context: Context
 
     def as_given(self) -> ProducerRecord:
-        """The record itself."""
+        """The record as it was given."""
         headers = tuple(self.headers or ())
         where = self.partition, self.timestamp_ms
         return ProducerRecord(self.topic, self.value, self.key, headers, *where)
 
 
 def checked(record: Unassigned) -> Unassigned:
-    """The record with what its buffers hold now: the application may change them while it waits.
+    """Copy the record's buffers, which the application may change while the record waits.
 
-    Refuses now what ``send`` would refuse later. Raises TypeError and KafkaException.
+    Raises TypeError and KafkaException now for what ``send`` would refuse later.
     """
     for field, data in (("value", record.value), ("key", record.key)):
         if not isinstance(data, bytes | bytearray | memoryview | None):
@@ -76,18 +76,18 @@ def checked(record: Unassigned) -> Unassigned:
 
 
 class _TopicQueue:
-    """The records that wait for one topic, and the search that the first of them has begun."""
+    """The records that wait for one topic, and the topic search of the first of them."""
 
     __slots__ = ("attempt", "records", "search", "searched_for")
 
     def __init__(self) -> None:
         self.records: deque[Unassigned] = deque()
-        self.attempt: tuple[Unassigned, Attempts] | None = None  # the first found no memory
+        self.attempt: tuple[Unassigned, Attempts] | None = None  # of a record that needs memory
         self.search: Search | None = None
         self.searched_for: Unassigned | None = None
 
     def search_of(self, record: Unassigned, metadata: Metadata) -> Search:
-        """The search of ``record``, begun now if it is the first look for it."""
+        """The search for ``record``'s topic; begins one on the first check."""
         if self.search is None or self.searched_for is not record:
             self.search = metadata.search(record.topic, record.partition)
             self.searched_for = record
@@ -95,12 +95,12 @@ class _TopicQueue:
 
 
 class UnassignedRecords:
-    """Queues by topic, and one thread for all of them while a record waits. Thread-safe.
+    """Queues by topic, and one thread for all of them while records wait. Thread-safe.
 
-    The thread looks for every topic whenever something is new about the cluster, so that one
-    request asks about all that are unknown. Later records of a topic that is in ``queues`` must
-    wait behind those of that queue. ``attempts`` tells how a record is queued with the producer,
-    ``queued`` hears of its future, and ``fail`` reports the end of one that was not.
+    The thread checks every topic whenever the cluster's metadata changes, so that one request asks
+    for all unknown topics. Records of a topic that is in ``queues`` must be added to that queue.
+    ``attempts`` returns the attempts to queue a record in the producer, ``queued`` is called with
+    its future, and ``fail`` with the error of a record that was not queued.
     """
 
     def __init__(
@@ -121,22 +121,22 @@ class UnassignedRecords:
         await_at_exit(self, native.config.close_timeout_ms_at_exit / 1000)
 
     def _begin(self) -> None:
-        """Make what belongs to one process: a thread that is not here may hold a lock for ever."""
-        self._process = os.getpid()
+        """Make everything anew for this process: a parent's thread may hold the old lock."""
+        self._process = generation()
         self._lock = Lock()  # guards the queues and the thread
         self.queues.clear()
         self._thread: threading.Thread | None = None
-        self._news = NextLatch()  # the cluster has changed, or a topic came to the queues
+        self._news = NextLatch()  # opens when metadata changes, or a topic is added
         self._metadata: Metadata = self._native.metadata
         self._metadata.subscribe(MetadataListener(changed=self._news.open))
 
     def _begin_in_child(self) -> None:
-        """After a fork: the records that wait belong to the parent."""
-        if os.getpid() != self._process or self._native.metadata is not self._metadata:
+        """Start again after a fork: the waiting records belong to the parent."""
+        if generation() != self._process or self._native.metadata is not self._metadata:
             self._begin()
 
     def add(self, record: Unassigned) -> None:
-        """Let a record wait until its topic is known, at most the producer's message timeout."""
+        """Add a record, which waits for its topic, at most the producer's message timeout."""
         self._begin_in_child()
         with self._lock:
             self._ensure_thread()
@@ -147,10 +147,10 @@ class UnassignedRecords:
             queue.records.append(record)
 
     def _ensure_thread(self) -> None:
-        """The lock is held, so the thread sees the record for which it is started."""
+        """Start the thread. The lock is held, so the thread sees the record that is being added."""
         if self._thread is None or not self._thread.is_alive():
-            # The first batch imports it, which would be in the thread: a fork in the midst of that
-            # would leave the child with half a module.
+            # The first batch imports it, otherwise in the thread: a fork during the import would
+            # leave the child with a partly initialised module.
             import crc32c  # noqa: F401
 
             name = f"kprod-topics-{self._native.config.client_id}"
@@ -158,7 +158,7 @@ class UnassignedRecords:
             self._thread.start()
 
     def await_none(self, seconds: float) -> bool:
-        """Wait at most ``seconds`` until no record waits for its topic; True when none does."""
+        """Wait at most ``seconds`` until no record waits; return whether none does."""
         self._begin_in_child()
         pause, deadline = Latch(), monotonic() + seconds
         while self.queues and monotonic() < deadline:
@@ -166,18 +166,18 @@ class UnassignedRecords:
         return not self.queues
 
     def await_at_exit(self, seconds: float) -> None:
-        """As ``await_none``, and log how many records are lost; nobody polls for their reports."""
-        if os.getpid() == self._process and not self.await_none(seconds):
+        """As ``await_none``, and log how many records are lost: their reports are not polled."""
+        if generation() == self._process and not self.await_none(seconds):
             lost = sum(len(queue.records) for queue in list(self.queues.values()))
             log.warning(
-                "lost at the interpreter's exit: %s of %s with an unknown topic; flush() before"
-                " the end",
+                "lost at the interpreter's exit: %s of %s with an unknown topic; call flush()"
+                " before the exit",
                 counted(lost, "record"),
                 self._native.config.client_id,
             )
 
     def purge(self, error: KprodError) -> None:
-        """Fail every record that waits."""
+        """Fail all waiting records."""
         self._begin_in_child()
         with self._lock:
             waiting = [record for queue in self.queues.values() for record in queue.records]
@@ -195,10 +195,10 @@ class UnassignedRecords:
 
     def _run(self) -> None:
         while True:
-            news = self._news.following()  # first: what comes from now on is looked at
+            news = self._news.following()  # first: later changes trigger another check
             topics = self._topics()
             if not topics:
-                return  # it would keep a producer that was dropped
+                return  # the thread would keep a dropped producer alive
             asked, longest = False, self._timeout
             for topic in topics:
                 asks, seconds = self._see_to(topic)
@@ -209,22 +209,22 @@ class UnassignedRecords:
                 news.wait(longest)
 
     def _topics(self) -> list[str]:
-        """The topics that records wait for; without one the thread ends."""
+        """The topics that records wait for; if there are none, the thread ends."""
         with self._lock:
             if not self.queues:
                 self._thread = None
             return list(self.queues)
 
     def _see_to(self, topic: str) -> tuple[bool, float]:
-        """Queue the records of a topic as far as is known of it, and fail those that are too late.
+        """Queue the records of a topic if it is known, and fail those that have timed out.
 
-        Whether the sender has to ask for the topic, and in how many seconds to look at the latest.
+        Returns whether the sender has to request the topic, and the seconds until the next check.
         """
         while (record := self._first(topic)) is not None:
             try:
                 is_known, asks = self._look(record)
             except KprodError as error:
-                if self._taken(record):  # the native producer has never seen it
+                if self._taken(record):  # the native producer has not seen it yet
                     self._native.refused(record.as_given(), error)
                     self._fail(record, error)
                 continue
@@ -238,10 +238,10 @@ class UnassignedRecords:
         return max(0.0, record.began + self._timeout - monotonic())
 
     def _look(self, record: Unassigned) -> tuple[bool, bool]:
-        """Whether the record's topic is known, and whether the sender has to ask for it.
+        """Whether the record's topic is known, and whether the sender has to request it.
 
-        Raises as ``Metadata.await_topic``, but an AuthenticationError at the end of the record's
-        time only: as with librdkafka, brokers may change their mind, or get the right password.
+        Raises as ``Metadata.await_topic``, but an AuthenticationError only when the record times
+        out: as with librdkafka, credentials may be corrected meanwhile.
         """
         search = self.queues[record.topic].search_of(record, self._metadata)
         try:
@@ -255,7 +255,7 @@ class UnassignedRecords:
         return found is not None, asks
 
     def _is_over(self, record: Unassigned) -> bool:
-        """Queue a record with the producer, or fail it. False: it is first in its queue again."""
+        """Queue a record in the producer, or fail it. False: it is first in its queue again."""
         queue = self.queues[record.topic]
         known, queue.attempt = queue.attempt, None
         attempts = known[1] if known and known[0] is record else self._attempts(record)
@@ -275,7 +275,7 @@ class UnassignedRecords:
         return True
 
     def _first(self, topic: str) -> Unassigned | None:
-        """The oldest record of the topic; without one None, and the queue is gone."""
+        """The oldest record of the topic; if there is none, remove the queue and return None."""
         with self._lock:
             records = self.queues[topic].records
             if records:
@@ -284,7 +284,7 @@ class UnassignedRecords:
             return None
 
     def _taken(self, record: Unassigned) -> bool:
-        """Take ``record`` from its queue; False when it was purged meanwhile."""
+        """Take ``record`` from its queue; False if it was purged meanwhile."""
         with self._lock:
             records = self.queues[record.topic].records
             if records and records[0] is record:

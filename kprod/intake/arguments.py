@@ -183,7 +183,7 @@ def _frozen_name(index: int, name: Any) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidRecordError(
-            f"headers[{index}]: the name {safe_repr(text)} cannot be written as UTF-8:"
+            f"headers[{index}]: the name {safe_repr(text)} cannot be encoded as UTF-8:"
             f" {error.reason}"
         ) from None
     return text

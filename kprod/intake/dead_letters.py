@@ -179,11 +179,11 @@ def letter(
     """The arguments of ``send`` for a record that failed at ``moment`` (ms since 1970).
 
     Key, value, headers and timestamp are the record's; what is no bytes becomes JSON. Headers that
-    begin with ``kprod.dlq.`` tell the rest.
+    begin with ``kprod.dlq.`` have the rest.
     """
     key, value = _as_bytes(record.key), _as_bytes(record.value)
     headers: tuple[Header, ...] = tuple(record.headers)
-    told: dict[str, Any] = {
+    details: dict[str, Any] = {
         "reason": reason_of(error),
         "message": error,
         "topic": record.topic,
@@ -192,11 +192,11 @@ def letter(
         "time": moment,
     }
     if getattr(error, "persisted", Persisted.NO) is Persisted.MAYBE:
-        told["persisted"] = "maybe"
+        details["persisted"] = "maybe"
     if is_too_large(error):
-        told["truncated"] = sum(len(data) for data in (key, value) if data is not None)
+        details["truncated"] = sum(len(data) for data in (key, value) if data is not None)
         key, value, headers = beginning(key), beginning(value), ()
-    headers = (*headers, *letter_headers(told))
+    headers = (*headers, *letter_headers(details))
     return topic, owned(value), owned(key), headers, None, record.timestamp_ms
 
 
@@ -210,9 +210,9 @@ def shortened(
     return topic, beginning(value), beginning(key), kept, *others
 
 
-def letter_headers(told: dict[str, Any]) -> Iterator[Header]:
+def letter_headers(details: dict[str, Any]) -> Iterator[Header]:
     """The headers of a letter that describe its record; none for None or an empty text."""
-    for name, what in told.items():
+    for name, what in details.items():
         if what not in (None, ""):
             yield f"{PREFIX}{name}", _text(str(what))
 

@@ -26,12 +26,12 @@ class Interceptors:
 
     An interceptor has any of ``on_send(record) -> record``, ``on_acknowledgement(metadata)`` and
     ``on_send_error(record, error)``. As in Kafka, ``on_send`` sees the partition that the
-    application names, or None: it is chosen after the hooks, which may change the key. A record
-    that was queued has its partition when ``on_send_error`` gets it; metadata always has. An
+    application names, or None: it is chosen after the hooks, which may change the key. From then
+    on a record has its partition when ``on_send_error`` gets it; metadata always has. An
     exception of a hook is logged and goes no further. What a hook, or a handler of that log, itself
     sends through the same producer passes that kind of hook by. Thread-safe if the hooks are:
     ``on_send`` runs in the threads that send, and so does ``on_send_error`` for a record that is
-    refused; outcomes are told where callbacks run.
+    refused; outcomes are reported where callbacks run.
     """
 
     def __init__(self, interceptors: Iterable[Any] = ()) -> None:

@@ -6,9 +6,10 @@ import random
 import zlib
 from collections.abc import Callable, Container, Iterator
 from itertools import count
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
-from kprod.cluster.snapshot import NO_LEADER, TopicInfo, no_partitions
+from kprod.cluster.snapshot import TopicInfo, no_partitions
 from kprod.intake.queue_loads import QueueLoads
 from kprod.lock import Lock
 from kprod.types import BytesLike
@@ -113,7 +114,7 @@ class DefaultPartitioner:
         if key is not None and self._partition_of is not None and (key or self._empty_is_a_key):
             return self._partition_of(key, count)
         sticky = self.sticky(topic.name)
-        if sticky is None or sticky.spent or not _usable(topic, sticky.partition):
+        if sticky is None or not _usable(topic, sticky):
             with self._lock:
                 sticky = self._stick(topic)
         return sticky.partition
@@ -132,12 +133,12 @@ class DefaultPartitioner:
     def upcoming(self, topic: TopicInfo, count: int) -> list[StickyPartition]:
         """The sticky partition, and at least ``count`` more for when it has had its share.
 
-        The caller that writes to one tells ``goes_on``; the others are dropped.
+        The caller that writes to one calls ``goes_on``; the others are dropped.
         """
         with self._lock:
-            found = _in_order(self._stick(topic))
+            found = self._stick(topic, count + 1).chain()
             if len(found) <= count:
-                found += _in_order(self._drawn(topic, count))
+                found += self._drawn(topic, count).chain()
             return found
 
     def goes_on(self, topic: TopicInfo, sticky: StickyPartition) -> None:
@@ -145,12 +146,13 @@ class DefaultPartitioner:
         with self._lock:
             self._sticky[topic.name] = sticky
 
-    def _stick(self, topic: TopicInfo) -> StickyPartition:
-        sticky = self.sticky(topic.name)
-        # Looked at again: of several threads that found the partition without a leader only the
+    def _stick(self, topic: TopicInfo, ahead: int = 1) -> StickyPartition:
+        sticky = self._sticky.get(topic.name)
+        sticky = None if sticky is None else sticky.current()
+        # Looked at again: of several threads that found a partition without a leader only the
         # first draws, the others follow it and so fill the same batch.
-        if sticky is None or sticky.spent or not _usable(topic, sticky.partition):
-            sticky = self._drawn(topic, self._ahead)
+        if sticky is None or not _usable(topic, sticky):
+            sticky = self._drawn(topic, max(ahead, self._ahead))
         self._sticky[topic.name] = sticky
         return sticky
 
@@ -158,7 +160,8 @@ class DefaultPartitioner:
         """The first of ``count`` partitions, which the others follow."""
         drawn = self._loads.draw(topic, self._rng, count) if self._loads is not None else None
         if drawn is None:
-            drawn = self._rng.choices(topic.available or range(len(topic.partitions)), k=count)
+            places = topic.available or range(len(topic.partitions))
+            drawn = [places[int(self._rng.random() * len(places))] for _ in range(count)]
         *others, last = drawn
         first = StickyPartition(last, self._batch_size)
         for partition in reversed(others):
@@ -179,20 +182,15 @@ class DefaultPartitioner:
         return sticky.partition == partition and sticky.add(nbytes, batch_ready)
 
 
-def _in_order(sticky: StickyPartition | None) -> list[StickyPartition]:
-    """``sticky``, and all that follow it."""
-    found = []
-    while sticky is not None:
-        found.append(sticky)
-        sticky = sticky.following
-    return found
+_number = attrgetter("partition")
 
 
-def _usable(topic: TopicInfo, partition: int) -> bool:
-    """Whether a partition exists and has a leader, or no other has one either."""
-    if partition >= len(topic.partitions):
-        return False
-    return topic.partitions[partition].leader_id != NO_LEADER or not topic.available
+def _usable(topic: TopicInfo, sticky: StickyPartition) -> bool:
+    """Whether it has a share left, and it and those drawn ahead have leaders or are as good.
+
+    The compiled ``send`` goes on to those drawn ahead without asking for their leaders.
+    """
+    return not sticky.spent and topic.can_take([*map(_number, sticky.chain())])
 
 
 class RoundRobinPartitioner:

@@ -1,10 +1,11 @@
-"""Queue loads, as the sender measures them, and the partitions drawn by them (KIP-794)."""
+"""Queue loads, and the partitions drawn by them (KIP-794)."""
 
 from __future__ import annotations
 
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 from kprod.cluster.snapshot import TopicInfo
 
@@ -23,7 +24,7 @@ class LoadTable:
     def __init__(self, partitions: Sequence[int], queued: Mapping[int, int]) -> None:
         self._partitions = partitions
         self._places = list(_places(partitions, queued))
-        sizes = [queued[partitions[place]] for place in self._places]
+        sizes = [*map(queued.__getitem__, map(partitions.__getitem__, self._places))]
         self._above = max(sizes, default=0) + 1
         self._ends: list[int] = []
         passed = end = 0
@@ -55,21 +56,19 @@ def _places(partitions: Sequence[int], queued: Mapping[int, int]) -> Iterator[in
             yield place
 
 
-_NOTHING: Mapping[int, int] = {}
+class Queues(Protocol):
+    """What waits for the brokers, as the sender has seen it. For any thread."""
+
+    @property
+    def changes(self) -> int:
+        """Grows when the length of a queue may have changed."""
+
+    def depths(self, topic: str) -> Mapping[int, int]:
+        """How many batches are queued, by partition; empty queues are not named."""
+
+
 _NONE: frozenset[int] = frozenset()
-
-
-class _Look:
-    """One look of the sender at the queues, and the tables made of it so far."""
-
-    __slots__ = ("avoided", "queued", "tables")
-
-    def __init__(
-        self, queued: Mapping[str, Mapping[int, int]], avoided: frozenset[int] = _NONE
-    ) -> None:
-        self.queued = queued
-        self.avoided = avoided
-        self.tables: dict[str, tuple[TopicInfo, LoadTable | None]] = {}
+_TableOf: TypeAlias = tuple[TopicInfo, int, frozenset[int], LoadTable | None]
 
 
 class QueueLoads:
@@ -78,61 +77,63 @@ class QueueLoads:
     Brokers that could not take what was ready for them for longer than ``availability_timeout``
     seconds are avoided; 0 avoids none. Where Kafka's ``BuiltInPartitioner`` waits until every
     partition had a batch, a partition without any counts as an empty queue here, and a table is
-    made when it is needed, not in every turn of the sender.
+    made when it is needed, and queues have changed.
 
-    ``topics`` are those drawn for. ``measured`` is for the sender's thread; ``draw`` for any, one
-    at a time.
+    ``waiting`` is for the sender's thread; ``draw`` for any, one at a time.
     """
 
     def __init__(self, availability_timeout: float = 0.0) -> None:
-        self.topics: set[str] = set()
         self._availability_timeout = availability_timeout
         self.avoids_brokers = availability_timeout > 0.0
         self._waiting_since: dict[int, float] = {}
-        self._look = _Look({})  # replaced as a whole: a reader sees all of one look
+        self._avoided = _NONE
+        self._queues: Queues | None = None
+        self._tables: dict[str, _TableOf] = {}  # with what they were made of
 
-    def measured(
-        self, queued: Mapping[str, Mapping[int, int]], waiting: Collection[int], now: float
-    ) -> None:
-        """The sender looked: batches by topic and partition, and nodes that could not take any.
+    @property
+    def topics(self) -> Collection[str]:
+        """Those drawn for."""
+        return self._tables.keys()
 
-        Called once per turn; of ``queued`` at least ``topics`` must be there if anything is. What
-        was drawn from stays while nothing else is seen: the same object, which nobody changes.
-        """
-        if waiting or self._waiting_since:
-            since = self._waiting_since
-            self._waiting_since = {node: since.get(node, now) for node in waiting}
-        avoided = self._avoided(now) if self._availability_timeout else _NONE
-        look = self._look
-        if queued is not look.queued or avoided != look.avoided:
-            self._look = _Look(queued, avoided)
+    def watch(self, queues: Queues) -> None:
+        """Draw by the length of ``queues``."""
+        self._queues = queues
+
+    def waiting(self, nodes: Collection[int], now: float) -> None:
+        """The nodes that could not take what was ready for them; to be called while there are."""
+        since = self._waiting_since
+        self._waiting_since = {node: since.get(node, now) for node in nodes}
+        limit = self._availability_timeout
+        if limit:
+            waiting = self._waiting_since.items()
+            self._avoided = frozenset(node for node, since in waiting if now - since > limit)
 
     def forget(self, topics: Iterable[str]) -> None:
         """Nothing is sent to these topics any more.
 
-        What ``draw`` adds meanwhile may be lost, too: it adds the topic again whenever it draws.
+        What ``draw`` adds meanwhile may stay: the next call forgets it.
         """
-        self.topics = self.topics.difference(topics)
-        self._look = _Look(self._look.queued, self._look.avoided)
-
-    def _avoided(self, now: float) -> frozenset[int]:
-        limit = self._availability_timeout
-        waiting = self._waiting_since.items()
-        return frozenset(node for node, since in waiting if now - since > limit)
+        for topic in topics:
+            self._tables.pop(topic, None)
 
     def draw(self, topic: TopicInfo, rng: random.Random, count: int = 1) -> list[int] | None:
         """``count`` of the topic's partitions with a leader; None when all are equally good."""
-        self.topics.add(topic.name)
-        table = self._table(self._look, topic)
+        table = self._table(topic)
         if table is None:
             return None
-        return table.partitions(rng.choices(range(table.total), k=count))
+        return table.partitions([int(rng.random() * table.total) for _ in range(count)])
 
-    def _table(self, look: _Look, topic: TopicInfo) -> LoadTable | None:
-        made_for, table = look.tables.get(topic.name, (None, None))
-        if made_for is not topic:
-            table = _made(topic, look.queued.get(topic.name, _NOTHING), look.avoided)
-            look.tables[topic.name] = topic, table
+    def _table(self, topic: TopicInfo) -> LoadTable | None:
+        queues, avoided = self._queues, self._avoided
+        changes = 0 if queues is None else queues.changes  # first: they may change meanwhile
+        made = self._tables.get(topic.name)
+        if made is not None:
+            made_for, before, avoided_then, table = made
+            if made_for is topic and before == changes and avoided_then == avoided:
+                return table
+        depths = {} if queues is None else queues.depths(topic.name)
+        table = _made(topic, depths, avoided)
+        self._tables[topic.name] = topic, changes, avoided, table
         return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -15,9 +16,17 @@ from kprod.types import BytesLike, Header, ProducerRecord
 _DOUBLE = struct.Struct(">d")
 
 
+class WrongType(TypeError):
+    """Raised by the serializers of kprod for an object of another type than they take."""
+
+
 def str_serializer(text: str | None) -> bytes | None:
-    """Text as UTF-8; None stays null."""
-    return None if text is None else text.encode()
+    """Text as UTF-8; None stays null. Raises TypeError for what is no text."""
+    if text is None:
+        return None
+    if isinstance(text, str):
+        return text.encode()
+    raise WrongType(f"expects str, got {type(text).__name__}")
 
 
 def json_serializer(value: Any) -> bytes | None:
@@ -61,17 +70,21 @@ def float_serializer(number: float | None) -> bytes | None:
     """
     if number is None:
         return None
-    if isinstance(number, bool | str | bytes | bytearray):
-        raise TypeError(f"expected a number, got {type(number).__name__}")
-    return _DOUBLE.pack(float(number))
+    if not isinstance(number, bool | str | bytes | bytearray):
+        with suppress(TypeError):
+            return _DOUBLE.pack(float(number))
+    raise WrongType(f"expects float, got {type(number).__name__}")
 
 
 def _integer(number: int) -> int:
     if type(number) is int:
         return number
     if isinstance(number, bool):
-        raise TypeError("expected an integer, got bool")
-    return operator.index(number)
+        raise WrongType("expects int, got bool")
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise WrongType(f"expects int, got {type(number).__name__}") from None
 
 
 NAMED_SERIALIZERS: dict[str, Callable[[Any], bytes | None]] = {
@@ -190,6 +203,10 @@ def _serialized(
         result = serialize(topic, [] if headers is None else headers, data)
     except (WouldWait, KprodError):  # their texts name the cause
         raise
+    except WrongType as error:
+        raise SerializationError(
+            f"{field} for topic {topic!r}: {field}_serializer {error}"
+        ) from error
     except Exception as error:
         raise SerializationError(
             f"{field} for topic {topic!r}: {field}_serializer failed on"
@@ -201,7 +218,7 @@ def _serialized(
 
 
 def _buffer(field: str, topic: str, data: Any, advice: str) -> BytesLike:
-    """The data if it can be sent as it is. Errors tell its type only: the rest may be private."""
+    """The data if it can be sent as it is. Errors name its type only: the rest may be private."""
     if isinstance(data, memoryview):
         return _byte_view(field, topic, data)
     if isinstance(data, bytes | bytearray):

@@ -1,4 +1,4 @@
-"""The kafka-python face: one changed import line moves a program
+"""Drop-in replacement for kafka-python: change one import line
 
 >>> from kprod.kafka import KafkaProducer
 """

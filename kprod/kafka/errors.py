@@ -1,4 +1,4 @@
-"""The errors of ``kafka.errors``, with its package installed or without, and kprod's as those"""
+"""The errors of ``kafka.errors``, with or without kafka-python, and the translation to them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kprod.errors import KprodError
 def theirs(name: str) -> ModuleType | None:
     """``kafka.<name>`` of an installed kafka-python, of any version; None without one.
 
-    None also for a package that fails to import, or another one of that name.
+    Also None for a package that fails to import, and for another package of that name.
     """
     try:
-        with warnings.catch_warnings():  # its own deprecations are not about our user's code
+        with warnings.catch_warnings():  # its own deprecations do not concern our users
             warnings.simplefilter("ignore")
             found = importlib.import_module("kafka.errors")
             known = issubclass(found.KafkaError, Exception)
@@ -28,9 +28,9 @@ def theirs(name: str) -> ModuleType | None:
 
 
 def also_theirs(kind: type, name: str) -> None:
-    """Let ``isinstance(x, kafka.<name>.<class>)`` take instances of our class for those of theirs.
+    """Register our class with the abstract class of the same name in ``kafka.<name>``.
 
-    So its consumer takes our deserializers. Version 3 has abstract classes, version 2 has none.
+    So kafka-python's consumer accepts our deserializers. Version 2 has no such classes.
     """
     register = getattr(getattr(theirs(name), kind.__name__, None), "register", None)
     if callable(register):
@@ -41,9 +41,9 @@ _THEIRS = theirs("errors")
 
 
 class Kin(type):
-    """Makes a class inherit from the one of its name in ``kafka.errors``, where it exists.
+    """Makes a class inherit from the class of its name in ``kafka.errors``, if there is one.
 
-    ``except kafka.errors.X`` asks for real inheritance: ``__subclasscheck__`` is not consulted.
+    ``except kafka.errors.X`` needs real inheritance: it does not call ``__subclasscheck__``.
     """
 
     def __new__(
@@ -56,11 +56,11 @@ class Kin(type):
 
 
 class KafkaError(KprodError, metaclass=Kin):
-    """The root of kafka-python's errors. Here each of them is a KprodError, too.
+    """The base class of kafka-python's errors; here each is a KprodError, too.
 
-    ``retriable``: the same call may succeed later. ``persisted`` is kprod's own: whether the record
-    may be in the log all the same, and so is ``number``: that of the error which was translated.
-    A traceback shows the page of that one, so that here nothing is added to kafka-python's words.
+    ``retriable``: the same call may succeed later. Two attributes are kprod's own: ``persisted``
+    (whether the record may be in the log all the same) and ``number`` (of the translated error).
+    The traceback also shows that error, so this one's text is kafka-python's, unchanged.
     """
 
     number = ""
@@ -82,19 +82,19 @@ class KafkaError(KprodError, metaclass=Kin):
 
 
 class RetriableError(KafkaError):
-    """It may pass by itself."""
+    """A temporary error: a retry may succeed."""
 
     retriable = True
 
 
 class InvalidMetadataError(RetriableError):
-    """The metadata of the cluster is old; the producer asks for it again."""
+    """The cluster's metadata is outdated; the producer requests it again."""
 
     invalid_metadata = True
 
 
 class Cancelled(RetriableError):
-    """The request was given up."""
+    """The request was cancelled."""
 
 
 class CommitFailedError(KafkaError):
@@ -102,19 +102,19 @@ class CommitFailedError(KafkaError):
 
 
 class IllegalArgumentError(KafkaError):
-    """An argument has a value it must not have."""
+    """An argument has an invalid value."""
 
 
 class IllegalStateError(KafkaError):
-    """The call is not allowed now, for instance because the producer is closed."""
+    """The call is not allowed in this state, for example because the producer is closed."""
 
 
 class KafkaConfigurationError(KafkaError, ValueError):
-    """An option is wrong, or contradicts another one."""
+    """An option is invalid, or contradicts another one."""
 
 
 class KafkaConnectionError(InvalidMetadataError):
-    """A connection could not be made, or broke."""
+    """A connection could not be opened, or was lost."""
 
 
 class KafkaProtocolError(KafkaError):
@@ -122,25 +122,25 @@ class KafkaProtocolError(KafkaError):
 
 
 class CorrelationIdError(RetriableError, KafkaProtocolError):
-    """An answer to a request that was never sent."""
+    """A response to a request that was never sent."""
 
 
 class InvalidReceiveError(KafkaProtocolError):
-    """A response of an impossible size."""
+    """A response of an invalid size."""
 
 
 class KafkaTimeoutError(RetriableError):
-    """A bounded wait has ended."""
+    """A wait timed out."""
 
 
 class MetadataEmptyBrokerList(RetriableError):
-    """The cluster has named no brokers."""
+    """The cluster's metadata lists no brokers."""
 
 
 class NoBrokersAvailable(KafkaTimeoutError):
-    """No broker has answered when the producer was made.
+    """No broker answered when the producer was made.
 
-    Version 2 of kafka-python raises it by this name, version 3 a KafkaTimeoutError: it is both.
+    kafka-python 2 raises this class, kafka-python 3 a KafkaTimeoutError: this one is both.
     """
 
     invalid_metadata = True
@@ -155,7 +155,7 @@ class LogTruncationError(KafkaError):
 
 
 class NodeNotReadyError(RetriableError):
-    """The broker cannot be asked yet."""
+    """The broker is not ready for requests yet."""
 
 
 class UnknownBrokerIdError(KafkaError):
@@ -163,23 +163,23 @@ class UnknownBrokerIdError(KafkaError):
 
 
 class QuotaViolationError(KafkaError):
-    """A metric has passed its bound."""
+    """A metric has exceeded its quota."""
 
 
 class StaleMetadata(InvalidMetadataError):
-    """The metadata of the cluster is too old."""
+    """The cluster's metadata is too old."""
 
 
 class TooManyInFlightRequests(RetriableError):
-    """The broker owes too many answers."""
+    """Too many requests to the broker are unanswered."""
 
 
 class UnrecognizedBrokerVersion(KafkaError):
-    """The broker speaks no version of a request that could be used."""
+    """The broker supports no usable version of a request."""
 
 
 class UnsupportedCodecError(KafkaError):
-    """No codec for this compression."""
+    """There is no codec for this compression type."""
 
 
 class TransactionAbortedError(KafkaError):
@@ -187,7 +187,7 @@ class TransactionAbortedError(KafkaError):
 
 
 class BrokerResponseError(KafkaError):
-    """A broker has answered with an error code: ``errno``, with the name ``message``."""
+    """A broker answered with the error code ``errno``, named ``message``."""
 
     errno: int | None = None
     message: str | None = None
@@ -198,17 +198,17 @@ class BrokerResponseError(KafkaError):
 
 
 class AuthorizationError(BrokerResponseError):
-    """This client may not do that."""
+    """The client is not authorized to do this."""
 
 
 BY_CODE: dict[int, type[BrokerResponseError]] = {}
-"""The class of each error code of a broker."""
+"""The class of each broker error code."""
 
 
 def _refusal(
     name: str, errno: int, kind: type[KafkaError] | None = None, message: str = ""
 ) -> type[BrokerResponseError]:
-    """The class of one code; ``kind`` is its other base. The name gives the message, mostly."""
+    """Make the class of one code; ``kind`` is its other base. The message usually is the name."""
     said = message or re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Error")).upper()
     words = said.replace("_", " ").capitalize()
     stated = {"errno": errno, "message": said, "description": words, "__doc__": f"{words}."}
@@ -219,7 +219,7 @@ def _refusal(
 
 
 def for_code(code: int) -> type[BrokerResponseError]:
-    """The class of a code; a code that has none gets a class of its own, under UnknownError."""
+    """The class of a code; for an unknown code a new subclass of UnknownError."""
     known = BY_CODE.get(code)
     if known is not None:
         return known
@@ -383,7 +383,7 @@ kafka_errors = BY_CODE
 
 
 class IncompatibleBrokerVersion(UnsupportedVersionError):  # type: ignore[misc, valid-type]
-    """The broker is too old for what was asked of it."""
+    """The broker is too old for the request."""
 
 
 _BY_KIND: tuple[tuple[type[native.KprodError], type[KafkaError]], ...] = (
@@ -400,29 +400,29 @@ _BY_KIND: tuple[tuple[type[native.KprodError], type[KafkaError]], ...] = (
     (native.InvalidBatchError, InvalidRecordError),
     (native.IllegalStateError, IllegalStateError),
 )
-"""The first that fits counts."""
+"""The first match applies."""
 
 
 def translated(error: native.KprodError) -> Exception:
-    """The error that kafka-python would have raised, caused by ``error``.
+    """The error that kafka-python would raise, with ``error`` as its cause.
 
-    ``persisted`` goes along. An argument that no record can carry stays what it is: a ValueError or
-    a TypeError, as there.
+    ``persisted`` is copied. Errors about invalid arguments are returned unchanged: they are a
+    ValueError or a TypeError, as in kafka-python.
     """
     if isinstance(error, KafkaError):
         return error
     if isinstance(error, native.BrokerError):
-        told: KafkaError = _of_broker(error)
+        made: KafkaError = _of_broker(error)
     else:
         kind = next((theirs for ours, theirs in _BY_KIND if isinstance(error, ours)), None)
         if kind is None:
             if isinstance(error, ValueError | TypeError):
                 return error
             kind = KafkaError
-        told = kind(str(error))
-    told.persisted, told.next_step, told.number = error.persisted, error.next_step, error.number
-    told.__cause__ = error
-    return told
+        made = kind(str(error))
+    made.persisted, made.next_step, made.number = error.persisted, error.next_step, error.number
+    made.__cause__ = error
+    return made
 
 
 def _of_broker(error: native.BrokerError) -> BrokerResponseError:
@@ -430,6 +430,9 @@ def _of_broker(error: native.BrokerError) -> BrokerResponseError:
     detail = str(error).partition(": ")[2] or error.name
     if kind is not None:
         return kind(detail)
-    told = UnknownError(detail)
-    told.errno, told.message = error.code, error.name
-    return told
+    made = UnknownError(detail)
+    made.errno, made.message = error.code, error.name
+    return made
+
+
+__all__ = sorted(name for name, kind in globals().items() if isinstance(kind, Kin))  # noqa: PLE0605

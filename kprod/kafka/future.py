@@ -1,4 +1,4 @@
-"""Futures in kafka-python's shape: a plain one, and that of a record"""
+"""Futures compatible with kafka-python's: a plain one, and that of a record."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ log = logging.getLogger(__name__)
 
 
 class Future:
-    """A value or an error that is set once, as ``kafka.future.Future``. Thread-safe.
+    """A value or an error that is set once, like ``kafka.future.Future``. Thread-safe.
 
-    Callbacks run in the thread that sets it, in the order they were added; one that is added
-    later runs at once. What they raise is logged, and raised on where ``error_on_callbacks``.
+    Callbacks run in the thread that completes the future, in the order they were added; one that is
+    added later runs immediately. Their exceptions are logged, and raised if ``error_on_callbacks``
+    is true.
     """
 
     error_on_callbacks = False
@@ -41,14 +42,14 @@ class Future:
         return self.is_done and self.exception is not None
 
     def retriable(self) -> bool:
-        """True once it has an error that may pass."""
+        """True once it has a retriable error."""
         return self.is_done and isinstance(self.exception, RetriableError)
 
     def __await__(self) -> Generator[Self, None, Any]:
-        """Its value, or raise its error; until it is done, hand itself to what runs the coroutine.
+        """Return the value or raise the error; until it is done, yield the future.
 
-        That is kafka-python's network loop, which goes on once it is done. asyncio takes no such
-        futures: there ``kprod`` and ``kprod.aio`` have futures of their own.
+        kafka-python's network loop runs such coroutines. For asyncio use the futures of ``kprod``
+        or ``kprod.aio``.
         """
         if not self.is_done:
             yield self
@@ -57,11 +58,11 @@ class Future:
         return self.value
 
     def success(self, value: Any) -> Self:
-        """Set the value, and call those that wait for one."""
+        """Set the value, and run the callbacks."""
         return self._settle(value, None)
 
     def failure(self, error: BaseException | type[BaseException]) -> Self:
-        """Set the error, or one of that class, and call those that wait for one."""
+        """Set the error, or an instance of that class, and run the errbacks."""
         exception = error() if isinstance(error, type) else error
         if not isinstance(exception, BaseException):
             raise TypeError("future failed without an exception")
@@ -106,15 +107,15 @@ class Future:
         return self.add_callback(fn, *args, **kwargs).add_errback(fn, *args, **kwargs)
 
     def chain(self, future: Any) -> Self:
-        """Pass the outcome on to ``future.success(value)`` or ``future.failure(error)``."""
+        """Call ``future.success(value)`` or ``future.failure(error)`` with the outcome."""
         return self.add_callback(future.success).add_errback(future.failure)
 
 
 class FutureRecordMetadata:
     """The outcome of one record, with the names, arguments and errors of kafka-python's.
 
-    Thread-safe. Callbacks run in the producer's thread for them; one that is added to a record
-    that has its outcome runs at once, in the thread that adds it. When ``get`` returns, callbacks
+    Thread-safe. Callbacks run in the producer's callback thread; a callback that is added to a
+    completed record runs immediately, in the calling thread. When ``get`` returns, the callbacks
     that were added before have run.
     """
 
@@ -126,17 +127,17 @@ class FutureRecordMetadata:
 
     @property
     def is_done(self) -> bool:
-        """True once the record was acknowledged or has failed."""
+        """True once the record is acknowledged or has failed."""
         return self._native is None or self._native.is_done
 
     @property
     def value(self) -> RecordMetadata | None:
-        """Where the record was stored; None before, and when it failed."""
+        """The record's position; None until it is stored, and if it failed."""
         return None if self._native is None else self._native.value
 
     @property
     def exception(self) -> BaseException | None:
-        """Why the record failed, always the same object; None before, and when it was stored."""
+        """The record's error, always the same object; None while pending, and if it is stored."""
         if self._failure is None and self._native is not None:
             error = self._native.exception
             if error is not None:
@@ -144,7 +145,7 @@ class FutureRecordMetadata:
         return self._failure
 
     def succeeded(self) -> bool:
-        """True once the record was acknowledged."""
+        """True once the record is acknowledged."""
         return self._native is not None and self._native.succeeded()
 
     def failed(self) -> bool:
@@ -152,20 +153,20 @@ class FutureRecordMetadata:
         return self._native is None or self._native.failed()
 
     def retriable(self) -> bool:
-        """True when the record failed for a cause that may pass."""
+        """True if the record failed with a retriable error."""
         return getattr(self.exception, "retriable", False)
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record.
+        """Wait at most ``timeout`` seconds; return the metadata or raise the record's error.
 
-        Raises KafkaTimeoutError when it is still missing, and at once inside a callback; TypeError
-        for a timeout that is no number.
+        Raises KafkaTimeoutError if there is no outcome by then, and immediately inside a callback;
+        TypeError for a timeout that is not a number.
         """
         if self._native is None:
             raise self._failure or AssertionError
         try:
             return self._native.get(timeout)
-        except RecordTypeError:  # about the timeout: no time has passed
+        except RecordTypeError:  # an invalid timeout
             raise
         except IllegalStateError as error:
             if not self._native.is_done:
@@ -179,7 +180,7 @@ class FutureRecordMetadata:
     def add_callback(
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
-        """Call ``fn(*args, metadata, **kwargs)`` once the record was acknowledged."""
+        """Call ``fn(*args, metadata, **kwargs)`` once the record is acknowledged."""
         if not self.is_done and self._native is not None:
             self._native.add_callback(fn, *args, **kwargs)
         elif self.succeeded():
@@ -204,7 +205,7 @@ class FutureRecordMetadata:
         return self.add_callback(fn, *args, **kwargs).add_errback(fn, *args, **kwargs)
 
     def chain(self, future: Any) -> FutureRecordMetadata:
-        """Pass the outcome on to ``future.success(metadata)`` or ``future.failure(error)``."""
+        """Call ``future.success(metadata)`` or ``future.failure(error)`` with the outcome."""
         return self.add_callback(future.success).add_errback(future.failure)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Metrics by kafka-python's names, groups and units"""
+"""Metrics with kafka-python's names, groups and units."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class KafkaMetric:
 
 
 def by_group(groups: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """The metrics by group and name, with kafka-python's own names added to kprod's."""
+    """The metrics by group and name: kprod's, and kafka-python's own names."""
     named = {group: dict(metrics) for group, metrics in groups.items()}
     own = named.get("producer-metrics")
     if own is not None:
@@ -45,7 +45,7 @@ def by_group(groups: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, f
 
 
 def by_name(groups: Mapping[str, Mapping[str, float]], client_id: str) -> dict[MetricName, Any]:
-    """The same by MetricName, as objects that have ``value()``."""
+    """The same metrics by MetricName, as objects with ``value()``."""
     tags = (("client-id", client_id),)
     return {
         (name := MetricName(metric, group, None, tags)): KafkaMetric(name, value)

@@ -1,4 +1,4 @@
-"""From kafka-python's options to kprod's: what it takes leniently is taken here, too"""
+"""Converts kafka-python's options to kprod's, as leniently as kafka-python reads them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ DEFAULT_CONFIG: dict[str, Any] = {
     "socks5_proxy": None,
     "kafka_client": None,
 }
-"""The options of kafka-python 3 and their defaults, which are those of this face."""
+"""The options of kafka-python 3 with their defaults, which this package uses."""
 
 PROVIDERS = frozenset({"sasl_oauth_token_provider", "sasl_credentials"})
 HANDLED_HERE = frozenset(
@@ -81,8 +81,8 @@ HANDLED_HERE = frozenset(
 class Config(dict[str, Any]):
     """The mapping of ``producer.config``: every option by name.
 
-    A password, or what has one in it, is a ``kprod.config.secret.Secret``: ``reveal()`` tells it.
-    The ``repr`` shows no object that tells tokens or passwords either.
+    A value that is or contains a password is a ``kprod.config.secret.Secret``: ``reveal()`` returns
+    it. The ``repr`` shows neither passwords nor the objects that provide tokens or passwords.
     """
 
     def __repr__(self) -> str:
@@ -91,9 +91,9 @@ class Config(dict[str, Any]):
 
 
 def native_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """kprod's options for these of kafka-python's. Raises KafkaConfigurationError.
+    """kprod's options for the given ones of kafka-python. Raises KafkaConfigurationError.
 
-    Names neither of them has are passed on: kprod refuses them with what was meant.
+    Unknown names are passed on: kprod refuses them and suggests the nearest name.
     """
     _check_timeouts(given)
     named = {str(name).replace(".", "_"): value for name, value in given.items()}
@@ -127,7 +127,7 @@ def _check_timeouts(given: Mapping[str, Any]) -> None:
 
 
 def _make_room(options: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """Where kafka-python lets one option exceed another that was not given, or does not matter."""
+    """Raise unset limits where kafka-python lets an option exceed them, or ignores them."""
     first = options.get("reconnect_backoff_ms", OPTIONS["reconnect_backoff_ms"].default)
     if isinstance(first, int) and first > options["reconnect_backoff_max_ms"]:
         options["reconnect_backoff_max_ms"] = first
@@ -138,7 +138,7 @@ def _make_room(options: dict[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def _servers(value: Any) -> Any:
-    """A set, too, and addresses with a scheme in front."""
+    """Accept also a set, and addresses with a scheme."""
     if isinstance(value, set | frozenset):
         value = sorted(value)
     if isinstance(value, str):
@@ -157,7 +157,7 @@ _SCHEMES = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
 
 def _whole(value: Any) -> Any:
-    """Digits, and numbers that are not whole: upwards, so that half a millisecond stays a wait."""
+    """Accept strings of digits, and round fractions up, so that half a millisecond is not 0."""
     if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
         return int(value)
     if isinstance(value, float) and math.isfinite(value):
@@ -166,7 +166,7 @@ def _whole(value: Any) -> Any:
 
 
 def _endless(value: Any) -> Any:
-    """-1 for never."""
+    """As ``_whole``, and -1 means never."""
     whole = _whole(value)
     return MAX_INT32 if whole == -1 else whole
 

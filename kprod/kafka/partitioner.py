@@ -1,4 +1,4 @@
-"""kafka-python's partitioners, and how those of any of its versions are called"""
+"""kafka-python's partitioners, and how to call those of any of its versions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kprod_ext import murmur2 as _murmur2
 Choose: TypeAlias = Callable[..., int]
 
 FEW = 100
-"""Topics that a sticky partitioner remembers without asking whether they are there."""
+"""Topics that a sticky partitioner remembers before it checks whether they still exist."""
 
 
 def murmur2(data: bytes) -> int:
-    """Murmur2 of ``data`` as Kafka's Java client has it, as a number of 32 bits without a sign."""
+    """Murmur2 of ``data`` as in Kafka's Java client, as an unsigned 32-bit number."""
     return _murmur2(data) & 0xFFFFFFFF
 
 
@@ -33,11 +33,11 @@ class Cluster:
         self._snapshot = snapshot
 
     def topics(self) -> set[str]:
-        """The topics that are known."""
+        """The known topics."""
         return set(self._snapshot.topics)
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """All partitions of a topic, None for one that is not known."""
+        """All partitions of a topic; None for an unknown topic."""
         known = self._snapshot.topic(topic)
         return None if known is None else set(range(len(known)))
 
@@ -51,7 +51,7 @@ OnNewBatch: TypeAlias = Callable[[str, Cluster, int], object]
 
 
 class Partitioner(ABC):
-    """Chooses partitions, as ``kafka.partitioner.Partitioner``. Called by every thread."""
+    """Chooses partitions, like ``kafka.partitioner.Partitioner``. Called from any thread."""
 
     @abstractmethod
     def partition(
@@ -70,10 +70,10 @@ also_theirs(Partitioner, "partitioner")
 
 
 class DefaultPartitioner(Partitioner):
-    """By murmur2 of the key, at random without one.
+    """By the murmur2 hash of the key; at random without a key.
 
-    Given to a producer it stands for kprod's own default, which does the same with keys and
-    keeps records without one together until a batch is full.
+    A producer that gets one uses kprod's default partitioner instead. That treats keys in the same
+    way, and keeps records without a key on one partition until a batch is full.
     """
 
     def partition(
@@ -85,9 +85,9 @@ class DefaultPartitioner(Partitioner):
         serialized_value: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """Raises ValueError for a topic that is not known."""
+        """Raises ValueError for an unknown topic."""
         every = sorted(cluster.partitions_for_topic(topic) or ())
-        # What stands for a cluster in an application's tests may have an answer for every topic.
+        # A fake cluster in an application's tests may have an answer for every topic.
         if not every or not (type(cluster) is Cluster or topic in cluster.topics()):
             raise ValueError(f"Topic {topic} not found in ClusterMetadata")
         if serialized_key is not None:
@@ -102,12 +102,12 @@ class DefaultPartitioner(Partitioner):
 class StickyPartitioner(DefaultPartitioner):
     """Without a key: one partition until ``on_new_batch`` (KIP-480). Thread-safe.
 
-    Topics that the cluster no longer knows are forgotten as others come up.
+    Topics that no longer exist are forgotten when new ones are added.
     """
 
     def __init__(self) -> None:
         self._sticky: dict[str, int] = {}
-        self._most = FEW  # topics, before those are looked for that have gone
+        self._most = FEW  # topics, before removed ones are dropped
         self._lock = Lock()  # guards both
 
     def _without_key(self, topic: str, usable: list[int], cluster: Cluster) -> int:
@@ -121,17 +121,17 @@ class StickyPartitioner(DefaultPartitioner):
     def _forget_all_but(self, known: set[str]) -> None:
         """The lock is held."""
         self._sticky = {name: number for name, number in self._sticky.items() if name in known}
-        # Twice as many: so each topic pays for looking at two.
+        # Doubling the limit bounds the cost: each new topic pays for two checks.
         self._most = max(FEW, 2 * len(self._sticky))
 
     def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
-        """Go on to another partition, unless another thread has done so."""
+        """Switch to another partition, unless another thread has done so already."""
         with self._lock:
             if self._sticky.get(topic) != prev_partition:
                 return
             usable = sorted(cluster.available_partitions_for_topic(topic) or ())
             others = [number for number in usable if number != prev_partition]
-            if not usable:  # any of them may get a leader first
+            if not usable:  # none has a leader: any of them may get one first
                 others = sorted(cluster.partitions_for_topic(topic) or ())
             if others:
                 self._sticky[topic] = random.choice(others)
@@ -141,7 +141,7 @@ _BUILT_IN = ("DefaultPartitioner", "StickyPartitioner")
 
 
 def is_built_in(partitioner: Any) -> bool:
-    """Whether it is one of kafka-python's own, or of those above: kprod's own does as well."""
+    """Whether it is a default partitioner of kafka-python or this module, as kprod's own."""
     kind = partitioner if isinstance(partitioner, type) else type(partitioner)
     return kind.__name__ in _BUILT_IN and (
         kind.__module__ == __name__ or kind.__module__.startswith("kafka.partitioner")
@@ -149,11 +149,11 @@ def is_built_in(partitioner: Any) -> bool:
 
 
 def bound(partitioner: Any) -> Choose:
-    """How to call a partitioner of the application's: with ``(topic, key, serialized key, value,
-    serialized value, cluster)``, for every version of kafka-python.
+    """A function that calls the application's partitioner, of any version of kafka-python.
 
-    Version 3 has the method ``partition`` with these six arguments, or three: topic, serialized
-    key, cluster. Version 2 has a callable: serialized key, all partitions, available ones. Raises
+    Its arguments are ``(topic, key, serialized key, value, serialized value, cluster)``. Version 3
+    has a method ``partition`` with these six arguments, or with three: topic, serialized key,
+    cluster. Version 2 has a callable: serialized key, all partitions, available ones. Raises
     TypeError for anything else.
     """
     partition = getattr(partitioner, "partition", None)
@@ -173,16 +173,16 @@ def bound(partitioner: Any) -> Choose:
 
 
 class StickyAdapter:
-    """A sticky partitioner of the application, for one record without a key (KIP-480).
+    """The application's sticky partitioner, for one record without a key (KIP-480).
 
-    As in kafka-python: where the record would begin a batch, ``on_new_batch`` is called and the
-    partitioner asked once more. What they raise comes through.
+    As in kafka-python: if the record would begin a batch, ``on_new_batch`` is called, and then the
+    partitioner once more. Their exceptions are passed on.
     """
 
     def __init__(
         self, choose: Choose, on_new_batch: OnNewBatch, values: tuple[Any, Any], cluster: Cluster
     ) -> None:
-        """``values``: before and after serialization."""
+        """``values``: the value before and after serialization."""
         self._choose = choose
         self._on_new_batch = on_new_batch
         self._values = values
@@ -196,7 +196,7 @@ class StickyAdapter:
         return int(chosen)
 
     def on_new_batch(self, topic: TopicInfo, previous: int) -> None:
-        """Let the partitioner turn to another partition."""
+        """Let the partitioner switch to another partition."""
         self._on_new_batch(topic.name, self._cluster, previous)
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:

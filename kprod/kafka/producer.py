@@ -1,4 +1,4 @@
-"""KafkaProducer as kafka-python has it, over kprod's own"""
+"""KafkaProducer, compatible with kafka-python's, on top of kprod's producer."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ class _NativeProducer(Native):
     def send_by(
         self, partitioner: Partitioner, topic: str, value: Any, headers: Any, stamp: int | None
     ) -> NativeFuture:
-        """As ``send`` without a key, where ``partitioner`` says, not the options."""
+        """As ``send`` without a key, with ``partitioner`` instead of that of the options."""
         return self._send(topic, value, None, headers, None, stamp, partitioner)
 
 
 class KafkaProducer:
     """``kafka.KafkaProducer``: its options, defaults, calls, results and errors. Thread-safe.
 
-    Making one waits for a broker, at most ``bootstrap_timeout_ms`` (``api_version_auto_timeout_ms``
-    means the same), unless ``api_version`` is given. Raises NoBrokersAvailable, which is a
-    KafkaTimeoutError, and KafkaConfigurationError, a ValueError.
+    The constructor waits for a broker, at most ``bootstrap_timeout_ms`` (also called
+    ``api_version_auto_timeout_ms``), unless ``api_version`` is given. Raises NoBrokersAvailable (a
+    KafkaTimeoutError) and KafkaConfigurationError (a ValueError).
 
-    ``docs/migration.md`` has the differences that are left, and those to ``kprod.KafkaProducer``.
+    ``docs/migration.md`` lists the remaining differences, and those to ``kprod.KafkaProducer``.
     """
 
     DEFAULT_CONFIG = DEFAULT_CONFIG
     DEPRECATED_CONFIGS = ()
 
     def __init__(self, **configs: Any) -> None:
-        self._closed = True  # until it has been made
+        self._closed = True  # until __init__ has finished
         configs = concealed(configs)
         self._configs = configs
         self.config = Config({**DEFAULT_CONFIG, **configs})
@@ -78,7 +78,7 @@ class KafkaProducer:
         self._adopt(version)
 
     def _adopt(self, version: tuple[int, ...] | None) -> None:
-        """Tell what is in force, and unless the version is given, ask for it."""
+        """Put effective values into ``config``, with a broker's version unless one is given."""
         native = self._native.config
         for name in ("client_id", "acks", "enable_idempotence"):
             self.config[name] = getattr(native, name)
@@ -107,7 +107,7 @@ class KafkaProducer:
 
     @staticmethod
     def _plugged(options: dict[str, Any], name: str) -> serializers.Serialize | None:
-        """The serializer, unless kprod knows it by name."""
+        """The serializer; None if it is one of kprod's names."""
         plugged = options.get(name)
         if plugged is None or isinstance(plugged, str):
             return None
@@ -118,7 +118,7 @@ class KafkaProducer:
     def _own_partitioner(
         options: dict[str, Any],
     ) -> tuple[partitioners.Choose | None, OnNewBatch | None]:
-        """How to ask it, and how to tell it of a new batch; None, None for kprod's own."""
+        """How to call it, and its ``on_new_batch``; None, None for kprod's own."""
         plugged = options.get("partitioner")
         if plugged is None or isinstance(plugged, str):
             return None, None
@@ -138,12 +138,12 @@ class KafkaProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
-        """Queue one record; the future tells where it was stored, or why it was not.
+        """Queue one record; the future returns its position or raises its error.
 
-        Raises KafkaTimeoutError when the topic or room for the record was not to be had within
+        Raises KafkaTimeoutError if the topic is not found or there is no memory within
         ``max_block_ms``, IllegalStateError after ``close``, MessageSizeTooLargeError, ValueError
-        and TypeError for arguments, and what a serializer or partitioner raises. A topic that the
-        cluster refuses is told by the future.
+        and TypeError for arguments, and what a serializer or partitioner raises. If the cluster
+        refuses the topic, the future fails.
         """
         if self._closed:
             raise KafkaIllegalStateError("KafkaProducer already closed!")
@@ -176,7 +176,7 @@ class KafkaProducer:
     def _serialized(
         self, topic: str, key: Any, value: Any, headers: list[tuple[str, bytes]] | None
     ) -> tuple[Any, Any, list[tuple[str, bytes]]]:
-        """Key and value by their serializers, and the headers, which these may have changed."""
+        """The serialized key and value, and the headers, which serializers may change."""
         changed = list(headers or ())
         if self._key is not None:
             key = self._key(topic, changed, key)
@@ -185,7 +185,7 @@ class KafkaProducer:
         return key, value, changed
 
     def _cluster_with(self, topic: str) -> partitioners.Cluster:
-        """The metadata of the cluster, once it has this topic."""
+        """The cluster's metadata, once it has this topic."""
         if self._native.cluster.topic(topic) is None:
             self._native.partitions_for(topic)
         return partitioners.Cluster(self._native.cluster)
@@ -193,7 +193,7 @@ class KafkaProducer:
     def flush(self, timeout: float | None = None) -> None:
         """Send everything queued so far and wait for every outcome, at most ``timeout`` seconds.
 
-        Raises KafkaTimeoutError when that has passed, and at once inside a callback.
+        Raises KafkaTimeoutError after that time, and immediately inside a callback.
         """
         try:
             self._native.flush(timeout)
@@ -203,11 +203,11 @@ class KafkaProducer:
             raise translated(error) from error
 
     def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
-        """Send what is queued, at most ``timeout`` seconds, and end everything.
+        """Send all queued records within ``timeout`` seconds, and close.
 
-        Raises KafkaTimeoutError when records are left then: the producer stays open, and they are
-        still being sent. Raises ValueError for a timeout below 0. Once it is closed, a second call
-        does nothing. Inside a callback it does not wait. ``null_logger`` has no effect.
+        Raises KafkaTimeoutError if records are left: the producer stays open and continues to send
+        them. Raises ValueError for a timeout below 0. Once it is closed, a second call does
+        nothing. Inside a callback it does not wait. ``null_logger`` has no effect.
         """
         if self._closed:
             return
@@ -232,25 +232,25 @@ class KafkaProducer:
             if callable(close):
                 close()
 
-    # Transactions: a call that waits does so for max_block_ms at most. It raises KafkaTimeoutError
-    # then, and has to be made again; ``next_step`` of any other error tells what to do.
+    # Transactions: a call waits at most max_block_ms, and then raises KafkaTimeoutError: repeat it.
+    # For any other error see its ``next_step``.
 
     def init_transactions(self) -> None:
-        """Ask the coordinator for a producer id, which fences older producers of the same name.
+        """Get a producer id from the coordinator; this fences older producers with the same id.
 
-        Does nothing once that has succeeded. Raises IllegalStateError without a
-        ``transactional_id``, KafkaTimeoutError, and KafkaError for good.
+        Does nothing after a first success. Raises IllegalStateError without a
+        ``transactional_id``, KafkaTimeoutError, and KafkaError if retries do not help.
         """
         with _translating():
             self._native.init_unless_done(None)
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. Raises IllegalStateError when one is open."""
+        """Begin a transaction. Raises IllegalStateError if one is open."""
         with _translating():
             self._native.begin_transaction()
 
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
-        """Let a group's offsets move with the transaction.
+        """Commit a consumer group's offsets as part of the transaction.
 
         ``offsets`` maps TopicPartition to OffsetAndMetadata; ``group_metadata`` is a group id, or
         the consumer's ConsumerGroupMetadata.
@@ -259,21 +259,21 @@ class KafkaProducer:
             self._native.send_offsets_to_transaction(offsets, group_metadata)
 
     def commit_transaction(self) -> None:
-        """Send what is queued, and commit."""
+        """Send all queued records and commit."""
         with _translating():
             self._native.commit_transaction()
 
     def abort_transaction(self) -> None:
-        """Give up the transaction."""
+        """Abort the transaction."""
         with _translating():
             self._native.abort_transaction()
 
     # What is known --------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The topic's partition numbers; waits for them at most ``max_block_ms``.
+        """The topic's partition numbers; waits for metadata at most ``max_block_ms``.
 
-        After ``close`` those that were known. Raises KafkaTimeoutError.
+        After ``close``, those last known. Raises KafkaTimeoutError.
         """
         known = self._native.cluster.topic(topic)
         if self._closed and known is not None:
@@ -285,8 +285,13 @@ class KafkaProducer:
         """True while some broker is connected."""
         return not self._closed and self._native.bootstrap_connected()
 
+    @property
+    def __kprod_producer__(self) -> _NativeProducer:
+        """The underlying producer; for ``kprod.observability``."""
+        return self._native
+
     def metrics(self, raw: bool = False) -> dict[Any, Any] | None:
-        """Numbers by group and name; with ``raw`` by MetricName, as objects that have ``value()``.
+        """Metrics by group and name; with ``raw`` by MetricName, as objects with ``value()``.
 
         None with ``metrics_enabled=False``; empty after ``close``.
         """
@@ -297,7 +302,7 @@ class KafkaProducer:
 
     @classmethod
     def max_usable_produce_magic(cls, api_version: tuple[int, ...]) -> int:
-        """The newest format of records that a broker of this version takes: 0, 1 or 2."""
+        """The newest record format that a broker of this version supports: 0, 1 or 2."""
         if api_version >= (0, 11):
             return 2
         return 1 if api_version >= (0, 10, 0) else 0
@@ -328,14 +333,14 @@ def _made_anew(kind: type[KafkaProducer], configs: dict[str, Any]) -> KafkaProdu
 
 
 def _as_tuple(version: Any) -> tuple[int, ...] | None:
-    """``api_version`` as a tuple; "auto" and None leave it to the brokers."""
+    """``api_version`` as a tuple; None for "auto" and None: ask the brokers."""
     if isinstance(version, str):
         return None if version == "auto" else tuple(map(int, version.split(".")))
     return version if version is None else tuple(version)
 
 
 def _refuse_idempotence(options: dict[str, Any], version: tuple[int, ...]) -> None:
-    """A broker before 0.11, says the caller: kafka-python goes on without idempotence."""
+    """For brokers before 0.11: refuse an explicit idempotence, and turn its default off."""
     for option in ("transactional_id", "enable_idempotence"):
         if options.get(option):
             raise translated(
@@ -345,7 +350,7 @@ def _refuse_idempotence(options: dict[str, Any], version: tuple[int, ...]) -> No
 
 
 def _check(value: Any, key: Any, headers: Any) -> None:
-    """Refuse options that kafka-python refuses and kprod takes."""
+    """Refuse arguments that kafka-python refuses and kprod accepts."""
     if value is None and key is None:
         raise ValueError("Need at least one: key or value")
     if headers is None:

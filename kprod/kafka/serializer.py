@@ -1,4 +1,4 @@
-"""kafka-python's serializers, and how serializers of any of its versions are called"""
+"""kafka-python's serializers, and how to call those of any of its versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Serialize: TypeAlias = Callable[[str, list[tuple[str, bytes]], Any], Any]
 
 
 class Serializer(ABC):
-    """From the application's keys or values to bytes, as ``kafka.serializer.Serializer``."""
+    """Converts keys or values to bytes, like ``kafka.serializer.Serializer``."""
 
     @abstractmethod
     def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: Any) -> Any:
@@ -25,7 +25,7 @@ class Serializer(ABC):
 
 
 class Deserializer(ABC):
-    """From bytes to the application's objects, as ``kafka.serializer.Deserializer``."""
+    """Converts bytes to the application's objects, like ``kafka.serializer.Deserializer``."""
 
     @abstractmethod
     def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes) -> Any:
@@ -40,19 +40,19 @@ for kind in (Serializer, Deserializer):
 
 
 class DefaultSerializer(Serializer, Deserializer):
-    """Text in ``encoding``; bytes and None as they are."""
+    """Encodes text in ``encoding``; bytes and None are unchanged."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
 
     def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: Any) -> Any:
-        """Raises AttributeError for what is neither text nor bytes."""
+        """Raises AttributeError for a value that is neither text nor bytes."""
         if data is None or isinstance(data, bytes | bytearray | memoryview):
             return data
         return data.encode(self.encoding)
 
     def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes | None) -> Any:
-        """The text, None for None."""
+        """The text; None for None."""
         return None if data is None else data.decode(self.encoding)
 
 
@@ -69,7 +69,7 @@ class JsonSerializer(DefaultSerializer):
 
 
 class SerializeWrapper(Serializer):
-    """A function as a serializer, None for one that changes nothing."""
+    """A function as a serializer; None stands for one that changes nothing."""
 
     def __init__(self, fn: Callable[[Any], Any] | None) -> None:
         self.fn = fn
@@ -80,10 +80,10 @@ class SerializeWrapper(Serializer):
 
 
 def bound(serializer: Any) -> Serialize | None:
-    """How to call a serializer: an object of version 3 or 2 of kafka-python, or a function.
+    """A function that calls a serializer: an object of kafka-python 3 or 2, or a function.
 
-    ``serialize`` has three arguments in version 3, two in version 2. Raises TypeError for what is
-    no serializer.
+    ``serialize`` has three arguments in version 3, two in version 2. Raises TypeError for anything
+    else.
     """
     if serializer is None:
         return None
@@ -103,6 +103,6 @@ def accepts(function: Callable[..., Any], count: int) -> bool:
         inspect.signature(function).bind(*[None] * count)
     except TypeError:
         return False
-    except ValueError:  # compiled, and tells nothing
+    except ValueError:  # compiled, without a signature
         return True
     return True

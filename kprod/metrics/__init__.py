@@ -1,4 +1,4 @@
-"""The metrics of a producer, under Kafka's own names."""
+"""The metrics of a producer, with Kafka's names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The counters of one producer, changed once per batch or request, and the metrics made of them."""
+"""The counters of one producer, updated per batch or request, and the metrics derived from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -19,7 +19,7 @@ from kprod.metrics.table import (
 
 
 class Batch(Protocol):
-    """The part of a batch that is counted."""
+    """The attributes of a batch that are counted."""
 
     @property
     def tp(self) -> tuple[str, int]: ...
@@ -30,25 +30,31 @@ class Batch(Protocol):
 
 @dataclass(eq=False)
 class Counters:
-    """Numbers that only grow, one for each field; those in ``PEAKS`` begin again in each window."""
+    """Numbers that only grow, one per field; those in ``PEAKS`` restart in each window."""
 
     PEAKS: ClassVar[tuple[str, ...]] = ()
 
     def values(self) -> Values:
-        """All counters as they are now."""
+        """The current values of all counters."""
         return {counter.name: getattr(self, counter.name) for counter in fields(self)}
 
     def end_window(self) -> Values:
-        """The values at the end of a window; the next one has peaks of its own."""
+        """The values at the end of a window; resets the peaks."""
         ended = self.values()
         for name in self.PEAKS:
             setattr(self, name, 0)
         return ended
 
+    def add(self, other: Counters) -> None:
+        """Add the counts of ``other``, which has the same fields; peaks are unchanged."""
+        for name, value in other.values().items():
+            if name not in self.PEAKS:
+                setattr(self, name, getattr(self, name) + value)
+
 
 @dataclass(eq=False)
 class BatchCounters(Counters):
-    """The batches of one topic, by their end.
+    """The batches of one topic, by outcome.
 
     ``records_sent`` were acknowledged (with acks=0: written to the socket). ``bytes_sent`` counts
     acknowledged batches as they were sent, ``uncompressed_bytes`` their records before compression.
@@ -60,11 +66,6 @@ class BatchCounters(Counters):
     batches_sent: int = 0
     bytes_sent: int = 0
     uncompressed_bytes: int = 0
-
-    def add(self, other: BatchCounters) -> None:
-        """Add the counts of ``other``."""
-        for name, value in other.values().items():
-            setattr(self, name, getattr(self, name) + value)
 
 
 @dataclass(eq=False)
@@ -83,15 +84,9 @@ class NodeCounters(Counters):
     latency_max: float = 0.0
 
     def sent(self, nbytes: int) -> None:
-        """A request of so many bytes was made."""
+        """A request of ``nbytes`` was made."""
         self.requests += 1
         self.request_size_max = max(self.request_size_max, nbytes)
-
-    def answered(self, seconds: float) -> None:
-        """A produce request was answered."""
-        self.answers += 1
-        self.latency_seconds += seconds
-        self.latency_max = max(self.latency_max, seconds)
 
 
 Groups: TypeAlias = dict[str, dict[str, float]]
@@ -112,7 +107,7 @@ class Mark(NamedTuple):
 
 @dataclass(eq=False)
 class ProducerCounters(Counters):
-    """A whole producer, but for the sums over its topics or its brokers.
+    """The counters of a whole producer, without the sums over topics or brokers.
 
     ``answers``: the Produce requests that were answered (with acks=0: written to the socket);
     ``connections_lost``: connections, and attempts to make one, that failed.
@@ -145,24 +140,25 @@ class ProducerCounters(Counters):
 class ProducerMetrics(ProducerCounters):
     """Everything counted since the producer was made.
 
-    Changed by the sender's thread only, once per batch or request, never per record; what other
-    threads may call says so. Reading from any thread gives a recent value. Rates, averages and
-    maxima are those of the last ``samples`` windows of ``window`` seconds: the
-    network calls ``mark`` when ``mark_due`` has come. Times are on the sender's clock.
+    Only the sender thread updates it, per batch or request, never per record, except by the methods
+    marked for any thread. Any thread may read recent values. Rates, averages and maxima are those
+    of the last ``samples`` windows of ``window`` seconds: the network calls ``mark`` at
+    ``mark_due``. Times are on the sender's clock.
     """
 
     def __init__(self, samples: int = 2, window: float = 30.0) -> None:
         super().__init__()
         self.topics: dict[str, BatchCounters] = {}
         self.nodes: dict[int, NodeCounters] = {}
-        self._forgotten = BatchCounters()  # the sums of the topics that were forgotten
+        self._forgotten = BatchCounters()  # the sums of removed topics
+        self._gone = NodeCounters()  # the sums of removed brokers
         self._gauges: Callable[[float], Mapping[str, float]] = _no_gauges
         self.mark_due = FIRST
         self._samples = samples
         self._window = window
         self._marks: tuple[Mark, ...] = ()
         self._spent = dict.fromkeys((gauge.name for gauge in TRANSACTION_TIMES), 0.0)
-        self._lock = Lock()  # guards what callers count, marks, and that topics leave
+        self._lock = Lock()  # guards callers' counters, the marks, and the removal of topics
 
     # The sender's thread --------------------------------------------------------------------------
 
@@ -175,12 +171,12 @@ class ProducerMetrics(ProducerCounters):
         largest: int,
         queued: float,
     ) -> None:
-        """A batch was acknowledged that had waited ``queued`` seconds before its last attempt.
+        """A batch was acknowledged that waited ``queued`` seconds before its last attempt.
 
-        It took ``nbytes`` on the wire; its records took ``uncompressed`` bytes before compression,
+        It had ``nbytes`` on the wire; its records had ``uncompressed`` bytes before compression,
         the largest of them ``largest``.
         """
-        topic = self.topic(topic_name)
+        topic = self.topics.get(topic_name) or self.topic(topic_name)
         topic.records_sent += records
         topic.batches_sent += 1
         topic.bytes_sent += nbytes
@@ -192,23 +188,23 @@ class ProducerMetrics(ProducerCounters):
         self.record_size_max = max(self.record_size_max, largest)
 
     def failed(self, batch: Batch) -> None:
-        """The records of a batch ended in an error."""
+        """The records of a batch failed."""
         topic = self.topic(batch.tp[0])
         topic.records_failed += batch.record_count
         self.records_failed += batch.record_count
 
     def retried(self, batch: Batch) -> None:
-        """A batch will be sent once more."""
+        """A batch will be retried."""
         topic = self.topic(batch.tp[0])
         topic.records_retried += batch.record_count
         self.records_retried += batch.record_count
 
     def answered(self, node_id: int, seconds: float, throttle_ms: int) -> None:
-        """A produce request was answered after ``seconds``; the broker throttles us."""
-        self.answers += 1
-        self.latency_seconds += seconds
-        self.latency_max = max(self.latency_max, seconds)
-        self.node(node_id).answered(seconds)
+        """A produce request was answered after ``seconds``; the throttle time is in ms."""
+        for counters in (self, self.nodes.get(node_id) or self.node(node_id)):
+            counters.answers += 1
+            counters.latency_seconds += seconds
+            counters.latency_max = max(counters.latency_max, seconds)
         if throttle_ms:
             self.throttle_ms += throttle_ms
             self.throttle_ms_max = max(self.throttle_ms_max, throttle_ms)
@@ -237,10 +233,18 @@ class ProducerMetrics(ProducerCounters):
                     del self.topics[name]
                     for mark in self._marks:
                         mark.topics.pop(name, None)
-            self.topics = dict(self.topics)  # one that was large once stays it
+            self.topics = dict(self.topics)  # a dict does not shrink by itself
+
+    def keep_nodes(self, known: Container[int]) -> None:
+        """Forget brokers that are not among ``known``; their counts stay in the sums."""
+        with self._lock:
+            for node_id in [node_id for node_id in self.nodes if node_id not in known]:
+                self._gone.add(self.nodes.pop(node_id))
+                for mark in self._marks:
+                    mark.nodes.pop(node_id, None)
 
     def mark(self, now: float) -> None:
-        """A window has ended: write everything down, begin the next."""
+        """End a window: record all values, and begin the next one."""
         mark = Mark(
             now,
             self._with_sums(self.end_window()),
@@ -252,11 +256,11 @@ class ProducerMetrics(ProducerCounters):
         self.mark_due = now + self._window
 
     def _with_sums(self, values: Values) -> Values:
-        """With what all topics, and all brokers, add up to."""
+        """The values with the sums over all topics and brokers."""
         for name in ("batches_sent", "bytes_sent", "uncompressed_bytes"):
             topics = [self._forgotten, *list(self.topics.values())]
             values[name] = sum(getattr(topic, name) for topic in topics)
-        nodes = list(self.nodes.values())
+        nodes = [self._gone, *list(self.nodes.values())]
         for name in ("requests", "responses", "bytes_out", "bytes_in"):
             values[name] = sum(getattr(node, name) for node in nodes)
         values["request_size_max"] = max((node.request_size_max for node in nodes), default=0)
@@ -265,17 +269,17 @@ class ProducerMetrics(ProducerCounters):
     # Any thread -----------------------------------------------------------------------------------
 
     def found_no_room(self) -> None:
-        """There was no memory for a record, sent alone or with others, in time."""
+        """A record found no memory in time."""
         with self._lock:
             self.sends_without_room += 1
 
     def flushed(self, seconds: float) -> None:
-        """A ``flush`` took that long."""
+        """A ``flush`` took ``seconds``."""
         with self._lock:
             self.flush_seconds += seconds
 
     def dead_letter(self, stored: bool) -> None:
-        """A record that failed for good is in the topic for such, or was lost on the way."""
+        """A dead letter was stored in its topic, or could not be stored."""
         with self._lock:
             if stored:
                 self.letters_stored += 1
@@ -283,24 +287,24 @@ class ProducerMetrics(ProducerCounters):
                 self.letters_lost += 1
 
     def spent(self, name: str, seconds: float) -> None:
-        """A call of a transaction took that long; ``name`` is one of ``TRANSACTION_TIMES``."""
+        """A transactional call took ``seconds``; ``name`` is one of ``TRANSACTION_TIMES``."""
         with self._lock:
             self._spent[name] += seconds * NANOSECONDS
 
     @property
     def connections(self) -> int:
-        """Connections there are."""
+        """The number of open connections."""
         return self.connections_made - self.connections_closed
 
     def look_up(self, gauges: Callable[[float], Mapping[str, float]]) -> None:
-        """Take the metrics that nothing counts from ``gauges``, which any thread may call."""
+        """Read gauges from the function ``gauges``, which any thread may call."""
         self._gauges = gauges
 
     def groups(self, now: float) -> Groups:
         """The metrics by group and name."""
         gauges = self._gauges(now)
-        with self._lock:  # or a topic could be counted twice while it is forgotten
-            written, topics = self._marks, list(self.topics.items())
+        with self._lock:  # otherwise a topic could be counted twice while it is removed
+            written, topics, nodes = self._marks, [*self.topics.items()], [*self.nodes.items()]
             values = self._with_sums(self.values())
             spent = dict(self._spent)
         marks = [m for m in written if now - m.time < self._samples * self._window]
@@ -311,7 +315,7 @@ class ProducerMetrics(ProducerCounters):
             past = [mark.topics.get(name, _NO_BATCHES) for mark in marks]
             view = _view(now, topic.values(), past, marks)
             groups[f"producer-topic-metrics.{name}"] = _read(TOPIC_METRICS, view)
-        for node_id, node in list(self.nodes.items()):
+        for node_id, node in nodes:
             past = [mark.nodes.get(node_id, _NO_TRAFFIC) for mark in marks]
             view = _view(now, node.values(), past, marks)
             groups[f"producer-node-metrics.node-{node_id}"] = _read(NODE_METRICS, view)
@@ -332,6 +336,6 @@ def _read(metrics: tuple[Metric, ...], view: View) -> dict[str, float]:
 
 def _view(now: float, values: Values, past: list[Values], marks: list[Mark]) -> View:
     """``values`` are counters now, ``past`` the same ones at each of ``marks``."""
-    if not past:  # nothing has happened for so long that it is no recent past any more
+    if not past:  # the latest mark is too old to count as recent
         return View(values, values, (), 0.0)
     return View(values, past[0], (*past[1:], values), now - marks[0].time)

@@ -1,9 +1,9 @@
-"""The table of metrics: their names, units and meanings, and how counters become each of them.
+"""The table of metrics: names, units, meanings, and how each is computed from counters.
 
 Names and groups are those of Kafka's Java client (``SenderMetricsRegistry``, ``Selector``,
-``BufferPool``, ``KafkaProducerMetrics``). Kafka keeps, for every statistic, as many samples as
-``metrics.num.samples`` says, each of ``metrics.sample.window.ms``. Here counters only grow, and all
-of them are written down once per window; a metric is a difference of two numbers.
+``BufferPool``, ``KafkaProducerMetrics``). Kafka keeps ``metrics.num.samples`` samples of
+``metrics.sample.window.ms`` for every statistic. Here counters only grow, and all are recorded once
+per window; a metric is the difference of two values.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Values: TypeAlias = dict[str, float]
 """The values of counters at one moment, by name."""
 
 SHORTEST = 1.0
-"""Seconds that rates are computed over at least: the first records of all are no rate yet."""
+"""Minimum seconds to compute a rate over, so that the first records do not give a huge one."""
 
 
 class View(NamedTuple):
-    """Counters ``now``, and ``before``: ``seconds`` ago; for peaks, the windows between."""
+    """Counters ``now`` and ``before``, ``seconds`` ago; for peaks, the windows in between."""
 
     now: Values
     before: Values
@@ -30,20 +30,20 @@ class View(NamedTuple):
     seconds: float
 
     def grown(self, name: str) -> float:
-        """By how much a counter has grown."""
+        """The growth of a counter."""
         return self.now[name] - self.before[name]
 
     def rate(self, name: str) -> float:
-        """Its growth per second."""
+        """The growth of a counter per second."""
         return self.grown(name) / max(self.seconds, SHORTEST)
 
     def mean(self, total: str, count: str) -> float:
-        """The growth of one counter for each step of another; 0 when there was none."""
+        """The growth of one counter per step of another; 0 if there was none."""
         steps = self.grown(count)
         return self.grown(total) / steps if steps else 0.0
 
     def peak(self, name: str) -> float:
-        """The largest value in the sampled windows; 0 when there was none."""
+        """The largest value in the sampled windows; 0 if there was none."""
         return max(map(itemgetter(name), self.windows), default=0)
 
 
@@ -51,7 +51,7 @@ Reading: TypeAlias = Callable[[View], float]
 
 
 class Metric(NamedTuple):
-    """One row: what a number is called, what it counts in, what it means, where it comes from."""
+    """One row: name, unit, description, and how to compute the value."""
 
     name: str
     unit: str
@@ -60,7 +60,7 @@ class Metric(NamedTuple):
 
 
 class Gauge(NamedTuple):
-    """A row for what is not counted but looked up when somebody asks."""
+    """A row for a value that is read on request instead of counted."""
 
     name: str
     unit: str
@@ -68,7 +68,7 @@ class Gauge(NamedTuple):
 
 
 def _pair(name: str, unit: str, what: str, counter: str) -> tuple[Metric, Metric]:
-    """Kafka's two metrics of everything that is counted: how many in all, how many per second."""
+    """Kafka's two metrics of a counter: the rate and the total."""
     return (
         Metric(f"{name}-rate", f"{unit}/s", f"{what}, per second", lambda v: v.rate(counter)),
         Metric(f"{name}-total", unit, what, lambda v: v.now[counter]),
@@ -93,21 +93,21 @@ def _compression(view: View) -> float:
 
 _COMPRESSED = "Bytes of records after compression for each byte before; 1 without compression"
 _QUEUED = "Time from the first record of a batch to the attempt that was acknowledged"
-_LATENCY = "Time from making a Produce request to its answer (with `acks=0`: until it was written)"
-_BATCH = "Size of an acknowledged batch as it was sent, header included"
+_LATENCY = "Time from a Produce request to its answer (with `acks=0`: until it was written)"
+_BATCH = "Size of an acknowledged batch on the wire, header included"
 _RECORD = "Size of a record before compression"
-_THROTTLE = "Time for which a broker asked us to be silent, over all Produce requests"
+_THROTTLE = "Throttle time that brokers asked for, over all Produce requests"
 _REQUEST = "Bytes written for each request"
 _LARGEST = "Bytes of a request"
-_FAILED = "Records that ended in an error; a batch expires as a whole, by its first record's time"
+_FAILED = "Records that failed; a batch expires as a whole, by its first record's time"
 
 
 def _batches() -> tuple[Metric, ...]:
     return (
         *_pair("record-send", "records", "Records acknowledged", "records_sent"),
-        *_pair("record-retry", "records", "Records sent once more", "records_retried"),
+        *_pair("record-retry", "records", "Records sent again", "records_retried"),
         *_pair("record-error", "records", _FAILED, "records_failed"),
-        *_pair("byte", "bytes", "Bytes of acknowledged batches as they were sent", "bytes_sent"),
+        *_pair("byte", "bytes", "Bytes of acknowledged batches on the wire", "bytes_sent"),
     )
 
 
@@ -127,7 +127,7 @@ def _traffic() -> tuple[Metric, ...]:
 PRODUCER_METRICS: tuple[Metric, ...] = (
     *_batches(),
     *_pair("batch", "batches", "Batches acknowledged", "batches_sent"),
-    *_pair("batch-split", "batches", "Batches cut in two for being too large", "batches_split"),
+    *_pair("batch-split", "batches", "Batches split because they were too large", "batches_split"),
     _mean("batch-size", "bytes", _BATCH, ("bytes_sent", "batches_sent")),
     _peak("batch-size", "bytes", _BATCH, "batch_size_max"),
     Metric("compression-rate-avg", "ratio", _COMPRESSED, _compression),
@@ -136,7 +136,7 @@ PRODUCER_METRICS: tuple[Metric, ...] = (
     _mean(
         "records-per-request",
         "records",
-        "Acknowledged records for each Produce request",
+        "Acknowledged records per Produce request",
         ("records_sent", "answers"),
     ),
     _mean("record-queue-time", "ms", _QUEUED, ("queued_seconds", "batches_sent"), 1000),
@@ -156,7 +156,7 @@ PRODUCER_METRICS: tuple[Metric, ...] = (
     *_pair(
         "dead-letter-error",
         "records",
-        "Records that could not be stored in `dead_letter_topic` either",
+        "Failed records that could not be stored in `dead_letter_topic`",
         "letters_lost",
     ),
     Metric(
@@ -166,7 +166,7 @@ PRODUCER_METRICS: tuple[Metric, ...] = (
         lambda v: 1e9 * v.now["flush_seconds"],
     ),
 )
-"""The group ``producer-metrics``, but the gauges."""
+"""The group ``producer-metrics`` without the gauges."""
 
 TRANSACTION_TIMES: tuple[Gauge, ...] = tuple(
     Gauge(f"txn-{name}-time-ns-total", "ns", f"Time threads spent in `{call}`")
@@ -182,12 +182,12 @@ TRANSACTION_TIMES: tuple[Gauge, ...] = tuple(
 
 PRODUCER_GAUGES: tuple[Gauge, ...] = (
     Gauge("buffer-total-bytes", "bytes", "`buffer_memory`"),
-    Gauge("buffer-available-bytes", "bytes", "What of it is free"),
+    Gauge("buffer-available-bytes", "bytes", "Free part of the buffer memory"),
     Gauge("waiting-threads", "threads", "Threads in `send` that wait for memory"),
     Gauge("bufferpool-wait-time-ns-total", "ns", "Time threads spent in `send` waiting for memory"),
-    Gauge("requests-in-flight", "requests", "Requests brokers owe answers to"),
-    Gauge("connection-count", "connections", "Connections there are"),
-    Gauge("metadata-age", "s", "Time since all that is known of the cluster was asked for"),
+    Gauge("requests-in-flight", "requests", "Requests without an answer"),
+    Gauge("connection-count", "connections", "Open connections"),
+    Gauge("metadata-age", "s", "Time since the last refresh of the metadata"),
     *TRANSACTION_TIMES,
 )
 

@@ -1,4 +1,4 @@
-"""Producers watched in production: Prometheus, OpenTelemetry metrics and traces, each an extra
+"""Monitoring of producers: Prometheus, OpenTelemetry metrics and traces, StatsD
 
 >>> from kprod.observability.prometheus import ProducerCollector
 >>> from kprod.observability.opentelemetry import TracingInterceptor, observe_producer

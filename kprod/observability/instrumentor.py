@@ -1,4 +1,4 @@
-"""Traces and metrics of every producer of a process, without a line of the application's"""
+"""Traces and metrics of all producers of a process, without changes to the application."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from kprod.version import VERSION
 if TYPE_CHECKING:
     from kprod.bulk.delivery import BulkDelivery
 
+__all__ = ["KprodInstrumentor"]
+
 SPANS = "OTEL_PYTHON_KPROD_SPANS"
 CALLS = ("send_many", "send_arrow")
 SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
@@ -29,18 +31,18 @@ SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 
 
 class KprodInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # which has no types
-    """``opentelemetry-instrument python app.py`` finds it; or ``KprodInstrumentor().instrument()``.
+    """Used by ``opentelemetry-instrument python app.py``, or ``KprodInstrumentor().instrument()``.
 
-    Each producer that is made from then on, kprod's own or that of a face, makes a span for every
-    record, and a meter reads its metrics. ``instrument`` takes ``tracer_provider`` and
-    ``meter_provider``, the global ones by default, and ``spans``: ``"record"``, or ``"call"`` for a
-    span for each ``send_many`` and ``send_arrow``, which then stay as fast as they are, and none
-    for ``send``. Without it the variable ``OTEL_PYTHON_KPROD_SPANS`` says which. Raises ConfigError
-    for anything else. ``uninstrument`` leaves the producers that there are as they are.
+    Each producer made from then on, including those of drop-in packages, creates a span per record,
+    and a meter reads its metrics. ``instrument`` takes ``tracer_provider`` and ``meter_provider``,
+    by default the global ones, and ``spans``: ``"record"``, or ``"call"`` for one span per
+    ``send_many`` and ``send_arrow`` call, at full speed, and none for ``send``. The default of
+    ``spans`` is the variable ``OTEL_PYTHON_KPROD_SPANS``. Raises ConfigError for another value.
+    ``uninstrument`` does not change existing producers.
     """
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """None but kprod itself, which is there."""
+        """No dependencies besides kprod itself."""
         return ()
 
     def _instrument(self, **given: Any) -> None:
@@ -54,6 +56,7 @@ class KprodInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # which has no
         def make(
             made: Callable[..., None], producer: KafkaProducer, args: Any, options: ProducerOptions
         ) -> None:
+            options = concealed(options)  # a traceback may show this frame, too
             own = tuple(options.get("interceptors") or ())
             if spans == "call" or any(isinstance(one, TracingInterceptor) for one in own):
                 made(*args, **options)
@@ -61,11 +64,10 @@ class KprodInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # which has no
                 tracing = TracingInterceptor(tracer)
                 made(*args, **{**options, "interceptors": (*own, tracing)})
                 tracing.attributes["messaging.client.id"] = producer.config.client_id
-                # A pickle needs OpenTelemetry no more than before, and tells no secret either.
-                producer._options = concealed(options)
+                producer._options = options  # a pickle needs OpenTelemetry no more than before
             instruments.add(producer)
 
-        wrapper: Any = make  # wrapt's types know no methods
+        wrapper: Any = make  # wrapt's types do not cover methods
         wrap_function_wrapper(KafkaProducer, "__init__", wrapper)
         if spans == "call":
             traced: Any = partial(_in_a_span, tracer)
@@ -84,7 +86,7 @@ def _in_a_span(
     args: tuple[Any, ...],
     named: dict[str, Any],
 ) -> BulkDelivery:
-    """A bulk call within a span. Records of ``send_many`` without headers carry its context."""
+    """Run a bulk call in a span. Records of ``send_many`` without headers get its context."""
     topic = args[0] if args else named.get("topic")
     attributes = {
         **SEND,

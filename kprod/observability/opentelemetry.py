@@ -1,17 +1,16 @@
-"""Spans and metrics, as OpenTelemetry's semantic conventions for messaging have them"""
+"""Spans and metrics, following OpenTelemetry's semantic conventions for messaging."""
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from opentelemetry import metrics, propagate, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from kprod.clock import monotonic
 from kprod.errors import BrokerError, KprodError
-from kprod.observability.readings import TOLD, Reading, Told, readings
-from kprod.producer import KafkaProducer
+from kprod.observability.readings import MEASURES, Measure, WatchedProducers
 from kprod.types import ProducerRecord, RecordMetadata
 
 __all__ = ["TracingInterceptor", "observe_producer"]
@@ -26,10 +25,10 @@ SEND = {
 class TracingInterceptor:
     """A span for every record: ``KafkaProducer(interceptors=[TracingInterceptor()])``.
 
-    It begins with ``send`` as a child of the current span and ends when the record was queued; a
-    delivery that fails later makes a second span, a child of the first, with the error. A record
-    with a context in its headers already, from another instrumentation, is left as it is.
-    ``attributes`` are those of every span. Thread-safe.
+    The span begins with ``send``, as a child of the current span, and ends when the record is
+    queued. If delivery fails later, a second span, a child of the first, has the error. A record
+    that already has a context in its headers, from another instrumentation, is unchanged.
+    ``attributes`` are set on every span. Thread-safe.
     """
 
     def __init__(
@@ -70,10 +69,10 @@ class TracingInterceptor:
         return attributes
 
     def on_acknowledgement(self, metadata: RecordMetadata) -> None:
-        """Nothing: a span per acknowledgement would cost more than the record."""
+        """Do nothing: a span per acknowledgement would cost more than the record."""
 
     def on_send_error(self, record: ProducerRecord, error: KprodError) -> None:
-        """A span with the error that ended the record."""
+        """Make a span with the record's error."""
         carried = {name: (data or b"").decode(errors="replace") for name, data in record.headers}
         with self._tracer.start_as_current_span(
             f"send {record.topic}",
@@ -87,7 +86,7 @@ class TracingInterceptor:
 
 
 FRESH = 0.1
-"""Seconds for which the numbers of a producer serve the instruments of one export."""
+"""Seconds for which the values are cached for the instruments of one export."""
 ATTRIBUTES = {"topic": "messaging.destination.name", "node": "server.id"}
 SENT = {
     "messaging.system": "kafka",
@@ -99,10 +98,11 @@ OUTCOMES = {"record-send-total": {}, "record-error-total": {"error.type": "_OTHE
 Observe = Callable[[CallbackOptions], Iterable[Observation]]
 
 
-def observe_producer(producer: KafkaProducer, meter: metrics.Meter | None = None) -> None:
+def observe_producer(producer: object, meter: metrics.Meter | None = None) -> None:
     """Let ``meter`` (the global one if None) read the producer's metrics whenever it exports.
 
-    See ``ProducerInstruments``; those of one meter are made once, however many producers it reads.
+    The producer may be of any API of kprod; raises TypeError for anything else. See
+    ``ProducerInstruments``; those of one meter are made once for all producers.
     """
     meter = meter or metrics.get_meter("kprod")
     instruments = _OF_METER.get(meter)
@@ -112,21 +112,26 @@ def observe_producer(producer: KafkaProducer, meter: metrics.Meter | None = None
 
 
 class ProducerInstruments:
-    """Instruments of one meter for any number of producers; a dropped one is left out.
+    """Instruments of one meter for any number of producers; a dropped producer is left out.
 
-    They are ``kprod.<name>`` with the attribute ``messaging.client.id``, and ``kprod.topic.<name>``
-    and ``kprod.node.<name>`` with ``messaging.destination.name`` and ``server.id``; besides them
-    ``messaging.client.sent.messages`` of the semantic conventions. Any thread.
+    They are ``kprod.<name>`` with the attribute ``messaging.client.id``, ``kprod.topic.<name>`` and
+    ``kprod.node.<name>`` with ``messaging.destination.name`` and ``server.id``, and
+    ``messaging.client.sent.messages`` of the semantic conventions. Thread-safe.
     """
 
     def __init__(self, meter: metrics.Meter) -> None:
-        self._producers: weakref.WeakKeyDictionary[KafkaProducer, _Numbers] = (
-            weakref.WeakKeyDictionary()
-        )
-        for told in (told for group in TOLD.values() for told in group.values()):
+        self._producers = WatchedProducers()
+        self._read: _Numbers = {}
+        self._read_at = float("-inf")
+        for measure in (measure for group in MEASURES.values() for measure in group.values()):
             counter, gauge = meter.create_observable_counter, meter.create_observable_gauge
-            make = counter if told.counts else gauge
-            make(_name(told), [self._observer(told)], unit=told.unit, description=told.doc)
+            make = counter if measure.counts else gauge
+            make(
+                _name(measure),
+                [self._observer(measure)],
+                unit=measure.unit,
+                description=measure.doc,
+            )
         meter.create_observable_counter(
             "messaging.client.sent.messages",
             [self._sent],
@@ -134,56 +139,45 @@ class ProducerInstruments:
             description="Number of messages producer attempted to send to the broker.",
         )
 
-    def add(self, producer: KafkaProducer) -> None:
-        """Observe this producer, too."""
-        self._producers[producer] = _Numbers()
+    def add(self, producer: object) -> None:
+        """Add a producer."""
+        self._producers.add(producer)
+        self._read_at = float("-inf")
 
-    def _observer(self, told: Told) -> Observe:
+    def _observer(self, measure: Measure) -> Observe:
         def observe(_: CallbackOptions) -> Iterator[Observation]:
-            for client_id, (of, value) in self._of(told):
+            for client_id, of, value in self._of(measure):
                 attributes = {"messaging.client.id": client_id}
-                if told.label is not None and of is not None:
-                    attributes[ATTRIBUTES[told.label]] = of
+                if measure.label is not None and of is not None:
+                    attributes[ATTRIBUTES[measure.label]] = of
                 yield Observation(value, attributes)
 
         return observe
 
     def _sent(self, _: CallbackOptions) -> Iterator[Observation]:
         for name, outcome in OUTCOMES.items():
-            for client_id, (topic, value) in self._of(TOLD["producer-topic"][name]):
+            for client_id, topic, value in self._of(MEASURES["producer-topic"][name]):
                 named = {"messaging.client.id": client_id, ATTRIBUTES["topic"]: topic or ""}
                 yield Observation(value, {**SENT, **named, **outcome})
 
-    def _of(self, told: Told) -> Iterator[tuple[str, tuple[str | None, float]]]:
-        for producer, numbers in list(self._producers.items()):
-            for number in numbers.of(producer).get(told, ()):
-                yield producer.config.client_id, number
-
-
-class _Numbers:
-    """What was read of a producer last: all instruments of an export look at it in a row."""
-
-    def __init__(self) -> None:
-        self._read: dict[Told, list[tuple[str | None, float]]] = {}
-        self._read_at = float("-inf")
-
-    def of(self, producer: KafkaProducer) -> dict[Told, list[tuple[str | None, float]]]:
-        now = time.monotonic()
+    def _of(self, measure: Measure) -> list[tuple[str, str | None, float]]:
+        """Values by client id and topic or node, cached for the instruments of one export."""
+        now = monotonic()
         if now - self._read_at > FRESH:
-            self._read, self._read_at = _by_kind(readings(producer)), now
-        return self._read
+            numbers: _Numbers = {}
+            for client_id, readings in self._producers.readings():
+                for kind, of, value in readings:
+                    numbers.setdefault(kind, []).append((client_id, of, value))
+            self._read, self._read_at = numbers, now
+        return self._read.get(measure, [])
 
 
-def _by_kind(found: Iterable[Reading]) -> dict[Told, list[tuple[str | None, float]]]:
-    numbers: dict[Told, list[tuple[str | None, float]]] = {}
-    for told, of, value in found:
-        numbers.setdefault(told, []).append((of, value))
-    return numbers
+_Numbers = dict[Measure, list[tuple[str, str | None, float]]]
 
 
-def _name(told: Told) -> str:
-    kind = told.group.removeprefix("producer").removeprefix("-")
-    return ".".join(part for part in ("kprod", kind, told.name) if part)
+def _name(measure: Measure) -> str:
+    kind = measure.group.removeprefix("producer").removeprefix("-")
+    return ".".join(part for part in ("kprod", kind, measure.name) if part)
 
 
 _OF_METER: weakref.WeakKeyDictionary[metrics.Meter, ProducerInstruments] = (

@@ -1,10 +1,15 @@
-"""A producer's metrics as plain readings: names, kinds, units, words and labels"""
+"""Metrics of producers as plain readings: names, kinds, units, descriptions and labels."""
 
 from __future__ import annotations
 
+import itertools
+import logging
+import weakref
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from kprod.config import ProducerConfig
+from kprod.lock import Lock
 from kprod.metrics.table import (
     NODE_METRICS,
     PRODUCER_GAUGES,
@@ -14,16 +19,22 @@ from kprod.metrics.table import (
     Metric,
 )
 
+log = logging.getLogger(__name__)
+
 
 class Measured(Protocol):
-    """A producer, as far as it can be measured."""
+    """A producer with metrics: ``KafkaProducer``, or an equivalent."""
+
+    @property
+    def config(self) -> ProducerConfig:
+        """For the client id."""
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Numbers by group and name."""
+        """Values by group and name."""
 
 
-class Told(NamedTuple):
-    """One number of the table. ``counts``: it only grows. ``label``: what it is a number of.
+class Measure(NamedTuple):
+    """A metric of the table. ``counts``: it only grows. ``label``: ``topic`` or ``node``, if any.
 
     ``group`` is a group of ``producer.metrics()`` without ``-metrics`` and without topic or node.
     """
@@ -37,9 +48,9 @@ class Told(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The value of one number; ``of`` is the topic or the node, if it is of one."""
+    """The value of a metric; ``of`` is its topic or node, if any."""
 
-    told: Told
+    measure: Measure
     of: str | None
     value: float
 
@@ -52,17 +63,17 @@ _TABLES: dict[str, tuple[Metric | Gauge, ...]] = {
 _LABELS = {"producer-topic": "topic", "producer-node": "node"}
 
 
-def _told(group: str) -> dict[str, Told]:
+def _measures(group: str) -> dict[str, Measure]:
     metrics = (metric for metric in _TABLES[group] if not metric.name.endswith("-rate"))
     return {metric.name: _of_row(group, metric) for metric in metrics}
 
 
-def _of_row(group: str, metric: Metric | Gauge) -> Told:
+def _of_row(group: str, metric: Metric | Gauge) -> Measure:
     counts = metric.name.endswith("-total")
-    return Told(group, metric.name, metric.unit, metric.doc, counts, _LABELS.get(group))
+    return Measure(group, metric.name, metric.unit, metric.doc, counts, _LABELS.get(group))
 
 
-TOLD: dict[str, dict[str, Told]] = {group: _told(group) for group in _TABLES}
+MEASURES: dict[str, dict[str, Measure]] = {group: _measures(group) for group in _TABLES}
 """By group and name, in the order of the table.
 
 Rates are left out: a monitoring system computes them from totals.
@@ -70,14 +81,67 @@ Rates are left out: a monitoring system computes them from totals.
 
 
 def readings(producer: Measured) -> Iterator[Reading]:
-    """Every number of a producer, in the order of the table of metrics."""
+    """All metrics of a producer, in the order of the table of metrics."""
     for group, values in producer.metrics().items():
         kind, _, of = group.partition(".")
-        for name, told in TOLD.get(kind.removesuffix("-metrics"), {}).items():
+        for name, measure in MEASURES.get(kind.removesuffix("-metrics"), {}).items():
             if name in values:
-                yield Reading(told, of.removeprefix("node-") or None, values[name])
+                yield Reading(measure, of.removeprefix("node-") or None, values[name])
 
 
-def prometheus_name(told: Told) -> str:
-    """For instance ``kprod_producer_topic_record_send_total``."""
-    return f"kprod_{told.group}_{told.name}".replace("-", "_")
+class WatchedProducers:
+    """Producers by client id, without keeping them alive. Thread-safe.
+
+    Supports the producers of all APIs of kprod: those of drop-in packages have their underlying
+    producer as the attribute ``__kprod_producer__``.
+    """
+
+    def __init__(self, *producers: object) -> None:
+        self._lock = Lock()  # guards replacing the dict, which itself never changes
+        self._watched: dict[str, weakref.ref[Measured]] = {}
+        self._failed = False
+        for producer in producers:
+            self.add(producer)
+
+    def add(self, producer: object) -> None:
+        """Add a producer; a second one with the same client id is ``<client id>-2``, and so on.
+
+        Raises TypeError for anything but a producer of kprod. A closed one may be ignored.
+        """
+        measured: Any = getattr(producer, "__kprod_producer__", producer)
+        if measured is None and producer is not None:
+            return
+        if not isinstance(getattr(measured, "config", None), ProducerConfig):
+            raise TypeError(f"expected a producer of kprod, got {type(producer).__qualname__}")
+        client_id = str(measured.config.client_id)
+        with self._lock:
+            living = {n: watched for n, watched in self._watched.items() if watched() is not None}
+            if not any(watched() is measured for watched in living.values()):
+                names = (f"{client_id}-{number}" for number in itertools.count(2))
+                name = next(n for n in itertools.chain([client_id], names) if n not in living)
+                living[name] = weakref.ref(measured)
+            self._watched = living
+
+    def readings(self) -> Iterator[tuple[str, list[Reading]]]:
+        """The readings of each producer that is still alive, by client id. Never raises.
+
+        A producer whose metrics cannot be read is left out, and logged the first time, so that the
+        application's other metrics can still be read.
+        """
+        for client_id, reference in self._watched.items():
+            producer = reference()
+            if producer is None:
+                continue
+            try:
+                found = list(readings(producer))
+            except Exception:
+                if not self._failed:
+                    log.exception("metrics of %r cannot be read; they are left out", client_id)
+                self._failed = True
+                continue
+            yield client_id, found
+
+
+def prometheus_name(measure: Measure) -> str:
+    """The Prometheus name, for example ``kprod_producer_topic_record_send_total``."""
+    return f"kprod_{measure.group}_{measure.name}".replace("-", "_")

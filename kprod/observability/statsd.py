@@ -1,72 +1,70 @@
-"""Producers for StatsD: their numbers are sent every few seconds, by a thread of their own"""
+"""Sends the metrics of producers to StatsD every few seconds, in a separate thread."""
 
 from __future__ import annotations
 
 import logging
 import re
 import threading
-import weakref
 from typing import Any, Protocol, Self
 
 from kprod.latch import Latch
 from kprod.lock import Lock
-from kprod.observability.readings import Reading, Told, readings
-from kprod.producer import KafkaProducer
+from kprod.observability.readings import Measure, Reading, WatchedProducers
+
+__all__ = ["StatsdReporter"]
 
 log = logging.getLogger(__name__)
 
 UNFIT = re.compile(r"[^A-Za-z0-9_-]")
-"""Characters with a meaning in StatsD, or in what stores its names: dots part the levels there."""
+"""Characters with a special meaning in StatsD or its storage, where dots separate levels."""
 
 
 class Client(Protocol):
-    """What is needed of ``statsd.StatsClient``."""
+    """The part of ``statsd.StatsClient`` that is used."""
 
     def pipeline(self) -> Any:
-        """A context manager with ``gauge`` and ``incr`` that sends all of it at its end."""
+        """A context manager with ``gauge`` and ``incr`` that sends everything at its end."""
 
 
 class StatsdReporter:
-    """Sends the numbers of producers through a ``statsd.StatsClient``, and once more at the end.
+    """Sends metrics of producers through a ``statsd.StatsClient``, and once more at the end.
 
-    Names are ``kprod.producer.<client id>.<name>``, ``kprod.producer-topic.<client id>.<topic>.
-    <name>`` and ``kprod.producer-node.<client id>.<node>.<name>``, after the client's own prefix;
-    what is no letter, digit, ``_`` or ``-`` in them becomes ``_``. Totals are counters, which tell
-    what was added since the last time; everything else is a gauge. ``interval`` is seconds. A
-    producer that was dropped is left out. Thread-safe; ``close`` it, or use it as a
-    context manager. What the client raises is logged once, and ends nothing.
+    Producers may be of any API of kprod; raises TypeError for anything else. Names are
+    ``kprod.producer.<client id>.<name>``, ``kprod.producer-topic.<client id>.<topic>.<name>`` and
+    ``kprod.producer-node.<client id>.<node>.<name>``, after the client's own prefix; characters
+    other than letters, digits, ``_`` and ``-`` become ``_``. Totals are sent as counters of the
+    growth since the last time; everything else as gauges. ``interval`` is in seconds. A dropped
+    producer is left out. Exceptions of the client are logged once, and reporting continues.
+    Thread-safe; ``close`` it, or use it as a context manager.
     """
 
-    def __init__(self, client: Client, *producers: KafkaProducer, interval: float = 10.0) -> None:
+    def __init__(self, client: Client, *producers: object, interval: float = 10.0) -> None:
         self._client = client
         self._interval = interval
-        self._producers: weakref.WeakKeyDictionary[KafkaProducer, _Totals] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._sending = Lock()  # guards the totals that were sent last
+        self._producers = WatchedProducers(*producers)
+        self._totals: dict[str, _Totals] = {}
+        self._sending = Lock()  # guards the totals of the last report
         self._failed = False
         self._ended = Latch()
-        for producer in producers:
-            self.add(producer)
         self._thread = threading.Thread(target=self._run, name="kprod-statsd", daemon=True)
         self._thread.start()
 
-    def add(self, producer: KafkaProducer) -> None:
-        """Report this producer, too."""
-        self._producers[producer] = {}
+    def add(self, producer: object) -> None:
+        """Add a producer."""
+        self._producers.add(producer)
 
     def send(self) -> None:
-        """Send all numbers now."""
+        """Send all metrics now."""
         with self._sending:
-            told: dict[KafkaProducer, _Totals] = {}
+            sent: dict[str, _Totals] = {}
             with self._client.pipeline() as pipe:
-                for producer, before in list(self._producers.items()):
-                    totals = told[producer] = {}
-                    for reading in readings(producer):
-                        name = _name(producer.config.client_id, reading)
-                        _tell(pipe, name, reading, before, totals)
-            # Now it is sent: had that failed, the next time would tell what was added since before.
-            self._producers.update(told)
+                for client_id, readings in self._producers.readings():
+                    before = self._totals.get(client_id, {})
+                    totals = sent[client_id] = {}
+                    for reading in readings:
+                        _report(pipe, _name(client_id, reading), reading, before, totals)
+            # Only after success: after a failure the next report includes this one's growth.
+            self._totals = sent
 
     def close(self) -> None:
         """Send once more, and end the thread. A second call does nothing."""
@@ -90,21 +88,21 @@ class StatsdReporter:
             self.send()
         except Exception:
             if not self._failed:
-                log.exception("numbers of producers cannot be sent to StatsD; it is tried again")
+                log.exception("metrics of producers cannot be sent to StatsD; retrying")
             self._failed = True
         else:
             self._failed = False
 
 
-_Totals = dict[tuple[Told, str | None], float]
+_Totals = dict[tuple[Measure, str | None], float]
 
 
-def _tell(pipe: Any, name: str, reading: Reading, before: _Totals, totals: _Totals) -> None:
-    """``before`` are the totals that were sent last, ``totals`` gets those of this time."""
-    if not reading.told.counts:
+def _report(pipe: Any, name: str, reading: Reading, before: _Totals, totals: _Totals) -> None:
+    """Send one reading; ``before`` are the last totals, this one's are put into ``totals``."""
+    if not reading.measure.counts:
         pipe.gauge(name, reading.value)
         return
-    place = reading.told, reading.of
+    place = reading.measure, reading.of
     totals[place] = reading.value
     last = before.get(place, 0.0)
     # The total of a topic begins anew when the producer had forgotten the topic meanwhile.
@@ -114,6 +112,6 @@ def _tell(pipe: Any, name: str, reading: Reading, before: _Totals, totals: _Tota
 
 
 def _name(client_id: str, reading: Reading) -> str:
-    told = reading.told
-    parts = (told.group, client_id, *(() if reading.of is None else (reading.of,)), told.name)
+    measure = reading.measure
+    parts = (measure.group, client_id, *(() if reading.of is None else (reading.of,)), measure.name)
     return ".".join(("kprod", *(UNFIT.sub("_", part) for part in parts)))

@@ -1,4 +1,4 @@
-"""Serializers for schema registries: Avro, Protobuf and JSON Schema, in Confluent's wire format
+"""Serializers with a schema registry: Avro, Protobuf and JSON Schema, in Confluent's wire format
 
 >>> from kprod.schema import AvroSerializer, SchemaRegistry
 """

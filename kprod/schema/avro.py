@@ -1,27 +1,32 @@
-"""Avro, by fastavro; a schema with the types that it names in their places"""
+"""Avro serializer, with fastavro, and schemas with their referenced types inlined."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kprod.errors import ConfigError
 from kprod.schema.encoding import AvroEncoding, parsed_json, unusable
 from kprod.schema.registry import SchemaRegistry
-from kprod.schema.schema import Schema, SchemaReference
+from kprod.schema.schema import Schema, SchemaReference, check_type
 from kprod.schema.serializer import SchemaSerializer
 
 _WITH_NAMES = ("record", "error", "enum", "fixed")
+_WITHIN = ("items", "values", "type")
+"""The attributes that may contain a schema, apart from a record's fields."""
 
 
 class AvroSerializer(SchemaSerializer):
-    """Writes objects as Avro. ``schema``: JSON text, or what that text stands for.
+    """Writes objects as Avro. ``schema`` is JSON text, or the parsed JSON.
 
-    A record is a dict; ``to_dict`` makes one of other objects. ``references`` are the types the
-    schema names without defining them. The options, and what is raised when, are those of
-    ``SchemaSerializer``. Raises ConfigError for what is no Avro schema.
+    A record is a dict; ``to_dict`` converts other objects to one. ``references`` are types that the
+    schema names without defining them. Options and exceptions are those of ``SchemaSerializer``.
+    Raises ConfigError for an invalid Avro schema.
     """
+
+    type = "AVRO"
+    _name: str | None = None
 
     def __init__(
         self,
@@ -35,7 +40,7 @@ class AvroSerializer(SchemaSerializer):
         text = avro_text(schema)
         self._name = None if text is None else _full_name(json.loads(text))
         if text is not None and not references:
-            AvroEncoding(text).parsed()  # it is told at once what is wrong with it
+            AvroEncoding(text).parsed()  # raises now if the schema is invalid
         own = None if text is None else Schema(text, "AVRO", tuple(references))
         super().__init__(registry, own, to_dict=to_dict, **options)
 
@@ -44,11 +49,11 @@ class AvroSerializer(SchemaSerializer):
 
     def encoding(self, schema: Schema) -> AvroEncoding:
         """See ``SchemaSerializer``."""
-        return AvroEncoding(complete(schema, self._registry))
+        return AvroEncoding(complete(schema, self._registry), bare_bytes=True)
 
 
 def avro_text(schema: str | Mapping[str, Any] | Sequence[Any] | None) -> str | None:
-    """The schema as JSON text; a name of a primitive type is one too. Raises ConfigError."""
+    """The schema as JSON text; the name of a primitive type is allowed. Raises ConfigError."""
     if schema is None:
         return None
     if not isinstance(schema, str):
@@ -63,27 +68,41 @@ def avro_text(schema: str | Mapping[str, Any] | Sequence[Any] | None) -> str | N
 
 
 def complete(schema: Schema, registry: SchemaRegistry) -> str:
-    """The schema's text with the types it refers to in their places."""
+    """The schema's text with its referenced types inlined."""
     if not schema.references:
         return schema.text
     definitions: dict[str, Any] = {}
-    _gather(schema, registry, definitions)
     try:
-        return json.dumps(_inlined(parsed_json(schema.text), definitions))
-    except RecursionError as error:
+        _gather(schema, registry, definitions, set())
+        own = parsed_json(schema.text)
+        _define(own, definitions)
+        return json.dumps(_inlined(own, definitions, set()))
+    except (AttributeError, KeyError, RecursionError, TypeError) as error:
         raise unusable(error) from None
 
 
-def _gather(schema: Schema, registry: SchemaRegistry, definitions: dict[str, Any]) -> None:
+def _gather(
+    schema: Schema, registry: SchemaRegistry, definitions: dict[str, Any], seen: set[Any]
+) -> None:
+    """Add each type that the schema's references define, by its full name."""
     for reference in schema.references:
-        if reference.name not in definitions:
-            found = registry.version(reference.subject, reference.version).schema
-            definitions[reference.name] = parsed_json(found.text)
-            _gather(found, registry, definitions)
+        place = reference.subject, reference.version
+        if place not in seen:
+            seen.add(place)
+            found = registry.version(*place).schema
+            check_type(found, "AVRO", reference.subject)
+            _define(parsed_json(found.text), definitions)
+            _gather(found, registry, definitions, seen)
+
+
+def _define(schema: Any, definitions: dict[str, Any]) -> None:
+    for name, definition in _named_types(schema):
+        if definitions.setdefault(name, definition) != definition:
+            raise ConfigError(f"schema: {name!r} is defined in two ways by the schema's references")
 
 
 def _full_name(schema: Any, namespace: str = "") -> str | None:
-    """The full name of a named type, None of any other; ``namespace`` is the one around it."""
+    """The full name of a named type, else None; ``namespace`` is the enclosing one."""
     if not isinstance(schema, dict) or schema.get("type") not in _WITH_NAMES:
         return None
     name = str(schema.get("name", ""))
@@ -91,35 +110,56 @@ def _full_name(schema: Any, namespace: str = "") -> str | None:
     return name if "." in name or not inside else f"{inside}.{name}"
 
 
-def _inlined(schema: Any, definitions: dict[str, Any], namespace: str = "") -> Any:
-    """The schema with each definition where its name stands first, for it may be there only once.
+def _named_types(schema: Any, namespace: str = "") -> Iterator[tuple[str, Any]]:
+    """The types that a schema defines, with full names, outermost first."""
+    name = _full_name(schema, namespace)
+    if name is not None:
+        namespace = name.rpartition(".")[0]
+        yield name, {**schema, "name": name, "namespace": namespace}
+    for part in _parts(schema):
+        yield from _named_types(part, namespace)
 
-    ``definitions`` loses what was put in place.
+
+def _parts(schema: Any) -> Iterable[Any]:
+    """The direct parts of a schema."""
+    if isinstance(schema, list):
+        return schema
+    if not isinstance(schema, dict):
+        return ()
+    fields = [field["type"] for field in schema.get("fields", ())]
+    return [*fields, *(schema[part] for part in _WITHIN if part in schema)]
+
+
+def _inlined(
+    schema: Any, definitions: Mapping[str, Any], defined: set[str], namespace: str = ""
+) -> Any:
+    """Inline each definition at its first use: a type may be defined only once.
+
+    ``defined`` has the full names of the types that are already defined.
     """
     if isinstance(schema, str):
         name = schema if "." in schema or not namespace else f"{namespace}.{schema}"
         found = name if name in definitions else schema
-        if found not in definitions:
+        if found in defined or found not in definitions:
             return schema
-        definition = definitions.pop(found)
-        if isinstance(definition, dict):
-            definition = {"namespace": "", **definition}  # not the one around it
-        return _inlined(definition, definitions)
+        return _inlined(definitions[found], definitions, defined)
     if isinstance(schema, list):
-        return [_inlined(each, definitions, namespace) for each in schema]
+        return [_inlined(each, definitions, defined, namespace) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    name = _full_name(schema, namespace) or ""
-    inside = name.rpartition(".")[0] if name else namespace
+    full_name = _full_name(schema, namespace)
+    if full_name is not None:
+        if full_name in defined and full_name in definitions:
+            return full_name
+        defined.add(full_name)
+        namespace = full_name.rpartition(".")[0]
     made = dict(schema)
     if "fields" in made:
         made["fields"] = [
-            {**field, "type": _inlined(field["type"], definitions, inside)}
+            {**field, "type": _inlined(field["type"], definitions, defined, namespace)}
             for field in made["fields"]
         ]
-    for part in ("items", "values"):
+    for part in _WITHIN:
         if part in made:
-            made[part] = _inlined(made[part], definitions, inside)
-    if schema.get("type") not in (*_WITH_NAMES, "array", "map"):
-        made["type"] = _inlined(schema.get("type"), definitions, inside)
+            made[part] = _inlined(made[part], definitions, defined, namespace)
     return made

@@ -1,4 +1,4 @@
-"""A cache that forgets what was not used for longest"""
+"""A cache that evicts the least recently used entry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BoundedCache(Generic[K, V]):
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """The entry, None if there is none."""
+        """The entry, or None."""
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
@@ -29,7 +29,7 @@ class BoundedCache(Generic[K, V]):
             return found
 
     def put(self, key: K, value: V) -> None:
-        """Keep an entry, and forget the one that was not used for longest if there are too many."""
+        """Store an entry; evict the least recently used one if there are too many."""
         with self._lock:
             self._entries[key] = value
             self._entries.move_to_end(key)

@@ -1,17 +1,18 @@
-"""A schema with everything it needs: what encodes with it, in any process, without a registry"""
+"""Self-contained encodings of schemas, which need no registry and work in any process."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
 from functools import cache
-from io import BytesIO
 from typing import Any, Protocol
 from urllib.parse import urljoin
 
 from kprod.errors import ConfigError
-from kprod.schema.flat_avro import FlatField, flat_fields
+from kprod.schema.flat_avro import avro_writer, flat_fields
+from kprod.schema.messages import message_of
 from kprod_ext.avro import FlatRecordEncoder
 from kprod_ext.peer_text import printable
 
@@ -20,68 +21,92 @@ _NEEDED = "pip install 'kprod[schema]'"
 
 
 class Encoding(Protocol):
-    """Immutable; it pickles, so that one process may ask the registry and others encode."""
+    """Encodes with one schema. Immutable, and can be pickled for processes without a registry."""
 
     def encoder(self, prefix: bytes) -> Encode:
-        """A function from an object to ``prefix`` and its bytes; it raises as the library does.
+        """A function that encodes an object after ``prefix``; it raises as the library does.
 
-        Raises ConfigError for a schema that cannot be used.
+        Raises ConfigError for an unusable schema.
         """
         ...
 
 
-def parsed_json(text: str) -> Any:
-    """A schema's JSON. Raises ConfigError."""
+def parsed_json(text: str, **options: Any) -> Any:
+    """Parse a schema's JSON. Raises ConfigError."""
     try:
-        return json.loads(text)
+        return json.loads(text, **options)
     except (ValueError, RecursionError) as error:
         raise unusable(error) from None
 
 
+_WITH_ALL_DIGITS = Context(prec=1000)
+"""A double has at most 767 significant digits, and 309 before the decimal point."""
+
+
+def _exact_json(text: str) -> Any:
+    """As ``parsed_json``, with all digits of the text: whole numbers become integers."""
+    return parsed_json(text, parse_float=_number)
+
+
+def _number(text: str) -> int | Decimal:
+    number = Decimal(text)
+    return int(number) if number.adjusted() < 1000 and number % 1 == 0 else number
+
+
 def unusable(error: Exception) -> ConfigError:
-    """The error about a schema, in one line: its text may come from a registry."""
+    """The error about a schema, in one printable line: its text may come from a registry."""
     return ConfigError(f"schema: {type(error).__name__}: {printable(str(error))}")
 
 
 @dataclass(frozen=True, slots=True)
 class AvroEncoding:
-    """Avro by fastavro, or by the compiled encoder. ``text`` defines all types that it names."""
+    """Avro with fastavro or the compiled encoder. ``text`` defines all types that it names.
+
+    With ``bare_bytes`` a value of the schema ``"bytes"`` is written without its length, as in
+    Confluent's serializers.
+    """
 
     text: str
+    bare_bytes: bool = False
 
     def encoder(self, prefix: bytes) -> Encode:
         """See ``Encoding``."""
-        from fastavro import schemaless_writer
+        schema = self.parsed()
+        write = avro_writer(schema)
+        if self.bare_bytes and "bytes" in (schema, _type_of(schema)):
+            return lambda data: prefix + _without_length(write(data))
+        fields = flat_fields(schema)
+        if fields is None:
+            return lambda data: prefix + write(data)
+        return FlatRecordEncoder(fields, prefix, lambda data: prefix + write(data)).encode
 
-        schema, fields = self.parsed(), self.flat_fields()
+    def parsed(self, names: dict[str, Any] | None = None) -> Any:
+        """The schema as parsed by fastavro. Raises ConfigError.
 
-        def encode(data: Any) -> bytes:
-            buffer = BytesIO()
-            buffer.write(prefix)
-            schemaless_writer(buffer, schema, data)
-            return buffer.getvalue()
-
-        return encode if fields is None else FlatRecordEncoder(fields, prefix, encode).encode
-
-    def flat_fields(self) -> list[FlatField] | None:
-        """The fields of a record that the compiled encoders write. Raises ConfigError."""
-        return flat_fields(self.parsed())
-
-    def parsed(self) -> Any:
-        """The schema as fastavro writes with it. Raises ConfigError."""
+        Named types are added to ``names``.
+        """
         try:
             from fastavro import parse_schema
         except ImportError:
             raise ConfigError(f"Avro needs fastavro: {_NEEDED}") from None
         try:
-            return parse_schema(json.loads(self.text))
-        except Exception as error:  # one of fastavro's many
+            return parse_schema(json.loads(self.text), named_schemas=names)
+        except Exception as error:  # fastavro raises many classes
             raise unusable(error) from error
+
+
+def _type_of(schema: Any) -> Any:
+    return schema.get("type") if isinstance(schema, dict) else None
+
+
+def _without_length(data: bytes) -> bytes:
+    """The bytes after a varint length, whose last byte is the first one below 0x80."""
+    return data[next(place for place, byte in enumerate(data, 1) if byte < 0x80) :]
 
 
 @dataclass(frozen=True, slots=True)
 class JsonEncoding:
-    """JSON in UTF-8, held to a JSON Schema; ``resources`` are what its ``$ref`` name, by URI."""
+    """JSON in UTF-8, validated by a JSON Schema; ``resources`` are referenced schemas by URI."""
 
     text: str
     resources: tuple[tuple[str, str], ...] = ()
@@ -89,25 +114,39 @@ class JsonEncoding:
 
     def encoder(self, prefix: bytes) -> Encode:
         """See ``Encoding``."""
+        encode = self.text_encoder(prefix)
+
+        def encode_object(data: Any) -> bytes:
+            return encode(
+                json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            )
+
+        return encode_object
+
+    def text_encoder(self, prefix: bytes) -> Callable[[str], bytes]:
+        """A function that validates a JSON text and returns it after ``prefix``.
+
+        Numbers are validated with all their digits. Raises as ``encoder``.
+        """
         check = self.validator().validate if self.validate else None
 
-        def encode(data: Any) -> bytes:
+        def encode(text: str) -> bytes:
             if check is not None:
-                check(data)
-            text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+                with localcontext(_WITH_ALL_DIGITS):
+                    check(_exact_json(text))
             return prefix + text.encode()
 
         return encode
 
     def validator(self) -> Any:
-        """By the rules of the schema's ``$schema``. Raises ConfigError."""
+        """A validator for the draft in the schema's ``$schema``. Raises ConfigError."""
         try:
             from jsonschema import Draft202012Validator, SchemaError
             from jsonschema.validators import validator_for
             from referencing import Registry
         except ImportError:
             raise ConfigError(f"JSON Schema needs jsonschema: {_NEEDED}") from None
-        schema = parsed_json(self.text)
+        schema = _exact_json(self.text)
         kind = validator_for(schema, default=Draft202012Validator)
         try:
             kind.check_schema(schema)
@@ -117,21 +156,21 @@ class JsonEncoding:
             raise unusable(error) from None
         try:
             known: Any = Registry().with_resources(_by_uri(schema, self.resources))
-        except (AttributeError, TypeError, ValueError) as error:  # an $id that is no URI
+        except (AttributeError, TypeError, ValueError) as error:  # an $id that is not a URI
             raise unusable(error) from None
         return kind(schema, registry=known)
 
 
 def _by_uri(schema: Any, resources: tuple[tuple[str, str], ...]) -> list[tuple[str, Any]]:
-    """The resources by the names that ``$ref`` has, and by the URIs that these stand for.
+    """The resources by the names used in ``$ref``, and by their resolved URIs.
 
-    A relative URI counts from the URI of the schema it stands in.
+    A relative URI is resolved against the URI of its schema.
     """
     from referencing import Resource
     from referencing.jsonschema import DRAFT202012
 
     known: dict[str, Any] = {
-        uri: Resource.from_contents(parsed_json(found), default_specification=DRAFT202012)
+        uri: Resource.from_contents(_exact_json(found), default_specification=DRAFT202012)
         for uri, found in resources
     }
     root: Any = Resource.from_contents(schema, default_specification=DRAFT202012)
@@ -141,9 +180,9 @@ def _by_uri(schema: Any, resources: tuple[tuple[str, str], ...]) -> list[tuple[s
 
 @dataclass(frozen=True, slots=True)
 class ProtobufEncoding:
-    """Protobuf: the message ``name``, from descriptors of ``files`` in the order of their imports.
+    """Protobuf message ``name``; ``files`` are descriptors, each after those that it imports.
 
-    Takes dicts of the message's fields.
+    Encodes dicts of the message's fields.
     """
 
     files: tuple[bytes, ...]
@@ -151,12 +190,16 @@ class ProtobufEncoding:
 
     def encoder(self, prefix: bytes) -> Encode:
         """See ``Encoding``."""
-        kind = _message_class(self)
+        kind = self.message_class()
 
         def encode(data: Any) -> bytes:
-            return prefix + kind(**data).SerializeToString()  # type: ignore[no-any-return]
+            return prefix + message_of(kind, data).SerializeToString()  # type: ignore[no-any-return]
 
         return encode
+
+    def message_class(self) -> Any:
+        """The message class, made once per process."""
+        return _message_class(self)
 
 
 @cache

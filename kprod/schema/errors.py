@@ -1,4 +1,4 @@
-"""Errors of schema registries: a request that was refused, or one that got no answer"""
+"""Errors of schema registries."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ from kprod.errors import KprodError
 
 
 class RegistryError(KprodError, number="KP-2001"):
-    """The registry refused a request, or gave no answer in time.
+    """The registry refused a request, or did not answer in time.
 
-    ``status`` is the HTTP status, None without an answer; ``code`` is the registry's own number,
-    40401 for instance, or None.
+    ``status`` is the HTTP status, None without an answer; ``code`` is the registry's error number,
+    for example 40401, or None.
     """
 
-    def __init__(self, message: str, status: int | None = None, code: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: int | None = None,
+        code: int | None = None,
+        *,
+        retriable: bool | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
-        self.retriable = status is None or status in RETRIED
+        by_status = status is None or status in RETRIED
+        self.retriable = by_status if retriable is None else retriable
 
 
 class SchemaNotFoundError(RegistryError, number="KP-2002"):
@@ -24,7 +32,7 @@ class SchemaNotFoundError(RegistryError, number="KP-2002"):
 
 
 class IncompatibleSchemaError(RegistryError, number="KP-2003"):
-    """The subject's compatibility rule forbids the schema; the text says what differs."""
+    """The schema breaks the subject's compatibility rule; the text says what differs."""
 
 
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})

@@ -1,10 +1,12 @@
-"""Which fields of an Avro record the compiled encoder writes by itself"""
+"""Finds the fields of an Avro record that the compiled encoder writes itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
 from typing import Any, TypeAlias
+
+from kprod.schema.avro_numbers import number_check
 
 PRIMITIVE = frozenset({"boolean", "int", "long", "float", "double", "string", "bytes"})
 LOGICAL = frozenset({"int-date", "long-timestamp-millis", "long-timestamp-micros"})
@@ -14,10 +16,10 @@ FlatField: TypeAlias = tuple[str, str, int, Any, Any]
 
 
 def flat_fields(schema: Any) -> list[FlatField] | None:
-    """The fields of a record, None of a schema that fastavro has to write as a whole.
+    """The fields of a record for the compiled encoder; None if fastavro has to write it all.
 
-    ``schema`` is parsed by fastavro. A field with a type that has parts, or a logical type that
-    needs them, is written by fastavro alone, unless it refers to a type by its name.
+    ``schema`` is parsed by fastavro. A field of a complex type, or of some logical types, is
+    written by fastavro on its own, unless it refers to a type by name.
     """
     if not isinstance(schema, dict) or schema.get("type") != "record" or "logicalType" in schema:
         return None
@@ -42,7 +44,7 @@ def _flat(field: dict[str, Any]) -> FlatField | None:
 
 
 def _simple(kind: Any) -> tuple[str, Any] | None:
-    """The compiled encoder's name of a type, and what it needs to write that."""
+    """The compiled encoder's name of a type, and the data it needs to write it."""
     if isinstance(kind, str):
         return (kind, None) if kind in PRIMITIVE else None
     if not isinstance(kind, dict):
@@ -59,18 +61,30 @@ def _simple(kind: Any) -> tuple[str, Any] | None:
 
 
 def _own_writer(kind: Any) -> Callable[[Any], bytes] | None:
-    """The writer of one field alone; None where its type is defined elsewhere in the schema."""
-    from fastavro import parse_schema, schemaless_writer
+    """The writer of a single field; None if its type is defined elsewhere in the schema."""
+    from fastavro import parse_schema
     from fastavro.schema import UnknownType
 
     try:
-        parsed = parse_schema(kind)
+        return avro_writer(parse_schema(kind))
     except UnknownType:
         return None
 
-    def write(value: Any) -> bytes:
+
+def avro_writer(schema: Any) -> Callable[[Any], bytes]:
+    """A function that encodes an object with fastavro; ``schema`` is parsed by fastavro.
+
+    It raises as fastavro, and ValueError for a number that exceeds its type.
+    """
+    from fastavro import schemaless_writer
+
+    check = number_check(schema)
+
+    def write(data: Any) -> bytes:
+        if check is not None:
+            check(data)
         buffer = BytesIO()
-        schemaless_writer(buffer, parsed, value)
+        schemaless_writer(buffer, schema, data)
         return buffer.getvalue()
 
     return write

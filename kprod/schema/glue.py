@@ -1,4 +1,4 @@
-"""AWS Glue's schema registry, by aws-glue-schema-registry: an extra of its own
+"""AWS Glue Schema Registry, with the package aws-glue-schema-registry (``kprod[glue]``)
 
 >>> from kprod.schema.glue import GlueSerializer
 """
@@ -15,16 +15,18 @@ from kprod.errors import ConfigError
 from kprod.intake.serializers import WouldWait
 from kprod.schema.errors import RegistryError
 
+__all__ = ["GlueSerializer"]
+
 
 class GlueSerializer:
     """Writes objects in Glue's wire format: a version byte, a compression byte, the schema's UUID.
 
     ``client`` is an ``aws_schema_registry.SchemaRegistryClient``, ``schema`` an ``AvroSchema`` or
-    ``JsonSchema`` of that package; ``naming`` its ``schema_naming_strategy``, by default
-    ``TOPIC-value`` and ``TOPIC-key``. A schema that is not there is made with
-    ``compatibility_mode``. None stays null. The first record of a topic asks Glue; in ``kprod.aio``
-    only its task waits. ``send`` raises RegistryError for what Glue refuses. Thread-safe. Raises
-    ConfigError where the package is missing.
+    ``JsonSchema`` of that package; ``naming`` is its ``schema_naming_strategy``, by default
+    ``TOPIC-value`` and ``TOPIC-key``. A missing schema is created with ``compatibility_mode``. None
+    becomes null. The first record of a topic sends a request to Glue; in ``kprod.aio`` only its
+    task waits. ``send`` raises RegistryError if Glue refuses it. Thread-safe. Raises ConfigError if
+    the package is missing.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class GlueSerializer:
         self._waits = True
 
     def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
-        """The bytes of ``data``. Raises what the schema says of data that does not fit."""
+        """The bytes of ``data``. Raises the schema's exception for data that does not match it."""
         if data is None:
             return None
         self.ensure_ready(topic)
@@ -61,7 +63,7 @@ class GlueSerializer:
         return encoded
 
     def ensure_ready(self, topic: str) -> None:
-        """Ask Glue about the topic if that has to be done, or raise WouldWait."""
+        """Ask Glue about the topic if necessary, or raise WouldWait."""
         if topic in self._versions:
             return
         if not self._waits:
@@ -69,7 +71,7 @@ class GlueSerializer:
         self._ask(topic)
 
     def without_waiting(self) -> Self:
-        """One that raises ``WouldWait`` instead of waiting for Glue; for event loops."""
+        """A copy that raises ``WouldWait`` instead of waiting for Glue; for event loops."""
         twin = copy.copy(self)
         twin._waits = False
         return twin

@@ -1,4 +1,4 @@
-"""JSON that is held to a JSON Schema, by jsonschema"""
+"""JSON serializer that validates by a JSON Schema, with jsonschema."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from typing import Any
 from kprod.errors import ConfigError
 from kprod.schema.encoding import JsonEncoding
 from kprod.schema.registry import SchemaRegistry
-from kprod.schema.schema import Schema, SchemaReference
+from kprod.schema.schema import Schema, SchemaReference, check_type
 from kprod.schema.serializer import SchemaSerializer
 
 
 class JsonSchemaSerializer(SchemaSerializer):
-    """Writes objects as JSON in UTF-8. ``schema``: JSON text, or what that text stands for.
+    """Writes objects as JSON in UTF-8. ``schema`` is JSON text, or the parsed JSON.
 
-    ``validate`` holds each object to the schema before it is written, by the rules of its
-    ``$schema`` (draft 2020-12 without one); ``to_dict`` makes of the application's objects what
-    ``json.dumps`` takes. ``references`` are what a ``$ref`` names. The options, and what is raised
-    when, are those of ``SchemaSerializer``. Raises ConfigError for what is no JSON Schema.
+    With ``validate`` each object is validated by the schema before it is written, with the draft in
+    ``$schema`` (2020-12 by default). ``to_dict`` converts the application's objects for
+    ``json.dumps``. ``references`` are the schemas that ``$ref`` names. Options and exceptions are
+    those of ``SchemaSerializer``. Raises ConfigError for an invalid JSON Schema.
     """
+
+    type = "JSON"
+    _title: str | None = None
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class JsonSchemaSerializer(SchemaSerializer):
         self._validate = validate
         self._title = None if text is None else _title(text)
         if text is not None:
-            JsonEncoding(text).validator()  # it is told at once what is wrong with it
+            JsonEncoding(text).validator()  # raises now if the schema is invalid
         own = None if text is None else Schema(text, "JSON", tuple(references))
         super().__init__(registry, own, to_dict=to_dict, **options)
 
@@ -57,13 +60,21 @@ def _title(text: str) -> str | None:
 
 
 def _gathered(schema: Schema, registry: SchemaRegistry) -> tuple[tuple[str, str], ...]:
-    """All schemas that the schema refers to, directly or not, by URI."""
+    """All schemas that the schema refers to, directly or indirectly, by URI."""
     found: dict[str, str] = {}
+    meant: dict[str, SchemaReference] = {}
     left = list(schema.references)
     while left:
         reference = left.pop()
+        known = meant.setdefault(reference.name, reference)
+        if known != reference:
+            raise ConfigError(
+                f"schema: the name {reference.name!r} refers to version {known.version} of"
+                f" {known.subject!r}, and to version {reference.version} of {reference.subject!r}"
+            )
         if reference.name not in found:
             registered = registry.version(reference.subject, reference.version).schema
+            check_type(registered, "JSON", reference.subject)
             found[reference.name] = registered.text
             left += registered.references
     return tuple(found.items())

@@ -1,15 +1,15 @@
-"""A schema registry of Confluent's API: Confluent, Redpanda, Apicurio (``ccompat``), Karapace"""
+"""Client for Confluent's registry API: Confluent, Redpanda, Apicurio (``ccompat``), Karapace."""
 
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, get_args
 from urllib.parse import quote
 from uuid import UUID
 
-from kprod.clock import ExponentialBackoff
+from kprod.clock import ExponentialBackoff, monotonic
+from kprod.config.reading import concealed
 from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.latch import Latch
@@ -22,7 +22,10 @@ from kprod.schema.registry_security import (
     addresses,
     authorizations,
     check_headers,
-    concealed,
+    check_names,
+    header,
+    hidden_headers,
+    hidden_urls,
     tls_settings,
 )
 from kprod.schema.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
@@ -32,50 +35,58 @@ T = TypeVar("T")
 
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 1.0
-"""Seconds between attempts, doubled from the first to the longest."""
+"""Seconds between attempts: the first pause doubles up to the longest."""
 A_MOMENT = 1.0
-"""Seconds for the end of a request that another thread makes, so that its error is told."""
+"""Extra seconds to wait for another thread's request, so that its error is reported."""
 MOST_ID = 0x7FFF_FFFF
 TYPES = get_args(SchemaType)
+_MODES_OF_READERS = ("READ", "UPGRADE", "DOWNGRADE", "UPDOWN")
 
 
 class SchemaRegistry:
-    """Registers and finds schemas. Thread-safe; what it was told is kept, up to ``cache_size``.
+    """Registers and finds schemas. Thread-safe; caches up to ``cache_size`` answers.
 
-    ``url``: the address, or several, tried in turn. ``username`` and ``password``, those in an
-    address, or ``token`` authenticate the client: ``password`` and ``token`` are text or callables,
-    ``token`` also a provider with ``token()``, ``ClientCredentials`` for one (OAuth).
-    ``ssl_cafile``, ``ssl_certfile``, ``ssl_keyfile`` (paths or PEM) and ``ssl_password`` are for
-    HTTPS, as those of the producer; ``ssl_context`` replaces them. ``headers`` go with every
-    request. A call waits at most ``timeout_ms`` with all its attempts, for one of them at most
+    ``url`` is one address, or several that are tried in order. The client authenticates with
+    ``username`` and ``password``, with those in an address, or with ``token``. ``password`` and
+    ``token`` are text or callables; ``token`` may also be a provider with ``token()``, such as
+    ``ClientCredentials`` (OAuth). ``ssl_cafile``, ``ssl_certfile``, ``ssl_keyfile`` (paths or PEM)
+    and ``ssl_password`` are for HTTPS, like those of the producer; ``ssl_context`` replaces them.
+    ``headers`` are sent with every request; their values are text or callables that return it. A
+    call takes at most ``timeout_ms`` including retries, and each request at most
     ``request_timeout_ms``.
 
-    Raises ConfigError for a bad option. A pickle holds the options, and raises TypeError if a
-    secret is among them as text. Nothing is connected before it is asked.
+    Raises ConfigError for an invalid option. A pickle contains the options; pickling raises
+    TypeError if one is a secret given as text. It connects on first use.
     """
 
     def __init__(
         self,
         url: str | Sequence[str],
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str | Callable[[], str]] | None = None,
         timeout_ms: int = 30_000,
         request_timeout_ms: int = 5_000,
         cache_size: int = 1000,
         **security: Unpack[RegistrySecurity],
     ) -> None:
+        # A traceback may show local variables.
+        self._addresses: list[Address] = []
+        self._urls = urls = hidden_urls(url)
+        private, fields = concealed({**security}), hidden_headers(headers)
+        del url, headers, security
+        private |= {name: exposed(value) for name, value in private.items() if name == "username"}
+        check_names(private)
         _check(timeout_ms=timeout_ms, request_timeout_ms=request_timeout_ms, cache_size=cache_size)
         _need_urllib3()
-        check_headers(headers or {})
-        found = addresses(url)
-        if security.get("username") is not None:
+        hidden = check_headers(fields)
+        found = addresses(urls)
+        if private.get("username") is not None:
             found = [address._replace(login=None) for address in found]
-        private = concealed(security)
         self._addresses = found
         self._seconds = timeout_ms / 1000
         self._options: dict[str, Any] = {
             **private,
-            "headers": None if headers is None else dict(headers),
+            "headers": hidden,
             "timeout_ms": timeout_ms,
             "request_timeout_ms": request_timeout_ms,
             "cache_size": cache_size,
@@ -83,23 +94,23 @@ class SchemaRegistry:
         self._http = RegistryHttp(
             [address.url for address in found],
             authorizations(found, private),
-            headers or {},
+            lambda: {name: header(name, value) for name, value in hidden.items()},
             tls_settings(private),
             timeout_ms / 1000,
             request_timeout_ms / 1000,
             ExponentialBackoff(FIRST_WAIT, LONGEST_WAIT),
         )
-        self._asking: dict[Any, _Question] = {}  # one asks, others wait for its answer
+        self._asking: dict[Any, _Question] = {}  # one thread asks, others wait for its answer
         self._known: BoundedCache[Any, RegisteredSchema] = BoundedCache(cache_size)
         self._latest: BoundedCache[str, tuple[RegisteredSchema, float]] = BoundedCache(cache_size)
 
     def register(
         self, subject: str, schema: Schema, *, normalize: bool = False
     ) -> RegisteredSchema:
-        """The schema under ``subject``, registered now if it was not.
+        """The schema under ``subject``; registers it if necessary.
 
-        Raises IncompatibleSchemaError, saying what differs from the subject's latest version, and
-        RegistryError.
+        Raises IncompatibleSchemaError, which says what differs from the subject's latest version,
+        and RegistryError.
         """
         key = "register", subject, schema, normalize
         return self._once(key, lambda: self._registered(subject, schema, normalize))
@@ -111,9 +122,9 @@ class SchemaRegistry:
         return self._once(key, lambda: _answer(self._ask("POST", path, schema.as_json()), schema))
 
     def latest(self, subject: str, max_age_ms: int | None = None) -> RegisteredSchema:
-        """The newest version of ``subject``; asked for again when it is older than ``max_age_ms``.
+        """The newest version of ``subject``; requested again after ``max_age_ms``.
 
-        None: it is asked for once. Raises SchemaNotFoundError.
+        None: requested only once. Raises SchemaNotFoundError.
         """
 
         def known() -> RegisteredSchema | None:
@@ -121,20 +132,20 @@ class SchemaRegistry:
             if found is None:
                 return None
             schema, since = found
-            old = max_age_ms is not None and time.monotonic() >= since + max_age_ms / 1000
+            old = max_age_ms is not None and monotonic() >= since + max_age_ms / 1000
             return None if old else schema
 
         def ask() -> RegisteredSchema:
             schema = self._version(subject, "latest")
-            self._latest.put(subject, (schema, time.monotonic()))
+            self._latest.put(subject, (schema, monotonic()))
             return schema
 
         return self._together(("latest", subject), known, ask)
 
     def latest_since(self, subject: str) -> float:
-        """When ``latest`` was answered last, on the monotonic clock; now if that is forgotten."""
+        """When ``latest`` was last answered, on the monotonic clock; now if it is not cached."""
         found = self._latest.get(subject)
-        return time.monotonic() if found is None else found[1]
+        return monotonic() if found is None else found[1]
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
         """One version of ``subject``. Raises SchemaNotFoundError."""
@@ -155,9 +166,9 @@ class SchemaRegistry:
         known: Callable[[], RegisteredSchema | None],
         ask: Callable[[], RegisteredSchema],
     ) -> RegisteredSchema:
-        """What is known, or the answer to one question of all threads that ask it now."""
+        """The cached answer, or that of one request that all asking threads share."""
         found = known()
-        deadline = time.monotonic() + self._seconds + A_MOMENT
+        deadline = monotonic() + self._seconds + A_MOMENT
         while found is None:
             mine = _Question()
             try:
@@ -172,10 +183,10 @@ class SchemaRegistry:
                     del self._asking[key]
                     mine.ended.open()
             if question is not mine:
-                if not question.ended.wait(deadline - time.monotonic()):
-                    self._asking.pop(key, None)  # a process that was forked meanwhile has it, too
-                    raise RegistryError("schema registry: another thread has no answer in time yet")
-                found = question.told()
+                if not question.ended.wait(deadline - monotonic()):
+                    self._asking.pop(key, None)  # a forked process may have inherited it
+                    raise RegistryError("schema registry: another thread's request got no answer")
+                found = question.outcome()
         return found
 
     def _registered(self, subject: str, schema: Schema, normalize: bool) -> RegisteredSchema:
@@ -188,7 +199,7 @@ class SchemaRegistry:
     def _explained(
         self, error: IncompatibleSchemaError, subject: str, schema: Schema
     ) -> IncompatibleSchemaError:
-        """The refusal with what the registry says is different, if it says it when asked."""
+        """The refusal, with the registry's description of the differences if it provides one."""
         path = f"/compatibility/subjects/{_part(subject)}/versions/latest?verbose=true"
         try:
             differences = _differences(self._ask("POST", path, schema.as_json()), str(error))
@@ -204,7 +215,7 @@ class SchemaRegistry:
         return self._http.ask(method, path, body)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._addresses, self._options)
+        return _again, (self._urls, self._options)
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({', '.join(address.url for address in self._addresses)!r})"
@@ -218,16 +229,15 @@ class _Question:
         self.answer: RegisteredSchema | None = None
         self.error: RegistryError | None = None
 
-    def told(self) -> RegisteredSchema | None:
-        """The answer; None where the thread that asked was interrupted. Raises its error."""
+    def outcome(self) -> RegisteredSchema | None:
+        """The answer; None if the asking thread was interrupted. Raises its error."""
         if self.error is not None:
-            raise copy.copy(self.error)  # its traceback is that of one thread
+            raise copy.copy(self.error)  # a copy, because each thread extends the traceback
         return self.answer
 
 
-def _again(found: list[Address], options: dict[str, Any]) -> SchemaRegistry:
-    urls = [address.with_login() for address in found]
-    return SchemaRegistry(urls, **{name: exposed(value) for name, value in options.items()})
+def _again(urls: list[Any], options: dict[str, Any]) -> SchemaRegistry:
+    return SchemaRegistry(urls, **options)
 
 
 def _check(**numbers: Any) -> None:
@@ -251,22 +261,23 @@ def _normalized(normalize: bool) -> str:
     return "?normalize=true" if normalize else ""
 
 
-def _differences(told: Any, said: str) -> str:
-    """The registry's words about the difference, without those in ``said``, in one line."""
-    messages = told.get("messages") if isinstance(told, dict) else None
+def _differences(reply: Any, said: str) -> str:
+    """The registry's messages about the differences, except those in ``said``, in one line."""
+    messages = reply.get("messages") if isinstance(reply, dict) else None
     texts = [str(each) for each in messages] if isinstance(messages, list) else []
     return printable("; ".join(text for text in texts if text not in said))
 
 
-def _answer(told: Any, schema: Schema | None = None) -> RegisteredSchema:
+def _answer(reply: Any, schema: Schema | None = None) -> RegisteredSchema:
     """The registry's answer; some registries repeat the schema in it."""
     try:
-        guid = told.get("guid")
+        guid = reply.get("guid")
         return RegisteredSchema(
-            schema or _schema(told),
-            _number("id", told["id"]),
-            None if told.get("version") is None else _number("version", told["version"]),
+            schema or _schema(reply),
+            _number("id", reply["id"]),
+            None if reply.get("version") is None else _number("version", reply["version"]),
             None if guid is None else UUID(guid),
+            _write_rules(reply.get("ruleSet")),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RegistryError(
@@ -274,29 +285,43 @@ def _answer(told: Any, schema: Schema | None = None) -> RegisteredSchema:
         ) from None
 
 
-def _schema(told: Mapping[str, Any]) -> Schema:
+def _schema(reply: Mapping[str, Any]) -> Schema:
     references = tuple(
         SchemaReference(
             _text("name", each["name"]),
             _text("subject", each["subject"]),
             _number("version", each["version"]),
         )
-        for each in told.get("references") or ()
+        for each in reply.get("references") or ()
     )
-    kind: Any = told.get("schemaType") or "AVRO"
+    kind: Any = reply.get("schemaType") or "AVRO"
     if kind not in TYPES:
         raise ValueError(f"schemaType of {', '.join(TYPES)}")
-    return Schema(_text("schema", told["schema"]), kind, references)
+    return Schema(_text("schema", reply["schema"]), kind, references)
 
 
-def _number(name: str, told: Any) -> int:
-    """Records have four bytes for an id."""
-    if type(told) is not int or not 0 <= told <= MOST_ID:
+def _write_rules(reply: Any) -> tuple[tuple[str, str], ...]:
+    """Name and type of each rule, except read-only rules; unknown modes are included."""
+    try:
+        rules = [
+            rule
+            for phase in ("domainRules", "encodingRules")
+            for rule in (reply or {}).get(phase) or ()
+            if not rule.get("disabled") and rule.get("mode") not in _MODES_OF_READERS
+        ]
+        return tuple((str(rule.get("name")), str(rule.get("type"))) for rule in rules)
+    except (AttributeError, TypeError):
+        raise ValueError("readable ruleSet") from None
+
+
+def _number(name: str, reply: Any) -> int:
+    """An id of at most four bytes, as records have."""
+    if type(reply) is not int or not 0 <= reply <= MOST_ID:
         raise ValueError(f"{name} from 0 to {MOST_ID}")
-    return told
+    return reply
 
 
-def _text(name: str, told: Any) -> str:
-    if not isinstance(told, str):
+def _text(name: str, reply: Any) -> str:
+    if not isinstance(reply, str):
         raise ValueError(f"{name} that is text")
-    return told
+    return reply

@@ -1,4 +1,4 @@
-"""Requests to a schema registry: its addresses in turn, and a time for all attempts"""
+"""HTTP requests to a schema registry, with several addresses, retries and a time-out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kprod.clock import ExponentialBackoff
+from kprod.clock import ExponentialBackoff, monotonic
+from kprod.config.secret import Secret
 from kprod.lock import Lock
 from kprod.schema.errors import (
     RETRIED,
@@ -16,14 +17,16 @@ from kprod.schema.errors import (
     RegistryError,
     SchemaNotFoundError,
 )
-from kprod.security.http_request import Answer, Distrusted, NoAnswer, request
+from kprod.security.http_request import Answer, Distrusted, NoAnswer, ProxyRefused, request
 from kprod.transport.tls_context import TlsContexts, TlsSettings
 from kprod_ext.peer_text import printable
 
 _log = logging.getLogger("kprod.schema")
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
-MOST_BYTES = 16 * 1024 * 1024
+MOST_BYTES = 2 * 1024 * 1024
+"""A registry stores a schema in a record, by default of at most 1 MiB. Parsing a hostile answer
+takes thirty times its size in memory."""
 LONGEST_MESSAGE = 2000
 NOT_FOUND = 404
 CONFLICT = 409
@@ -32,25 +35,26 @@ Authorization = Callable[[], dict[str, str]]
 
 
 class RegistryHttp:
-    """Asks the registry, and asks again while a failure may pass. Thread-safe.
+    """Sends requests to the registry, and retries temporary failures. Thread-safe.
 
-    ``seconds`` bounds a call with all its attempts, ``request_seconds`` each attempt. Addresses are
-    tried in turn, beginning with the one that answered last; each has an authorization.
+    ``seconds`` limits a call with all its attempts, ``request_seconds`` each attempt. Addresses are
+    tried in order, starting with the one that answered last; each has its authorization.
+    ``headers`` are evaluated for each request.
     """
 
     def __init__(
         self,
         urls: Sequence[str],
         authorizations: Sequence[Authorization],
-        headers: Mapping[str, str],
+        headers: Authorization,
         tls: TlsSettings,
         seconds: float,
         request_seconds: float,
         backoff: ExponentialBackoff,
     ) -> None:
         self._urls = [url.rstrip("/") for url in urls]
-        self._authorizations = authorizations  # one for each of them
-        self._headers = dict(headers)
+        self._authorizations = authorizations  # one for each address
+        self._headers = headers
         self._contexts = TlsContexts(tls) if any(url.startswith("https") for url in urls) else None
         self._tls_lock = Lock()
         self._seconds = seconds
@@ -62,23 +66,23 @@ class RegistryHttp:
         """The content of the answer's JSON.
 
         Raises SchemaNotFoundError, IncompatibleSchemaError, and RegistryError for other refusals
-        and when no address answered in time: the last answer, or why none came.
+        and if no address answered in time, with the last answer or failure.
         """
-        deadline = time.monotonic() + self._seconds
+        deadline = monotonic() + self._seconds
         attempt = 0
         answered = before = None
         while True:
             error = self._round(method, path, body, deadline)
             if not isinstance(error, RegistryError):
                 return error
-            if time.monotonic() >= deadline:
-                error = before or error  # the last attempt had only what was left of the time
+            if monotonic() >= deadline:
+                error = before or error  # the last attempt had only the remaining time
             before = error
             if error.status is not None:
                 answered = error
             attempt += 1
             wait = self._backoff.delay(attempt)
-            if not error.retriable or time.monotonic() + wait >= deadline:
+            if not error.retriable or monotonic() + wait >= deadline:
                 raise answered or error
             _log.warning("%s; trying again", error.with_number())
             time.sleep(wait)
@@ -86,22 +90,22 @@ class RegistryHttp:
     def _round(
         self, method: str, path: str, body: Mapping[str, Any] | None, deadline: float
     ) -> Any:
-        """The JSON of the first address that gives any, or a RegistryError.
+        """The JSON of the first address that answers, or a RegistryError.
 
-        That is the last one that may pass, if there is any.
+        The error is the last temporary one, if there is any.
         """
         first, found = self._first, None
         for turn in range(len(self._urls)):
             at = (first + turn) % len(self._urls)
-            left = min(self._request_seconds, deadline - time.monotonic())
+            left = min(self._request_seconds, deadline - monotonic())
             if left <= 0 and found is not None:
                 break
-            told = self._once(at, method, path, body, max(left, 0.001))
-            if not _asks_another(told):
+            reply = self._once(at, method, path, body, max(left, 0.001))
+            if not _asks_another(reply):
                 self._first = at
-                return told
-            if found is None or told.retriable:
-                found = told
+                return reply
+            if found is None or reply.retriable:
+                found = reply
         return found
 
     def _once(
@@ -111,17 +115,18 @@ class RegistryHttp:
         try:
             answer = request(
                 method,
-                url + path,
+                Secret(url + path),
                 body=None if body is None else json.dumps(body),
-                headers=self._all_headers(self._authorizations[at]),
+                headers=lambda: self._all_headers(self._authorizations[at]),
                 context=self._context(),
                 timeout=seconds,
-                most_bytes=MOST_BYTES,
+                most_bytes=MOST_BYTES + 1,
             )
         except Distrusted as error:
-            refused = RegistryError(f"schema registry {url}: its certificate was refused: {error}")
-            refused.retriable = False
-            return refused
+            why = f"schema registry {url}: its certificate was refused: {error}"
+            return RegistryError(why, retriable=False)
+        except ProxyRefused as error:
+            return RegistryError(f"schema registry {url}: {error}", retriable=False)
         except NoAnswer as error:
             return RegistryError(f"schema registry {url}: {error}")
         return _read(f"schema registry {url}: {method} {path.partition('?')[0]}", answer)
@@ -132,7 +137,7 @@ class RegistryHttp:
             "content-type": MEDIA_TYPE,
             "user-agent": "kprod",
             **authorization(),
-            **self._headers,
+            **self._headers(),
         }
 
     def _context(self) -> Any:
@@ -142,12 +147,14 @@ class RegistryHttp:
             return self._contexts.current()
 
 
-def _asks_another(told: Any) -> bool:
-    """Whether another address may have an answer: this one has none, or not now."""
-    return isinstance(told, RegistryError) and (told.retriable or told.status is None)
+def _asks_another(reply: Any) -> bool:
+    """Whether to try another address: this one failed, perhaps temporarily."""
+    return isinstance(reply, RegistryError) and (reply.retriable or reply.status is None)
 
 
 def _read(what: str, answer: Answer) -> Any:
+    if len(answer.body) > MOST_BYTES:
+        return RegistryError(f"{what}: the answer has more than {MOST_BYTES} bytes", answer.status)
     try:
         found = json.loads(answer.body)
     except (ValueError, RecursionError):
@@ -156,10 +163,10 @@ def _read(what: str, answer: Answer) -> Any:
         if found is None:
             return RegistryError(f"{what}: the answer is not JSON; is this its address?")
         return found
-    told = found if isinstance(found, dict) else {}
-    code = told.get("error_code")
-    message = printable(str(told.get("message", "")))[:LONGEST_MESSAGE]
-    text = f"{what}: {_told(answer.status)}" + (f": {message}" if message else "")
+    reply = found if isinstance(found, dict) else {}
+    code = reply.get("error_code")
+    message = printable(str(reply.get("message", "")))[:LONGEST_MESSAGE]
+    text = f"{what}: {_status(answer.status)}" + (f": {message}" if message else "")
     kind = {NOT_FOUND: SchemaNotFoundError, CONFLICT: IncompatibleSchemaError}.get(answer.status)
     return (kind or RegistryError)(text, answer.status, code if isinstance(code, int) else None)
 
@@ -169,10 +176,10 @@ _WORDS = {
     403: "these credentials may not do this",
     404: "it has no such schema",
     409: "the schema is not compatible with those before it",
-    422: "it takes the schema for invalid",
+    422: "it considers the schema invalid",
 }
 
 
-def _told(status: int) -> str:
+def _status(status: int) -> str:
     words = _WORDS.get(status, "it refused" if status not in RETRIED else "it cannot answer now")
     return f"{words} (HTTP status {status})"

@@ -1,4 +1,4 @@
-"""Credentials for a schema registry, and TLS that verifies it"""
+"""Credentials and TLS for a schema registry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from kprod.config.secret import Secret, exposed
 from kprod.errors import ConfigError, KprodError
@@ -30,19 +30,16 @@ class RegistrySecurity(TypedDict, total=False):
     ssl_password: str | Callable[[], str] | None
 
 
-_SECRETS = ("password", "token", "ssl_password")
 _IN_A_HEADER = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_PUBLIC_HEADERS = ("target-sr-cluster", "confluent-identity-pool-id")
+"""Headers without secrets; all others may contain one."""
 
 
-def concealed(options: RegistrySecurity) -> dict[str, Any]:
-    """The options, and secrets that were given as text as ``Secret``. Raises ConfigError."""
+def check_names(options: Mapping[str, Any]) -> None:
+    """Raises ConfigError for an unknown option."""
     unknown = options.keys() - RegistrySecurity.__annotations__.keys()
     if unknown:
         raise ConfigError(f"a schema registry has no option {min(unknown)!r}")
-    return {
-        name: Secret(value, name) if name in _SECRETS and isinstance(value, str) else value
-        for name, value in options.items()
-    }
 
 
 def tls_settings(options: dict[str, Any]) -> TlsSettings:
@@ -50,32 +47,32 @@ def tls_settings(options: dict[str, Any]) -> TlsSettings:
     password = options.get("ssl_password")
     return TlsSettings(
         context=options.get("ssl_context"),
-        cafile=options.get("ssl_cafile"),
-        certfile=options.get("ssl_certfile"),
-        keyfile=options.get("ssl_keyfile"),
+        cafile=exposed(options.get("ssl_cafile")),
+        certfile=exposed(options.get("ssl_certfile")),
+        keyfile=exposed(options.get("ssl_keyfile")),
         key_password=None if password is None else _secret(password, "ssl_password").reveal,
     )
 
 
 def authorization(options: dict[str, Any]) -> Authorization:
-    """Makes the ``Authorization`` header. Raises ConfigError for both kinds together."""
-    username, token = options.get("username"), exposed(options.get("token"))
+    """A function that makes the ``Authorization`` header. Raises ConfigError for two kinds."""
+    username, token = exposed(options.get("username")), options.get("token")
     if token is not None and username is not None:
         raise ConfigError("a registry takes either username and password or a token, not both")
     if token is not None:
-        provider = (lambda: token) if isinstance(token, str) else token
+        provider = token.reveal if isinstance(token, Secret) else token
         tokens = ProvidedTokens(provider, mechanism="schema registry")
-        return lambda: {"authorization": f"Bearer {_token(tokens)}"}
+        return lambda: {"authorization": f"Bearer {_token(tokens).reveal()}"}
     if username is not None:
         password = _secret(options.get("password") or "", "password")
-        return lambda: _basic(username, _told(password))
+        return lambda: {"authorization": f"Basic {_login(username, password).reveal()}"}
     return dict
 
 
 def authorizations(found: Sequence[Address], options: dict[str, Any]) -> list[Authorization]:
-    """What authenticates the client at each address: the login in it, if any has one.
+    """The authorization for each address: the login in it, if any address has one.
 
-    An address without a login takes the last one that stands in another. Raises ConfigError.
+    An address without a login uses the last login of the others. Raises ConfigError.
     """
     last = next((each.login for each in reversed(found) if each.login), None)
     if last is None:
@@ -91,78 +88,117 @@ def _secret(given: Any, name: str) -> Secret:
     return given if isinstance(given, Secret) else Secret(given, name)
 
 
-def check_headers(headers: Mapping[str, Any]) -> None:
-    """Raises ConfigError for what cannot be sent; values may be secrets, and are not told."""
+def hidden_headers(given: Any) -> dict[str, Secret] | None:
+    """The headers as secrets; only harmless ones and callables can be pickled."""
+    if not isinstance(given or {}, Mapping):
+        return None
+    return {name: _hidden_header(name, value) for name, value in (given or {}).items()}
+
+
+def _hidden_header(name: Any, value: Any) -> Secret:
+    public = str(name).lower() in _PUBLIC_HEADERS
+    return value if isinstance(value, Secret) else Secret(value, f"headers: {name!r}", public)
+
+
+def check_headers(headers: dict[str, Secret] | None) -> dict[str, Secret]:
+    """The headers. Raises ConfigError, without values, for one that cannot be sent."""
+    if headers is None or not all(isinstance(name, str) for name in headers):
+        raise ConfigError("headers: expected a mapping of names to values")
     for name, value in headers.items():
-        if not isinstance(value, str) or not _IN_A_HEADER.fullmatch(value):
+        if not value.is_asked_for and not _fits_a_header(value):
             raise ConfigError(f"headers: the value of {name!r} is not one line of Latin-1 text")
+    return headers
 
 
-def _token(tokens: ProvidedTokens) -> str:
+def header(name: str, value: Secret) -> str:
+    """The header's current value. Raises RegistryError if it cannot be sent."""
+    now = Secret(_revealed(value, f"headers: {name!r}"))
+    if not _fits_a_header(now):
+        raise RegistryError(f"headers: the value of {name!r} is not one line of Latin-1 text")
+    return now.reveal()
+
+
+def _fits_a_header(value: Secret) -> bool:
+    text = exposed(value)
+    return isinstance(text, str) and _IN_A_HEADER.fullmatch(text) is not None
+
+
+def _token(tokens: ProvidedTokens) -> Secret:
     try:
-        token = tokens.token()
+        token = Secret(tokens.token(), "token")
     except KprodError as error:
         raise RegistryError(str(error)) from error
-    if not _IN_A_HEADER.fullmatch(token):
-        raise RegistryError("token: what it tells is not one line of Latin-1 text")
+    if not _fits_a_header(token):
+        raise RegistryError("token: its value is not one line of Latin-1 text")
     return token
 
 
-def _told(password: Secret) -> str:
+def _revealed(secret: Secret, name: str) -> str:
     try:
-        return password.reveal()
+        return secret.reveal()
     except KprodError:
         raise
-    except Exception as error:  # its text might have the password
+    except Exception as error:  # its text may contain the secret
         kind = type(error).__qualname__
-        raise RegistryError(f"password: what tells it failed: {kind}") from None
+        raise RegistryError(f"{name}: the callable that returns it raised {kind}") from None
 
 
-def _basic(username: str, password: str) -> dict[str, str]:
-    """In UTF-8 (RFC 7617, 2.1), as Confluent's clients for Java; urllib3 takes Latin-1 only."""
-    login = base64.b64encode(f"{username}:{password}".encode())
-    return {"authorization": f"Basic {login.decode()}"}
+def _login(username: str, password: Secret) -> Secret:
+    """The Basic login in UTF-8 (RFC 7617, 2.1), like Confluent's Java clients, unlike urllib3."""
+    login = Secret(f"{username}:{_revealed(password, 'password')}")
+    try:
+        return Secret(base64.b64encode(login.reveal().encode()).decode())
+    except UnicodeEncodeError:
+        pass  # the error contains the text
+    raise RegistryError("password: user or password cannot be encoded in UTF-8")
 
 
 class Address(NamedTuple):
-    """The URL of a registry without user and password, and these; None where it has none."""
+    """The URL of a registry without its login, and user and password, or None."""
 
     url: str
     login: tuple[str, Secret] | None
 
-    def with_login(self) -> str:
-        """The URL as it was given."""
-        if self.login is None:
-            return self.url
-        username, password = self.login
-        parts = urlsplit(self.url)
-        login = f"{quote(username, safe='')}:{quote(password.reveal(), safe='')}"
-        return parts._replace(netloc=f"{login}@{parts.netloc}").geturl()
 
+def hidden_urls(url: Any) -> list[Secret]:
+    """The addresses in ``url``: one, several separated by commas, or a sequence.
 
-def addresses(url: str | Sequence[str]) -> list[Address]:
-    """The addresses in ``url``: one, several with commas between them, or a sequence.
-
-    Raises ConfigError.
+    Those without a login can be pickled.
     """
-    given = url.split(",") if isinstance(url, str) else list(url)
-    if not given:
+    given = url.split(",") if isinstance(url, str) else list(url or ())
+    return [
+        each
+        if isinstance(each, Secret)
+        else Secret(each, "url", may_be_pickled="@" not in str(each))
+        for each in given
+    ]
+
+
+def addresses(urls: Sequence[Secret]) -> list[Address]:
+    """The parsed addresses. Raises ConfigError that does not quote them."""
+    if not urls:
         raise ConfigError("url: expected the address of a registry, got none")
-    return [_address(each.strip()) for each in given]
+    found = [_address(url) for url in urls]
+    for each in found:
+        if isinstance(each, str):
+            raise ConfigError(each)
+    return [each for each in found if isinstance(each, Address)]
 
 
-def _address(url: str) -> Address:
-    parts = _split(url)
-    # What is behind the host was the rest of a password, most likely.
-    whole = parts is not None and "\\" not in url and "@" not in parts.path
+def _address(url: Secret) -> Address | str:
+    """The address, or an error text, which is returned because this frame has the secret."""
+    text = exposed(url)
+    parts = _split(text.strip()) if isinstance(text, str) else None
+    # Text after the host is most likely the rest of an unescaped password.
+    whole = parts is not None and "\\" not in text and "@" not in parts.path
     if parts is None or not whole or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(
+        return (
             "url: expected http://[user:password@]host:port or https://... of a registry; in user"
-            " and password %2F stands for a slash, %5C for \\, %3F for ?, %23 for #, %5B for [, %2C"
+            " and password write %2F for a slash, %5C for \\, %3F for ?, %23 for #, %5B for [, %2C"
             " for a comma, and in a path %40 for @"
         )
-    if parts.query or parts.fragment:  # paths are appended to it; and it may hold a key
-        raise ConfigError("url: the address of a registry has no query: give headers, or a token")
+    if parts.query or parts.fragment:  # paths are appended to the URL; a query may contain a key
+        return "url: a registry's address has no query: use headers, or a token"
     login = None
     if parts.username is not None:
         login = unquote(parts.username), Secret(unquote(parts.password or ""), "password")
@@ -170,7 +206,7 @@ def _address(url: str) -> Address:
 
 
 def _split(url: str) -> SplitResult | None:
-    """The parts of an address that can be one. Nothing of another is told: it may be a password."""
+    """The parts of a valid address, else None: no error quotes it, as it may be a password."""
     try:
         parts = urlsplit(url)
         return parts if parts.port != 0 else None

@@ -1,4 +1,4 @@
-"""Schemas as a registry keeps them"""
+"""Schemas as a registry stores them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
+from kprod.errors import ConfigError
+
 SchemaType: TypeAlias = Literal["AVRO", "PROTOBUF", "JSON"]
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """A reference: the name ``name`` in a schema means ``version`` of ``subject``. Immutable.
+    """A reference: ``name`` in a schema stands for ``version`` of ``subject``. Immutable.
 
     ``name``: the full name of an Avro type, the path of an imported ``.proto`` file, or the URI in
     a ``$ref``.
@@ -22,20 +24,20 @@ class SchemaReference:
     version: int
 
     def as_json(self) -> dict[str, Any]:
-        """As the registry has it."""
+        """The JSON that the registry uses."""
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The text of a schema, its type, and what it refers to. Immutable."""
+    """The text of a schema, its type and its references. Immutable."""
 
     text: str
     type: SchemaType = "AVRO"
     references: tuple[SchemaReference, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The body of a request; a registry without types knows Avro only, and takes no type."""
+        """The body of a request; Avro has no type in it, for registries that know only Avro."""
         body: dict[str, Any] = {"schema": self.text}
         if self.type != "AVRO":
             body["schemaType"] = self.type
@@ -46,12 +48,22 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema, the id by which consumers find it, and its version in the subject. Immutable.
+    """A schema, its id in records, and its version in the subject. Immutable.
 
-    ``guid`` is None with registries that have none, ``version`` where the registry did not say.
+    ``guid`` is None if the registry has none, ``version`` if the registry did not return it.
+    ``write_rules`` are the rules that a writer must apply to each object: name and type.
     """
 
     schema: Schema
     id: int
     version: int | None = None
     guid: UUID | None = None
+    write_rules: tuple[tuple[str, str], ...] = ()
+
+
+def check_type(schema: Schema, expected: SchemaType, subject: str) -> None:
+    """Raises ConfigError if the schema of ``subject`` does not have the ``expected`` type."""
+    if schema.type != expected:
+        raise ConfigError(
+            f"subject {subject!r} has a schema of type {schema.type}, expected {expected}"
+        )

@@ -1,32 +1,33 @@
-"""The base of the serializers of all formats: a subject for each topic, an id, an encoder"""
+"""The base class of the serializers: a subject, a schema id and an encoder per topic."""
 
 from __future__ import annotations
 
 import copy
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
+from kprod.clock import monotonic
 from kprod.errors import ConfigError
 from kprod.intake.serializers import WouldWait
 from kprod.lock import Lock
 from kprod.schema.encoding import Encode, Encoding
 from kprod.schema.registry import SchemaRegistry
-from kprod.schema.schema import RegisteredSchema, Schema
+from kprod.schema.schema import RegisteredSchema, Schema, SchemaType, check_type
 from kprod.schema.subjects import SubjectStrategy, subject_strategy
 from kprod.schema.wire_format import IdPlace, add_header, id_bytes, id_header
+from kprod_ext.peer_text import printable
 
 MOST_TOPICS = 10_000
-"""Topics for which a serializer remembers its encoder."""
+"""Number of topics whose encoder a serializer caches."""
 
 SHORTEST_AGE_MS = 1000
-"""A schema that is too old before it has come would be asked for for ever."""
+"""With a shorter age a schema could expire before its request is answered, again and again."""
 
 
 class Encoder(NamedTuple):
-    """How the records of one topic are written."""
+    """The encoder for the records of one topic."""
 
     encode: Encode
     header: tuple[str, bytes] | None
@@ -34,29 +35,32 @@ class Encoder(NamedTuple):
 
     @property
     def expired(self) -> bool:
-        """Whether the registry has to be asked again."""
-        return self.good_until is not None and time.monotonic() >= self.good_until
+        """Whether the schema has to be requested again."""
+        return self.good_until is not None and monotonic() >= self.good_until
 
 
 class SchemaSerializer(ABC):
-    """Turns objects into bytes that say which schema they were written with. Thread-safe.
+    """Converts objects to bytes with a schema id. Thread-safe.
 
-    Options of all formats: ``is_key`` says that it is a ``key_serializer``. ``subject`` is
+    Options of all formats: ``is_key`` is True for a ``key_serializer``. ``subject`` is
     "topic_name", "record_name", "topic_record_name", or ``f(topic, is_key, record_name)``. A schema
-    is registered with its first record (``auto_register``), or has to be in the registry already
-    (``auto_register=False``); with ``use_latest_version`` the subject's newest schema is written,
-    whatever it is, and asked for again after ``latest_max_age_ms`` (None: never). ``normalize``
-    lets the registry compare schemas without regard to how they are written. ``id_in`` is "prefix"
-    or "header".
+    is registered with its first record (``auto_register``), or must already be in the registry
+    (``auto_register=False``). With ``use_latest_version`` the subject's newest schema is used, and
+    requested again after ``latest_max_age_ms`` (None: never). ``normalize`` makes the registry
+    compare normalized schemas. ``id_in`` is "prefix" or "header".
 
-    None stays null. The first record of a topic asks the registry, which waits at most as long as
-    the registry's ``timeout_ms``; in ``kprod.aio`` only its task waits. ``send`` raises what the
-    registry refused as it is (RegistryError, IncompatibleSchemaError, SchemaNotFoundError), and
-    SerializationError for an object that does not fit the schema.
+    None becomes null. The first record of a topic sends a request to the registry, and waits for at
+    most the registry's ``timeout_ms``; in ``kprod.aio`` only its task waits. ``send`` raises the
+    registry's errors (RegistryError, IncompatibleSchemaError, SchemaNotFoundError), ConfigError for
+    a schema that kprod cannot use (of another type, or with rules for writers), and
+    SerializationError for an object that does not match the schema.
 
     Works as a serializer of kprod, kafka-python and aiokafka (``serialize``) and of
-    confluent-kafka's ``SerializingProducer`` (a call with its context).
+    confluent-kafka's ``SerializingProducer`` (called with its context).
     """
+
+    type: ClassVar[SchemaType]
+    """The type of all schemas of this serializer."""
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class SchemaSerializer(ABC):
         to_dict: Callable[[Any], Any] | None = None,
     ) -> None:
         if use_latest_version and auto_register:
-            raise ConfigError("auto_register and use_latest_version: one of both, not both")
+            raise ConfigError("auto_register and use_latest_version cannot be used together")
         if schema is None and not use_latest_version:
             raise ConfigError("a schema is needed unless use_latest_version=True")
         if latest_max_age_ms is not None and latest_max_age_ms < SHORTEST_AGE_MS:
@@ -91,12 +95,12 @@ class SchemaSerializer(ABC):
         self._id_in = id_in
         self._to_dict = to_dict
         self._waits = True
-        self._other: Self | None = None  # the one for the other field
+        self._other: Self | None = None  # the one for keys, or for values
         self._forget()
 
     def _forget(self) -> None:
         self._encoders: dict[str, Encoder] = {}
-        self._adding = Lock()  # guards adding to them; looking needs none
+        self._adding = Lock()  # guards adding to the cache; reading needs no lock
 
     def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
         """The bytes of ``data``; with ``id_in="header"`` a header is added to ``headers``."""
@@ -112,13 +116,13 @@ class SchemaSerializer(ABC):
         return encoded
 
     def ensure_ready(self, topic: str) -> None:
-        """Ask the registry about the topic if that has to be done, or raise WouldWait."""
+        """Ask the registry about the topic if necessary, or raise WouldWait."""
         encoder = self._encoders.get(topic)
         if encoder is None or encoder.expired:
             self._asked(topic)
 
     def __call__(self, data: Any, context: Any = None) -> bytes | None:
-        """As confluent-kafka calls it, with the topic, the field and the headers in ``context``."""
+        """Serialize as confluent-kafka calls it; ``context`` has topic, field and headers."""
         if context is None:
             raise ConfigError("the topic is needed: a call is f(object, SerializationContext)")
         is_key = getattr(context.field, "value", context.field) == "key"
@@ -135,21 +139,32 @@ class SchemaSerializer(ABC):
         return self._other
 
     def without_waiting(self) -> Self:
-        """One that raises ``WouldWait`` instead of waiting for the registry; for event loops."""
+        """A copy that raises ``WouldWait`` instead of waiting for the registry; for event loops."""
         twin = copy.copy(self)
         twin._waits = False
         return twin
 
     def registered(self, topic: str) -> RegisteredSchema:
-        """The schema that records of ``topic`` are written with: registered, looked up or latest.
+        """The schema for records of ``topic``: registered, looked up or latest.
 
-        Raises RegistryError, IncompatibleSchemaError, SchemaNotFoundError.
+        Raises RegistryError, IncompatibleSchemaError, SchemaNotFoundError, and ConfigError for a
+        schema of another type, or with rules that a writer must apply.
         """
         schema, subject = self._schema, self._subject_of(topic)
         if schema is None or self._use_latest:
-            return self._registry.latest(subject, self._max_age_ms)
-        ask = self._registry.register if self._auto_register else self._registry.look_up
-        return ask(subject, schema, normalize=self._normalize)
+            found = self._registry.latest(subject, self._max_age_ms)
+        else:
+            ask = self._registry.register if self._auto_register else self._registry.look_up
+            found = ask(subject, schema, normalize=self._normalize)
+        check_type(found.schema, self.type, subject)
+        if found.write_rules:
+            rules = ", ".join(f"{name!r} ({kind})" for name, kind in found.write_rules)
+            raise ConfigError(
+                f"the schema of {subject!r} has the rule {printable(rules)}, and kprod applies no"
+                " rules: data that they encrypt, change or refuse would be written unchanged. Use"
+                " confluent-kafka's serializer, or disable the rule for this subject"
+            )
+        return found
 
     def _subject_of(self, topic: str) -> str:
         return self._subject(topic, self._is_key, self._record_name())
@@ -160,19 +175,19 @@ class SchemaSerializer(ABC):
         return self._prepare(topic)
 
     def fixed(self, topic: str) -> tuple[Encoding, bytes]:
-        """The encoding for records of ``topic`` and what stands before each; asks the registry.
+        """The encoding for records of ``topic``, and their prefix, from the registry.
 
-        For other processes, which need no registry then. Raises as ``registered``.
+        For other processes, which then need no registry. Raises as ``registered``.
         """
         registered = self.registered(topic)
         return self.encoding(registered.schema), id_bytes(registered, self._id_suffix())
 
     def _prepare(self, topic: str) -> Encoder:
-        """Ask the registry, and remember how records of the topic are written."""
+        """Ask the registry, and cache the encoder of the topic."""
         registered = self.registered(topic)
         age, until = self._max_age_ms, None
         if age is not None and self._use_latest:
-            # The registry may have told it for another topic, some time ago.
+            # The registry client may have cached it earlier, for another topic.
             until = self._registry.latest_since(self._subject_of(topic)) + age / 1000
         suffix, header = self._id_suffix(), None
         if self._id_in == "header":
@@ -188,22 +203,22 @@ class SchemaSerializer(ABC):
 
     @abstractmethod
     def encoding(self, schema: Schema) -> Encoding:
-        """An encoder for ``schema`` that needs no registry; its references are fetched now."""
+        """An encoding of ``schema`` that needs no registry; fetches its references now."""
 
     def _encoder(self, prefix: bytes, schema: Schema) -> Encode:
         encode, to_dict = self.encoding(schema).encoder(prefix), self._to_dict
         return encode if to_dict is None else lambda data: encode(to_dict(data))
 
     def _id_suffix(self) -> bytes:
-        """The bytes between the id and the data."""
+        """The bytes between the schema id and the data."""
         return b""
 
     @abstractmethod
     def _record_name(self) -> str | None:
-        """The schema's own name, None if it has none."""
+        """The schema's name, or None."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickle holds the options; what the registry has told is asked for again."""
+        """Pickle only the options; cached answers of the registry are requested again."""
         state = {**self.__dict__}
         for name in ("_encoders", "_adding"):
             del state[name]
@@ -211,7 +226,8 @@ class SchemaSerializer(ABC):
         return _again, (type(self), state)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._registry!r}, {self._record_name()!r})"
+        registry = vars(self).get("_registry")  # None if the schema was refused
+        return f"{type(self).__name__}({registry!r}, {self._record_name()!r})"
 
 
 def _again(kind: type[SchemaSerializer], state: dict[str, Any]) -> SchemaSerializer:

@@ -1,4 +1,4 @@
-"""Subject names: which schemas of a registry have to be compatible with each other
+"""Subject names, which decide which schemas must be compatible with each other
 
 The strategies of Confluent's serializers (``io.confluent.kafka.serializers.subject``).
 """
@@ -15,7 +15,7 @@ SubjectStrategy: TypeAlias = Callable[[str, bool, str | None], str]
 
 
 def topic_name(topic: str, is_key: bool, record_name: str | None) -> str:
-    """``TOPIC-key`` or ``TOPIC-value``: one kind of record in each topic. The usual one."""
+    """``TOPIC-key`` or ``TOPIC-value``: one record type per topic. The usual strategy."""
     return f"{topic}-{'key' if is_key else 'value'}"
 
 
@@ -27,7 +27,7 @@ def record_name(topic: str, is_key: bool, record_name: str | None) -> str:
 
 
 def topic_record_name(topic: str, is_key: bool, record_name: str | None) -> str:
-    """``TOPIC-NAME``: several kinds of record in one topic. Raises ConfigError without a name."""
+    """``TOPIC-NAME``: several record types in one topic. Raises ConfigError without a name."""
     if not record_name:
         raise ConfigError(
             'subject="topic_record_name" needs a schema with a name (JSON Schema: a title)'

@@ -1,4 +1,4 @@
-"""Where a record says which schema it was written with: before its bytes, or in a header
+"""The schema id of a record: before its bytes, or in a header
 
 Confluent's formats: a magic byte 0 and the id in four bytes, or a magic byte 1 and the GUID in 16;
 Protobuf adds the path to the message within its file.
@@ -24,7 +24,7 @@ def id_bytes(registered: RegisteredSchema, suffix: bytes = b"") -> bytes:
 
 
 def id_header(registered: RegisteredSchema, is_key: bool, suffix: bytes = b"") -> tuple[str, bytes]:
-    """The header with the GUID, or with the id where the registry has no GUIDs."""
+    """The header with the GUID, or with the id if the registry has no GUIDs."""
     name = KEY_HEADER if is_key else VALUE_HEADER
     if registered.guid is None:
         return name, id_bytes(registered, suffix)
@@ -32,7 +32,7 @@ def id_header(registered: RegisteredSchema, is_key: bool, suffix: bytes = b"") -
 
 
 def message_indexes(indexes: Iterable[int]) -> bytes:
-    """The path to a Protobuf message: its count and numbers as zigzag varints; ``[0]`` is one 0."""
+    """The indexes of a Protobuf message: count and numbers as zigzag varints; ``[0]`` is one 0."""
     path = list(indexes)
     if path == [0]:
         return b"\0"
@@ -49,7 +49,7 @@ def _zigzag_varint(number: int) -> bytes:
 
 
 def add_header(headers: Any, header: tuple[str, bytes]) -> None:
-    """Put a header into those of a record; one with its name that a former attempt left goes."""
+    """Add a header to those of a record; replaces one of the same name from an earlier attempt."""
     if isinstance(headers, dict):
         headers[header[0]] = header[1]
     elif isinstance(headers, list):

@@ -1,4 +1,4 @@
-"""Credentials, SASL, and what connections are made of; where a secret is read from."""
+"""Credentials, SASL, and how connections are composed; sources of secrets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from kprod.errors import ConfigError
 
 
 class FromEnvironment:
-    """The value of an environment variable. Any thread."""
+    """The value of an environment variable. Thread-safe."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __call__(self) -> str:
-        """Raises ConfigError when it is not set."""
+        """Return the value. Raises ConfigError if the variable is not set."""
         value = os.environ.get(self._name)
         if not value:
             raise ConfigError(f"the environment variable {self._name} is not set")
@@ -25,21 +25,26 @@ class FromEnvironment:
 
 
 class FromFile:
-    """The text of a file, without the end of its last line. Any thread.
+    """The text of a file, without the newline at its end. Thread-safe.
 
-    It is read for every connection, so what replaces a file (a mounted secret, say) counts at once.
+    It is read for every connection, so a changed file (such as a mounted secret) is used from then.
     """
+
+    _path: str = ""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
 
     def __call__(self) -> str:
-        """Raises ConfigError when it cannot be read."""
+        """Return the text. Raises ConfigError if the file cannot be read."""
         try:
             with open(self._path, encoding="utf-8") as file:
                 return file.read().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the secret in {self._path!r}: {error}") from None
+        except OSError as error:
+            problem = str(error)
+        except UnicodeDecodeError:  # the exception contains the file's bytes
+            problem = "it is not text in UTF-8"
+        raise ConfigError(f"cannot read the secret in {self._path!r}: {problem}")
 
     def __repr__(self) -> str:
         return f"FromFile({self._path!r})"

@@ -1,98 +1,98 @@
-"""Tokens from an issuer, for a client that has a secret there (RFC 6749, 4.4), by urllib3."""
+"""OAuth tokens by the client credentials grant (RFC 6749, 4.4), with urllib3."""
 
 from __future__ import annotations
 
 import json
 import math
 import ssl
-import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
+from kprod.clock import wall
+from kprod.config.secret import Secret
 from kprod.config.security_rules import is_issuer
 from kprod.errors import ConfigError, SaslAuthenticationError
 from kprod.security.http_request import NoAnswer, request
-from kprod.transport.tls_context import read_pem
+from kprod.transport.tls_context import trust
 
 
 def trusting(cafile: str | None) -> ssl.SSLContext:
-    """A context for its certificate; the system's authorities without ``cafile``.
+    """A TLS context that trusts ``cafile``, or the system's authorities if it is None.
 
-    ``cafile`` is the path of a PEM file, or PEM text. Raises ConfigError for what cannot be used.
+    ``cafile`` is the path of a PEM file or of a directory, or PEM text. Raises ConfigError if it is
+    invalid.
     """
-    if cafile is None:
-        return ssl.create_default_context()
-    text = read_pem("sasl_oauthbearer_cafile", cafile)
-    try:
-        return ssl.create_default_context(cadata=text)
-    except ssl.SSLError as error:
-        raise ConfigError(f"sasl_oauthbearer_cafile: {error.reason or error}") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trust("sasl_oauthbearer_cafile", cafile, context)
+    return context
 
 
 TIMEOUT = 5.0
-"""Seconds for the issuer to answer: the broker waits for the token meanwhile."""
+"""Seconds for the issuer to answer; the broker waits for the token meanwhile."""
 MOST_BYTES = 256 * 1024
-"""No token is longer."""
+"""Limit of the answer; no token is longer."""
 LONGEST_CODE = 100
 
 
 class ClientCredentials:
-    """A token provider: ``token()`` fetches one. The secret is asked for each time. Any thread.
+    """A token provider: ``token()`` fetches one. Thread-safe.
 
-    ``trust`` makes the context for the issuer's certificate, each time, too: files may change.
-    ``timeout``: seconds for a whole answer.
+    ``secret`` is text, or a callable that is called each time. ``trust`` makes the context for the
+    issuer's certificate, also each time, because files may change. ``timeout`` is the limit for the
+    whole answer, in seconds.
     """
 
     def __init__(
         self,
         url: str,
         client_id: str,
-        secret: Callable[[], str],
+        secret: str | Callable[[], str],
         scope: str | None = None,
         trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         timeout: float = TIMEOUT,
     ) -> None:
-        """Raises ConfigError for a ``url`` with a user, or neither https nor on this machine."""
-        if not is_issuer(url):
-            # Without the address, which may hold a key.
-            raise ConfigError(
-                "an issuer's URL: expected https://HOST/... without a user, or http on this machine"
-            )
-        self._url = url
-        self._place = url.partition("?")[0]  # a query may hold a key
+        """Raises ConfigError unless ``url`` has no user and is https or on this machine."""
+        self._url = Secret(url, "url", may_be_pickled="?" not in str(url))
+        self._place = ""  # set once the URL is valid, and so known to contain no secret
         self._client_id = client_id
-        self._secret = secret
+        self._secret = Secret(secret, "secret")
         self._scope = scope
         self._trust = trust
         self._timeout = timeout
+        del url, secret  # a traceback may show local variables
+        if not is_issuer(self._url.reveal()):
+            raise ConfigError(
+                "an issuer's URL: expected https://HOST/... without a user, or http on this machine"
+            )
+        self._place = self._url.reveal().partition("?")[0]
 
     def __repr__(self) -> str:
         return f"ClientCredentials({self._place!r}, {self._client_id!r})"
 
     def token(self) -> tuple[str, float] | str:
-        """A token, and when it expires if the issuer told. Raises SaslAuthenticationError."""
-        status, told = self._ask()
-        if status != 200 or "error" in told:
-            word = f": {_code(told['error'])}" if "error" in told else ""
+        """A token, and its expiry if the issuer returned it. Raises SaslAuthenticationError."""
+        status, answer = self._ask()
+        if status != 200 or "error" in answer:
+            word = f": {_code(answer['error'])}" if "error" in answer else ""
             raise self._none(f"HTTP status {status}{word}")
-        token, lifetime = told.get("access_token"), told.get("expires_in")
+        token, lifetime = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(token, str):
             raise self._none("its answer has no access_token")
         if lifetime is None:
             return token
         if (seconds := _seconds(lifetime)) is None:
             raise self._none("its answer has no number of seconds for expires_in")
-        return token, time.time() + seconds
+        return token, wall() + seconds
 
     def _ask(self) -> tuple[int, dict[str, Any]]:
-        """The status of the answer, and the object in it, which may be empty on an error."""
+        """The status of the answer, and its JSON object, which may be empty on an error."""
         try:
             answer = request(
                 "POST",
                 self._url,
                 body=self._form(),
-                headers=self._headers(),
+                headers=self._headers,
                 context=self._trust(),
                 timeout=self._timeout,
                 most_bytes=MOST_BYTES,
@@ -106,12 +106,18 @@ class ClientCredentials:
         return urlencode({"grant_type": "client_credentials", **scope})
 
     def _headers(self) -> dict[str, str]:
-        """The client's name and secret are encoded before they are joined (RFC 6749, 2.3.1)."""
+        """The headers. Client id and secret are encoded first (RFC 6749, 2.3.1)."""
         from urllib3 import make_headers
 
-        login = f"{quote_plus(self._client_id)}:{quote_plus(self._secret())}"
+        try:
+            name, secret = quote_plus(self._client_id), Secret(quote_plus(self._secret.reveal()))
+        except UnicodeEncodeError:
+            name, secret = "", None  # the error contains the text
+        if secret is None:
+            raise self._none("the client's name or secret cannot be encoded in UTF-8")
+        login = Secret(f"{name}:{secret.reveal()}")
         return {
-            **make_headers(basic_auth=login, user_agent="kprod"),
+            **make_headers(basic_auth=login.reveal(), user_agent="kprod"),
             "accept": "application/json",
             "content-type": "application/x-www-form-urlencoded",
         }
@@ -124,24 +130,24 @@ class ClientCredentials:
         if isinstance(found, dict):
             return found
         if status == 200:
-            raise self._none("its answer is not an object of JSON; is this its token endpoint?")
+            raise self._none("its answer is not a JSON object; is this its token endpoint?")
         return {}
 
     def _none(self, reason: str) -> SaslAuthenticationError:
         return SaslAuthenticationError(f"OAUTHBEARER: no token from {self._place}: {reason}")
 
 
-def _seconds(told: object) -> float | None:
+def _seconds(value: object) -> float | None:
     """A finite number, perhaps as text; None for anything else."""
     try:
-        seconds = float(told)  # type: ignore[arg-type]
+        seconds = float(value)  # type: ignore[arg-type]
     except (ValueError, TypeError, OverflowError):
         return None
     return seconds if math.isfinite(seconds) else None
 
 
-def _code(told: object) -> str:
-    """An error code of the issuer (RFC 6749, 5.2); nothing else it may have put there."""
-    text = str(told)
+def _code(value: object) -> str:
+    """The issuer's error code (RFC 6749, 5.2), if it is a valid one."""
+    text = str(value)
     fits = len(text) <= LONGEST_CODE and text.isascii() and text.isprintable()
     return text if fits else "an error without a proper code"

@@ -1,4 +1,4 @@
-"""Connections, TLS and the login mechanism, made from the options."""
+"""Makes connections, TLS and the login mechanism from the options."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def open_network(config: ProducerConfig) -> Backend:
-    """A way to brokers (a socket, a proxy, the application's own), and TLS over it if asked for.
+    """The backend for connections (sockets, a proxy, a custom transport), with TLS if configured.
 
-    Raises ConfigError for certificates and keys that cannot be used, having opened nothing.
+    Raises ConfigError for invalid certificates and keys, before anything is opened.
     """
     if config.security_protocol not in ("SSL", "SASL_SSL"):
         return _way(config)
@@ -30,9 +30,9 @@ def open_network(config: ProducerConfig) -> Backend:
 
 
 def steps_of(mechanism: Mechanism) -> Callable[[str, Callable[[], None]], Steps]:
-    """Works out the messages of one login with a host, in threads that all logins share.
+    """A function that starts a login with a host; slow logins run in shared threads.
 
-    It gets the host, and what is to be called when a message that took long is worked out.
+    Its arguments are the host, and a function to call when a slow message is ready.
     """
     if not mechanism.slow:
         return lambda host, wake: InlineSteps(Begun(mechanism, host))
@@ -57,7 +57,7 @@ def _way(config: ProducerConfig) -> Backend:
 
 
 def tls_contexts(config: ProducerConfig) -> TlsContexts:
-    """The TLS context that the options ask for. Raises ConfigError."""
+    """The TLS contexts for the options. Raises ConfigError."""
     import ssl
 
     from kprod.transport.tls_context import TlsContexts, TlsSettings
@@ -90,7 +90,7 @@ def _asked(secret: Secret | None) -> Callable[[], str] | None:
 
 
 def mechanism_of(config: ProducerConfig) -> Mechanism | None:
-    """The mechanism that logs in; None where the options ask for none."""
+    """The login mechanism; None if none is configured."""
     name = config.sasl_mechanism
     if name is None or not config.security_protocol.startswith("SASL"):
         return None
@@ -103,7 +103,7 @@ def _plain(config: ProducerConfig) -> Mechanism:
     login, password = _login(config), config.sasl_plain_password
     asks = config.sasl_credentials is not None or (
         password is not None and password.is_asked_for
-    )  # code of the application, which may take its time
+    )  # the application's code may block
     return Mechanism("PLAIN", lambda host: PlainConversation(login), slow=asks)
 
 
@@ -115,7 +115,7 @@ def _scram(config: ProducerConfig) -> Mechanism:
 
 
 def _login(config: ProducerConfig) -> Callable[[], tuple[str, str]]:
-    """Called for every connection, so that changes count."""
+    """A function that returns user and password, called for every connection."""
     provider, user, password = (
         config.sasl_credentials,
         config.sasl_plain_username or "",
@@ -124,13 +124,13 @@ def _login(config: ProducerConfig) -> Callable[[], tuple[str, str]]:
     if provider is None:
         return lambda: (user, password.reveal() if password is not None else "")
 
-    def told() -> tuple[str, str]:
+    def provided() -> tuple[str, str]:
         match provider():
             case (str(name), str(secret)) if name and secret:
                 return name, secret
         raise SaslAuthenticationError("sasl_credentials did not return (username, password)")
 
-    return told
+    return provided
 
 
 def _oauthbearer(config: ProducerConfig) -> Mechanism:
@@ -151,7 +151,7 @@ def _token_provider(config: ProducerConfig) -> Any:
     from kprod.security.client_credentials import ClientCredentials, trusting
 
     secret, cafile = config.sasl_oauthbearer_client_secret, config.sasl_oauthbearer_cafile
-    trusting(cafile)  # raises for an unusable file before anything starts
+    trusting(cafile)  # raises for an invalid file before anything starts
     return ClientCredentials(
         exposed(config.sasl_oauthbearer_token_endpoint_url),
         config.sasl_oauthbearer_client_id or "",

@@ -1,30 +1,43 @@
-"""One request over HTTP that ends in time, by urllib3"""
+"""A single HTTP request with an overall time-out, with urllib3."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from http.client import PROXY_AUTHENTICATION_REQUIRED, REQUEST_TIMEOUT, TOO_MANY_REQUESTS
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
+from kprod.clock import monotonic
+from kprod.config.secret import Secret
 from kprod.lock import Lock
+from kprod.security.http_proxy import HttpProxy, UnusableProxy, environment_proxy
+from kprod.transport.proxy import meaning
 from kprod_ext.peer_text import printable
 
 if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
+    from urllib3 import BaseHTTPResponse, PoolManager
+
+MAY_PASS = (REQUEST_TIMEOUT, TOO_MANY_REQUESTS)
+_TUNNEL = re.compile(r"Tunnel connection failed: ([0-9]{3})")
 
 
 class NoAnswer(Exception):
-    """No whole answer came; the text says why. It names no address: a query may hold a key."""
+    """There was no complete answer. The text says why, without the URL, which may contain a key."""
 
 
 class Distrusted(NoAnswer):
     """The server's certificate cannot be verified."""
+
+
+class ProxyRefused(NoAnswer):
+    """The environment's proxy is unusable, or refuses; a retry would fail as well."""
 
 
 class Answer(NamedTuple):
@@ -36,58 +49,109 @@ class Answer(NamedTuple):
 
 def request(
     method: str,
-    url: str,
+    url: Secret,
     *,
     body: str | None,
-    headers: Mapping[str, str],
+    headers: Callable[[], Mapping[str, str]],
     context: ssl.SSLContext | None,
     timeout: float,
     most_bytes: int,
 ) -> Answer:
-    """Ask once, over a connection of its own; redirects are not followed. Any thread.
+    """Send one request over a new connection; redirects are not followed. Thread-safe.
 
-    ``context`` is for HTTPS. ``timeout``: seconds for all of it. Raises NoAnswer; Distrusted for a
-    certificate that cannot be verified.
+    ``url`` is a Secret, and ``headers`` is a callable, so that no traceback shows secrets.
+    ``context`` is for HTTPS. ``timeout`` is in seconds, for the whole request. Uses the proxy of
+    the environment, if any. Raises NoAnswer; Distrusted if the certificate cannot be verified,
+    ProxyRefused if the proxy is unusable or refuses.
     """
-    from urllib3 import PoolManager, Timeout
-    from urllib3.exceptions import HTTPError, LocationValueError, TimeoutError
+    from urllib3.exceptions import HTTPError
 
-    reason, kind = "", NoAnswer
+    try:
+        proxy = environment_proxy(*_place(url))
+    except UnusableProxy as error:
+        raise ProxyRefused(str(error)) from None
+    by = "" if proxy is None else f"by the proxy {proxy.place}: "
+    fields = {name: Secret(value) for name, value in headers().items()}
+    refusal = NoAnswer("")
     with (
         _Unlogged(),
         TimeLimit(timeout) as limit,
-        PoolManager(ssl_context=context, timeout=Timeout(total=timeout)) as pool,
+        _pool(proxy, context, timeout) as pool,
     ):
         pool.pool_classes_by_scheme = limit.pool_classes()
         try:
             response = pool.request(
                 method,
-                url,
+                url.reveal(),
                 body=body,
-                headers=dict(headers),
+                headers={name: value.reveal() for name, value in fields.items()},
                 redirect=False,
                 retries=False,
                 preload_content=False,
-                decode_content=False,  # asked for as it is: a bomb stays as small as it came
+                decode_content=False,  # so that a compressed bomb is not expanded
             )
             answer = Answer(response.status, _body(response, most_bytes))
-            if not limit.over:  # then it may end too early
+            if proxy is not None and answer.status == PROXY_AUTHENTICATION_REQUIRED:
+                refusal = _refusal_of_proxy(answer.status)
+            elif not limit.over:  # otherwise the body may be incomplete
                 return answer
-        except TimeoutError:
-            pass
-        except LocationValueError:  # which has the whole address in its text
-            reason = "its address cannot be read"
-        except HTTPError as error:
-            if isinstance(_first_cause(error), ssl.SSLCertVerificationError):
-                kind = Distrusted
-            reason = "" if limit.over and kind is NoAnswer else _told(error)
-        except ValueError:  # of http.client, which has the header in its text
-            reason = "a header of the request cannot be sent"
-    raise kind(reason or f"no answer within {timeout:g} s")
+        except (HTTPError, ValueError) as error:
+            refusal = _refusal(error)
+    late = limit.over and type(refusal) is NoAnswer
+    reason = "" if late else str(refusal)
+    raise type(refusal)(by + (reason or f"no answer within {timeout:g} s"))
+
+
+def _refusal(error: Exception) -> NoAnswer:
+    """The NoAnswer for an exception; without text if the time was up."""
+    from urllib3.exceptions import HTTPError, LocationValueError, ProxyError, TimeoutError
+
+    untrusted = isinstance(_first_cause(error), ssl.SSLCertVerificationError)
+    match error:
+        case TimeoutError():
+            return NoAnswer("")
+        case LocationValueError():  # its text contains the whole URL
+            return NoAnswer("its address cannot be read")
+        case ProxyError():
+            reason = _reason(error)
+            if (refused := _TUNNEL.match(reason)) is not None:
+                return _refusal_of_proxy(int(refused[1]))
+            return NoAnswer(reason)
+        case HTTPError():
+            return Distrusted(_reason(error)) if untrusted else NoAnswer(_reason(error))
+    # A ValueError of http.client; its text contains the header.
+    return NoAnswer("a header of the request cannot be sent")
+
+
+def _refusal_of_proxy(status: int) -> NoAnswer:
+    """The error for a proxy's status, without the proxy's text, which may repeat the login."""
+    final = 400 <= status < 500 and status not in MAY_PASS
+    return (ProxyRefused if final else NoAnswer)(f"it answers {meaning(status)}")
+
+
+def _place(url: Secret) -> tuple[str, str]:
+    """The scheme, and host and port, of a URL."""
+    scheme, _, rest = url.reveal().partition("://")
+    return scheme.lower(), urlsplit(f"//{rest}").netloc.rpartition("@")[2]
+
+
+def _pool(proxy: HttpProxy | None, context: ssl.SSLContext | None, timeout: float) -> PoolManager:
+    from urllib3 import PoolManager, ProxyManager, Timeout
+
+    total = Timeout(total=timeout)
+    if proxy is None:
+        return PoolManager(ssl_context=context, timeout=total)
+    login = proxy.authorization
+    return ProxyManager(
+        proxy.url,
+        proxy_headers={} if login is None else {"proxy-authorization": login.reveal()},
+        ssl_context=context,
+        timeout=total,
+    )
 
 
 class _Unlogged(logging.Filter):
-    """Within it urllib3 logs nothing of this thread: at DEBUG it would, the whole address."""
+    """Suppresses urllib3's log of this thread, which at DEBUG contains the whole URL."""
 
     _log = logging.getLogger("urllib3.connectionpool")
 
@@ -114,14 +178,14 @@ def _body(response: BaseHTTPResponse, most_bytes: int) -> bytes:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """The error that began it; urllib3 puts its own around it."""
+    """The original error, which urllib3 wraps in its own."""
     found = error
     while (deeper := found.__cause__ or found.__context__) is not None:
         found = deeper
     return found
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """The text of the first cause, in one line."""
     found = _first_cause(error)
     said = found.strerror if isinstance(found, OSError) and found.strerror else str(found)
@@ -129,17 +193,17 @@ def _told(error: Exception) -> str:
 
 
 class TimeLimit:
-    """Within ``with``: after so many ``seconds`` the connections of its pools end, as at a peer's.
+    """In a ``with`` block: shuts the connections of its pools down after ``seconds``.
 
-    Headers, interim answers (RFC 9110, 15.2) and bodies may otherwise come for ever, each part of
-    them in time. Used by one thread; ``over`` tells whether it has come to that.
+    Headers, interim responses (RFC 9110, 15.2) and bodies could otherwise arrive for ever, each
+    part within the time-out. Used by one thread; ``over`` says whether the time was up.
     """
 
     def __init__(self, seconds: float) -> None:
         self._lock = Lock()  # guards both
         self._sockets: list[socket.socket] = []
         self._over = False
-        self._until = 0.0  # by the monotonic clock
+        self._until = 0.0  # on the monotonic clock
         self._seconds = seconds
         self._timer = threading.Timer(seconds, self._end)
         self._timer.name, self._timer.daemon = "kprod-time-limit", True
@@ -160,17 +224,14 @@ class TimeLimit:
             def _new_conn(self) -> socket.socket:
                 return limit._reached(self)
 
-            def connect(self) -> None:
-                super().connect()
-                limit._watch(self.sock)
-
         class Encrypted(HTTPSConnection):
             def _new_conn(self) -> socket.socket:
                 return limit._reached(self)
 
-            def connect(self) -> None:
-                super().connect()
-                limit._watch(self.sock)
+            def _tunnel(self) -> None:
+                super()._tunnel()
+                if limit.over:  # the shutdown may look like the end of the proxy's answer
+                    raise TimeoutError
 
         class PlainPool(HTTPConnectionPool):
             ConnectionCls = Plain
@@ -181,28 +242,31 @@ class TimeLimit:
         return {"http": PlainPool, "https": EncryptedPool}
 
     def _reached(self, connection: Any) -> socket.socket:
-        """The host, by the first of its addresses that answers, each in its share of the time.
+        """Connect to the first of the host's addresses that answers, each in its share of the time.
 
-        urllib3 gives each of them all of it: where the first one is silent, none is left.
+        urllib3 would give the whole time to each: a silent first address would use it all.
         """
         from urllib3.exceptions import ConnectTimeoutError
 
         failure: OSError = OSError("the name has no address")
         found = _resolved(connection.host, connection.port)
         for number, place in enumerate(found):
-            left = max(self._until - time.monotonic(), 1e-6)
+            left = max(self._until - monotonic(), 1e-6)
             share = left / (len(found) - number)
             try:
-                return _connected(place, connection.socket_options or (), share, left)
+                made = _connected(place, connection.socket_options or (), share, left)
             except OSError as error:
                 failure = error
+            else:
+                self._watch(made)
+                return made
         if isinstance(failure, TimeoutError):
             raise ConnectTimeoutError(connection, str(failure)) from failure
         raise failure
 
-    def _watch(self, connected: Any) -> None:
-        # Another descriptor of the same connection: TLS has taken over the one it came by, and
-        # the thread that reads may close that at any time.
+    def _watch(self, connected: socket.socket) -> None:
+        # A duplicate descriptor: TLS takes over the original, and the reading thread may close
+        # that at any time.
         ours = socket.socket(fileno=os.dup(connected.fileno()))
         with self._lock:
             self._sockets.append(ours)
@@ -218,7 +282,7 @@ class TimeLimit:
                     each.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:
-        self._until = time.monotonic() + self._seconds
+        self._until = monotonic() + self._seconds
         self._timer.start()
         return self
 
@@ -230,7 +294,7 @@ class TimeLimit:
 
 
 def _resolved(host: str, port: int) -> list[Any]:
-    """The addresses of a name. Raises OSError, and LocationParseError for what is no name."""
+    """The addresses of a name. Raises OSError, and LocationParseError for an invalid name."""
     from urllib3.exceptions import LocationParseError
     from urllib3.util.connection import allowed_gai_family
 
@@ -243,7 +307,7 @@ def _resolved(host: str, port: int) -> list[Any]:
 def _connected(
     place: Any, options: Iterable[Any], seconds: float, afterwards: float
 ) -> socket.socket:
-    """A connection to one of the ``_resolved``, made within ``seconds``. Raises OSError."""
+    """A connection to one resolved address, within ``seconds``. Raises OSError."""
     family, kind, protocol, _, address = place
     made = socket.socket(family, kind, protocol)
     try:

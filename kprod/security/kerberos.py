@@ -1,4 +1,4 @@
-"""GSSAPI (RFC 4752): tickets of Kerberos, by the package gssapi."""
+"""GSSAPI (RFC 4752): Kerberos logins, with the package gssapi."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SIZE = 4
 
 
 class KerberosConversation:
-    """Tokens of the security context, then that messages are not wrapped any further.
+    """Exchanges the tokens of the security context, then agrees on no security layer.
 
-    Credentials are those of the ticket cache, or of the key tab in ``KRB5_CLIENT_KTNAME``.
+    Credentials come from the ticket cache, or from the key tab in ``KRB5_CLIENT_KTNAME``.
     """
 
     def __init__(self, service: str, host: str, principal: str | None) -> None:
@@ -46,18 +46,18 @@ class KerberosConversation:
             raise self._explained(error) from None
 
     def _choose_no_layer(self, challenge: bytes) -> bytes:
-        """RFC 4752, 3.1: the broker's layers and size; ours is none, of size 0."""
+        """RFC 4752, 3.1: the broker offers layers and a size; we choose none, of size 0."""
         offered = self._context.unwrap(challenge).message
         if len(offered) != _SIZE or not offered[0] & _NO_LAYER:
             raise SaslAuthenticationError("GSSAPI: the broker insists on a security layer")
         self._negotiated = True
-        # With its realm, also where the option has none: Kafka maps no other names to users.
+        # Always with the realm: Kafka maps only such names to users.
         name = str(self._context.initiator_name).encode()
         wrapped: bytes = self._context.wrap(bytes([_NO_LAYER, 0, 0, 0]) + name, False).message
         return wrapped
 
     def _explained(self, error: Any) -> SaslAuthenticationError:
-        """Kerberos' own words; those of GSSAPI only say that a problem occurred."""
+        """The error with Kerberos' own message; GSSAPI's only says that a problem occurred."""
         found = error.get_all_statuses(error.min_code, False) if error.min_code else ()
         said = printable(" ".join("; ".join(found or (str(error),)).split()))
         hint = next((hint for words, hint in _HINTS.items() if words in said), "")

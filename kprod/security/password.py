@@ -1,8 +1,8 @@
-"""PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677): logging in with a user and a password.
+"""PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677): logins with a user and a password.
 
-PLAIN sends both as they are, so it wants TLS. With SCRAM, by the package scramp, the password does
-not travel, and the broker has to prove that it knows it, too. SCRAM's names and passwords are used
-as they are: RFC 5802 asks for SASLprep, but Kafka's brokers, its tools and other clients hash the
+PLAIN sends both unencrypted, so it needs TLS. SCRAM, with the package scramp, does not send the
+password, and the broker has to prove that it knows it, too. SCRAM's names and passwords are used
+unchanged: RFC 5802 requires SASLprep, but Kafka's brokers, its tools and other clients hash the
 plain UTF-8 (``ScramFormatter.normalize`` in Java, ``rdkafka_sasl_scram.c`` in librdkafka).
 """
 
@@ -16,11 +16,11 @@ from kprod.errors import SaslAuthenticationError
 from kprod_ext.peer_text import printable
 
 Login = Callable[[], tuple[str, str]]
-"""Tells user and password as they are now."""
+"""Returns the current user and password."""
 
 
 class PlainConversation:
-    """One message says all."""
+    """A login with a single message."""
 
     def __init__(self, login: Login) -> None:
         self._login = login
@@ -29,28 +29,35 @@ class PlainConversation:
         """See ``Conversation``."""
         if challenge is not None:
             return None
-        user, password = self._login()
-        if "\0" in user or "\0" in password:
-            raise SaslAuthenticationError("PLAIN: neither user nor password may have a zero in it")
-        return f"\0{user}\0{password}".encode()
+        message = _plain_message(*self._login())
+        if message is None:
+            raise SaslAuthenticationError("PLAIN: user and password must not contain a NUL")
+        return message
+
+
+def _plain_message(user: str, password: str) -> bytes | None:
+    """The message, or None: an exception raised here would show the password in a traceback."""
+    if "\0" in user or "\0" in password:
+        return None
+    return f"\0{user}\0{password}".encode()
 
 
 LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 1_000_000
-"""Fewer make a stolen answer cheap to guess from, more keep us busy: half a second at the most."""
+"""With fewer iterations a recorded login is easy to crack; the maximum takes half a second."""
 
 _ITERATIONS = re.compile(r"(?:^|,)i=([0-9]{1,10})(?:,|$)")
 
 
 class ScramConversation:
-    """Client first, server first, client final, server final."""
+    """The four SCRAM messages: client first, server first, client final, server final."""
 
     def __init__(self, mechanism: str, login: Login) -> None:
         self._client = _client(mechanism, *login())
         self._next: Callable[[str], bytes | None] = self._answer_first
 
     def respond(self, challenge: bytes | None) -> bytes | None:
-        """See ``Conversation``. Raises SaslAuthenticationError for a broker that cheats."""
+        """See ``Conversation``. Raises SaslAuthenticationError for an invalid broker message."""
         from scramp import ScramException
 
         if challenge is None:
@@ -81,7 +88,7 @@ class ScramConversation:
 
 
 def _client(mechanism: str, user: str, password: str) -> Any:
-    """scramp's, without the SASLprep that it begins with."""
+    """scramp's client, without SASLprep."""
     from scramp import ScramClient
 
     client = ScramClient([mechanism], "replaced", "replaced")
@@ -90,7 +97,7 @@ def _client(mechanism: str, user: str, password: str) -> Any:
 
 
 class _AsItIs:
-    """A name or a password as scramp asks for it: ``escape`` is for the message, bytes to hash."""
+    """A name or password for scramp: ``escape`` is for the message, the bytes are hashed."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""The messages of a login, one after the other: worked out on the spot, or in another thread."""
+"""The messages of a login, computed one after the other, inline or in another thread."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class Conversation(Protocol):
     """One login by one mechanism. Used by one thread at a time."""
 
     def respond(self, challenge: bytes | None) -> bytes | None:
-        """The answer to the broker's message, None when that has ended the login well.
+        """The answer to the broker's message; None if the login has succeeded.
 
-        ``challenge`` None asks for the first message. Raises KprodError. May take its time if the
-        mechanism says so (``Mechanism.slow``).
+        ``challenge`` None requests the first message. Raises KprodError. May block if the mechanism
+        says so (``Mechanism.slow``).
         """
         ...
 
 
 class Mechanism(NamedTuple):
-    """How logins are made: ``begin`` gets the broker's host. ``slow``: they may have to wait."""
+    """A login mechanism: ``begin`` gets the broker's host. ``slow``: its messages may block."""
 
     name: str
     begin: Callable[[str], Conversation]
@@ -29,7 +29,7 @@ class Mechanism(NamedTuple):
 
 
 class Message(NamedTuple):
-    """``data`` for the broker; None when the broker's last message has ended the login."""
+    """``data`` for the broker; None if the broker's last message has completed the login."""
 
     data: bytes | None
 
@@ -39,19 +39,19 @@ class Message(NamedTuple):
 
 
 class Steps(Protocol):
-    """Works out the messages of one login, perhaps in another thread."""
+    """Computes the messages of one login, perhaps in another thread."""
 
     def begin(self, challenge: bytes | None) -> None:
-        """Work out the answer to the broker's message; None for the first one."""
+        """Start computing the answer to the broker's message; None for the first message."""
         ...
 
     def take(self) -> Message | None:
-        """The answer, None before it is worked out. Raises AuthenticationError."""
+        """The answer; None until it is ready. Raises AuthenticationError."""
         ...
 
 
 class Begun:
-    """A conversation that is begun with its first message, in the thread that works that out."""
+    """A conversation that starts with its first message, in the thread that computes it."""
 
     def __init__(self, mechanism: Mechanism, host: str) -> None:
         self._begin = mechanism.begin
@@ -66,7 +66,7 @@ class Begun:
 
 
 class InlineSteps:
-    """Works them out within ``take``."""
+    """Computes the messages in ``take``."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
@@ -82,19 +82,19 @@ class InlineSteps:
 
 
 def respond(conversation: Conversation, challenge: bytes | None) -> Message:
-    """One step. An exception other than kprod's is named by its type only: it may hold secrets.
+    """One step. Only the type of an exception of another package is reported.
 
-    The text or the traceback of another package's error could tell the secret.
+    Its text or traceback could reveal a secret.
     """
     failure: AuthenticationError
     try:
         return Message(conversation.respond(challenge))
     except AuthenticationError as error:
         failure = error
-    except KprodError as error:  # a secret that cannot be read: ``send`` has to be told at once
+    except KprodError as error:  # an unreadable secret, for example, which ``send`` must report
         failure = SaslAuthenticationError(str(error))
     except Exception as error:
         kind = f"{type(error).__module__}.{type(error).__qualname__}"
-        failure = SaslAuthenticationError(f"the login could not be worked out: {kind}")
+        failure = SaslAuthenticationError(f"the login message could not be computed: {kind}")
     failure.__traceback__ = None
     raise failure

@@ -1,4 +1,4 @@
-"""Steps of a login that wait for others: a token from its issuer, a ticket from Kerberos."""
+"""Login steps that block: waiting for a token from its issuer, or for a Kerberos ticket."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kprod.lock import Lock
 from kprod.security.steps import Conversation, Message, respond
 
 MOST_THREADS = 32
-"""Of one producer: an issuer of tokens may hang, and connections are tried again meanwhile."""
+"""Limit of threads per producer: a token issuer may hang while connections are retried."""
 MOST_WAITING = 1000
-"""Steps without a thread. The oldest are forgotten: their connections have ended long ago."""
+"""Limit of waiting steps. The oldest are dropped: their connections have long ended."""
 
 
 class StepThreads:
-    """Runs steps in daemon threads, at most ``MOST_THREADS`` at a time, the others in their turn.
+    """Runs steps in at most ``MOST_THREADS`` daemon threads; further steps are queued.
 
-    Any thread.
+    Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class StepThreads:
         self._waiting: deque[Callable[[], None]] = deque(maxlen=MOST_WAITING)
 
     def run(self, step: Callable[[], None]) -> None:
-        """Run it soon. Raises RuntimeError when there can be no more threads; nothing is left.
+        """Run the step soon. Raises RuntimeError, without queueing it, if no thread can start.
 
-        Steps that wait have their turn all the same, in the threads that run.
+        Queued steps are run all the same, by the threads that exist.
         """
         with self._lock:
             if self._running >= MOST_THREADS:
@@ -56,7 +56,7 @@ class StepThreads:
                 following = self._has_ended()
 
     def _has_ended(self) -> Callable[[], None] | None:
-        """The step that follows; None: the thread is not needed any more."""
+        """The next step; None if the thread is no longer needed."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
@@ -65,9 +65,9 @@ class StepThreads:
 
 
 class ThreadedSteps:
-    """Works each message out in one of ``threads``, then calls ``wake`` from there.
+    """Computes each message in one of ``threads``, which then calls ``wake``.
 
-    ``begin`` and ``take`` are for one thread. A step that no login waits for ends by itself.
+    ``begin`` and ``take`` are for one thread. A step that no login waits for simply ends.
     """
 
     def __init__(

@@ -15,27 +15,32 @@ from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
 from kprod.security.composition import mechanism_of, open_network, steps_of
-from kprod.sender.connection_log import UnreadFailures
+from kprod.sender.broker import BrokerSettings
+from kprod.sender.connection_log import UnobservedFailures
 from kprod.sender.coordination import Coordination
-from kprod.sender.leadership import SenderLeadership
-from kprod.sender.link import LinkSettings
+from kprod.sender.coordinator import CoordinatorRequests
+from kprod.sender.deadlines import Deadlines
 from kprod.sender.login import LoginSettings
 from kprod.sender.loop import IdentitySource, Sender
+from kprod.sender.loop_owner import LoopOwner
+from kprod.sender.metadata import MetadataRequests
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
+from kprod.sender.partitions import PartitionSet, ProducerIdentity, Window
 from kprod.sender.process import refuse_green_threads
-from kprod.sender.rounds.identity import IdentityRound
-from kprod.sender.rounds.metadata import MetadataRound
-from kprod.sender.rounds.produce import LoadWatcher, ProduceRound
-from kprod.sender.rounds.telemetry import Telemetry, TelemetryPayload, TelemetryRound
-from kprod.sender.rounds.transaction import TransactionRound
-from kprod.sender.sequences import ProducerIdentity, Sequences
+from kprod.sender.produce import LoadWatcher, ProduceRequests
+from kprod.sender.producer_id import ProducerIdRequests
+from kprod.sender.telemetry import Telemetry, TelemetryPayload, TelemetryRequests
 from kprod.sender.transactions import Transactions
+from kprod.wire.control import KPROD
 from kprod.wire.versions import ApiKey, ApiVersions
 from kprod_ext import BufferPool, RecordClock
 
 RENEWED_AT = (0.85, 0.95)
 """Between which parts of its lifetime a login is repeated (Kafka: the same)."""
+SLOW = 0.25
+"""Of ``request_timeout_ms``: twice as many bytes still arrive when the network becomes half as fast
+as it was when an answer took that long."""
 
 
 def assemble(
@@ -47,13 +52,13 @@ def assemble(
     callbacks: Callbacks | None = None,
     record_clock: RecordClock | None = None,
 ) -> Sender:
-    """A sender that is ready for its first turn. Opens a backend, connects to nothing yet.
+    """A sender that is ready to run. Opens a backend, connects to nothing yet.
 
     Raises IllegalStateError on green threads.
 
     ``rng`` makes every random choice; with one of its own a run can be repeated. ``load_watcher``
-    is told in every turn how much waits for each partition. ``callbacks`` runs those of the
-    futures; None: the turns of the sender do. ``record_clock`` stamps records;
+    is notified of queues and of brokers that are full. ``callbacks`` runs those of the futures;
+    None: the sender does. ``record_clock`` stamps records;
     None: one that asks ``clock``.
     """
     refuse_green_threads()
@@ -62,18 +67,62 @@ def assemble(
         parts.accumulator,
         parts.metadata,
         parts.network,
-        parts.metadata_round(),
-        parts.identity_round(),
-        parts.produce_round(load_watcher),
+        parts.deadlines,
+        parts.metadata_requests(),
+        parts.identity_requests(),
+        parts.produce_requests(load_watcher),
         clock,
-        parts.leadership,
-        parts.transactions,
-        parts.telemetry_round(),
+        parts.loop_owner,
+        transactions=parts.transactions,
+        telemetry=parts.telemetry_requests,
     )
 
 
+def broker_settings(
+    config: ProducerConfig,
+    rng: random.Random,
+    *,
+    needed: tuple[ApiKey, ...],
+    on_versions: Callable[[ApiVersions], None] | None = None,
+) -> BrokerSettings:
+    """The settings of connections, of a producer or another client. See ``BrokerSettings``."""
+    return BrokerSettings(
+        client_id=config.client_id,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        max_frame_bytes=config.receive_message_max_bytes,
+        request_timeout=config.request_timeout_ms / 1000,
+        setup=_backoff(
+            config.socket_connection_setup_timeout_ms,
+            config.socket_connection_setup_timeout_max_ms,
+            rng,
+        ),
+        idle_timeout=config.connections_max_idle_ms / 1000,
+        reconnect=_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, rng),
+        needed=needed,
+        login=_login(config, rng),
+        on_versions=on_versions,
+        software=(
+            config.client_software_name or KPROD[0],
+            config.client_software_version or KPROD[1],
+        ),
+    )
+
+
+def _login(config: ProducerConfig, rng: random.Random) -> Callable[[str], LoginSettings] | None:
+    mechanism = mechanism_of(config)
+    if mechanism is None:
+        return None
+    part = partial(rng.uniform, *RENEWED_AT)
+    steps = steps_of(mechanism)
+    return lambda host: LoginSettings(mechanism.name, partial(steps, host), part)
+
+
+def _backoff(initial_ms: float, maximum_ms: float, rng: random.Random) -> ExponentialBackoff:
+    return ExponentialBackoff(initial_ms / 1000, maximum_ms / 1000, rng)
+
+
 class _Parts:
-    """The parts that the rounds of a sender share, each made of those before it."""
+    """The parts of a sender, each made of those before it."""
 
     def __init__(
         self,
@@ -85,9 +134,9 @@ class _Parts:
         record_clock: RecordClock | None,
     ) -> None:
         self._config, self._metrics, self._clock, self._rng = config, metrics, clock, rng
-        self._retry_backoff = self._backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
         self._goes_back = config.metadata_recovery_strategy == "rebootstrap"
-        self._telemetry = Telemetry(rng.uniform) if config.enable_metrics_push else None
+        self.deadlines = Deadlines()
         self.transactions: Transactions | None = None
         if config.transactional_id is not None:
             timeout_ms = config.transaction_timeout_ms
@@ -99,122 +148,112 @@ class _Parts:
             backoff=self._retry_backoff,
         )
         self.network = self._network()
-        self.leadership = SenderLeadership(self.network, clock)
-        self.metadata.subscribe(MetadataListener(wanted=self.leadership.wake))
+        self.loop_owner = LoopOwner(self.network, clock)
+        self.metadata.subscribe(MetadataListener(wanted=self.loop_owner.wake))
         self.accumulator = self._accumulator(callbacks, record_clock)
-        self._identity = ProducerIdentity()
+        identity = ProducerIdentity()
         self._coordination: Coordination | None = None
         if self.transactions is not None:
-            drained = partial(_drained, self)
-            self._coordination = Coordination(self.transactions, self._identity, drained)
-        self._sequences = Sequences(
+            self._coordination = Coordination(self.transactions, identity)
+        self.partitions = PartitionSet(
+            self.accumulator,
+            self.deadlines,
             idempotent=config.enable_idempotence,
             max_in_flight=config.max_in_flight_requests_per_connection,
-            identity=self._identity,
+            delivery_timeout=config.delivery_timeout_ms / 1000,
+            retry_backoff=self._retry_backoff,
+            new_window=self._new_window,
+            identity=identity,
             transaction=self._coordination,
         )
         self.outcomes = self._outcomes()
+        self.telemetry_requests = self._telemetry() if config.enable_metrics_push else None
         metrics.look_up(partial(_gauges, metrics, self.accumulator, self.metadata, self.network))
 
-    def _backoff(self, initial_ms: float, maximum_ms: float) -> ExponentialBackoff:
-        return ExponentialBackoff(initial_ms / 1000, maximum_ms / 1000, self._rng)
+    def _new_window(self) -> Window:
+        config = self._config
+        most = config.max_in_flight_requests_per_connection * config.max_request_size
+        return Window(config.batch_size, most, config.request_timeout_ms / 1000 * SLOW)
 
-    # The rounds -----------------------------------------------------------------------------------
+    # Who sends requests ---------------------------------------------------------------------------
 
-    def metadata_round(self) -> MetadataRound:
+    def metadata_requests(self) -> MetadataRequests:
         after = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
-        return MetadataRound(
+        return MetadataRequests(
             self.metadata,
             self.network,
+            self.deadlines,
             allow_auto_create=self._config.allow_auto_create_topics,
             busy_topics=self.outcomes.busy_topics,
             rebootstrap_after=after if self._goes_back else float("inf"),
         )
 
-    def identity_round(self) -> IdentitySource:
+    def identity_requests(self) -> IdentitySource:
         if self.transactions is None or self._coordination is None:
-            return IdentityRound(self._sequences, self.network, self._retry_backoff)
-        return TransactionRound(
+            return ProducerIdRequests(
+                self.partitions, self.network, self.deadlines, self._retry_backoff
+            )
+        return CoordinatorRequests(
             self.transactions,
             self._coordination,
-            self._identity,
-            self.accumulator,
+            self.partitions,
             self.outcomes,
             self.metadata,
             self.network,
+            self.deadlines,
             self._retry_backoff,
         )
 
-    def produce_round(self, load_watcher: LoadWatcher | None) -> ProduceRound:
-        return ProduceRound(
-            self.accumulator,
+    def produce_requests(self, load_watcher: LoadWatcher | None) -> ProduceRequests:
+        if load_watcher is not None:
+            load_watcher.watch(self.partitions)
+        return ProduceRequests(
+            self.partitions,
             self.metadata,
             self.network,
-            self._sequences,
             self.outcomes,
             request_timeout_ms=self._config.request_timeout_ms,
-            delivery_timeout=self._config.delivery_timeout_ms / 1000,
             max_request_size=self._config.max_request_size,
-            max_in_flight=self._config.max_in_flight_requests_per_connection,
             load_watcher=load_watcher,
         )
 
-    def telemetry_round(self) -> TelemetryRound | None:
-        if self._telemetry is None:
-            return None
+    def _telemetry(self) -> TelemetryRequests:
         named = self._config.transactional_id
         resource = {} if named is None else {"transactional_id": named}
         payload = TelemetryPayload(self._clock.wall_ms() * 1_000_000, resource)
         measure = self._metrics.groups
-        return TelemetryRound(self._telemetry, payload, self.network, measure, self._clock)
+        return TelemetryRequests(
+            Telemetry(self._rng.uniform),
+            payload,
+            self.network,
+            self.deadlines,
+            measure,
+            self._clock,
+        )
 
     # What they share ------------------------------------------------------------------------------
 
     def _network(self) -> Network:
         config = self._config
+        identity = (ApiKey.INIT_PRODUCER_ID,) if config.enable_idempotence else ()
+        needed = (ApiKey.METADATA, ApiKey.PRODUCE, *identity)
         return Network(
             open_network(config),
             config.bootstrap_servers,
-            self._link_settings(),
+            broker_settings(config, self._rng, needed=needed, on_versions=self._learn_versions),
             self._metrics,
             self._clock,
             self.metadata.connection_failed,
             self._rng,
             goes_back=self._goes_back,
-        )
-
-    def _link_settings(self) -> LinkSettings:
-        config = self._config
-        identity = (ApiKey.INIT_PRODUCER_ID,) if config.enable_idempotence else ()
-        return LinkSettings(
-            client_id=config.client_id,
-            max_in_flight=config.max_in_flight_requests_per_connection,
-            max_frame_bytes=config.receive_message_max_bytes,
-            request_timeout=config.request_timeout_ms / 1000,
-            setup=self._backoff(
-                config.socket_connection_setup_timeout_ms,
-                config.socket_connection_setup_timeout_max_ms,
-            ),
-            idle_timeout=config.connections_max_idle_ms / 1000,
-            reconnect=self._backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
-            needed=(ApiKey.METADATA, ApiKey.PRODUCE, *identity),
-            login=self._login(),
-            on_versions=self._learn_versions,
+            deadlines=self.deadlines,
         )
 
     def _learn_versions(self, versions: ApiVersions) -> None:
         if self.transactions is not None:
-            self.transactions.told(versions)
-        if self._telemetry is not None:
-            self._telemetry.told(versions)
-
-    def _login(self) -> Callable[[str], LoginSettings] | None:
-        mechanism = mechanism_of(self._config)
-        if mechanism is None:
-            return None
-        part = partial(self._rng.uniform, *RENEWED_AT)
-        steps = steps_of(mechanism)
-        return lambda host: LoginSettings(mechanism.name, partial(steps, host), part)
+            self.transactions.on_api_versions(versions)
+        if self.telemetry_requests is not None:
+            self.telemetry_requests.on_api_versions(versions)
 
     def _accumulator(
         self, callbacks: Callbacks | None, record_clock: RecordClock | None
@@ -228,10 +267,9 @@ class _Parts:
             batch_size=config.batch_size,
             batch_max_size=config.batch_max_size,
             settings=lambda topic: own.get(topic, usual),
-            retry_backoff=self._retry_backoff,
-            wake=self.leadership.wake,
-            look_within=self.leadership.look_within,
-            wait=self.leadership.wait,
+            wake=self.loop_owner.wake,
+            look_within=self.loop_owner.look_within,
+            wait=self.loop_owner.wait,
             callbacks=callbacks,
             record_clock=record_clock,
             exhausted=self._metrics.found_no_room,
@@ -242,18 +280,14 @@ class _Parts:
         return Outcomes(
             self.accumulator,
             self.metadata,
-            self._sequences,
+            self.partitions,
             self._metrics,
             retries=self._config.retries,
             delivery_timeout=self._config.delivery_timeout_ms / 1000,
             trouble_with=self.network.trouble,
             log=self.network.log,
-            unread=UnreadFailures(self._config.client_id, self._clock.monotonic),
+            unread=UnobservedFailures(self._config.client_id, self._clock.monotonic),
         )
-
-
-def _drained(parts: _Parts) -> bool:
-    return parts.outcomes.drained
 
 
 def _gauges(

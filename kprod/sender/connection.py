@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from kprod.errors import BrokerError, ErrorCode, KprodError, ProtocolError, UnsupportedVersionError
 from kprod.sender.exchange import Buffers, ControlRequest, Exchange
 from kprod.sender.login import Login, LoginSettings
-from kprod.wire.control import decode_api_versions_response, encode_api_versions_request
+from kprod.wire.control import KPROD, decode_api_versions_response, encode_api_versions_request
 from kprod.wire.framing import FrameReader, split_response_header
 from kprod.wire.versions import SUPPORTED, ApiKey, ApiVersions, asks_for_silence
 
@@ -25,16 +26,27 @@ HINTS = {
 }
 FOREVER = float("inf")
 MAX_FRAME_OF_STRANGERS = 512 * 1024
-"""Bytes of a frame from a broker before it has told its versions, and before the login."""
+"""Bytes of a frame from a broker before its versions are known, and before the login."""
 SETUP = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """The requests before a connection is of use: other libraries and the application take part."""
-LONG_ANSWERS = frozenset({ApiKey.METADATA, ApiKey.PRODUCE})
-"""Their answers may be as long as the option allows; the request limits them."""
+LONG_ANSWERS = frozenset(
+    {
+        ApiKey.METADATA,
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+    }
+)
+"""Their answers may be as long as ``receive_message_max_bytes``: they hold records, all that a
+broker coordinates, or text for each partition that the request names (metadata of 4 KiB with each
+offset, by default)."""
 LONGEST_OTHER_ANSWER = 1024 * 1024
 """Bytes: room for the results of 50,000 partitions of a transaction."""
 
 
-class _Unanswered:
+class _InFlightRequest:
     def __init__(
         self, exchange: Exchange, version: int, correlation_id: int, since: float, frame: Buffers
     ) -> None:
@@ -59,18 +71,20 @@ class _Unanswered:
 class BrokerConnection:
     """One connection's protocol state. Used by the sender's thread only.
 
-    The driver calls ``open`` once bytes may flow, writes ``pending_output`` and tells ``wrote``,
-    feeds ``received``, and ends with ``close``, which fails whatever is unanswered. A broker that
-    offers no version of an API among ``needed`` fails the handshake: it may be no broker, or its
-    answer was garbled, and a request that finds no version would fail its records. ``on_versions``
+    The driver calls ``open`` once bytes may flow, writes ``pending_output`` and reports that to
+    ``wrote``, feeds ``received``, and ends with ``close``, which fails whatever is unanswered. A
+    broker that offers no version of an API among ``needed`` fails the handshake: it may be no
+    broker, or its answer was garbled, and a request that finds no version would fail its records.
+    ``on_versions``
     gets the versions that the broker offers, ``on_request`` the bytes of each request that is
-    queued, those of handshakes and logins too.
+    queued, those of handshakes and logins too. ``software``: name and version.
     """
 
     def __init__(
         self,
         client_id: str,
         *,
+        software: tuple[str, str] = KPROD,
         max_in_flight: int,
         max_frame_bytes: int,
         needed: Sequence[ApiKey] = (),
@@ -80,23 +94,29 @@ class BrokerConnection:
         on_request: Callable[[int], None] = lambda nbytes: None,
     ) -> None:
         self._client_id = client_id
-        self._on_request = on_request
+        self._software = software
+        self.on_request = on_request
         self._needed = needed
         self._on_versions = on_versions
         self._max_in_flight = max_in_flight
         self._max_frame_bytes = max_frame_bytes
         self._frames = FrameReader(min(max_frame_bytes, MAX_FRAME_OF_STRANGERS))
-        self._login = None if login is None else Login(login, self._enqueue_newest, wake)
+        self._login = None if login is None else Login(login, self.send, wake)
         self._versions: ApiVersions | None = None
-        self._unanswered: deque[_Unanswered] = deque()
-        self._output: deque[_Unanswered] = deque()  # some bytes of each wait for the socket
+        self.unanswered: deque[_InFlightRequest] = deque()  # oldest first
+        self.output: deque[_InFlightRequest] = deque()  # some bytes of each wait for the socket
         self.is_sending = False  # a transport has the output: after an exception it may have left
         self._next_correlation_id = 0
         self._throttled_until = 0.0
+        self.steady = False
+        """True while established, not asked to be silent, and without a login that is due."""
+        self.can_send = False
+        """True while a request handed over would start to leave at once."""
+        self.next_change = FOREVER
+        """When ``pass_time`` is to be called though no byte came; infinite for never."""
         self._useful = False
         self._closed = False
         self.responses = 0  # received so far
-        self.bytes_in_flight = 0  # of all requests without a response
         self.mistake: BaseException | None = None
         """The exception of an exchange for which no broker is to blame: memory has run out, say."""
 
@@ -106,9 +126,9 @@ class BrokerConnection:
         login = self._login
         return self._versions is not None and (login is None or login.established)
 
-    def offers(self, api: ApiKey) -> bool:
-        """True when the broker has said that it takes requests of this kind."""
-        return self._versions is not None and self._versions.offers(api)
+    def offers(self, api: ApiKey, cap: int | None = None) -> bool:
+        """True when the broker has a version of this request, of at most ``cap``, that we know."""
+        return self._versions is not None and self._versions.offers(api, cap)
 
     @property
     def useful(self) -> bool:
@@ -118,17 +138,16 @@ class BrokerConnection:
     @property
     def in_flight(self) -> int:
         """Requests without a response."""
-        return len(self._unanswered)
+        return len(self.unanswered)
 
     def open(self, now: float) -> None:
         """Bytes may flow: start the handshake."""
         self._start_handshake(SUPPORTED[ApiKey.API_VERSIONS][1], now)
 
     def _start_handshake(self, version: int, now: float) -> None:
-        handshake = ControlRequest(
-            ApiKey.API_VERSIONS, encode_api_versions_request, self._handshake_answered
-        )
-        self._enqueue(handshake, version, now)
+        encode = partial(encode_api_versions_request, software=self._software)
+        handshake = ControlRequest(ApiKey.API_VERSIONS, encode, self._handshake_answered)
+        self.send(handshake, now, version)
 
     def _handshake_answered(self, version: int, body: memoryview, now: float) -> int:
         reply = decode_api_versions_response(version, body)
@@ -153,31 +172,38 @@ class BrokerConnection:
         self._versions = versions
         if self._on_versions is not None:
             self._on_versions(versions)
-        if self._login is None:
-            self._frames.allow(self._max_frame_bytes)
-        else:
+        if self._login is not None:
             self._login.begin(now)
 
-    def _enqueue_newest(self, exchange: Exchange, now: float) -> None:
-        if self._versions is not None:
-            self._enqueue(exchange, self._versions.pick(exchange.api, exchange.version_cap), now)
+    def pass_time(self, now: float) -> None:
+        """Log in again if it is time, go on with a login that waits for us, or end a silence.
 
-    def tend_login(self, now: float) -> None:
-        """Log in again if it is time, and go on with a login that waits for us.
-
-        Raises KprodError when that failed; the connection is of no use then.
+        Raises KprodError when the login failed; the connection is of no use then.
         """
         login = self._login
-        if login is None or self._versions is None:
-            return
-        if now >= login.due:
-            login.begin(now)
-        login.proceed(now)
-        self._look_whether_known()
+        if login is not None and self._versions is not None:
+            if now >= login.due:
+                login.begin(now)
+            login.proceed(now)
+        self._settle(now)
 
-    def _look_whether_known(self) -> None:
-        if self._login is not None and self._login.established:
+    def _settle(self, now: float) -> None:
+        """Set what follows from the state of the handshake, of the login and of a silence."""
+        login, established = self._login, self.established
+        if established:
             self._frames.allow(self._max_frame_bytes)
+        silent = now < self._throttled_until
+        self.steady = established and not silent
+        self.next_change = self._throttled_until if silent else FOREVER
+        if login is not None:
+            self.steady = self.steady and not login.under_way and now < login.holds_until
+            login_due = login.holds_until if self.steady else login.due
+            self.next_change = min(self.next_change, login_due)
+        self._settle_room()
+
+    def _settle_room(self) -> None:
+        room = len(self.unanswered) < self._max_in_flight
+        self.can_send = self.steady and room and not self.output
 
     @property
     def logs_in(self) -> bool:
@@ -189,81 +215,60 @@ class BrokerConnection:
         """True while the login's next message is worked out here, and the broker waits for it."""
         return self._login is not None and self._login.begun is not None
 
-    def login_due_in(self, now: float) -> float:
-        """Seconds until ``tend_login`` should be called; infinite when no login ends."""
-        return FOREVER if self._login is None else max(0.0, self._login.due - now)
-
-    def can_send(self, now: float) -> bool:
-        """True when a request handed over now would start to leave at once."""
-        return (
-            self._versions is not None
-            and not self.logs_in
-            and not self._output
-            and len(self._unanswered) < self._max_in_flight
-            and now >= self._throttled_until
-            and (self._login is None or now < self._login.holds_until)
-        )
-
     def throttled_for(self, now: float) -> float:
         """Seconds for which the broker asked us to be silent."""
         return max(0.0, self._throttled_until - now)
 
-    def send(self, exchange: Exchange, now: float) -> None:
-        """Queue a request.
+    def send(self, exchange: Exchange, now: float, version: int | None = None) -> None:
+        """Queue a request, of the newest version that both sides know unless one is given.
 
         Raises UnsupportedVersionError when no version fits, and whatever ``encode`` raises, having
         queued nothing.
         """
-        if self._versions is None:
-            raise UnsupportedVersionError("the connection's handshake is not over")
-        version = self._versions.pick(exchange.api, exchange.version_cap)
-        self._enqueue(exchange, version, now)
-
-    def _enqueue(self, exchange: Exchange, version: int, now: float) -> None:
+        if version is None:
+            if self._versions is None:
+                raise UnsupportedVersionError("the connection's handshake is not over")
+            version = self._versions.pick(exchange.api, exchange.version_cap)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
         frame = exchange.encode(version, correlation_id, self._client_id)
-        entry = _Unanswered(exchange, version, correlation_id, now, frame)
-        self._output.append(entry)
-        self._unanswered.append(entry)
-        self.bytes_in_flight += entry.size
-        self._on_request(entry.size)
-
-    @property
-    def has_output(self) -> bool:
-        """True when bytes wait for the socket."""
-        return bool(self._output)
+        entry = _InFlightRequest(exchange, version, correlation_id, now, frame)
+        self.output.append(entry)
+        self.unanswered.append(entry)
+        self.can_send = False
+        self.on_request(entry.size)
 
     def pending_output(self) -> Buffers:
         """The bytes that wait for the socket, in order."""
-        if len(self._output) == 1:
-            return self._output[0].left
-        return [buffer for entry in self._output for buffer in entry.left]
+        if len(self.output) == 1:
+            return self.output[0].left
+        return [buffer for entry in self.output for buffer in entry.left]
 
     def offered(self) -> None:
         """All output may leave before ``wrote`` says so: the transport buffers bytes itself."""
-        for entry in self._output:
+        for entry in self.output:
             entry.may_be_read = True
 
     def wrote(self, nbytes: int, now: float) -> None:
         """The socket took ``nbytes``. Requests that expect no response end here."""
-        finished: list[_Unanswered] = []
+        finished: list[_InFlightRequest] = []
         while nbytes:
-            entry = self._output[0]
+            entry = self.output[0]
             entry.since = now
             if nbytes < entry.left_bytes:
                 entry.took(nbytes)
                 break
             nbytes -= entry.left_bytes
             entry.left, entry.left_bytes, entry.may_be_read = (), 0, True
-            finished.append(self._output.popleft())
+            finished.append(self.output.popleft())
         self.is_sending = False
         for entry in finished:
             if not entry.exchange.expects_response:
-                self._unanswered.remove(entry)
-                self.bytes_in_flight -= entry.size
+                self.unanswered.remove(entry)
                 self._useful = True
                 self._answer(entry, memoryview(b""), now)
+        room = len(self.unanswered) < self._max_in_flight
+        self.can_send = self.steady and room and not self.output
 
     def received(self, chunk: bytes, now: float) -> None:
         """Bytes came.
@@ -277,9 +282,9 @@ class BrokerConnection:
             self._match(frame, now)
 
     def _match(self, frame: memoryview, now: float) -> None:
-        if not self._unanswered:
+        if not self.unanswered:
             raise ProtocolError("the broker sent a response to no request")
-        entry = self._unanswered[0]
+        entry = self.unanswered[0]
         if entry.left_bytes:
             raise ProtocolError("the broker answered a request that was not fully sent")
         correlation_id, body = split_response_header(entry.exchange.api, entry.version, frame)
@@ -294,33 +299,30 @@ class BrokerConnection:
                 f" {LONGEST_OTHER_ANSWER} are the most to be expected"
             )
         self.responses += 1
-        throttle_ms = self._tell(entry, body, now)
-        if throttle_ms > 0 and asks_for_silence(entry.exchange.api, entry.version):
-            self._be_silent(min(throttle_ms, LONGEST_SILENCE_MS) / 1000, now)
-
-    def _be_silent(self, seconds: float, now: float) -> None:
-        self._throttled_until = max(self._throttled_until, now + seconds)
-        for entry in self._unanswered:  # the broker does not read them before that (KIP-219)
-            entry.since = max(entry.since, self._throttled_until)
-
-    def _tell(self, entry: _Unanswered, body: memoryview, now: float) -> int:
         # Taken off first: the answer may lead to close(), which must not end the exchange a second
         # time. Put back when the answer could not be read, so that close() ends it.
-        self._unanswered.popleft()
-        self.bytes_in_flight -= entry.size
-        established = self.established
+        self.unanswered.popleft()
+        established = self.steady or self.established
         throttle_ms = self._answer(entry, body, now)
         self._useful = self._useful or established
-        if not established:
-            self._look_whether_known()
-        return throttle_ms
+        if throttle_ms > 0 and asks_for_silence(entry.exchange.api, entry.version):
+            self._apply_throttle(min(throttle_ms, LONGEST_SILENCE_MS) / 1000, now)
+        if self.steady:
+            self.can_send = not self.output and len(self.unanswered) < self._max_in_flight
+        else:
+            self._settle(now)
 
-    def _answer(self, entry: _Unanswered, body: memoryview, now: float) -> int:
+    def _apply_throttle(self, seconds: float, now: float) -> None:
+        self.steady = False
+        self._throttled_until = max(self._throttled_until, now + seconds)
+        for entry in self.unanswered:  # the broker does not read them before that (KIP-219)
+            entry.since = max(entry.since, self._throttled_until)
+
+    def _answer(self, entry: _InFlightRequest, body: memoryview, now: float) -> int:
         try:
             return entry.exchange.answered(entry.version, body, now)
         except BaseException as error:
-            self._unanswered.appendleft(entry)
-            self.bytes_in_flight += entry.size
+            self.unanswered.appendleft(entry)
             if entry.exchange.api not in SETUP and not isinstance(error, KprodError):
                 self.mistake = error
             raise
@@ -333,23 +335,23 @@ class BrokerConnection:
         Not before the last bytes it took of its oldest request, nor before the end of a silence it
         asked for: that may be in the future.
         """
-        if not self._unanswered:
+        if not self.unanswered:
             return None if self._login is None else self._login.begun
-        entry = self._unanswered[0]
+        entry = self.unanswered[0]
         return entry.since
 
     def close(self, error: KprodError, now: float) -> None:
         """The connection is gone: fail every unanswered request, oldest first.
 
-        Raises what one of them raised, once all were told.
+        Raises what one of them raised, once all have failed.
         """
         self._closed = True
-        self.bytes_in_flight = 0
-        self._output.clear()
+        self.output.clear()
         self._versions = None
+        self.steady = self.can_send = False
         mistake: Exception | None = None
-        while self._unanswered:
-            entry = self._unanswered.popleft()
+        while self.unanswered:
+            entry = self.unanswered.popleft()
             entry.left = ()  # its views: the memory goes back to the pool
             try:
                 in_doubt = self.is_sending and entry.left_bytes > 0

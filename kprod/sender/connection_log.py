@@ -82,8 +82,8 @@ def named(error: Exception, broker: Broker, *, new: bool) -> KprodError:
 
 def port_hint(error: Exception) -> str:
     """A hint: a port that expects another protocol ends connections like this one."""
-    told = "security_protocol" in str(error)
-    return "" if told else "; does this port expect TLS or a login? see security_protocol"
+    named = "security_protocol" in str(error)
+    return "" if named else "; does this port expect TLS or a login? see security_protocol"
 
 
 log = SenderLog(__name__)
@@ -96,11 +96,11 @@ KEPT = 1000
 
 @dataclass(slots=True)
 class _Trouble:
-    told_at: float
+    logged_at: float
     since: float
     failures: int = 1  # in a row
     left_out: int = 0  # since the last line
-    told: bool = True  # the log has a line about the failure, and none about its end
+    logged: bool = True  # the log has a line about the failure, and none about its end
 
 
 @dataclass(slots=True)
@@ -145,30 +145,30 @@ class ConnectionLog:
         trouble = self._troubles.get(broker)
         if trouble is None:
             self._make_room()
-            self._troubles[broker] = _Trouble(told_at=now, since=now)
+            self._troubles[broker] = _Trouble(logged_at=now, since=now)
             log.warning("%s: %s", self._client_id, error.with_number())
             return
         trouble.since = trouble.since if trouble.failures else now
         trouble.failures += 1
-        if now - trouble.told_at < INTERVAL:
+        if now - trouble.logged_at < INTERVAL:
             trouble.left_out += 1
             self.detail("%s", error)
             return
-        others = _others(trouble.left_out, "failures", now - trouble.told_at)
+        others = _others(trouble.left_out, "failures", now - trouble.logged_at)
         log.warning("%s: %s%s", self._client_id, error.with_number(), others)
-        trouble.told_at, trouble.left_out, trouble.told = now, 0, True
+        trouble.logged_at, trouble.left_out, trouble.logged = now, 0, True
 
     def works(self, broker: str, now: float) -> None:
         """A connection to ``broker`` has come up."""
         self.come_up += 1
         trouble = self._troubles.get(broker)
-        if trouble is None or not trouble.told:
+        if trouble is None or not trouble.logged:
             self.detail("connected to %s", broker)
         else:
             after = f"after {now - trouble.since:.3g} s, {counted(trouble.failures, 'failure')}"
-            log.warning("%s: %s is connected again %s", self._client_id, broker, after)
+            log.info("%s: %s is connected again %s", self._client_id, broker, after)
         if trouble is not None:
-            trouble.failures, trouble.told = 0, False
+            trouble.failures, trouble.logged = 0, False
 
     def is_failing(self, broker: str) -> bool:
         """Whether the last connection to ``broker``, or the attempt to make one, has failed."""
@@ -205,14 +205,14 @@ class ConnectionLog:
 
     def _make_room(self) -> None:
         if len(self._troubles) >= KEPT:
-            del self._troubles[min(self._troubles, key=lambda name: self._troubles[name].told_at)]
+            del self._troubles[min(self._troubles, key=lambda name: self._troubles[name].logged_at)]
 
 
 def _others(left_out: int, what: str, seconds: float) -> str:
     return f" ({left_out} more {what} in the last {seconds:.0f} s)" if left_out else ""
 
 
-class UnreadFailures:
+class UnobservedFailures:
     """One line per topic, cause and ``INTERVAL``, with the number of records.
 
     Thread: the sender's only. ``monotonic`` is a clock in seconds.

@@ -22,7 +22,7 @@ from kprod.errors import (
     TransactionError,
     UnsupportedVersionError,
 )
-from kprod.sender.sequences import ProducerIdentity
+from kprod.sender.partitions import ProducerIdentity
 from kprod.sender.transaction_requests import (
     AGAIN,
     LATE,
@@ -38,7 +38,7 @@ from kprod.sender.transaction_requests import (
     Request,
     reaction,
 )
-from kprod.sender.transactions import OPEN, PendingOffsets, State, Transactions
+from kprod.sender.transactions import ENDS, OPEN, PendingOffsets, State, Transactions
 from kprod.sender_log import SenderLog
 from kprod.types import NextStep, ProducerId, TopicPartition
 from kprod.wire.transactions import TRANSACTION, OffsetsReply
@@ -56,21 +56,19 @@ FENCED = (
 class Coordination:
     """The sender's side of ``Transactions``. Thread: the sender's only.
 
-    ``drained`` tells whether every record of the transaction has its outcome, and nothing is on its
-    way to a broker. As ``Sequences.transaction`` it also says which batches may leave.
+    As ``PartitionSet.transaction`` it also says which batches may leave. ``drained``: every record
+    of the transaction has its outcome, and nothing is on its way to a broker.
     """
 
-    def __init__(
-        self, transactions: Transactions, identity: ProducerIdentity, drained: Callable[[], bool]
-    ) -> None:
+    def __init__(self, transactions: Transactions, identity: ProducerIdentity) -> None:
         self.implicit = False
+        self.transactional_id = transactions.transactional_id
         self.holds = False
         """True for a moment after a transaction: batches of the next one have to wait."""
         self._held: dict[TopicPartition, None] = {}  # partitions with batches that wait for its end
         self._transactions = transactions
         self._identity = identity
-        self._reopened: list[TopicPartition] = []
-        self._drained = drained
+        self.reopen: Callable[[Iterable[TopicPartition]], None]
         self._needs_epoch = False  # before the next transaction
         self._fetches = False  # the last question was about a group's offsets, and is not answered
         self._forget_transaction()
@@ -100,24 +98,14 @@ class Coordination:
         if tp in self._added:
             return True
         self._wanted[tp] = None
+        self._transactions.changed()
         return False
 
-    @property
-    def transactional_id(self) -> str:
-        """The name of the producer, which its Produce requests carry, too."""
-        return self._transactions.transactional_id
-
-    def take_reopened(self) -> list[TopicPartition]:
-        """The partitions for which ``may_send`` said no, and may say yes now."""
-        reopened, self._reopened = self._reopened, []
-        return reopened
-
-    def let_go(self) -> bool:
-        """The moment after a transaction is over; True when batches have waited for that."""
+    def release_hold(self) -> None:
+        """The moment after a transaction is over."""
         self.holds = False
         held, self._held = self._held, {}
-        self._reopened += held
-        return bool(held)
+        self.reopen(held)
 
     def sequence_lost(self) -> None:
         """Sequence numbers were used that may not be in a log: they must not be used again."""
@@ -131,32 +119,29 @@ class Coordination:
             self._transactions.fail(error)
         else:
             self._end_for_good(verdict, error)
+        self._transactions.changed()  # it may be drained
 
     # The next request -----------------------------------------------------------------------------
 
-    def due(self) -> Ask | None:
+    def due(self, *, drained: bool) -> Ask | None:
         """The next request, or None."""
-        fetch = self._transactions.fetches.next()
-        if fetch is None:
-            return self._due_for_itself()
-        # It changes nothing, so it may be asked at any time. But not again and again before all
-        # others: the end of this very transaction may be what it waits for.
-        due = self._due_for_itself() if self._fetches else None
-        return due or FetchOffsets(self._request(), fetch)
-
-    def _due_for_itself(self) -> Ask | None:
-        """The next request for the producer's own sake, or None."""
         transactions = self._transactions
         state = transactions.state
+        ask: Ask | None = None
+        # A question about a group changes nothing, so it may be asked at any time. But not again
+        # and again before all others: the end of this very transaction may be what it waits for.
+        fetch = transactions.fetches.next() if transactions.fetches.calls else None
+        if fetch is not None and not self._fetches:
+            return FetchOffsets(self._request(), fetch)
         if state is State.INITIALIZING:
-            return InitProducerId(self._request(), transactions.timeout_ms)
-        if state in OPEN and self.holds:
-            return None
-        if state in OPEN:
-            return self._to_add() or (self._end() if state is State.COMMITTING else None)
-        if state is State.ABORTING:
-            return self._doubtful or self._end()
-        return None
+            ask = InitProducerId(self._request(), transactions.timeout_ms)
+        elif state in OPEN and not self.holds:
+            ask = self._to_add()
+            if ask is None and drained and state is State.COMMITTING:
+                ask = self._end()
+        elif state is State.ABORTING:
+            ask = self._doubtful or (self._end() if drained else None)
+        return ask if ask or fetch is None else FetchOffsets(self._request(), fetch)
 
     def _request(self) -> Request:
         return Request(self._transactions.transactional_id, self._identity.producer, self.implicit)
@@ -173,38 +158,35 @@ class Coordination:
         return CommitOffsets(self._request(), pending.member, pending.left)
 
     def _end(self) -> Ask | None:
-        if not self.started or not self._drained():
+        if not self.started:
             return None
-        if self._resumed:  # brokers have told meanwhile, before the coordinator was found
+        if self._resumed:  # the level may have become known meanwhile, by the handshakes
             known = self._transactions.ends_under
             self.implicit = (self._transactions.level if known is None else known) >= IMPLICIT_FROM
         committed = self._transactions.state is State.COMMITTING and self._refused_commit is None
         return EndTransaction(self._request(), committed=committed)
 
-    def settle(self) -> bool:
+    def settle(self, *, drained: bool) -> bool:
         """End the calls that need no request; True when a call has ended."""
-        self._take_up()
-        state = self._transactions.state
-        if state is State.PREPARED and self._transactions.under_way:
-            if self._to_add() is None and self._drained():
-                self._transactions.prepared()
+        transactions = self._transactions
+        if transactions.producer is not None and self._identity.producer is None:
+            # Another process has prepared it under its id and epoch. How far the sequence numbers
+            # of the partitions are is not known: another epoch follows.
+            self._identify(*transactions.producer)
+            self.started = self._resumed = self._needs_epoch = True
+        state = transactions.state
+        if not drained:
+            return False
+        if state is State.PREPARED:
+            if transactions.under_way and self._to_add() is None:
+                transactions.prepared()
                 return True
-        elif state is State.COMMITTING or state is State.ABORTING:
-            idle = self._doubtful is None and (state is State.ABORTING or self._to_add() is None)
-            if idle and not self.started and self._drained():
+        elif state in ENDS and not self.started and self._doubtful is None:
+            added = state is State.ABORTING or self._to_add() is None
+            if added:
                 self._ended(renewed=False)
                 return True
         return False
-
-    def _take_up(self) -> None:
-        """End what another process has prepared under its producer's id and epoch.
-
-        How far the sequence numbers of the partitions are is not known: another epoch follows.
-        """
-        producer = self._transactions.producer
-        if producer is not None and self._identity.producer is None:
-            self._identify(*producer)
-            self.started = self._resumed = self._needs_epoch = True
 
     # Answers --------------------------------------------------------------------------------------
 
@@ -231,8 +213,8 @@ class Coordination:
     def answered(self, ask: Ask, reply: Any) -> Reaction | None:
         """Take the answer; one of ``AGAIN`` if the request has to be repeated, else None."""
         if isinstance(ask, FetchOffsets):
-            return self._offsets_told(ask, reply)
-        if isinstance(ask, FindCoordinator) and self._nobody_told(ask, reply.error_code):
+            return self._offsets_fetched(ask, reply)
+        if isinstance(ask, FindCoordinator) and self._fail_offset_fetch(ask, reply.error_code):
             return None
         if isinstance(ask, AddPartitions):
             return self._partitions_added(ask, reply.results)
@@ -298,7 +280,7 @@ class Coordination:
             # A question that got no answer and was repeated may come a second time, to the next
             # transaction: an end would end that too early (KAFKA-17754), offsets of an aborted
             # transaction would be committed with it, and an addition would open one without an end.
-            # Brokers tell transactions of the two protocols apart by their epochs.
+            # Brokers distinguish transactions of the two protocols by their epochs.
             self._needs_epoch = True
         if self._needs_epoch:
             self._transactions.reinitializes()
@@ -317,7 +299,7 @@ class Coordination:
         for tp in added:
             self._added.add(tp)
             self._wanted.pop(tp, None)
-        self._reopened += added
+        self.reopen(added)
         refused = {tp: code for tp, code in codes.items() if code and tp in ask.partitions}
         if not refused:
             return None if len(added) == len(ask.partitions) else Reaction.RETRY
@@ -341,7 +323,7 @@ class Coordination:
         refused = {tp: code for tp, code in codes.items() if code}
         return self._worst(ask, refused) if refused else Reaction.RETRY
 
-    def _offsets_told(self, ask: FetchOffsets, reply: OffsetsReply) -> Reaction | None:
+    def _offsets_fetched(self, ask: FetchOffsets, reply: OffsetsReply) -> Reaction | None:
         codes = [reply.error_code, *(found.error_code for found in reply.offsets)]
         code = next((code for code in codes if code), 0)
         if not code or (code == ErrorCode.UNSTABLE_OFFSET_COMMIT and not ask.fetch.waits):
@@ -357,7 +339,7 @@ class Coordination:
         self._transactions.fetches.end(ask.fetch, trouble)
         return None
 
-    def _nobody_told(self, ask: FindCoordinator, code: int) -> bool:
+    def _fail_offset_fetch(self, ask: FindCoordinator, code: int) -> bool:
         """True when there will be no coordinator for a question about a group's offsets."""
         if not isinstance(ask.then, FetchOffsets):
             return False
@@ -414,11 +396,11 @@ class Coordination:
             again = found is Reaction.START_AGAIN
             error.next_step = NextStep.START_AGAIN if again else NextStep.CLOSE
         error.__cause__ = cause
-        told = error.with_number()
+        text = error.with_number()
         # A resumed transaction may have been ended by another process: an answer, not a failure.
         is_over = self._resumed and isinstance(cause, BrokerError) and cause.code in LATE
         level = logging.INFO if is_over else logging.ERROR
-        log.log(level, "%s; the producer can only be closed (%s)", told, error.next_step)
+        log.log(level, "%s; the producer can only be closed (%s)", text, error.next_step)
         self._identity.fatal = error
         self._transactions.end_for_good(error)
 

@@ -47,7 +47,7 @@ class Engine:
         self._last = last
         self._stopping = False
         callbacks.start()
-        self._told = logging.NOTSET  # the level of the last line about the end
+        self._logged = logging.NOTSET  # the level of the last line about the end
         self._thread = SenderThread(sender, f"kprod-sender-{client_id}", self._settled)
         self._thread.start()
 
@@ -59,7 +59,7 @@ class Engine:
 
     @property
     def is_stopping(self) -> bool:
-        """True once it was told to stop, even while parts of it still run."""
+        """True once ``stop`` was called, even while parts of it still run."""
         return self._stopping
 
     @property
@@ -86,11 +86,11 @@ class Engine:
         batches = accumulator.incomplete.copy()
         accumulator.begin_flush()
         try:
-            self._sender.leadership.about_to_wait()
-            told = all(batch.delivery.wait_until_told(self._left(deadline)) for batch in batches)
+            self._sender.loop_owner.about_to_wait()
+            ended = all(each.delivery.wait_until_notified(self._left(deadline)) for each in batches)
         finally:
             accumulator.end_flush()
-        if not told:
+        if not ended:
             pending = counted(self.report().pending, "record")
             raise still_being_sent(f"flush: {pending} pending after {in_seconds(seconds)}")
         if not self._callbacks.drain(self._left(deadline)):
@@ -100,9 +100,9 @@ class Engine:
             )
         return self.report()
 
-    def wait(self, told: Latch, timeout: float) -> bool:
+    def wait(self, ended: Latch, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds for a result of the sender; True when it came."""
-        return self._sender.leadership.wait(told, timeout, True)
+        return self._sender.loop_owner.wait(ended, timeout, True)
 
     def await_producer_id(self, timeout: float) -> None:
         """See ``KafkaProducer.await_producer_id``."""
@@ -117,18 +117,18 @@ class Engine:
 
     def client_instance_id(self, timeout: float) -> UUID:
         """See ``KafkaProducer.client_instance_id``."""
-        told = self._sender.telemetry
-        if told is None:
+        requests = self._sender.telemetry
+        if requests is None:
             raise IllegalStateError("client_instance_id() needs enable_metrics_push=True")
-        told.wanted = True
-        self._sender.leadership.wake()
-        self.wait(told.telemetry.identified, timeout)
-        if told.telemetry.instance_id is None:
+        requests.want()
+        self._sender.loop_owner.wake()
+        self.wait(requests.telemetry.identified, timeout)
+        if requests.telemetry.instance_id is None:
             what = "does a broker take client telemetry (KIP-714)?"
             raise KprodTimeoutError(f"no id was given within {in_seconds(timeout)}: {what}")
         from uuid import UUID  # slow to import, and rarely needed
 
-        return UUID(bytes=told.telemetry.instance_id)
+        return UUID(bytes=requests.telemetry.instance_id)
 
     def drain_callbacks(self, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds until the callbacks that were due have returned."""
@@ -149,7 +149,7 @@ class Engine:
             self._thread.request_stop(deadline)
             return False
         stopped = self._thread.stop(deadline)
-        self._tell_of_losses()
+        self._log_losses()
         if not stopped:
             log.warning("the sender's thread did not end within %g s", timeout)
             return False
@@ -166,12 +166,12 @@ class Engine:
         if not stopped_before and self.report().failed:
             log.warning("%s was still open when the interpreter exited", self._client_id)
 
-    def _tell_of_losses(self) -> None:
+    def _log_losses(self) -> None:
         """Log it once: ``with``, a dropped producer and the exit return nothing to read it from."""
         report = self.report()
         level = logging.WARNING if report.failed else logging.DEBUG
-        if level > self._told:
-            self._told = level
+        if level > self._logged:
+            self._logged = level
             log.log(
                 level,
                 "%s has ended: %d records were delivered, %d failed",
@@ -182,8 +182,7 @@ class Engine:
 
     def abandon(self) -> None:
         """In a forked child: the engine belongs to the parent, and no thread here does its work."""
-        self._sender.leadership.abandon()
-        self._sender.accumulator.pool.abandon()
+        self._sender.network.abandon()
 
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - self._sender.clock.monotonic())

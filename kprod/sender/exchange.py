@@ -1,4 +1,4 @@
-"""A request and its end: connections carry exchanges, rounds define them."""
+"""A request and what happens with its answer: connections carry exchanges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ class Exchange(Protocol):
     expects_response: bool
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        """The whole frame, size prefix included."""
+        """The whole frame, size prefix included.
+
+        Raises UnsupportedVersionError when no frame of this version says what is asked: the request
+        fails, and the connection goes on.
+        """
         ...
 
     def answered(self, version: int, body: memoryview, now: float) -> int:

@@ -1,8 +1,8 @@
 """The SASL login of one connection: SaslHandshake, then SaslAuthenticate until it is over.
 
-The first login comes before any other request (KIP-152). A broker that says for how long it holds
-is told again before that is over (KIP-368), on the same connection: requests that are under way
-stay so, those after it wait until it ends, for a broker takes nothing else in between.
+The first login comes before any other request (KIP-152). Where a broker says for how long it holds,
+it is repeated before that is over (KIP-368), on the same connection: requests in flight stay so,
+later ones wait until it ends, for a broker takes nothing else in between.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ LEAST_PAUSE = 1.0
 class LoginSettings(NamedTuple):
     """How logins are made: ``start`` gets a function that has ``Login.proceed`` called soon.
 
-    ``part`` tells at which part of its lifetime a login is repeated: about 0.9 (Kafka: 0.85 to
-    0.95), different each time so that not all connections do it at once.
+    ``part`` gives the part of its lifetime after which a login is repeated: about 0.9 (Kafka: 0.85
+    to 0.95), different each time so that not all connections do it at once.
     """
 
     mechanism: str

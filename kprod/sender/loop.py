@@ -1,10 +1,9 @@
-"""The sender's turn, and the thread that repeats it."""
+"""The sender's loop: one iteration, and the thread that repeats it."""
 
 from __future__ import annotations
 
 import copy
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -16,12 +15,13 @@ from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.quantities import in_seconds
 from kprod.sender.connection_log import forget_frames
-from kprod.sender.leadership import SenderLeadership
+from kprod.sender.deadlines import Deadlines, Pending, PendingQueue
+from kprod.sender.loop_owner import LoopOwner
+from kprod.sender.metadata import MetadataQuery, MetadataRequests
 from kprod.sender.network import Network
-from kprod.sender.pending import Pending, PendingQueue
-from kprod.sender.rounds.metadata import MetadataQuery, MetadataRound
-from kprod.sender.rounds.produce import ProduceRound
-from kprod.sender.rounds.telemetry import TelemetryRound
+from kprod.sender.partitions import ProducerIdentity
+from kprod.sender.produce import ProduceRequests
+from kprod.sender.telemetry import TelemetryRequests
 from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
 from kprod.wire.control import MetadataReply
@@ -42,14 +42,9 @@ class Purge(Pending):
 
 FOREVER = float("inf")
 CLOSED = "the producer was closed before the record was acknowledged"
-BROKE_OFF = "the producer has ended: a turn of its sender broke off; make a new one"
-ATTEMPTS = 40
-"""Attempts at a last step that finds no memory."""
-NO_MEMORY = (MemoryError, RuntimeError, SystemError)
-"""The last two are Python's own: "can't allocate lock", "returned NULL without an exception"."""
+CRASHED = "the producer has ended: its sender loop crashed; make a new one"
 GRACE = 0.04
 """Seconds beyond a deadline to end the records that are left, and as many to hand outcomes over."""
-BETWEEN_ATTEMPTS = GRACE / ATTEMPTS
 
 
 class IdentitySource(Protocol):
@@ -58,6 +53,7 @@ class IdentitySource(Protocol):
     ``settled`` opens once there is one, or never will be.
     """
 
+    identity: ProducerIdentity
     settled: Latch
 
     @property
@@ -68,113 +64,108 @@ class IdentitySource(Protocol):
     def busy(self) -> bool:
         """True while a caller waits for a request of this round."""
 
-    def run_first(self, now: float) -> float:
-        """Before batches are taken: end those that will not leave, let those leave that must.
-
-        Send requests that would find no room behind batches; the rest as ``run``.
-        """
-        ...
-
-    def run(self, now: float) -> float:
-        """Send requests that are due; seconds until there may be more to do."""
-        ...
-
     def end(self, error: KprodError) -> None:
         """The producer has ended: callers that still wait get ``error``."""
 
 
 class Sender:
-    """One turn at a time: send due requests and ready batches, wait, settle the answers.
+    """One iteration at a time: take what is queued, send ready batches, wait, settle the answers.
 
-    Thread: the leader's. ``SenderThread`` leads in the background, for a while a caller that waits
-    for an outcome may; a simulation calls ``run_once`` itself.
+    Thread: the owner of the loop (see ``LoopOwner``), which is ``SenderThread``, or for a while a
+    caller that waits for an outcome; a simulation calls ``run_once`` itself.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         accumulator: RecordAccumulator,
         metadata: Metadata,
         network: Network,
-        metadata_round: MetadataRound,
-        identity_round: IdentitySource,
-        produce_round: ProduceRound,
+        deadlines: Deadlines,
+        metadata_requests: MetadataRequests,
+        identity_requests: IdentitySource,
+        produce_requests: ProduceRequests,
         clock: Clock,
-        leadership: SenderLeadership,
+        loop_owner: LoopOwner,
+        *,
         transactions: Transactions | None = None,
-        telemetry: TelemetryRound | None = None,
+        telemetry: TelemetryRequests | None = None,
     ) -> None:
         self.transactions = transactions
         self.telemetry = telemetry
-        self.leadership = leadership
-        self.purges: PendingQueue[Purge] = PendingQueue()
+        self.loop_owner = loop_owner
+        self._purges: PendingQueue[Purge] = PendingQueue()
+        self._deadlines = deadlines
+        self.due = FOREVER  # see Deadlines
         self.accumulator = accumulator
         self.metadata = metadata
         self.network = network
         self.clock = clock
-        self._metadata_round = metadata_round
-        self._identity_round = identity_round
-        self._produce_round = produce_round
-        self.broken_by: BaseException | None = None  # the exception that broke off the last turn
+        self._metadata_requests = metadata_requests
+        self._identity = identity_requests.identity
+        self._identity_requests = identity_requests
+        self._produce_requests = produce_requests
+        self.broken_by: BaseException | None = None  # the exception that ended the last iteration
         self._ended_by: KprodError | None = None  # the error that callers get because of it
-        self.lost = 0  # records of batches that a turn left half done; no metric counts them
+        self.lost = 0  # records of batches that a crash left half done; no metric counts them
         self._sends_no_more = False  # nothing is queued, and never will be
 
     @property
     def identified(self) -> Latch:
         """Opens once brokers know this producer, or never will, where they need to. Any thread."""
-        return self._identity_round.settled
+        return self._identity_requests.settled
 
     @property
     def refusal(self) -> KprodError | None:
         """Why nothing of this producer can be sent any more, or None. Any thread."""
-        return self._ended_by or self._identity_round.fatal
+        return self._ended_by or self._identity_requests.fatal
 
     def run_once(self, longest: float = FOREVER) -> None:
-        """One round of everything; waits at most ``longest`` seconds for the network.
+        """One iteration of the loop; waits at most ``longest`` seconds for the network.
 
-        A turn that breaks off is the last: ``broken_by`` holds the cause, and ``abort`` follows.
-        An exception of a signal handler while the turn waits breaks nothing off.
+        An iteration that raises is the last: ``broken_by`` holds the cause, and ``abort`` follows.
+        Only an exception of a signal handler, while it waits, ends nothing.
         """
         try:
-            self._turn(longest)
+            owner = self.loop_owner
+            owner.asked, owner.next_check = False, FOREVER
+            now, deadlines = self.clock.monotonic(), self._deadlines
+            if deadlines.queued or now >= deadlines.first:
+                deadlines.fire(now)  # first: records would take the room of a busy connection
+            wait = min(self._produce_requests.run(now), longest)
+            refusal = self._ended_by or self._identity.fatal
+            if refusal is not None:
+                self._produce_requests.fail_queued(refusal, now)
+            awaited = owner.awaited
+            if (
+                deadlines.queued
+                or self.network.connect_requested
+                or (awaited is not None and awaited.is_open)
+            ):
+                wait = 0.0
+            else:
+                wait = max(0.0, min(wait, deadlines.first - now))
+            owner.next_check = now + wait
+            self.network.poll(wait)
         except BaseException as error:
             if not raised_by_signal(error):
                 self.broken_by = error
             raise
 
-    def _turn(self, longest: float) -> None:
-        self.leadership.looks()
-        now = self.clock.monotonic()
-        self._purge(now)
-        wait = min(self._rounds(now), longest)
-        if self.refusal is not None:
-            self._produce_round.fail_queued(self.refusal, now)
-        if wait < 0.0 or self.network.wants_to_connect or self.leadership.served:
-            wait = 0.0
-        self.leadership.looks_again_at(now + wait)
-        self.network.poll(wait)
-
-    def _purge(self, now: float) -> None:
-        while (purge := self.purges.next()) is not None:
+    def fire(self, now: float) -> None:
+        """A caller gives records up (see ``Deadlines``)."""
+        while (purge := self._purges.next()) is not None:
             try:
-                self._produce_round.purge(
+                self._produce_requests.purge(
                     purge.reason, now, queued=purge.queued, in_flight=purge.in_flight
                 )
             finally:
-                self.purges.end(purge)
+                self._purges.end(purge)
 
-    def _rounds(self, now: float) -> float:
-        """Send what is due; seconds until there may be more to do."""
-        self._metadata_round.run(now)  # first, or a busy connection would never have room for it
-        wait = FOREVER if self.telemetry is None else self.telemetry.run(now)
-        # First: a commit does not wait for batches that linger, and a question to a coordinator
-        # gets the room of a busy connection, which records would fill again in each turn.
-        wait = min(wait, self._identity_round.run_first(now))
-        wait = min(wait, self._produce_round.run(now))
-        wait = min(wait, self._identity_round.run(now))  # after: it may have used up the epochs
-        # Again: a partition without a leader, or a connection that failed, made it due.
-        wait = min(wait, self._metadata_round.run(now))
-        return min(wait, self.network.next_event(now))
+    def purge(self, purge: Purge) -> None:
+        """Give records up, in the next iteration. Any thread; ``purge.ended`` opens then."""
+        self._purges.add(purge)
+        self._deadlines.queued.append(self)
+        self.loop_owner.wake()
 
     def fetch_metadata(self, topics: Sequence[str] | None, timeout: float) -> MetadataReply:
         """The answer of a broker about ``topics``, None for all. Any thread; the snapshot stays.
@@ -183,9 +174,10 @@ class Sender:
         KprodTimeoutError, ProducerClosedError when the producer ends, and the error of the request.
         """
         query = MetadataQuery(topics)
-        queries = self._metadata_round.queries
+        queries = self._metadata_requests.queries
         queries.add(query)
-        self.leadership.wake()
+        self._deadlines.queued.append(self._metadata_requests)
+        self.loop_owner.wake()
         try:
             query.ended.wait(timeout)
         finally:
@@ -199,9 +191,9 @@ class Sender:
     @property
     def finished(self) -> bool:
         """True when every record has its outcome, and no caller waits for anything else."""
-        return len(self.accumulator.incomplete) == 0 and not self._identity_round.busy
+        return len(self.accumulator.incomplete) == 0 and not self._identity_requests.busy
 
-    def takes_leave(self, now: float) -> bool:
+    def ready_to_close(self, now: float) -> bool:
         """True when the producer may end; called again and again until then."""
         return self.finished and (self.telemetry is None or self.telemetry.leave(now))
 
@@ -215,7 +207,7 @@ class Sender:
         """Refuse new records; end those without an outcome in ``error``, and every connection."""
         self.accumulator.close()
         self.metadata.close()
-        if self.broken_by is not None:  # the turn may have taken a batch off the wire, and stopped
+        if self.broken_by is not None:  # it may have taken a batch off the wire, and stopped
             for batch in self.accumulator.incomplete.copy():
                 batch.maybe_written = batch.maybe_written or batch.attempts > 0
         try:
@@ -228,9 +220,9 @@ class Sender:
         callbacks = self.accumulator.callbacks
         held = callbacks.hold_up()
         try:
-            left = self._produce_round.withdraw()
+            left = self._produce_requests.withdraw(now)
             self._sends_no_more = True  # last: no batch will get on the wire from here on
-            self._produce_round.end(left, error, now)
+            self._produce_requests.end(left, error, now)
         finally:
             if held:
                 callbacks.go_on()
@@ -246,15 +238,15 @@ class Sender:
 
     def _end_waits(self, error: KprodError) -> None:
         """End the calls that wait for something other than records."""
-        self.purges.close(error)
-        self._metadata_round.queries.close(error)
-        self._identity_round.end(error)
+        self._purges.close(error)
+        self._metadata_requests.queries.close(error)
+        self._identity_requests.end(error)
         if self.telemetry is not None:
             self.telemetry.end()
 
     def free(self) -> None:
         """Give back the memory that is left, once the connections have ended."""
-        self._produce_round.free()
+        self._produce_requests.free()
 
     def disown(self, error: KprodError) -> int:
         """End every record without an outcome in ``error``, even while the sender is busy.
@@ -264,20 +256,20 @@ class Sender:
         never_left, maybe = copy.copy(error), error
         maybe.persisted = Persisted.MAYBE
         certain = self._sends_no_more  # first: the sender may set it during this loop
-        told = 0
+        ended = 0
         for batch in self.accumulator.incomplete.copy():
             known = certain and not (batch.on_wire or batch.maybe_written)
             # A signal handler that raises once the callbacks are in their queue must not hide that:
             # the next call would put them there again.
             if hold_signals(batch.delivery.fail, never_left if known else maybe):
-                told += batch.record_count
-        return told
+                ended += batch.record_count
+        return ended
 
 
 class SenderThread:
-    """Repeats the sender's turn until ``request_stop``. Other methods may be called by any thread.
+    """Runs the sender's loop until ``request_stop``. Other methods may be called by any thread.
 
-    A turn that breaks off ends the producer (see ``run``), which is the only place for that: every
+    An iteration that raises ends the producer (see ``run``), the only place for that: every
     record without an outcome gets an error with the cause, the log gets it once, and later calls
     raise it.
 
@@ -288,21 +280,20 @@ class SenderThread:
     def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:
         self.disowned = 0
         self._sender = sender
-        self._leadership = sender.leadership
-        self._leadership.work = sender
+        self._loop_owner = sender.loop_owner
+        self._loop_owner.work = sender
         self._settled = Latch()  # opens after ``ended``
         self._lock = Lock()  # guards changing _stop_at
         self._stop_at = FOREVER
-        # Made now: at the end there may be no memory for them.
-        self._error = ProducerClosedError(CLOSED)
-        self._broken = ProducerClosedError(BROKE_OFF)
+        self._error = ProducerClosedError(CLOSED)  # of records that are left at the end
         self._last_steps: tuple[Callable[[], None], ...] = (
             *(self._name_cause, self._log_cause, self._abort, self._count, sender.free),
-            self._leadership.ended,
+            self._loop_owner.close,
             *(() if ended is None else (ended,)),
             self._settled.open,
         )
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
+        self._ident = 0  # until it has begun
 
     def start(self) -> None:
         """Start the thread."""
@@ -312,14 +303,14 @@ class SenderThread:
     def is_current(self) -> bool:
         """True in the thread that does the sender's work, which must not wait for the sender."""
         # Idents are reused: another thread may have this one once this thread has ended.
-        here = self._thread.ident == threading.get_ident() and not self._settled.is_open
-        return here or self._leadership.is_leader
+        here = self._ident == threading.get_ident() and not self._settled.is_open
+        return here or self._loop_owner.is_owner
 
     def request_stop(self, deadline: float) -> None:
         """Ask the thread to end once everything has its outcome, at the latest at ``deadline``."""
         with self._lock:
             self._stop_at = min(self._stop_at, deadline)
-        self._leadership.recall()
+        self._loop_owner.recall()
 
     def stop(self, deadline: float) -> bool:
         """Send queued records until ``deadline``, then end the rest: every record has its outcome.
@@ -340,64 +331,48 @@ class SenderThread:
     # The thread -----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """The thread's work: take turns until the end, then end everything."""
+        """The thread's work: run the loop until the end, then end everything."""
+        self._ident = threading.get_ident()
         try:
-            while self._goes_on():
-                pass
+            while self._work():
+                self._loop_owner.rest()
         except BaseException as error:
             if self._sender.broken_by is None:
                 self._sender.broken_by = error
         finally:
             self._end()
 
-    def _goes_on(self) -> bool:
-        """Work, then rest; False when it is over."""
-        if self._over():
-            return False
-        self._leadership.take()
+    def _work(self) -> bool:
+        """Run the loop until a caller waits that can run it itself; False at the end."""
+        owner, sender = self._loop_owner, self._sender
+        owner.take()
         try:
-            self._work()
+            while not self._over():
+                sender.run_once(self._stop_at - sender.clock.monotonic())
+                if owner.wanted and sender.finished:
+                    return True
         finally:
-            self._leadership.give_up()
-        self._leadership.rest()
-        return True
-
-    def _work(self) -> None:
-        """Take turns until the end, or until a caller waits that can take them itself."""
-        while not self._over():
-            self._sender.run_once(self._stop_at - self._sender.clock.monotonic())
-            if self._leadership.wanted and self._sender.finished:
-                return
+            owner.give_up()
+        return False
 
     def _over(self) -> bool:
-        if self._sender.broken_by is not None:  # in a turn of this thread or of a caller
+        if self._sender.broken_by is not None:  # in this thread or in that of a caller
             return True
         if self._stop_at == FOREVER:
             return False
         now = self._sender.clock.monotonic()
-        return now >= self._stop_at or self._sender.takes_leave(now)
+        return now >= self._stop_at or self._sender.ready_to_close(now)
 
     # The end --------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Take each of the last steps even if another one raises: callers wait for each of them.
-
-        A step that finds no memory is taken again in a moment: each may be taken more than once.
-        """
+        """Take each of the last steps even if another one raises: callers wait for each of them."""
         mistake: BaseException | None = None
-        taken = attempts = 0
-        # Nothing here takes memory: an iterator over the steps would, and there may be none.
-        while taken < len(self._last_steps):
+        for step in self._last_steps:
             try:
-                self._last_steps[taken]()
+                step()
             except BaseException as error:
-                attempts += 1
-                if isinstance(error, NO_MEMORY) and attempts < ATTEMPTS:
-                    _let_memory_come_back()
-                    continue
                 mistake = mistake or error  # later errors may follow from the first
-            attempts = 0
-            taken += 1
         if mistake is not None:
             raise mistake
 
@@ -406,34 +381,24 @@ class SenderThread:
         cause = self._sender.broken_by
         if cause is None:
             return
-        self._error = self._broken
+        self._error = ProducerClosedError(f"{CRASHED}; the cause: {cause!r}")
         self._error.__cause__ = cause
-        try:
-            self._error.args = (f"{BROKE_OFF}; the cause: {cause!r}",)
-        finally:
-            self._sender.refuse(self._error)  # also where there is no memory for the text
+        self._sender.refuse(self._error)
 
     def _log_cause(self) -> None:
         cause, sender = self._sender.broken_by, self._sender
         if cause is not None:
-            sender.network.log.mistake(BROKE_OFF, cause, sender.clock.monotonic())
+            sender.network.log.mistake(CRASHED, cause, sender.clock.monotonic())
             forget_frames(cause)  # they hold memory of batches
 
     def _abort(self) -> None:
-        self._leadership.recall()
-        self._leadership.take()
+        self._loop_owner.recall()
+        self._loop_owner.take()
         try:
             self._sender.abort(self._error)
         finally:
-            self._leadership.give_up()
+            self._loop_owner.give_up()
 
     def _count(self) -> None:
         lost, self._sender.lost = self._sender.lost, 0
         self.disowned += lost
-
-
-def _let_memory_come_back() -> None:
-    try:
-        time.sleep(BETWEEN_ATTEMPTS)
-    except NO_MEMORY:  # for what Python tells an audit hook
-        return

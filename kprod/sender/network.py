@@ -1,4 +1,4 @@
-"""The links to all brokers, and one place to wait for them (Kafka's ``NetworkClient``)."""
+"""All brokers, and one place to wait for them (Kafka's ``NetworkClient``)."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from kprod.clock import Clock
-from kprod.errors import KprodError, UnsupportedVersionError
+from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
+from kprod.sender.broker import Broker, BrokerSettings
 from kprod.sender.connection_log import ConnectionLog
-from kprod.sender.exchange import Exchange
-from kprod.sender.link import BrokerLink, LinkSettings
-from kprod.transport.base import Backend, Readiness
-from kprod.types import Broker
+from kprod.sender.deadlines import Deadlines, Owner
+from kprod.transport.base import Backend
+from kprod.types import Broker as Address
 from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
 PATIENCE = 0.5
 """Seconds that brokers may be busy or coming up before another broker is tried."""
+MOST_TRIES = 10
+"""Brokers that are tried within a second when any broker will do: a peer's list may be long."""
 
 
 class Network:
     """Links by node id; bootstrap addresses have ids -1, -2, ...
 
-    ``goes_back`` tells whether bootstrap addresses are tried while brokers are known.
+    ``goes_back``: bootstrap addresses are tried while brokers are known. ``waiting``
+    are those who found no broker that takes their request: they are queued when something happens
+    to a connection, or when another broker is to be tried.
     Thread: the sender's only, but for ``wake``, ``connected`` and ``in_flight``.
     """
 
@@ -32,114 +36,122 @@ class Network:
         self,
         backend: Backend,
         bootstrap: Sequence[tuple[str, int]],
-        settings: LinkSettings,
+        settings: BrokerSettings,
         metrics: ProducerMetrics,
         clock: Clock,
         on_failure: Callable[[str, KprodError], None],
         rng: random.Random | None = None,
         *,
         goes_back: bool = True,
+        deadlines: Deadlines | None = None,
+        log: ConnectionLog | None = None,
     ) -> None:
         self._goes_back = goes_back
         self._backend = backend
+        self.wake: Callable[[], None] = backend.wake  # ends a running or the next ``poll`` early
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
         self._on_failure = on_failure
-        self.log = ConnectionLog(settings.client_id)
+        self.log = log or ConnectionLog(settings.client_id)
         self._rng = rng or random.Random()
-        self._patient_until: float | None = None  # None: no request waits for a broker
-        self._adopted: Mapping[int, Broker] = {}
-        self._links: dict[int, BrokerLink] = {}
-        self._tended: deque[BrokerLink] = deque()  # any thread: their logins can go on
-        self._leaving: list[BrokerLink] = []  # they get no new request, and end after the last one
+        self._patient_until: float | None = None  # None: no request waits for any broker
+        self._tries: deque[float] = deque([-FOREVER] * MOST_TRIES, MOST_TRIES)  # when, oldest first
+        self._adopted: Mapping[int, Address] = {}
+        self._brokers: dict[int, Broker] = {}
+        self._leaving: list[Broker] = []  # they get no new request, and end after the last one
         self.may_connect = True  # False: the caller driving the sender cannot resolve names
-        self.wants_to_connect = False  # a connection was not begun for that reason
-        self._answers_due = False  # some request was unanswered when it was last looked at
+        self.connect_requested = False  # a connection was not begun for that reason
         self._knows_eager = hasattr(backend, "eager")
-        self._look_at = 0.0  # no link has a deadline before this time; 0.0: unknown
+        self._deadlines = Deadlines() if deadlines is None else deadlines
+        self.due = FOREVER  # see Deadlines: another broker is to be tried
+        self.waiting: dict[Owner, None] = {}
+        self._transports: dict[int, Broker] = {}  # the brokers with one, by its id
+        self._asks_bootstrap = False  # some bootstrap address may be connected
         for number, (host, port) in enumerate(bootstrap, start=1):
-            self._add(Broker(-number, host, port))
+            self._add(Address(-number, host, port))
 
-    def _add(self, broker: Broker) -> None:
-        self._links[broker.node_id] = self._link(broker)
+    def _add(self, address: Address) -> None:
+        self._brokers[address.node_id] = self._broker(address)
 
-    def _link(self, broker: Broker) -> BrokerLink:
-        return BrokerLink(
-            broker,
+    def _broker(self, address: Address) -> Broker:
+        return Broker(
+            address,
             self._backend,
             self._settings,
             self._metrics,
             self._on_failure,
             self.log,
-            self._tended,
+            self._deadlines,
+            self._transports,
+            self.look_again,
         )
-
-    def wake(self) -> None:
-        """End a running or the next ``poll`` early. Any thread."""
-        self._backend.wake()
 
     @property
     def interruptible(self) -> bool:
         """See ``Backend.interruptible``."""
         return getattr(self._backend, "interruptible", False)
 
-    def follow(self, brokers: Mapping[int, Broker]) -> None:
-        """``adopt`` them unless this very mapping was adopted last."""
-        if brokers is not self._adopted:
-            self.adopt(brokers)
+    def follow(self, cluster: Mapping[int, Address]) -> None:
+        """``adopt`` it unless this very mapping was adopted last."""
+        if cluster is not self._adopted:
+            self.adopt(cluster)
 
-    def adopt(self, brokers: Mapping[int, Broker]) -> None:
-        """The cluster consists of ``brokers`` now: keep, add, and let go of links accordingly."""
-        self._adopted = brokers
-        away = {link.broker[:3]: link for link in self._leaving if not link.connected}
+    def adopt(self, cluster: Mapping[int, Address]) -> None:
+        """The cluster has these brokers now: keep, add, and let go of some accordingly."""
+        self._adopted = cluster
+        away = {broker.address[:3]: broker for broker in self._leaving if not broker.connected}
         reached = {
-            link.broker[1:3]: node_id
-            for node_id, link in self._links.items()
-            if node_id < 0 and link.connected
+            broker.address[1:3]: node_id
+            for node_id, broker in self._brokers.items()
+            if node_id < 0 and broker.connected
         }
-        for node_id, broker in brokers.items():
-            link = self._links.get(node_id)
-            if link is None:
-                self._take_over(broker, away, reached)
-            elif link.broker[1:3] != broker[1:3]:
-                self._leaving.append(link)
-                self._add(broker)
-        gone = [known for known in self._links if known >= 0 and known not in brokers]
+        for node_id, address in cluster.items():
+            known = self._brokers.get(node_id)
+            if known is None:
+                self._take_over(address, away, reached)
+            elif known.address[1:3] != address[1:3]:
+                self._leaving.append(known)
+                self._add(address)
+        gone = [known for known in self._brokers if known >= 0 and known not in cluster]
         for node_id in gone:
-            self._leaving.append(self._links[node_id])  # first: see _all_links
-            del self._links[node_id]
-        self._leaving[:] = [link for link in self._leaving if self._is_away(link)]
+            self._leaving.append(self._brokers[node_id])  # first: see _all_brokers
+            del self._brokers[node_id]
+        self._leaving[:] = [broker for broker in self._leaving if self._is_away(broker)]
+        self._keep_nodes()
 
-    def _is_away(self, link: BrokerLink) -> bool:
-        """True unless the link has got its place back."""
-        return self._links.get(link.broker.node_id) is not link
+    def _keep_nodes(self) -> None:
+        self._metrics.keep_nodes({broker.address.node_id for broker in self._all_brokers()})
+
+    def _is_away(self, broker: Broker) -> bool:
+        """True unless the broker has got its place back."""
+        return self._brokers.get(broker.address.node_id) is not broker
 
     def _take_over(
         self,
-        broker: Broker,
-        away: dict[tuple[int, str, int], BrokerLink],
+        address: Address,
+        away: dict[tuple[int, str, int], Broker],
         reached: dict[tuple[str, int], int],
     ) -> None:
         """A broker turned up; if it is one we bootstrapped from, go on using that connection.
 
         If it is one that was gone from the list for a moment, its back-off holds. ``away`` are the
-        links that were left, by what they led to, ``reached`` the bootstrap addresses with a
-        connection.
+        brokers that were left, by their address, ``reached`` the ids of the bootstrap addresses
+        with a connection.
         """
-        known = away.pop(broker[:3], None)
+        known = away.pop(address[:3], None)
         if known is not None:
-            self._links[broker.node_id] = known  # before it leaves _leaving: see _all_links
+            self._brokers[address.node_id] = known  # before it leaves _leaving: see _all_brokers
             return
-        address = reached.pop(broker[1:3], None)
-        if address is None:
-            self._add(broker)
+        bootstrap = reached.pop(address[1:3], None)
+        if bootstrap is None:
+            self._add(address)
             return
-        link = self._links[address]
-        fresh = self._link(link.broker)  # for bootstrapping again
-        link.becomes(broker)
-        self._links[broker.node_id] = link  # first: see _all_links
-        self._links[address] = fresh
+        found = self._brokers[bootstrap]
+        fresh = self._broker(found.address)  # for bootstrapping again
+        found.becomes(address)
+        self._brokers[address.node_id] = found  # first: see _all_brokers
+        self._brokers[bootstrap] = fresh
 
     def rebootstrap(self, now: float) -> None:
         """Forget all brokers but the bootstrap addresses, which are resolved anew.
@@ -147,195 +159,175 @@ class Network:
         Requests on their way fail as on a lost connection.
         """
         self._patient_until = None
-        for node_id in [known for known in self._links if known >= 0]:
-            self._links.pop(node_id).close(now)
-        for link in self._links.values():
-            link.close(now)
+        for node_id in [known for known in self._brokers if known >= 0]:
+            self._brokers.pop(node_id).close(now)
+        for broker in self._brokers.values():
+            broker.close(now)
 
     # Requests -------------------------------------------------------------------------------------
 
-    def usable(self, node_id: int, now: float) -> bool:
-        """True when a request to the node would leave at once; else start to connect if allowed."""
-        link = self._links.get(node_id)
-        if link is None:
-            return False
-        if link.may_connect(now):
-            self._connect(link, now)
-        return link.usable(now)
-
-    def under_way(self, node_id: int) -> int:
-        """The bytes of all requests to the node that are not answered."""
-        link = self._links.get(node_id)
-        return 0 if link is None else link.bytes_in_flight
+    def usable(self, node_id: int, now: float) -> Broker | None:
+        """The broker, if a request to it would leave at once; else start to connect if allowed."""
+        broker = self._brokers.get(node_id)
+        if broker is None:
+            return None
+        if broker.connection is not None:
+            return broker if broker.connection.can_send else None
+        if broker.may_connect(now):
+            self._connect(broker, now)
+        return None
 
     def trouble(self, node_id: int, now: float) -> KprodError | None:
         """Why no request can be sent to the node; None when there is no reason, or none yet."""
-        link = self._links.get(node_id)
-        return None if link is None else link.trouble(now)
+        broker = self._brokers.get(node_id)
+        return None if broker is None else broker.trouble(now)
 
-    def usable_for(self, api: ApiKey, now: float, preferred: int | None = None) -> int | None:
-        """A node that takes requests of this kind at once; None: no connection leads to one.
+    def usable_for(self, api: ApiKey, preferred: int | None = None) -> Broker | None:
+        """A broker that takes requests of this kind at once; None: no connection leads to one.
 
-        The ``preferred`` one if it does, else the least busy. Begins no connection.
+        The ``preferred`` node if it does, else the least busy. Begins no connection.
         """
-        fit = {
-            link.broker.node_id: link
-            for link in self._links.values()
-            if link.usable(now) and link.offers(api)
-        }
+        known = self._brokers.items()
+        fit = {at: each for at, each in known if each.can_send and each.offers(api)}
         if preferred in fit:
-            return preferred
-        return min(fit, key=lambda node_id: fit[node_id].in_flight, default=None)
+            return fit[preferred]
+        return min(fit.values(), key=lambda broker: broker.in_flight, default=None)
 
-    def any_usable(self, now: float) -> int | None:
-        """The least busy node a request may go to; None while there is none.
+    def any_usable(self, now: float) -> Broker | None:
+        """The least busy broker that takes a request at once; None while there is none.
 
         One after the other is tried then, the next as soon as the last has failed or has been
-        coming up for ``PATIENCE``; so is another broker when those that are connected are silent.
+        coming up for ``PATIENCE``, at most ``MOST_TRIES`` within a second; so is another broker
+        when those that are connected are silent.
         """
-        usable = [link for link in self._links.values() if link.usable(now)]
+        usable = [broker for broker in self._brokers.values() if broker.can_send]
         if usable:
             self._patient_until = None
-            return min(usable, key=lambda link: link.in_flight).broker.node_id
-        if not any(link.connected for link in self._links.values()):
-            self._patient_until = now
+            return min(usable, key=lambda broker: broker.in_flight)
+        until = self._patience_ends(now)
+        if now >= until:
+            self._connect_any(now)
+            self._tries.append(now)
+            self._patient_until = now + PATIENCE
+            until = self._patience_ends(now)
+        # Where there is no other one to try, something happens to a connection first.
+        self._deadlines.set(self, until if self._untried(until) else FOREVER)
+        return None
+
+    def _patience_ends(self, now: float) -> float:
+        """When another broker is to be tried, for a request that waits for any."""
+        if not any(broker.connected for broker in self._brokers.values()):
+            self._patient_until = max(now, self._tries[0] + 1.0)
         elif self._patient_until is None:
             self._patient_until = now + PATIENCE
-        if now >= self._patient_until:
-            self._connect_any(now)
-            self._patient_until = now + PATIENCE
-        return None
+        return self._patient_until
 
     def _connect_any(self, now: float) -> None:
         """Connect to the one that was tried longest ago, as Kafka's ``leastLoadedNode`` does."""
         if order := self._untried(now):
             self._rng.shuffle(order)
-            self._connect(min(order, key=lambda link: link.last_attempt), now)
+            self._connect(min(order, key=lambda broker: broker.last_attempt), now)
 
-    def _untried(self, now: float) -> list[BrokerLink]:
-        """Known brokers or, when all of those back off, the bootstrap addresses (KIP-899).
+    def _untried(self, now: float) -> list[Broker]:
+        """Known brokers; the bootstrap addresses, too, when all brokers back off (KIP-899).
 
-        Where another connection leads already, nothing is to be gained.
+        Also while nothing is connected: of many brokers that are gone some never back off. Where
+        another connection leads already, nothing is to be gained.
         """
-        taken = {link.broker[1:3] for link in self._links.values() if link.connected}
+        taken = {broker.address[1:3] for broker in self._brokers.values() if broker.connected}
         able = [
-            link
-            for link in self._links.values()
-            if link.may_connect(now) and link.broker[1:3] not in taken
+            broker
+            for broker in self._brokers.values()
+            if broker.may_connect(now) and broker.address[1:3] not in taken
         ]
-        known = [link for link in able if link.broker.node_id >= 0]
-        stays = not self._goes_back and any(node_id >= 0 for node_id in self._links)
-        return known if known or stays else able
+        known = [broker for broker in able if broker.address.node_id >= 0]
+        stays = not self._goes_back and any(node_id >= 0 for node_id in self._brokers)
+        return known if stays or (known and taken) else able
 
-    def _connect(self, link: BrokerLink, now: float) -> None:
+    def _connect(self, broker: Broker, now: float) -> None:
         if self.may_connect:
-            link.connect(now)
+            self._asks_bootstrap = self._asks_bootstrap or broker.address.node_id < 0
+            broker.connect(now)
         else:
-            self.wants_to_connect = True
-
-    def send(self, node_id: int, exchange: Exchange, now: float) -> None:
-        """Send a request to a usable node. The exchange gets an error that comes at once."""
-        failure: KprodError | None = None
-        unfit: UnsupportedVersionError | None = None
-        try:
-            self._links[node_id].send(exchange, now)
-        except UnsupportedVersionError as error:
-            named = f"{self._links[node_id].broker}: {error}"
-            unfit = UnsupportedVersionError(named)
-            failure = unfit
-        except KprodError as error:
-            failure = error
-        # After the except clauses: an error refers to the frames it passed until its clause ends.
-        if unfit is not None:
-            # The versions of the handshake were garbled, or the broker was changed since. After
-            # another handshake the request may find a version; on this connection it never would.
-            unfit.retriable = True
-            self._links[node_id].drop(unfit, now)
-        if failure is not None:
-            exchange.failed(failure, now, sent=False)
+            self.connect_requested = True
 
     # Waiting --------------------------------------------------------------------------------------
 
     def poll(self, timeout: float) -> None:
-        """Wait at most ``timeout`` seconds, then move all bytes, and end connections when due."""
+        """Wait at most ``timeout`` seconds, then move all bytes."""
         if self._knows_eager:
             # Only a caller: the thread would take the processor of callers that go on sending.
-            self._backend.eager = self._answers_due and not self.may_connect
+            self._backend.eager = not self.may_connect and self._awaits_answer()
         ready = self._backend.poll(timeout if timeout < FOREVER else None)
         now = self._clock.monotonic()
         if now >= self._metrics.mark_due:
             self._metrics.mark(now)
-        if ready:
-            self._move(ready, now)
-        for _ in range(len(self._tended)):  # links added meanwhile wake the next poll
-            self._tended.popleft().tend(now)
-        if now >= self._look_at:
-            for link in self._all_links():
-                link.check_deadlines(now)
-        self._look_at = 0.0
-        if ready:
-            self._let_bootstrap_go(now)
-        if self._leaving:
-            self._let_leaving_go(now)
-
-    def _move(self, ready: Sequence[Readiness], now: float) -> None:
-        for transport, readable, writable in ready:
-            # Anew for each: moving one transport may end a connection, or begin another one.
-            for link in self._all_links():
-                if link.transport is transport:
-                    link.moved(now, readable, writable)
-                    break
+        for transport, readable, _ in ready:
+            broker = self._transports.get(id(transport))
+            if broker is not None:
+                broker.receive(now, readable=readable)
             else:
-                # No link has it: letting go of it broke off, and it would be ready again and again.
+                # Nobody has it: letting go of it broke off, and it would be ready again and again.
                 self._backend.forget(transport)
                 transport.close()
+        if self.waiting and ready:
+            self.look_again()
+        if ready and self._asks_bootstrap:
+            self._close_idle_bootstrap(now)
+        if self._leaving:
+            self._close_leaving(now)
 
-    def _all_links(self) -> list[BrokerLink]:
-        """Every link. Any thread: one that gets another place meanwhile may be there twice.
+    def fire(self, now: float) -> None:
+        """Let those look again who wait for a broker (see ``Deadlines``)."""
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Something has happened for which those who wait for a broker may wait."""
+        self._deadlines.queued.extend(self.waiting)
+        self.waiting.clear()
+
+    def let_connect(self) -> None:
+        """Begin connections again, also those that were wanted meanwhile."""
+        self.may_connect, self.connect_requested = True, False
+        self.look_again()
+
+    def _awaits_answer(self) -> bool:
+        for broker in self._transports.values():
+            if broker.connection is not None and broker.connection.unanswered:
+                return True
+        return False
+
+    def _all_brokers(self) -> list[Broker]:
+        """Every broker. Any thread: one that gets another place meanwhile may be there twice.
 
         It gets the new place before it loses the old one, the one among ``_leaving`` being looked
         at last. So nobody sees a connection go that stands.
         """
-        return [*self._links.values(), *self._leaving]
+        return [*self._brokers.values(), *self._leaving]
 
-    def _let_bootstrap_go(self, now: float) -> None:
+    def _close_idle_bootstrap(self, now: float) -> None:
         """A bootstrap connection is of no use once a real broker can be asked instead."""
-        idle = [link for link in self._links.values() if link.idle_bootstrap(now)]
-        if idle and any(node_id >= 0 and link.usable(now) for node_id, link in self._links.items()):
-            for link in idle:
-                link.close(now)
+        asked = [broker for broker in self._transports.values() if broker.address.node_id < 0]
+        self._asks_bootstrap = bool(asked)
+        idle = [broker for broker in asked if broker.idle_bootstrap]
+        if idle and any(node >= 0 and broker.can_send for node, broker in self._brokers.items()):
+            for broker in idle:
+                broker.close(now)
 
-    def _let_leaving_go(self, now: float) -> None:
-        """End links of brokers that left the list, once their requests have ended."""
-        for link in self._leaving:
-            if link.connected and not link.in_flight:
-                link.close(now)
-        self._leaving[:] = [
-            link for link in self._leaving if link.connected or not link.may_connect(now)
-        ]
-
-    def next_event(self, now: float) -> float:
-        """Seconds until some link needs a look, or another is to be tried, though no byte moved."""
-        wait = FOREVER
-        self._answers_due = False
-        for link in self._all_links():
-            wait = min(wait, link.next_event(now))
-            if link.in_flight:
-                self._answers_due = True
-        self._look_at = now + wait
-        return min(wait, self._next_try(now))
-
-    def _next_try(self, now: float) -> float:
-        until = self._patient_until
-        # Afterwards nothing is due: the next request for any broker begins to wait anew.
-        if until is None or until <= now or not self._untried(until):
-            return FOREVER
-        return until - now
+    def _close_leaving(self, now: float) -> None:
+        """End connections of brokers that left the list, once their requests have ended."""
+        for broker in self._leaving:
+            if broker.connected and not broker.in_flight:
+                broker.close(now)
+        left = [each for each in self._leaving if each.connected or not each.may_connect(now)]
+        if len(left) < len(self._leaving):
+            self._leaving[:] = left
+            self._keep_nodes()
 
     @property
     def connected(self) -> bool:
         """True when some connection exists or is being made. Any thread."""
-        return any(link.connected for link in self._all_links())
+        return any(broker.connected for broker in self._all_brokers())
 
     @property
     def out_of_reach(self) -> bool:
@@ -343,14 +335,14 @@ class Network:
 
         The bootstrap addresses count while no broker is known.
         """
-        brokers = [link for node_id, link in self._links.items() if node_id >= 0]
-        links = brokers or self._links.values()
-        return all(self.log.is_failing(str(link.broker)) for link in links)
+        known = [broker for node_id, broker in self._brokers.items() if node_id >= 0]
+        every = known or self._brokers.values()
+        return all(self.log.is_failing(str(broker.address)) for broker in every)
 
     @property
     def in_flight(self) -> int:
         """Requests without a response. Any thread."""
-        return sum(link.in_flight for link in set(self._all_links()))
+        return sum(broker.in_flight for broker in set(self._all_brokers()))
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's connections without touching them."""
@@ -360,9 +352,9 @@ class Network:
         """End every connection and the backend. Raises what one of them raised, after all."""
         now = self._clock.monotonic()
         mistake: Exception | None = None
-        for link in self._all_links():
+        for broker in self._all_brokers():
             try:
-                link.close(now)
+                broker.close(now)
             except Exception as error:
                 mistake = error
         self._backend.close()

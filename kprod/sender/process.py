@@ -9,15 +9,17 @@ import os
 import signal
 import sys
 import threading
-import time
 import warnings
 import weakref
 from contextlib import suppress
 from types import FrameType
 from typing import Protocol
 
+from kprod.clock import monotonic
 from kprod.errors import IllegalStateError
+from kprod.lock import Lock
 from kprod.sender.engine import Engine
+from kprod_ext import generation
 
 _ADVICE = (
     "%s has replaced Python's threads by green ones, on which a producer would hang: it needs a"
@@ -84,7 +86,7 @@ def _is_finalizing(frame: FrameType | None) -> bool:
     return False
 
 
-class Living(Protocol):
+class ForkAware(Protocol):
     """A producer, as far as the process is concerned."""
 
     def inherited_by_child(self) -> None:
@@ -106,23 +108,25 @@ BEFORE_QUEUES = 20
 _finalized: set[int] = set()  # processes in which multiprocessing's end is ours, too
 _engines: dict[Engine, float] = {}
 """The engines of this process, and the seconds that each may take to stop at exit."""
-_producers: weakref.WeakSet[Living] = weakref.WeakSet()
+_producers: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _waiting: weakref.WeakKeyDictionary[Waiting, float] = weakref.WeakKeyDictionary()
 
 
-def watch_over(producer: Living, engine: Engine, *, at_exit: float, dropped: float) -> None:
+def watch_over(producer: ForkAware, engine: Engine, *, at_exit: float, dropped: float) -> None:
     """Stop ``engine`` when the interpreter exits, within ``at_exit`` seconds, and before that when
-    nobody refers to ``producer`` any more, within ``dropped`` seconds; tell ``producer`` of forks.
+    nobody refers to ``producer`` any more, within ``dropped`` seconds. ``producer`` is notified of
+    forks.
     """
+    tell_of_forks(producer)
     _engines[engine] = at_exit
     _watch_over_child()
     _watch_over_celery()
-    _producers.add(producer)
     weakref.finalize(producer, _end_dropped, engine, dropped).atexit = False
 
 
-def tell_of_forks(producer: Living) -> None:
+def tell_of_forks(producer: ForkAware) -> None:
     """Call ``producer.inherited_by_child`` in each forked child. ``watch_over`` does so, too."""
+    after_fork()
     _producers.add(producer)
 
 
@@ -164,7 +168,7 @@ def forget(engine: Engine) -> None:
 
 
 def _end_dropped(engine: Engine, seconds: float) -> None:
-    if engine not in _engines:
+    if engine not in _engines or generation() != _generation:  # it has ended, or is the parent's
         return
     if not engine.is_stopping:  # it is where close() did not wait until it had stopped
         warnings.warn(f"{engine!r} was not closed; it ends in the background", ResourceWarning, 2)
@@ -186,22 +190,48 @@ def _stop(engine: Engine, seconds: float) -> None:
 
 
 def _close_all() -> None:
+    after_fork()
     process_ends()  # SIGTERM may arrive now, and SystemExit would leave the loop below
-    began = time.monotonic()  # one start for all: all producers work at the same time
+    began = monotonic()  # one start for all: all producers work at the same time
     for records, seconds in list(_waiting.items()):
-        records.await_at_exit(max(0.0, began + seconds - time.monotonic()))
-    started = time.monotonic()  # not `began`: what waits in vain takes no time from what is queued
+        records.await_at_exit(max(0.0, began + seconds - monotonic()))
+    started = monotonic()  # not `began`: what waits in vain takes no time from what is queued
     for engine, seconds in list(_engines.items()):
-        engine.stop_at_exit(max(0.0, started + seconds - time.monotonic()))
+        engine.stop_at_exit(max(0.0, started + seconds - monotonic()))
 
 
-def _tell_child() -> None:
-    for engine in _engines:
-        engine.abandon()
-    _engines.clear()
-    for producer in list(_producers):
-        producer.inherited_by_child()
+_generation = generation()
+"""Of the process whose engines and producers are above."""
+_locks: dict[int, Lock] = {}
+"""By generation: a thread of the parent may have held the one that is taken in the parent."""
+
+
+def after_fork() -> None:
+    """In a forked child, make the parent's producers begin anew here, unless that was done.
+
+    For the first use of a producer, where C code has forked. Idempotent, and thread-safe.
+    """
+    if generation() != _generation:
+        # Python has not set up its own lock anew. If a thread of the parent waited for that, who
+        # gives it up first waits until some thread has taken it, and there may be none in here.
+        _thread.start_new_thread(int, ())
+        _begin_anew()
+
+
+def _begin_anew() -> None:
+    global _generation  # noqa: PLW0603  (one process, one generation)
+    now = generation()
+    with _locks.setdefault(now, Lock()):
+        if now == _generation:
+            return
+        engines = list(_engines)
+        _engines.clear()
+        for engine in engines:
+            engine.abandon()
+        for producer in list(_producers):
+            producer.inherited_by_child()
+        _generation = now  # last: other threads wait until then
 
 
 atexit.register(_close_all)
-os.register_at_fork(after_in_child=_tell_child)
+os.register_at_fork(after_in_child=_begin_anew)

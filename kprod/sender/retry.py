@@ -1,16 +1,28 @@
-"""The verdict on a batch after a failed attempt: a pure function of failure and state.
+"""The verdict on a batch after a failed attempt, and the errors of one that is given up.
 
-The table is the produce-response handling of Kafka's ``Sender`` and ``TransactionManager`` for the
-idempotent producer, with one rule made stricter: a batch that *may* be in the log is never sent
-again under a new epoch, because the broker could not tell the copy from a new batch.
+The verdict is a pure function of failure and state. Its table is the produce-response handling of
+Kafka's ``Sender`` and ``TransactionManager`` for the idempotent producer, with one rule made
+stricter: a batch that *may* be in the log is never sent again under a new epoch, because the broker
+could not distinguish the copy from a new batch.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kprod.errors import BrokerError, ErrorCode, KprodError
+from kprod.errors import (
+    BrokerError,
+    DeliveryTimeoutError,
+    ErrorCode,
+    InvalidBatchError,
+    KprodError,
+    RecordTooLargeError,
+)
+from kprod.quantities import counted
+from kprod.types import Persisted, TopicPartition
+from kprod_ext.batch import ProducerBatch
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 SEQUENCE_ERRORS = frozenset(
@@ -35,8 +47,8 @@ class Verdict(enum.Enum):
     """DONE: stored.
 
     RETRY: same bytes, same sequence. SPLIT: retry as two smaller batches. RESEQUENCE: retry under a
-    new epoch. UNRESOLVED: wait for what later batches tell (see ``unresolved_batches``). FAIL: give
-    up. EXPIRE: give up, after the earlier batches, which have run out of time, too.
+    new epoch. UNRESOLVED: wait for what later batches show (see ``Partition.unresolved``). FAIL:
+    give up. EXPIRE: give up, after the earlier batches, which have run out of time, too.
     """
 
     DONE = enum.auto()
@@ -53,7 +65,7 @@ class Attempt:
     """The state of a batch at the moment its attempt failed.
 
     ``oldest``: no earlier batch of its partition was sent and is still without an outcome.
-    ``provable``: what becomes of later ones will tell whether it is stored.
+    ``provable``: what becomes of later ones will show whether it is stored.
     ``maybe_written``: this or an earlier attempt may have reached the log.
     ``repeated``: it was sent before this attempt, or it is part of a batch that may be stored.
     ``transactional``: it is part of a transaction, in the midst of which there is no other epoch.
@@ -96,3 +108,84 @@ def _out_of_sequence(attempt: Attempt, *, known: bool) -> Verdict:
     if not attempt.maybe_written:
         return Verdict.FAIL if attempt.transactional else Verdict.RESEQUENCE
     return Verdict.UNRESOLVED if known and attempt.provable else Verdict.FAIL
+
+
+# The errors of a batch, and those of its single records (KIP-467) ---------------------------------
+
+
+def too_large(batch: ProducerBatch) -> KprodError:
+    """The error of a batch that the broker takes for larger than the topic allows."""
+    records = counted(batch.record_count, "record")
+    return RecordTooLargeError(
+        f"the broker refused a batch of {batch.size} bytes, {records}, for {batch.tp}:"
+        " larger than the topic's max.message.bytes"
+    )
+
+
+def expired(batch: ProducerBatch, limit: float, state: str, cause: KprodError | None) -> KprodError:
+    """The error of a batch that was not acknowledged for ``limit`` seconds.
+
+    ``state`` says where it was, ``cause`` is the last error that kept it there, if any is known.
+    """
+    records, attempts = counted(batch.record_count, "record"), counted(batch.attempts, "attempt")
+    error = DeliveryTimeoutError(
+        f"{records} for {batch.tp} had no acknowledgement within delivery_timeout_ms"
+        f" ({limit * 1000:.0f} ms) of the first: {state} after {attempts}"
+        + ("" if cause is None else f"; the last error was: {cause}")
+    )
+    error.__cause__ = cause
+    return error
+
+
+def unknown_fate(batch: ProducerBatch) -> KprodError:
+    """The error of a batch that may be in the log and cannot be sent again safely."""
+    error = BrokerError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"{batch.tp}: an earlier attempt may have been stored",
+    )
+    error.persisted = Persisted.MAYBE
+    return error
+
+
+PerRecord = Sequence[tuple[int, KprodError]]
+"""Errors with the index of the first record each is for, from 0 on; it holds up to the next."""
+
+
+def errors_by_record(error: KprodError, tp: TopicPartition, records: int) -> PerRecord:
+    """The errors of the records of a batch that ended in ``error``; empty for one and the same.
+
+    Records the broker has named get its error with its text about them. The others get
+    InvalidBatchError: nothing is wrong with them, the broker refused others of their batch (Kafka's
+    ``Sender`` gives them a plain KafkaException).
+    """
+    if not isinstance(error, BrokerError):
+        return ()
+    named = {i: text for i, text in error.record_errors.items() if 0 <= i < records}
+    if not named:
+        return ()
+    found: list[tuple[int, KprodError]] = []
+    innocent: KprodError | None = None
+    for index in range(records):
+        if index in named:
+            innocent = None
+            found.append((index, _named(error, tp, index, named[index])))
+        elif innocent is None:
+            innocent = _innocent(error, tp, len(named))
+            found.append((index, innocent))
+    return found
+
+
+def _named(error: BrokerError, tp: TopicPartition, index: int, text: str | None) -> KprodError:
+    said = f": {text}" if text else ""
+    own = BrokerError(error.code, f"{tp}: record {index} of its batch{said}")
+    own.persisted = error.persisted
+    return own
+
+
+def _innocent(error: BrokerError, tp: TopicPartition, named: int) -> KprodError:
+    other = InvalidBatchError(
+        f"{tp}: the batch was refused because of {named} other records in it ({error.name});"
+        " sent again, this one may be stored"
+    )
+    other.persisted = error.persisted
+    return other

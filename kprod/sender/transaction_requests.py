@@ -315,7 +315,7 @@ _EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = MappingProxyType(
         # The code does not matter there: without an id nothing was sent that could be lost.
         (ApiKey.INIT_PRODUCER_ID, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
         (ApiKey.FIND_COORDINATOR, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
-        # Nobody knows if it has ended: the same question will tell, or the one after an abort.
+        # Nobody knows if it has ended: repeated, or after an abort, the request will show it.
         (ApiKey.END_TXN, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
     }
 )

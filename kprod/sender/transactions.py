@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 
 from kprod.errors import (
@@ -25,7 +25,7 @@ from kprod.errors import (
     UnfinishedCallError,
 )
 from kprod.lock import Lock
-from kprod.sender.pending import Pending, PendingQueue
+from kprod.sender.deadlines import Pending, PendingQueue
 from kprod.sender_log import SenderLog
 from kprod.types import TopicPartition
 from kprod.wire.transactions import CommittedOffset, GroupMetadata, OffsetToCommit
@@ -49,21 +49,22 @@ class State(enum.Enum):
     ABORTABLE_ERROR = "the transaction has failed: it can only be aborted"
     FATAL_ERROR = "the producer can only be closed"
 
+    __hash__ = object.__hash__  # that of Enum is a function of Python
 
-class Party(enum.Flag):
+
+class Party(enum.Enum):
     """The parties that may make a move."""
 
-    NOBODY = 0
     CALLER = enum.auto()
     SENDER = enum.auto()
-    HEIR = enum.auto()  # a caller that ends what another process has prepared
+    RECOVERING_PROCESS = enum.auto()  # a caller that ends what another process has prepared
 
 
 _S = State
 MOVES: Mapping[tuple[State, State], Party] = MappingProxyType(
     {
         (_S.UNINITIALIZED, _S.INITIALIZING): Party.CALLER,
-        (_S.UNINITIALIZED, _S.PREPARED): Party.HEIR,
+        (_S.UNINITIALIZED, _S.PREPARED): Party.RECOVERING_PROCESS,
         (_S.INITIALIZING, _S.READY): Party.SENDER,
         (_S.READY, _S.IN_TRANSACTION): Party.CALLER,
         (_S.IN_TRANSACTION, _S.PREPARED): Party.CALLER,
@@ -99,6 +100,8 @@ class Call(enum.Enum):
     COMMIT = "commit_transaction"
     ABORT = "abort_transaction"
 
+    __hash__ = object.__hash__
+
 
 ENDS: Mapping[State, Call] = {_S.COMMITTING: Call.COMMIT, _S.ABORTING: Call.ABORT}
 """The call that has succeeded when the coordinator lets a transaction leave a state."""
@@ -117,10 +120,14 @@ LEADS_TO: Mapping[Call, State] = MappingProxyType(
 """The state that each call leads to. A call is allowed in a state from which the caller may move to
 that one, and in that state itself."""
 
-OPEN = frozenset({State.IN_TRANSACTION, State.PREPARED, State.COMMITTING})
+OPEN = (State.IN_TRANSACTION, State.PREPARED, State.COMMITTING)
 """Records that were queued may leave."""
-DOOMED = frozenset({State.ABORTABLE_ERROR, State.ABORTING})
+DOOMED = (State.ABORTABLE_ERROR, State.ABORTING)
 """Records that were queued will not leave any more."""
+
+
+def _nothing() -> None:
+    """For states that no sender looks at."""
 
 
 def allowed(call: Call, state: State) -> bool:
@@ -128,9 +135,7 @@ def allowed(call: Call, state: State) -> bool:
     to = LEADS_TO[call]
     if to is state:
         return call in (Call.SEND, Call.OFFSETS)
-    return call not in (Call.SEND, Call.OFFSETS) and Party.CALLER in MOVES.get(
-        (state, to), Party.NOBODY
-    )
+    return call not in (Call.SEND, Call.OFFSETS) and MOVES.get((state, to)) is Party.CALLER
 
 
 class PendingCall(Pending):
@@ -176,8 +181,9 @@ class OffsetFetch(Pending):
 class Transactions:
     """The state of one transactional producer. Thread-safe; headings name the callers of methods.
 
-    ``state`` is read without a lock. ``error`` is why the transaction, or everything, has failed.
-    ``number`` counts the transactions that were begun.
+    ``state`` is read without a lock. ``changed`` is called after each change that may ask for
+    something of the sender, perhaps under the lock: it must not wait. ``error`` is why the
+    transaction, or everything, has failed. ``number`` counts the transactions that were begun.
     """
 
     def __init__(self, transactional_id: str, timeout_ms: int) -> None:
@@ -206,6 +212,7 @@ class Transactions:
         self._unheard: list[PendingOffsets] = []  # sent, but the call had timed out by then
         self._closing = False
         self._lock = Lock()  # guards all of the above
+        self.changed: Callable[[], object] = _nothing
 
     # Callers --------------------------------------------------------------------------------------
 
@@ -229,10 +236,10 @@ class Transactions:
         Raises IllegalStateError.
 
         It can be committed and aborted, and nothing else. ``level`` is that of the feature
-        ``transaction.version`` it was written under; None: the one that brokers tell.
+        ``transaction.version`` it was written under; None: the one that brokers report.
         """
         with self._lock:
-            self._move(State.PREPARED, Party.HEIR)
+            self._move(State.PREPARED, Party.RECOVERING_PROCESS)
             self.ends_under = level
             self.producer = producer
             self.number += 1
@@ -270,6 +277,7 @@ class Transactions:
                 if pending.offsets == offsets and pending.member == member:
                     return pending
             self._offsets.append(begun)
+            self.changed()
         return begun
 
     def check(self, call: Call) -> None:
@@ -294,11 +302,16 @@ class Transactions:
             raise copy.copy(pending.error)
 
     def lose(self, cause: KprodError) -> None:
-        """A record of the open transaction was refused, and no exception has told so.
+        """A record of the open transaction was refused, and no exception was raised.
 
         The transaction can only be aborted now. Nothing happens once it is being ended.
         """
         self._fail_in((State.IN_TRANSACTION,), cause)
+
+    def fetch(self, fetch: OffsetFetch) -> None:
+        """Ask what a group has committed; ``fetch.ended`` opens with the answer."""
+        self.fetches.add(fetch)
+        self.changed()
 
     def close(self) -> None:
         """The producer closes: abort an open transaction; a prepared one stays prepared."""
@@ -311,8 +324,8 @@ class Transactions:
                 self._move(State.ABORTING, Party.CALLER)
             elif self.state is State.INITIALIZING:
                 ended += self._end_pending(ProducerClosedError("closed during init_transactions()"))
-        _tell(ended)
-        self.fetches.close(ProducerClosedError("closed before the coordinator has told"))
+        _open(ended)
+        self.fetches.close(ProducerClosedError("closed before the coordinator has answered"))
 
     def _refuse_others(self, call: Call) -> None:
         """Only a call that timed out may be repeated; the lock is held."""
@@ -337,7 +350,7 @@ class Transactions:
 
     # The sender -----------------------------------------------------------------------------------
 
-    def told(self, versions: ApiVersions) -> None:
+    def on_api_versions(self, versions: ApiVersions) -> None:
         """A broker's handshake has named the cluster's features; the newest answer counts."""
         if versions.features_epoch >= self._level_as_of:
             self._level_as_of = versions.features_epoch
@@ -364,13 +377,13 @@ class Transactions:
                 return
             self._offsets.remove(sent)
             self._unheard.append(sent)
-        _tell([sent])
+        _open([sent])
 
     def prepared(self) -> None:
         """Everything of a prepared transaction is stored."""
         with self._lock:
             ended = self._end_pending(None)
-        _tell(ended)
+        _open(ended)
 
     def ready(self) -> None:
         """The coordinator is done: a transaction may begin."""
@@ -387,7 +400,7 @@ class Transactions:
         """The transaction is given up: its offsets are not needed any more."""
         with self._lock:
             ended = self._drop_offsets(self._aborted())
-        _tell(ended)
+        _open(ended)
 
     def fail(self, cause: KprodError) -> None:
         """The transaction can only be aborted now; one that is being aborted goes on."""
@@ -406,7 +419,7 @@ class Transactions:
                 ended = self._sender_moved(State.ABORTABLE_ERROR, error)
                 if self._closing:  # nobody else aborts it
                     self._move(State.ABORTING, Party.CALLER)
-        _tell(ended)
+        _open(ended)
 
     def end_for_good(self, error: KprodError) -> None:
         """The producer can do nothing more: every call gets ``error``."""
@@ -416,7 +429,7 @@ class Transactions:
     def _sender_moves(self, to: State, error: KprodError | None) -> None:
         with self._lock:
             ended = self._sender_moved(to, error)
-        _tell(ended)
+        _open(ended)
 
     def _sender_moved(self, to: State, error: KprodError | None) -> list[PendingCall]:
         """The calls that end by a move of the sender; the lock is held."""
@@ -439,15 +452,17 @@ class Transactions:
             self.state = State.FATAL_ERROR
             self.error = TransactionError(f"{self}: a mistake of kprod's: {mistake}")
             ended = self._end_pending(self.error) + self._drop_offsets(self.error)
-            _tell(ended)
+            _open(ended)
             raise AssertionError(str(mistake)) from None
 
     # Both, with the lock held ---------------------------------------------------------------------
 
     def _move(self, to: State, by: Party) -> None:
-        if by not in MOVES.get((self.state, to), Party.NOBODY):
+        if MOVES.get((self.state, to)) is not by:
             raise IllegalStateError(f"no move from {self.state.name} to {to.name} by {by.name}")
         self.state = to
+        if to is not State.IN_TRANSACTION:  # which asks for nothing
+            self.changed()
 
     def _end_pending(self, error: KprodError | None) -> list[PendingCall]:
         pending = self._pending
@@ -474,7 +489,7 @@ class Transactions:
         return f"transaction {self.number} of {self.transactional_id!r}"
 
 
-def _tell(ended: Sequence[PendingCall]) -> None:
+def _open(ended: Sequence[PendingCall]) -> None:
     """Let the callers go on. With the transaction's lock or without: a latch waits for nothing."""
     for pending in ended:
         pending.ended.open()

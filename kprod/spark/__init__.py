@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-if find_spec("pyspark") is None:
+if _missing := [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]:
     raise ModuleNotFoundError(
-        "kprod.spark needs pyspark, which is not installed: pip install 'kprod[spark]' "
+        f"kprod.spark needs {_missing[0]}, which is not installed: pip install 'kprod[spark]' "
         "(on the driver and on every executor)",
-        name="pyspark",
+        name=_missing[0],
     )
 
 from kprod.spark.errors import (
@@ -33,6 +33,7 @@ from kprod.spark.errors import (
     WriteFailed,
 )
 from kprod.spark.executor_producer import executor_producer
+from kprod.spark.options import WriteOptions, WriterOptions
 from kprod.spark.partition_writer import PartitionWriter, partition_writer
 from kprod.spark.sharded import sharded
 from kprod.spark.write import foreach_batch, write
@@ -53,7 +54,9 @@ __all__ = [
     "StaleBatch",
     "TransactionTooSlow",
     "WriteFailed",
+    "WriteOptions",
     "WriteResult",
+    "WriterOptions",
     "executor_producer",
     "foreach_batch",
     "partition_writer",

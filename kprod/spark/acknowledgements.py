@@ -1,80 +1,203 @@
-"""The outcomes of the records one task sends."""
+"""The outcomes of the rows of one task: acknowledged, refused by the broker, or rejected."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, get_args
 
-from kprod.errors import DeliveryError, KprodError, RecordTypeError
-from kprod.spark.arrow_columns import read_batch
-from kprod.spark.record_shapes import RecordShapes, SendArguments
-from kprod.spark.rejected_rows import BrokerRefusals
+from kprod.bulk.delivery import BulkDelivery
+from kprod.config.topic_options import is_topic_name
+from kprod.errors import (
+    BrokerError,
+    ConfigError,
+    DeliveryError,
+    ErrorCode,
+    InvalidRecordError,
+    InvalidTopicError,
+    KprodError,
+    PartitionError,
+    RecordTooLargeError,
+    RecordTypeError,
+)
+from kprod.intake.dead_letters import beginning, is_too_large, letter_headers, reason_of
+from kprod.spark.errors import RowErrorLimitExceeded
+from kprod.spark.options import OnRowError
+from kprod.spark.python_worker import TaskIdentity, this_task
+from kprod.spark.record_shapes import OneRow, Rows, SendArguments, size_of
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
-
-if TYPE_CHECKING:
-    from kprod.bulk.delivery import BulkDelivery
-    from kprod_ext.futures import FutureRecordMetadata
+from kprod_ext.futures import FutureRecordMetadata
 
 
-class SentRows(Protocol):
-    """The arguments of a send."""
+def dead_letter(
+    row: SendArguments, error: BaseException, task: TaskIdentity, topic: str
+) -> SendArguments:
+    """The dead letter for ``topic`` of a ``row`` that failed with ``error``.
 
-    @property
-    def nbytes(self) -> int:
-        """The memory they take, about."""
-
-    def arguments(self, number: int) -> SendArguments:
-        """The arguments of ``KafkaProducer.send`` for row ``number``."""
-
-    def payload_bytes(self, number: int) -> int:
-        """The bytes of key and value of row ``number``."""
-
-
-class BatchRows:
-    """Rows of a record batch that went to one topic; None: to those of their topic column."""
-
-    def __init__(self, topic: str | None, batch: Any) -> None:
-        self.nbytes = int(batch.nbytes)
-        self._batch = batch
-        self._shapes = RecordShapes(topic=topic)
-
-    def arguments(self, number: int) -> SendArguments:
-        """See SentRows. Headers that cannot be read are left away."""
-        row = self._batch.slice(number, 1)
-        try:
-            return next(read_batch(row, self._shapes))
-        except RecordTypeError:
-            return next(read_batch(row.drop_columns(["headers"]), self._shapes))
-
-    def payload_bytes(self, number: int) -> int:
-        """See SentRows."""
-        return OneRow(self.arguments(number)).payload_bytes(0)
+    Key, value, headers and timestamp are those of the row. Headers with names that begin
+    with ``kprod.dlq.`` say why, whence and where to; of a value that is too large there is the
+    beginning, and its size.
+    """
+    wanted, value, key, headers, partition, timestamp = row
+    facts: dict[str, Any] = {
+        "reason": reason_of(error),
+        "message": error,
+        "topic": wanted,
+        "partition": partition,
+        "timestamp": timestamp,
+        "column": _column(error),
+        "application": task.application,
+        "stage": task.stage,
+        "task": task.partition,
+        "attempt": task.attempt,
+    }
+    if is_too_large(error):
+        key, value = letter_bytes(key), letter_bytes(value)
+        facts["truncated"] = sum(len(data) for data in (key, value) if data is not None)
+        value, key, headers = beginning(value), beginning(key), []
+    return topic, value, key, [*(headers or ()), *letter_headers(facts)], None, _possible(timestamp)
 
 
-class OneRow:
-    """One row that was sent by itself."""
+class LetterBytes(bytes):
+    """Key or value of a dead letter: no serializer of the application is to see it."""
 
-    def __init__(self, arguments: SendArguments) -> None:
-        self._arguments = arguments
-        self.nbytes = self.payload_bytes(0)
 
-    def arguments(self, number: int) -> SendArguments:
-        """See SentRows."""
-        return self._arguments
+def letter_bytes(data: Any) -> LetterBytes | None:
+    """Bytes for what no serializer makes bytes of: JSON if it is neither text nor bytes."""
+    if data is None:
+        return None
+    if isinstance(data, bytes | bytearray | memoryview):
+        return LetterBytes(data)
+    text = data if isinstance(data, str) else json.dumps(data, default=repr, ensure_ascii=False)
+    return LetterBytes(text.encode("utf-8", "replace"))
 
-    def payload_bytes(self, number: int) -> int:
-        """See SentRows."""
-        _, value, key, *_ = self._arguments
-        return sum(len(data) for data in (key, value) if hasattr(data, "__len__"))
+
+def _column(error: BaseException) -> str:
+    """The role of the column that is to blame, as far as the error says."""
+    if isinstance(error, PartitionError):
+        return "partition"
+    said = str(error)
+    named = ("timestamp", "header", "topic", "key")
+    return next((name for name in named if f"its {name}" in said or f"no {name}" in said), "value")
+
+
+def _possible(timestamp: int | None) -> int | None:
+    return timestamp if timestamp is not None and 0 <= timestamp < 1 << 62 else None
+
+
+REFUSED_CODES = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD}
+)
+"""A retry cannot succeed: the record itself is invalid."""
+
+_OF_THE_RECORD = (
+    InvalidRecordError,
+    InvalidTopicError,
+    PartitionError,
+    RecordTooLargeError,
+    RecordTypeError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPolicy:
+    """``fail`` the task, ``skip`` and count the row, or send it to ``dead_letter_topic``.
+
+    More than ``most`` such rows in one task fail it in any case; None: no limit. Immutable.
+    """
+
+    on_row_error: OnRowError = "fail"
+    dead_letter_topic: str | None = None
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_row_error not in get_args(OnRowError):
+            raise ConfigError(
+                f"on_row_error: expected one of {list(get_args(OnRowError))};"
+                f" got {self.on_row_error!r}"
+            )
+        if (self.on_row_error == "dead_letter") is not (self.dead_letter_topic is not None):
+            raise ConfigError('on_row_error="dead_letter" and dead_letter_topic go together')
+        topic: Any = self.dead_letter_topic
+        most: Any = self.most
+        if topic is not None and not (isinstance(topic, str) and is_topic_name(topic)):
+            raise ConfigError(f"dead_letter_topic: {topic!r} is not a valid topic name")
+        if most is not None and (type(most) is not int or most < 0):
+            raise ConfigError(
+                f"max_row_errors: expected a whole number from 0 on, or None; got {most!r}"
+            )
+
+
+def policy_of(options: Mapping[str, Any]) -> RowPolicy:
+    """The policy that options of a writer describe. Raises ConfigError."""
+    return RowPolicy(
+        on_row_error=options.get("on_row_error", "fail"),
+        dead_letter_topic=options.get("dead_letter_topic"),
+        most=options.get("max_row_errors"),
+    )
+
+
+def is_about_the_record(error: BaseException | None) -> bool:
+    """Whether the record itself is at fault, so that a retry cannot succeed."""
+    if isinstance(error, BrokerError):
+        return error.code in REFUSED_CODES
+    return isinstance(error, _OF_THE_RECORD)
+
+
+MOST_REASONS = 10
+
+
+class RejectedRows:
+    """Counts them, and sends them to the dead-letter topic where there is one. Thread: one."""
+
+    def __init__(self, policy: RowPolicy, send: Callable[..., Any]) -> None:
+        """``send`` sends a dead letter, given the arguments of ``KafkaProducer.send``."""
+        self.skipped = 0
+        self.dead_letters = 0
+        self._policy = policy
+        self._send = send
+        self._reasons: Counter[str] = Counter()
+
+    def take(self, row: SendArguments, error: BaseException) -> None:
+        """Do with the row what the policy says. Raises RowErrorLimitExceeded beyond its limit."""
+        kind = type(error).__name__
+        self._reasons[f"{kind}: {error}" if len(self._reasons) < MOST_REASONS else kind] += 1
+        topic = self._policy.dead_letter_topic
+        if topic is None:
+            self.skipped += 1
+        else:
+            self._send(*dead_letter(row, error, this_task(), topic))
+            self.dead_letters += 1
+        most = self._policy.most
+        if most is not None and self.skipped + self.dead_letters > most:
+            raise RowErrorLimitExceeded(
+                f"more than {most:,} rows of this task are invalid; the last: {error}"
+            ) from error
+
+    def reasons(self) -> list[str]:
+        """The first of them, in words, and after those their kinds."""
+        return list(self._reasons)
 
 
 KEPT_BYTES = 32 << 20  # of rows that may still be refused; then wait for the oldest
-LOOK_EVERY = 256  # records sent between two looks at the oldest futures
-MOST_PENDING = 65_536  # futures held at most: then wait for the oldest
-MOST_CALLS = 256  # handles of bulk calls held at most
+LOOK_EVERY = 256  # records sent between two checks of the oldest; no bulk call counts as more
+MOST_PENDING = 65_536  # records held at most: then wait for the oldest
+
+Refused: TypeAlias = Callable[[SendArguments, KprodError], bool]
+"""Takes care of a row that was not stored; False when its error is that of the task."""
+
+
+class _Sent(NamedTuple):
+    """One record, or those of a bulk call with the bytes of their keys and values."""
+
+    handle: FutureRecordMetadata | BulkDelivery
+    nbytes: int
+    rows: Rows | OneRow | None
+    weight: int
 
 
 class _Failed(NamedTuple):
@@ -93,60 +216,62 @@ class _Failed(NamedTuple):
 
 
 class Acknowledgements:
-    """Settles futures and bulk calls, each in the order they were sent, and forgets them at once.
+    """Settles futures and bulk calls in the order they were sent, and forgets them at once.
 
-    At most ``MOST_PENDING`` futures and ``MOST_CALLS`` handles are held, however many records a
-    task sends. The first failed record raises, so no outcome is dropped unseen; with
-    ``broker_refusals`` one that the broker refused for what it is is handed to those instead. Then
-    rows are kept until their outcome, ``KEPT_BYTES`` of them. Thread: one (the task's).
+    At most ``MOST_PENDING`` futures are held, however many records a task sends; a bulk call counts
+    as ``LOOK_EVERY`` of them, or fewer. The first failed record raises, so no outcome is dropped
+    unseen; with ``refused`` it is offered to that first. Then rows are kept until their outcome,
+    ``KEPT_BYTES`` of them. Thread: one (the task's).
     """
 
-    def __init__(self, timeout: float, broker_refusals: BrokerRefusals | None = None) -> None:
+    def __init__(self, timeout: float, refused: Refused | None = None) -> None:
         """``timeout`` in seconds bounds a wait for the oldest record's outcome."""
         self.records = 0
         self.bytes = 0
         self.sent = 0  # whatever became of them
-        self._futures = 0  # of those
+        self._calls = 0  # of ``expect``
+        self._unseen = 0  # since the last look
+        self._held = 0  # that are pending
         self._kept = 0  # bytes of rows
         self._is_settling = False
         self._timeout = timeout
-        self._broker_refusals = broker_refusals
-        self._pending: deque[tuple[FutureRecordMetadata, SentRows | None]] = deque()
-        self._calls: deque[tuple[BulkDelivery, int, SentRows | None]] = deque()  # and their bytes
+        self._refused = refused
+        self._pending: deque[_Sent] = deque()
         self._ranges: dict[TopicPartition, list[int]] = {}  # first, last, records
 
-    def expect(self, future: FutureRecordMetadata, row: SentRows | None = None) -> None:
-        """Take charge of one more record. Raises DeliveryError when an earlier one has failed.
+    def expect(
+        self,
+        handle: FutureRecordMetadata | BulkDelivery,
+        rows: Rows | OneRow | None = None,
+        nbytes: int = 0,
+    ) -> None:
+        """Take charge of one more record, or of a bulk call with ``nbytes`` of keys and values.
 
-        ``row`` is what it was made of, for ``BrokerRefusals``.
+        ``rows`` are what they were made of, for ``refused``. Raises DeliveryError when an earlier
+        record has failed.
         """
-        self._pending.append((future, self._keep(row)))
-        self.sent += 1
-        self._futures += 1
+        if self._refused is None or rows is None:
+            rows = None
+        else:
+            self._kept += rows.nbytes
+        records = 1 if isinstance(handle, FutureRecordMetadata) else len(handle)
+        weight = min(records, LOOK_EVERY)
+        self._pending.append(_Sent(handle, nbytes, rows, weight))
+        self.sent += records
+        self._calls += 1
+        self._held += weight
+        self._unseen += weight
         if self._is_settling:
             # A call is being settled, and this row of it is sent again. The call is the oldest one
             # until all its rows are: to settle from here would send each of them once more.
             return
-        if self._futures % LOOK_EVERY == 0 or self._kept > KEPT_BYTES:
+        if self._unseen >= LOOK_EVERY or self._kept > KEPT_BYTES:
+            self._unseen = 0
             self._settle_done()
-            if len(self._pending) >= MOST_PENDING or (self._kept > KEPT_BYTES and self._pending):
+            while self._held >= MOST_PENDING or (
+                self._kept > KEPT_BYTES and len(self._pending) > 1
+            ):
                 self._wait_for_oldest()
-
-    def expect_call(
-        self, delivery: BulkDelivery, nbytes: int, rows: SentRows | None = None
-    ) -> None:
-        """Take charge of the records of a bulk call, with ``nbytes`` of keys and values.
-
-        ``rows`` are what they were made of, for ``BrokerRefusals``. Raises DeliveryError when an
-        earlier record has failed.
-        """
-        self._calls.append((delivery, nbytes, self._keep(rows)))
-        self.sent += len(delivery)
-        self._settle_done()
-        while len(self._calls) > 1 and self._kept > KEPT_BYTES:
-            self._wait_for_call()
-        if len(self._calls) >= MOST_CALLS:
-            self._wait_for_call()
 
     def finish(self, flush: Callable[[], None] = lambda: None) -> None:
         """Settle all that is left, after ``flush`` has waited for it.
@@ -156,7 +281,7 @@ class Acknowledgements:
         flush()
         while self._settle_done():
             flush()  # what was sent again
-        if self._pending or self._calls:
+        if self._pending:
             raise self._failure()
 
     def ranges(self) -> list[OffsetRange]:
@@ -166,90 +291,61 @@ class Acknowledgements:
             for tp, (f, last, n) in sorted(self._ranges.items())
         ]
 
-    def _keep(self, rows: SentRows | None) -> SentRows | None:
-        if self._broker_refusals is None or rows is None:
-            return None
-        self._kept += rows.nbytes
-        return rows
-
     def _settle_done(self) -> bool:
         """Settle what has its outcome, in order; whether any record was sent again for that."""
-        futures = self._futures
-        self._is_settling = True
+        calls, self._is_settling = self._calls, True
         try:
-            self._settle_futures()
-            self._settle_calls()
+            while self._pending and self._pending[0].handle.is_done:
+                self._settle(*self._pending[0][:3])
+                done = self._pending.popleft()
+                self._held -= done.weight
+                self._kept -= 0 if done.rows is None else done.rows.nbytes
         finally:
             self._is_settling = False
-        return self._futures > futures
+        return self._calls > calls
 
-    def _settle_futures(self) -> None:
-        pending = self._pending
-        while pending and pending[0][0].is_done:
-            future, row = pending[0]
-            metadata = future.value
+    def _settle(
+        self,
+        handle: FutureRecordMetadata | BulkDelivery,
+        nbytes: int,
+        rows: Rows | OneRow | None,
+    ) -> None:
+        if isinstance(handle, FutureRecordMetadata):
+            metadata = handle.value
             if metadata is None:
-                self._think_again(future.exception, row, 0)
-                pending.popleft()
-                self._forget(row)
-                continue
-            pending.popleft()
-            self._forget(row)
-            self.bytes += max(0, metadata.serialized_key_size)
-            self.bytes += max(0, metadata.serialized_value_size)
-            self._count(metadata.topic_partition, metadata.offset, metadata.offset, 1)
-
-    def _settle_calls(self) -> None:
-        calls = self._calls
-        while calls and calls[0][0].is_done:
-            delivery, nbytes, rows = calls[0]
-            if delivery.progress().failed:
-                nbytes -= self._settle_one_by_one(delivery, rows)
+                self._think_again(handle.exception, rows, 0)
             else:
-                for tp, found in delivery.get(0).offsets.items():
-                    self._count(tp, found.first, found.last, found.records)
-            calls.popleft()
-            self._forget(rows)
-            self.bytes += nbytes
+                self.bytes += max(0, metadata.serialized_key_size)
+                self.bytes += max(0, metadata.serialized_value_size)
+                self._count(metadata.topic_partition, metadata.offset, metadata.offset, 1)
+            return
+        if not handle.progress().failed:
+            for tp, found in handle.get(0).offsets.items():
+                self._count(tp, found.first, found.last, found.records)
+        else:
+            for number, outcome in enumerate(handle):
+                if isinstance(outcome, KprodError):
+                    nbytes -= self._think_again(outcome, rows, number)
+                elif outcome is not None:
+                    self._count(outcome.topic_partition, outcome.offset, outcome.offset, 1)
+        self.bytes += nbytes
 
-    def _settle_one_by_one(self, delivery: BulkDelivery, rows: SentRows | None) -> int:
-        """A call of which records have failed; the bytes of those."""
-        failed = 0
-        for number, outcome in enumerate(delivery):
-            if isinstance(outcome, KprodError):
-                self._think_again(outcome, rows, number)
-                failed += 0 if rows is None else rows.payload_bytes(number)
-            elif outcome is not None:
-                self._count(outcome.topic_partition, outcome.offset, outcome.offset, 1)
-        return failed
-
-    def _think_again(self, error: BaseException | None, rows: SentRows | None, at: int) -> None:
-        """Hand the row to ``BrokerRefusals``. Raises DeliveryError when that does not take it."""
-        refusals = self._broker_refusals
-        if refusals is None or rows is None or not isinstance(error, KprodError):
+    def _think_again(self, error: BaseException | None, rows: Rows | OneRow | None, at: int) -> int:
+        """The bytes of a row that ``refused`` takes. Raises DeliveryError when it does not."""
+        if self._refused is None or rows is None or not isinstance(error, KprodError):
             raise self._failure()
-        if not refusals.take(rows.arguments(at), error):
+        row = rows.arguments(at)
+        if not self._refused(row, error):
             raise self._failure()
         self.sent -= 1  # it is counted where it went
-
-    def _forget(self, rows: SentRows | None) -> None:
-        if rows is not None:
-            self._kept -= rows.nbytes
+        return size_of(row[1], row[2])
 
     def _wait_for_oldest(self) -> None:
         oldest = self._pending[0]
         with suppress(KprodError):  # what became of it is read from its state
-            oldest[0].get(self._timeout)
+            oldest.handle.get(self._timeout)
         self._settle_done()
         if self._pending and self._pending[0] is oldest:
-            raise self._failure()
-
-    def _wait_for_call(self) -> None:
-        oldest = self._calls[0]
-        with suppress(KprodError):  # what became of it is read from its state
-            oldest[0].get(self._timeout)
-        self._settle_done()
-        if self._calls and self._calls[0] is oldest:
             raise self._failure()
 
     def _count(self, tp: TopicPartition, first: int, last: int, records: int) -> None:
@@ -267,18 +363,18 @@ class Acknowledgements:
         """The error, by the outcomes that are known: the task fails without waiting for others."""
         failed: list[_Failed] = []
         unknown, place = 0, None
-        # One look at each: the sender goes on meanwhile.
-        for future, _ in self._pending:
-            if not future.is_done:
-                unknown, place = unknown + 1, place or future.topic_partition
-            elif future.failed():
-                failed.append(_Failed(1, future.topic_partition, future.exception))
-        for call, *_ in self._calls:
-            known = call.progress()
-            unknown, place = unknown + known.pending, place or known.waits_for
-            if known.failure is not None:
-                tp, maybe = known.failure.topic_partition, known.failure.persisted
-                failed.append(_Failed(known.failed, tp, known.failure.__cause__, maybe))
+        # Each is read once: the sender continues meanwhile.
+        for handle, *_ in self._pending:
+            if not isinstance(handle, FutureRecordMetadata):
+                known = handle.progress()
+                unknown, place = unknown + known.pending, place or known.waits_for
+                if known.failure is not None:
+                    tp, maybe = known.failure.topic_partition, known.failure.persisted
+                    failed.append(_Failed(known.failed, tp, known.failure.__cause__, maybe))
+            elif not handle.is_done:
+                unknown, place = unknown + 1, place or handle.topic_partition
+            elif handle.failed():
+                failed.append(_Failed(1, handle.topic_partition, handle.exception))
         records = sum(one.records for one in failed)
         acknowledged = self.sent - records - unknown
         cause = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,18 +19,15 @@ from pyspark.sql.types import StructType
 
 from kprod.config.reading import from_text
 from kprod.errors import ConfigError
-from kprod.spark.atomic_batch import abort_batch, commit_batch, end_here
 from kprod.spark.exactly_once.shard import Scope
-from kprod.spark.partition_writer import PartitionWriter, task_writer
+from kprod.spark.job_tasks import JobTask, TaskOutcome, abort_batch, commit_batch, end_here
+from kprod.spark.options import OF_THE_WRITER, PREFIX, concealed_source
+from kprod.spark.partition_writer import PartitionWriter, check_schema, task_writer
 from kprod.spark.python_worker import freeze_modules, log_for_spark
-from kprod.spark.schema_check import check_schema
 from kprod.spark.sharded import check_placed
-from kprod.spark.task_outcome import JobTask, TaskOutcome
 from kprod.spark.write import raise_failure
 from kprod.spark.write_result import write_result
-from kprod.spark.writer_options import NAMES
 
-PREFIX = "kafka."
 COLUMN = "columns."
 SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname", "includeheaders"})
 """Options that Spark passes to every sink, and those of its Kafka format for sources."""
@@ -40,10 +38,10 @@ NO_BROKERS = (
     '.mode("append").save(), or kprod.spark.write)'
 )
 
-NUMBERS = ("schema_id", "max_row_errors")
+NUMBERS = ("schema_id", "max_row_errors", "timeout")
 RATES = ("maxrecordspersecond", "maxbytespersecond", "repartition")
 PLACES = ("shards", "shardby")
-OWN = {name.replace("_", ""): name for name in sorted(NAMES - {"columns"})}
+OWN = {name.replace("_", ""): name for name in sorted(OF_THE_WRITER - {"columns", "key", "value"})}
 
 
 def source_writer(options: Mapping[str, str]) -> PartitionWriter:
@@ -53,6 +51,7 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
     column, ``columns.value`` and the like name columns, and those of ``WriterOptions`` are written
     ``valueFormat``, ``onRowError``, ``deadLetterTopic``. Raises ConfigError for any other.
     """
+    options = concealed_source(options)
     producer: dict[str, Any] = {}
     own: dict[str, Any] = {}
     columns: dict[str, str] = {}
@@ -67,8 +66,8 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
         elif name.replace("_", "") in OWN:
             own_name = OWN[name.replace("_", "")]
             own[own_name] = _number(given, text) if own_name in NUMBERS else text
-        elif name in ("topic", "timeout"):
-            own[name] = float(_number(given, text)) if name == "timeout" else text
+        elif name == "topic":
+            own[name] = text
         elif name not in SPARKS_OWN:
             raise _unknown(given)
     if "bootstrap.servers" not in producer:
@@ -100,7 +99,7 @@ def _unknown(given: str) -> ConfigError:
         )
     return ConfigError(
         f"unknown option {given!r}; those of the producer are written kafka.NAME, others are:"
-        f" topic, timeout, columns.ROLE, {', '.join(map(_camel, sorted(OWN.values())))}"
+        f" topic, columns.ROLE, {', '.join(map(_camel, sorted(OWN.values())))}"
     )
 
 
@@ -119,7 +118,6 @@ def _number(name: str, text: str) -> int:
 _log = logging.getLogger(__name__)
 
 # Spark 4.0 has no Arrow writer for streams: there their rows come one by one.
-STREAMS_ARROW = hasattr(datasource, "DataSourceStreamArrowWriter")
 StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
 
@@ -150,23 +148,22 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The job has failed: what is in the topic stays there, as with Spark's own sink.
 
-        An atomic batch is aborted; one that is decided is committed.
+        Transactions that tasks have left open are aborted. So is an atomic batch, but for one that
+        is decided: that is committed.
         """
         abort_batch(self._task.writer, _outcomes(messages), end_here)
 
 
 class MicroBatchWriter(StreamWriter):  # type: ignore[misc]
-    """Writes the partitions of micro-batches. Made anew for each of them."""
+    """Writes the partitions of micro-batches. A new one is made for each."""
 
-    def __init__(self, task: JobTask) -> None:
+    def __init__(self, task: JobTask, checkpoint: str | None = None) -> None:
         self._task = task
+        self._checkpoint = checkpoint
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write one partition of a micro-batch. Raises what is worth another attempt."""
-        task = self._task
-        if STREAMS_ARROW:
-            return Written(task.run(iterator))
-        return Written(task.run_rows(iterator))
+        return Written(self._task.run(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """The micro-batch is written; it may come again after a restart, and so may this call.
@@ -175,17 +172,22 @@ class MicroBatchWriter(StreamWriter):  # type: ignore[misc]
         With ``delivery="atomic"`` it is committed now.
 
         Raises WriteFailed when a task has failed for good, or an atomic batch was not committed:
-        that ends the query, and it goes on with this micro-batch when it is started again.
+        that ends the query, and it continues with this micro-batch when it is started again.
         """
         _commit(self._task, messages, f"micro-batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """The micro-batch has failed: as ``BatchWriter.abort``."""
-        abort_batch(self._task.writer, _outcomes(messages), end_here)
+        """The micro-batch has failed, or its query was stopped: as ``BatchWriter.abort``."""
+        writer = self._task.writer
+        if writer.terms is not None:
+            query = query_of(self._checkpoint)
+            writer = replace(writer, terms=replace(writer.terms, query=query, batch=batchId))
+        abort_batch(writer, _outcomes(messages), end_here)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """For ``df.write.format("kprod")``. Raises ConfigError and SchemaError, on the driver."""
+    options = concealed_source(options)
     if overwrite:
         raise ConfigError('a topic cannot be overwritten: use mode("append")')
     return BatchWriter(_task(options, schema, Scope.CALL))
@@ -196,7 +198,32 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> MicroBatchW
 
     Raises ConfigError and SchemaError, on the driver.
     """
-    return MicroBatchWriter(_task(options, schema, Scope.QUERY))
+    options = concealed_source(options)
+    given = {name.lower(): text for name, text in options.items()}
+    return MicroBatchWriter(_task(options, schema, Scope.QUERY), given.get("checkpointlocation"))
+
+
+def query_of(checkpoint: str | None) -> str | None:
+    """The id of the query that has this checkpoint; None where it cannot be read from here.
+
+    Spark gives it to tasks, but to no writer on the driver.
+    """
+    if checkpoint is None:
+        return None
+    from pyarrow.fs import FileSystem, LocalFileSystem
+
+    scheme, _, path = checkpoint.rpartition(":")
+    try:
+        if scheme in ("", "file"):
+            system = LocalFileSystem()
+        else:
+            system, path = FileSystem.from_uri(checkpoint.replace("s3a:", "s3:", 1))
+        with system.open_input_stream(f"{path}/metadata") as file:
+            found: str = json.loads(file.read())["id"]
+    except (OSError, ValueError, KeyError) as error:
+        _log.warning("the checkpoint %s does not name its query: %s", checkpoint, error)
+        return None
+    return found
 
 
 def _outcomes(messages: Sequence[WriterCommitMessage | None]) -> list[TaskOutcome]:

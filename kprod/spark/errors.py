@@ -19,14 +19,16 @@ class JobFailed(KprodError, number="KP-3002"):
 
 
 class RowErrorLimitExceeded(KprodError, number="KP-3003"):
-    """More rows of one task were no records than ``max_row_errors`` allows."""
+    """More rows of one task were invalid than ``max_row_errors`` allows."""
 
 
 class WriteFailed(KprodError, number="KP-3004"):
-    """A job has ended because no attempt could have helped it. ``__cause__`` says why.
+    """A job has failed for good: the error was not retriable, or all attempts failed.
 
-    ``task`` is the number of the Spark partition that told first; ``result`` what the tasks that
-    did not fail have written (a ``WriteResult``).
+    ``__cause__`` says why.
+
+    ``task`` is the number of the Spark partition that reported first; ``result`` (a
+    ``WriteResult``) what the tasks that did not fail have written.
     """
 
     def __init__(self, message: str, *, task: int, result: Any = None) -> None:
@@ -40,7 +42,7 @@ class ExactlyOnceError(KprodError, number="KP-3101"):
 
 
 class MarkerError(ExactlyOnceError, number="KP-3102"):
-    """The marker of a shard cannot be read."""
+    """The marker of a shard cannot be read, or some markers of a batch are gone."""
 
 
 class StaleBatch(ExactlyOnceError, number="KP-3103"):

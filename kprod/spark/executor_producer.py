@@ -1,21 +1,38 @@
-"""Lends the worker process's producer to one block of a task."""
+"""The worker process's producer, lent to one task, which answers for each of its records."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Unpack
 
+from kprod.config.option_types import ProducerOptions
+from kprod.errors import InvalidBatchError, KprodError, KprodTimeoutError, SerializationError
 from kprod.intake.serializers import bound
 from kprod.lock import Lock
-from kprod.spark.producer_options import fingerprint_of, job_options, resolved
-from kprod.spark.rejected_rows import LetterBytes, RowPolicy
-from kprod.spark.task_producer import TaskProducer
+from kprod.spark.acknowledgements import (
+    Acknowledgements,
+    LetterBytes,
+    RejectedRows,
+    RowPolicy,
+    is_about_the_record,
+    letter_bytes,
+)
+from kprod.spark.options import concealed_for_tasks, fingerprint_of, job_options, resolved
+from kprod.spark.record_shapes import OneRow, Rows, SendArguments, size_of
+from kprod.spark.write_result import OffsetRange
 
 if TYPE_CHECKING:
     from kprod.producer import KafkaProducer
+    from kprod.types import Header
+    from kprod_ext.futures import FutureRecordMetadata
+
+MOST = 4
+"""Producers that wait in one process for a task with their options."""
 
 
 class ProducerCache:
@@ -23,20 +40,30 @@ class ProducerCache:
 
     A worker process runs many tasks one after the other (``spark.python.worker.reuse``): they share
     connections, metadata and batches. Spark ends idle workers by itself, and with them their
-    producers; a task leaves nothing unsent behind, so nothing is lost by that.
+    producers; a task leaves nothing unsent behind, so nothing is lost by that. Of producers that no
+    block has, the ``MOST`` that were used last are kept: options may change from run to run.
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()  # guards the one below
-        self._producers: dict[str, KafkaProducer] = {}
+        self._lock = Lock()  # guards the two below
+        self._producers: dict[str, KafkaProducer] = {}  # the one that was lent last at the end
+        self._lent: Counter[str] = Counter()  # how many blocks have it
 
-    def get(self, fingerprint: str, options: Mapping[str, Any]) -> KafkaProducer:
-        """The producer of these options, a new one when there is none."""
+    @contextmanager
+    def lend(self, fingerprint: str, options: Mapping[str, Any]) -> Iterator[KafkaProducer]:
+        """The producer of these options, a new one when there is none, for one block."""
         with self._lock:
-            found = self._producers.get(fingerprint)
-            if found is None:
-                found = self._producers[fingerprint] = make_producer(options)
-            return found
+            producer = self._producers.pop(fingerprint, None) or make_producer(options)
+            self._producers[fingerprint] = producer
+            self._lent[fingerprint] += 1
+        try:
+            yield producer
+        finally:
+            with self._lock:
+                self._lent[fingerprint] -= 1
+                idle = [name for name in self._producers if not self._lent[name]]
+            for name in idle[:-MOST]:
+                self.evict(name)
 
     def evict(self, fingerprint: str) -> None:
         """Close the producer at once and forget it: the next task starts with a new one.
@@ -46,6 +73,8 @@ class ProducerCache:
         """
         with self._lock:
             found = self._producers.pop(fingerprint, None)
+            if not self._lent[fingerprint]:
+                del self._lent[fingerprint]
         if found is not None:
             found.close(timeout=0)
 
@@ -100,7 +129,7 @@ def process_cache() -> ProducerCache:
     return _cache
 
 
-def _start_anew() -> None:
+def _forget_inherited() -> None:
     # A worker forked from a process that has producers inherits their sockets but not the threads
     # that serve them, and perhaps a lock some other thread held at that moment.
     global _cache  # noqa: PLW0603
@@ -111,19 +140,22 @@ def _start_anew() -> None:
 _inherited: list[ProducerCache] = []
 """Caches of parent processes: kept, never used, so that no destructor runs in the child."""
 
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_forget_inherited)
 
 
 @contextmanager
-def executor_producer(*, timeout: float | None = None, **options: Any) -> Iterator[TaskProducer]:
+def executor_producer(
+    *, timeout: float | None = None, **options: Unpack[ProducerOptions]
+) -> Iterator[TaskProducer]:
     """The producer of this process and these options, for code that runs inside a Spark task.
 
     The block ends when every record sent in it is acknowledged; it raises DeliveryError when one
     failed, or has no outcome within ``timeout`` seconds (default: ``delivery_timeout_ms`` and a
     margin). After any exception the producer is closed and the next block gets a new one.
-    Options are those of ``KafkaProducer``, with larger batches unless told otherwise; raises
+    Options are those of ``KafkaProducer``, with larger batches by default; raises
     ConfigError for a bad one. Thread-safe; a block's producer belongs to one thread.
     """
+    options = concealed_for_tasks(options)
     complete = job_options(options)
     with lent_producer(fingerprint_of(complete), complete, timeout) as producer:
         yield producer
@@ -139,9 +171,173 @@ def lent_producer(
     """As ``executor_producer``, for options that were checked before."""
     cache = process_cache()
     try:
-        producer = TaskProducer(cache.get(fingerprint, options), timeout, policy)
-        yield producer
-        producer.finish()
+        with cache.lend(fingerprint, options) as lent:
+            producer = TaskProducer(lent, timeout, policy)
+            yield producer
+            producer.finish()
     except BaseException:
         cache.evict(fingerprint)
         raise
+
+
+MARGIN_SECONDS = 10.0  # what a flush may take beyond the time a record may take
+
+
+class MeasuringProducer:
+    """Takes what a ``TaskProducer`` takes, and counts the rows and their bytes. Thread: one."""
+
+    rejected: RejectedRows | None = None
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.bytes = 0
+        """Of keys and values."""
+
+    def partition_count(self, topic: str) -> int:
+        """As many as a topic can have: the task that writes the rows checks their partitions."""
+        return 1 << 31
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Sequence[Header] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata | None:
+        """One row."""
+        self.rows += 1
+        self.bytes += size_of(value, key)
+        return None
+
+    def send_rows(self, rows: Rows) -> None:
+        """Rows of one topic."""
+        self.rows += rows.num_rows
+        self.bytes += rows.nbytes
+
+
+class TaskProducer(MeasuringProducer):
+    """Sends the records of one task and answers for each of them. Thread: one (the task's).
+
+    ``rejected`` takes the rows that no topic takes; None: such a row fails the task. ``rows`` and
+    ``bytes`` are those that were given to it; ``send`` counts them in a transaction only, as it
+    takes time for each row.
+    """
+
+    def __init__(
+        self,
+        producer: KafkaProducer,
+        timeout: float | None,
+        policy: RowPolicy | None = None,
+        *,
+        in_transaction: bool = False,
+    ) -> None:
+        """``timeout`` bounds ``finish``, in seconds; None: ``delivery_timeout_ms`` and a margin.
+
+        ``in_transaction``: one record that the broker refuses fails all of them, whatever
+        ``policy`` says.
+        """
+        super().__init__()
+        if timeout is None:
+            timeout = producer.config.delivery_timeout_ms / 1000 + MARGIN_SECONDS
+        self.flush_seconds = 0.0
+        self._in_transaction = in_transaction
+        self._dead_letters = Acknowledgements(timeout)
+        if policy is not None and policy.on_row_error != "fail":
+            self.rejected = RejectedRows(policy, self._send_dead_letter)
+        takes_refused = self.rejected is not None and not in_transaction
+        self.outcomes = Acknowledgements(timeout, self._take_refused if takes_refused else None)
+        self._producer = producer
+        self._timeout = timeout
+        self._retries_before = self._retry_total()
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has. Raises as ``KafkaProducer.partitions_for``."""
+        return len(self._producer.partitions_for(topic))
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Sequence[Header] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
+        """As ``KafkaProducer.send``; and raises DeliveryError when an earlier record has failed."""
+        future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
+        if self._in_transaction:
+            super().send(topic, value, key)
+        row = None
+        if self.rejected is not None:
+            copied = None if headers is None else list(headers)
+            row = OneRow((topic, value, key, copied, partition, timestamp_ms))
+        self.outcomes.expect(future, row)
+        return future
+
+    def send_rows(self, rows: Rows) -> None:
+        """Send rows by one call. Raises as it does, and DeliveryError for an earlier record."""
+        try:
+            delivery = rows.send(self._producer)
+        except KprodError as error:
+            if self.outcomes.sent:
+                error.add_note(f"record 0 of this call is record {self.outcomes.sent} of the task")
+            raise
+        super().send_rows(rows)
+        kept = None if self.rejected is None else rows
+        self.outcomes.expect(delivery, kept, rows.nbytes)
+
+    def finish(self) -> None:
+        """Wait until every record of the task is acknowledged.
+
+        Raises DeliveryError when one has failed, or has no outcome after ``timeout`` seconds.
+        """
+        started = time.monotonic()
+        self.outcomes.finish(self._flush)
+        self._dead_letters.finish(self._flush)
+        self.flush_seconds = time.monotonic() - started
+
+    def figures(self) -> dict[str, Any]:
+        """What a ``PartitionReport`` says about the records."""
+        rejected = self.rejected
+        return {
+            "records": self.outcomes.records,
+            "bytes": self.outcomes.bytes,
+            "retries": self._retry_total() - self._retries_before,
+            "offsets": self.ranges(),
+            "flush_seconds": self.flush_seconds,
+            "skipped": 0 if rejected is None else rejected.skipped,
+            "dead_letters": 0 if rejected is None else rejected.dead_letters,
+            "reasons": [] if rejected is None else rejected.reasons(),
+        }
+
+    def ranges(self) -> list[OffsetRange]:
+        """Where the records are, and the dead letters."""
+        return [*self.outcomes.ranges(), *self._dead_letters.ranges()]
+
+    def _flush(self) -> None:
+        with suppress(KprodTimeoutError):  # the outcomes say more than "it took too long"
+            self._producer.flush(self._timeout)
+
+    def _take_refused(self, row: SendArguments, error: KprodError) -> bool:
+        """Reject a row that the broker refused; send again one that shared a batch with it."""
+        assert self.rejected is not None
+        if isinstance(error, InvalidBatchError):
+            self.send(*row)
+        elif is_about_the_record(error):
+            self.rejected.take(row, error)
+        else:
+            return False
+        return True
+
+    def _send_dead_letter(self, topic: str, value: Any, key: Any, *rest: Any) -> None:
+        """With the bytes that the record would have; with its own where no serializer makes any."""
+        try:
+            future = self._producer.send(topic, value, key, *rest)
+        except SerializationError:
+            future = self._producer.send(topic, letter_bytes(value), letter_bytes(key), *rest)
+        self._dead_letters.expect(future)
+
+    def _retry_total(self) -> int:
+        return int(self._producer.metrics()["producer-metrics"]["record-retry-total"])

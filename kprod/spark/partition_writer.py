@@ -2,130 +2,146 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
+
+import pyarrow as pa
+from pyspark.sql import types
 
 from kprod.errors import ConfigError, KprodError, RecordTypeError
 from kprod.intake.arguments import check_seconds, check_topic
-from kprod.spark.batch_sender import BatchPlan, BatchSender, row_sender
-from kprod.spark.exactly_once.placement import Layout, placed_batches, placed_items
-from kprod.spark.exactly_once.shard import Terms
-from kprod.spark.exactly_once.shard_run import ShardTask
-from kprod.spark.executor_producer import lent_producer
-from kprod.spark.producer_options import (
+from kprod.spark.acknowledgements import RowPolicy, policy_of
+from kprod.spark.columns.arrow_kinds import check_python
+from kprod.spark.columns.payload_format import key_format, value_format
+from kprod.spark.columns.record_columns import converters, roles_of
+from kprod.spark.errors import SchemaError
+from kprod.spark.exactly_once.atomic import prepare
+from kprod.spark.exactly_once.protocol import deliver
+from kprod.spark.exactly_once.runner import Runner
+from kprod.spark.exactly_once.shard import (
+    ATOMIC,
+    HASH_COLUMN,
+    SHARD_COLUMN,
+    Shard,
+    Terms,
+    placed_rows,
+    terms_of,
+)
+from kprod.spark.exactly_once.steps import Delivered
+from kprod.spark.executor_producer import MeasuringProducer, TaskProducer, lent_producer
+from kprod.spark.options import (
+    OF_THE_WRITER,
+    WriterOptions,
+    check_names,
+    concealed_for_tasks,
     config_of,
+    divided,
     fingerprint_of,
     job_options,
     transactional_options,
 )
-from kprod.spark.python_worker import acknowledge_at_once, freeze_modules, log_for_spark
-from kprod.spark.rate_limit import RateLimit, RateLimiter
-from kprod.spark.record_shapes import RecordShapes, as_it_came
-from kprod.spark.rejected_rows import RowPolicy
-from kprod.spark.row_slices import RowSlices
-from kprod.spark.task_identity import this_task
-from kprod.spark.task_producer import TaskProducer
-from kprod.spark.write_result import COMMITTED, SCHEMA, PartitionReport, as_record_batch
-from kprod.spark.writer_options import Delivery, take_writer_options
+from kprod.spark.python_worker import (
+    TaskIdentity,
+    acknowledge_at_once,
+    freeze_modules,
+    log_for_spark,
+    this_task,
+)
+from kprod.spark.record_shapes import RecordShapes
+from kprod.spark.task_sender import RateLimit, RateLimiter, RecordPlan, TaskSender
+from kprod.spark.write_result import (
+    ALREADY_THERE,
+    COMMITTED,
+    PREPARED,
+    SCHEMA,
+    OffsetRange,
+    PartitionReport,
+    as_record_batch,
+)
+
+log = logging.getLogger("kprod")
 
 
 def partition_writer(
     topic: str | None = None,
     *,
-    bootstrap_servers: str | Sequence[str],
     output: Literal["report", "none"] = "report",
-    key: str = "key",
-    value: str = "value",
-    timeout: float | None = None,
-    **options: Any,
+    **options: Unpack[WriterOptions],
 ) -> PartitionWriter:
     """Make a callable that writes every item of a partition to Kafka. It pickles; thread-safe.
 
-    ``topic`` None takes it from each row's ``topic`` column. ``key`` and ``value`` name the columns
-    of Rows, dicts and record batches. ``output`` "none" yields no reports. ``timeout`` (seconds)
-    bounds the wait for acknowledgements at the end of a partition; default ``delivery_timeout_ms``
-    and a margin.
+    ``topic`` None takes it from each row's ``topic`` column. ``output`` "none" yields no reports.
 
-    Further options are those of ``WriterOptions`` (columns, formats, what becomes of rows that are
-    no records, ``delivery``) and of ``KafkaProducer``. Texts in the latter may hold ``${env:NAME}``
-    or ``${file:PATH:KEY}``, which are looked up on the executor.
+    Options are those of ``WriterOptions`` (``bootstrap_servers``, which is needed, columns,
+    formats, what becomes of invalid rows, ``delivery``) and of ``KafkaProducer``. Texts in the
+    latter may hold ``${env:NAME}`` or ``${file:PATH:KEY}``, which are looked up on the executor.
+
+    Spark may run a plan more than once in one action, and each run writes: ``orderBy`` or
+    ``sortBy`` behind the writer look at a sample of the reports first, so every row is written
+    twice. Make the writer the last step before the action, or use ``write``.
 
     Raises on the driver already: InvalidTopicError; ConfigError for a bad option or one that no
     executor can get, and for ``delivery="atomic"``: no driver commits after an action of Spark's
     own.
     """
-    if options.get("delivery") == Delivery.ATOMIC:
+    options = concealed_for_tasks(options)
+    if options.get("delivery") == ATOMIC:
         raise ConfigError(
             'delivery="atomic" is for write, foreach_batch and format("kprod"), where a driver'
             ' commits all tasks; partition_writer runs in tasks only: say "exactly_once"'
         )
-    return task_writer(
-        topic,
-        bootstrap_servers=bootstrap_servers,
-        output=output,
-        key=key,
-        value=value,
-        timeout=timeout,
-        **options,
-    )
-
-
-def task_writer(
-    topic: str | None = None,
-    *,
-    bootstrap_servers: str | Sequence[str],
-    output: Literal["report", "none"] = "report",
-    key: str = "key",
-    value: str = "value",
-    timeout: float | None = None,
-    **options: Any,
-) -> PartitionWriter:
-    """As ``partition_writer``, for a driver that ends atomic batches. Raises as that does."""
     if output not in ("report", "none"):
         raise ConfigError(f'output: expected "report" or "none"; got {output!r}')
+    return replace(task_writer(topic, **options), reports=output == "report")
+
+
+def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> PartitionWriter:
+    """As ``partition_writer``, for a driver that ends atomic batches. Raises as that does."""
+    options = concealed_for_tasks(options)
+    own, producers = divided(options, OF_THE_WRITER)
+    check_names(producers)
+    if "bootstrap_servers" not in options:
+        raise ConfigError("bootstrap_servers: the option is missing")
+    topic = None if topic is None else check_topic(topic)
+    timeout = own.get("timeout")
     try:
         check_seconds("timeout", timeout, math.inf)
     except KprodError:
         raise ConfigError(f"timeout: expected seconds or None; got {timeout!r}") from None
-    topic = None if topic is None else check_topic(topic)
-    own, rest = take_writer_options(options)
-    shipped = job_options({"bootstrap_servers": bootstrap_servers, **rest})
-    terms = own.terms(topic)
+    shipped = job_options(producers)
+    terms = terms_of(topic, own)
     if terms is not None:
         shipped = transactional_options(shipped)
     config = config_of(shipped)
     encode_key, encode_value = config.key_serializer is None, config.value_serializer is None
+    key, value = own.get("key", "key"), own.get("value", "value")
     shapes = RecordShapes(
         topic=topic, key=key, value=value, encode_key=encode_key, encode_value=encode_value
     )
-    plan = BatchPlan(
-        shapes=replace(shapes, key="key", value="value"),  # their columns have been renamed
-        roles=own.roles(key=key, value=value),
-        value=own.value(),
-        key=own.key(),
+    plan = RecordPlan(
+        shapes=shapes,
+        roles=roles_of(own),
+        value=value_format(topic, own),
+        key=key_format(own.get("key_format", "binary")),
         by_row=bool(config.interceptors) or not (encode_key and encode_value),
     )
     return PartitionWriter(
         plan=plan,
-        shapes=shapes,
-        policy=own.policy(),
+        policy=policy_of(own),
         limit=RateLimit(),
-        reports=output == "report",
+        reports=True,
         timeout=timeout,
         options=shipped,
         fingerprint=fingerprint_of(shipped),
         terms=terms,
     )
-
-
-Sender = Callable[[TaskProducer, RateLimiter | None], Callable[[Iterable[Any]], None]]
-Placed = Callable[[Iterable[Any], int], tuple[Layout | None, Iterator[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +154,12 @@ class PartitionWriter:
     least once). With ``terms`` each partition is written in a transaction, once. Immutable.
     """
 
-    plan: BatchPlan  # of record batches
-    shapes: RecordShapes  # of everything else
+    plan: RecordPlan
     policy: RowPolicy
     limit: RateLimit  # of one task
     reports: bool
     timeout: float | None
-    options: Mapping[str, Any] = field(repr=False)  # may hold passwords
+    options: Mapping[str, Any] = field(repr=False)  # those of ``concealed_for_tasks``
     fingerprint: str = field(repr=False)
     terms: Terms | None = None  # of exactly once
 
@@ -158,109 +173,80 @@ class PartitionWriter:
 
         It is a one-row ``pyarrow.RecordBatch`` when the items are record batches, else a dict. An
         empty partition has none. Raises DeliveryError (records not acknowledged), RecordTypeError
-        (an item that is no record), and what ``KafkaProducer.send`` raises.
+        (an invalid item), and what ``KafkaProducer.send`` raises.
         """
-        remaining = iter(items)
-        try:
-            first = next(remaining)
-        except StopIteration:
+        first, items = _peeked(items)
+        if first is _NOTHING:
             return iter(())
-        everything = chain((first,), remaining)
-        arrow = _is_record_batch(first)
-        report = self.write_batches(everything) if arrow else self.write_items(everything)
+        report = self.write(items)
         if not self.reports:
             return iter(())
+        arrow = isinstance(first, pa.RecordBatch)
         return iter((as_record_batch(report) if arrow else report.as_dict(),))
 
-    def write_batches(self, batches: Iterable[Any]) -> PartitionReport:
-        """Write all rows of the record batches. Raises as a call."""
-        return self._write(batches, self._sender, placed_batches)
+    def write(self, items: Iterable[Any]) -> PartitionReport:
+        """The task of every surface: write what a call takes. Raises as a call.
 
-    def _sender(
-        self, producer: TaskProducer, limiter: RateLimiter | None
-    ) -> Callable[[Iterable[Any]], None]:
-        return BatchSender(self.plan, producer, limiter).send_all
-
-    def write_items(self, items: Iterable[Any]) -> PartitionReport:
-        """Write Rows, dicts, tuples, bytes or text. Raises as a call."""
-        return self._write(items, self._item_sender, placed_items)
-
-    def _item_sender(
-        self, producer: TaskProducer, limiter: RateLimiter | None
-    ) -> Callable[[Iterable[Any]], None]:
-        rejected = producer.rejected
-        if rejected is None and limiter is None and not self.plan.by_row:
-            return RowSlices(self.shapes, producer).send_all
-        send, read = row_sender(producer, limiter), self.shapes.reader()
-
-        def send_all(items: Iterable[Any]) -> None:
-            for arguments in map(read, items):
-                send(*arguments)
-
-        def send_those_that_can_be(items: Iterable[Any]) -> None:
-            for item in items:
-                try:
-                    arguments = read(item)
-                except RecordTypeError as error:
-                    rejected.take(as_it_came(item), error)  # type: ignore[union-attr]
-                else:
-                    send(*arguments)
-
-        return send_all if rejected is None else send_those_that_can_be
-
-    def _write(
-        self,
-        items: Iterable[Any],
-        sender: Sender,
-        placed: Placed,
-    ) -> PartitionReport:
+        At least once the worker's producer sends it, and the task is done when all is acknowledged.
+        Exactly once it is a shard, a transaction that is committed with its marker; atomic, that is
+        left prepared for the driver.
+        """
         acknowledge_at_once()
         freeze_modules()
         log_for_spark()
+        first, items = _peeked(items)
+        started, task, waiting = time.monotonic(), this_task(), _Waiting()
+        arrow = isinstance(first, pa.RecordBatch)
         if self.terms is None:
-            return self._write_all(items, sender)
-        remaining = iter(items)
-        for first in remaining:
-            layout, placed_rows = placed(chain((first,), remaining), this_task().partition)
-            return self._write_once(self.terms, layout, placed_rows, sender)
-        return replace(_nothing(), delivered=COMMITTED)  # no rows: none can be there twice
+            # Row by row, reading a clock twice would cost too much.
+            rows = waiting.for_each(items) if arrow else items
+            with lent_producer(
+                self.fingerprint, self.options, self.timeout, self.policy
+            ) as producer:
+                self._send(rows, producer, arrow)
+            return _report(task, started, waiting, producer)
+        if first is _NOTHING:  # no row can be there twice
+            return replace(_report(task, started, waiting, None), delivered=COMMITTED)
+        placed = placed_rows(items, task.partition)
+        shard = self.terms.shard(task, placed.layout)
 
-    def _write_once(
-        self, terms: Terms, layout: Layout | None, items: Iterable[Any], sender: Sender
-    ) -> PartitionReport:
-        limiter = None if self.limit.is_unlimited else RateLimiter(self.limit)
-        waiting = _Waiting()
+        def send_rows(producer: Any) -> None:
+            self._send(waiting.for_each(placed, runner.tick), producer, arrow)
 
-        def send(producer: Any, ticking: Iterable[Any]) -> None:
-            sender(producer, limiter)(ticking)
-
-        report = ShardTask(
-            terms=terms,
-            task=this_task(),
+        with Runner(
+            shard=shard,
             options=self.options,
-            timeout=self.timeout,
+            send_rows=send_rows,
+            placed=None if placed.layout is None else placed,
             policy=self.policy,
-        ).write(layout, waiting.for_each(items), send)
-        return replace(report, input_seconds=waiting.seconds)
+            timeout=self.timeout,
+        ) as runner:
+            delivered = runner.follow(
+                prepare(shard, max(task.attempt, 0), runner.patience)
+                if self.terms.is_atomic
+                else deliver(shard, runner.patience)
+            )
+        sent = runner.producer if delivered.by_us else None
+        report = _of_shard(_report(task, started, waiting, sent), shard, delivered)
+        log.info("%s: %s, %d records", shard, report.delivered.replace("_", " "), report.records)
+        return report
 
-    def _write_all(self, items: Iterable[Any], sender: Sender) -> PartitionReport:
-        started = time.monotonic()
+    def _send(self, items: Iterable[Any], producer: MeasuringProducer, arrow: bool) -> None:
         limiter = None if self.limit.is_unlimited else RateLimiter(self.limit)
-        waiting = _Waiting()
-        with lent_producer(self.fingerprint, self.options, self.timeout, self.policy) as producer:
-            # Row by row, two looks at a clock would cost more than they tell.
-            watched = waiting.for_each(items) if sender == self._sender else items
-            sender(producer, limiter)(watched)
-        return _report(producer, time.monotonic() - started, waiting.seconds)
+        sender = TaskSender(self.plan, producer, limiter)
+        (sender.send_batches if arrow else sender.send_items)(items)
 
 
 class _Waiting:
-    """The time an iterator takes for its items."""
+    """The time that items are waited for."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
-    def for_each(self, items: Iterable[Any]) -> Iterator[Any]:
+    def for_each(
+        self, items: Iterable[Any], then: Callable[[], None] = lambda: None
+    ) -> Iterator[Any]:
+        """The items; ``then`` is called for each of them."""
         remaining = iter(items)
         while True:
             started = time.monotonic()
@@ -270,44 +256,127 @@ class _Waiting:
                 return
             finally:
                 self.seconds += time.monotonic() - started
+            then()
             yield item
 
 
-def _is_record_batch(item: Any) -> bool:
-    # By name: rows and tuples are written without pyarrow being there at all.
-    return type(item).__name__ == "RecordBatch" and type(item).__module__.startswith("pyarrow")
+_NOTHING = object()
 
 
-def _nothing() -> PartitionReport:
-    task = this_task()
+def _peeked(items: Iterable[Any]) -> tuple[Any, Iterator[Any]]:
+    """The first item, ``_NOTHING`` if there is none, and all of them."""
+    remaining = iter(items)
+    for first in remaining:
+        return first, chain((first,), remaining)
+    return _NOTHING, remaining
+
+
+def _report(
+    task: TaskIdentity, started: float, waiting: _Waiting, producer: TaskProducer | None
+) -> PartitionReport:
+    """``producer`` has sent the rows; None: this task has sent none."""
     return PartitionReport(
         task=task.partition,
         attempt=task.attempt,
-        records=0,
-        bytes=0,
-        retries=0,
-        seconds=0.0,
+        seconds=time.monotonic() - started,
+        input_seconds=waiting.seconds,
         host=socket.gethostname(),
         pid=os.getpid(),
-        offsets=[],
+        **({} if producer is None else producer.figures()),
     )
 
 
-def _report(producer: TaskProducer, seconds: float, input_seconds: float) -> PartitionReport:
-    task, rejected = this_task(), producer.rejected
-    return PartitionReport(
-        task=task.partition,
-        attempt=task.attempt,
-        records=producer.outcomes.records,
-        bytes=producer.outcomes.bytes,
-        retries=producer.retries,
-        seconds=seconds,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        offsets=[*producer.outcomes.ranges(), *producer.dead_letters.ranges()],
-        input_seconds=input_seconds,
-        flush_seconds=producer.flush_seconds,
-        skipped=0 if rejected is None else rejected.skipped,
-        dead_letters=0 if rejected is None else rejected.dead_letters,
-        reasons=[] if rejected is None else rejected.reasons(),
+def _of_shard(report: PartitionReport, shard: Shard, delivered: Delivered) -> PartitionReport:
+    if not delivered.by_us:
+        marker = delivered.marker
+        ranges = [
+            OffsetRange(topic=topic, partition=number, first=first, last=last, records=records)
+            for topic, found in marker.ranges.items()
+            for number, first, last, records in found
+        ]
+        report = replace(report, records=marker.rows, bytes=marker.bytes, offsets=ranges)
+        return replace(report, delivered=ALREADY_THERE, transactional_id=shard.transactional_id)
+    waits = delivered.prepared
+    return replace(
+        report,
+        delivered=COMMITTED if waits is None else PREPARED,
+        rewritten=delivered.rewritten or report.attempt > 0,
+        transactional_id=(shard if waits is None else waits.shard).transactional_id,
+        prepared=waits,
     )
+
+
+def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
+    """Raises SchemaError naming the column of ``schema`` that ``writer`` could not send."""
+    plan, topic = writer.plan, writer.plan.shapes.topic
+    added = () if writer.terms is None else (SHARD_COLUMN, HASH_COLUMN)
+    names = [name for name in schema.names if name not in added]
+    try:
+        found = plan.roles.find(names)
+        if topic is None and "topic" not in found:
+            raise RecordTypeError(
+                "the records have no topic: give one as topic=, or select a column named topic"
+            )
+        if topic is not None:  # what was given wins
+            found.pop("topic", None)
+        kinds = {role: arrow_type(schema[name].dataType) for role, name in found.items()}
+        shown = {role: f"column {name!r}" for role, name in found.items()}
+        if "value" not in found:
+            packed = types.StructType([schema[name] for name in plan.roles.packed(names)])
+            kinds["value"], shown["value"] = arrow_type(packed), "the columns"
+        if plan.by_row:  # a serializer of the application takes them
+            for role in kinds.keys() & {"value", "key"}:
+                check_python(f"{role}: {shown[role]}", kinds.pop(role))
+        converters(kinds, topic, plan.value, plan.key, shown)
+    except RecordTypeError as error:
+        raise SchemaError(str(error)) from None
+
+
+def arrow_type(kind: types.DataType) -> Any:
+    """The type of the Arrow columns that Spark makes of a type. Raises SchemaError without one."""
+    if isinstance(kind, types.StructType):
+        return pa.struct([pa.field(each.name, arrow_type(each.dataType)) for each in kind])
+    if isinstance(kind, types.ArrayType):
+        return pa.list_(arrow_type(kind.elementType))
+    if isinstance(kind, types.MapType):
+        if isinstance(kind.keyType, types.NullType):
+            raise SchemaError(f"{kind.simpleString()} has no form outside Spark: its keys are null")
+        return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
+    if isinstance(kind, types.UserDefinedType):
+        return arrow_type(kind.sqlType())
+    return _arrow_type_without_parts(kind)
+
+
+def _arrow_type_without_parts(kind: types.DataType) -> Any:
+    if isinstance(kind, types.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, types.TimestampType):
+        return pa.timestamp("us", "UTC")
+    name = kind.typeName()
+    if name in _MARKED:
+        return pa.struct([pa.field(_MARKED[name], pa.binary(), metadata={name: "true"})])
+    if name not in _ARROW:
+        raise SchemaError(f"{kind.simpleString()} has no form outside Spark: convert it in a query")
+    return pa.type_for_alias(_ARROW[name])
+
+
+_ARROW = {
+    "boolean": "bool",
+    "byte": "int8",
+    "short": "int16",
+    "integer": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "char": "string",
+    "varchar": "string",
+    "binary": "binary",
+    "date": "date32",
+    "timestamp_ntz": "timestamp[us]",
+    "time": "time64[ns]",
+    "daytimeinterval": "duration[us]",
+    "void": "null",
+}
+_MARKED = {"variant": "metadata", "geometry": "wkb", "geography": "wkb"}
+"""By the names of Spark's types: that of an Arrow type, or of the field that marks a struct."""

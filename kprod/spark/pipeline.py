@@ -12,9 +12,18 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from kprod.errors import ConfigError
+from kprod.spark.acknowledgements import policy_of
 from kprod.spark.errors import JobFailed
-from kprod.spark.partition_writer import task_writer
-from kprod.spark.schema_check import check_schema
+from kprod.spark.exactly_once.shard import terms_of
+from kprod.spark.options import (
+    OF_THE_JOB,
+    OF_THE_WRITER,
+    check_names,
+    concealed_for_tasks,
+    divided,
+    job_options,
+)
+from kprod.spark.partition_writer import check_schema, task_writer
 from kprod.spark.spark_job import session_on
 from kprod.spark.write import foreach_batch, write
 from kprod.spark.write_result import WriteResult, add_results
@@ -22,18 +31,6 @@ from kprod.spark.write_result import WriteResult, add_results
 VIEW = "input"
 STOP_TIMEOUT = "10s"
 AVAILABLE_NOW = "available-now"
-OF_THE_JOB = frozenset(
-    {
-        "max_records_per_second",
-        "max_bytes_per_second",
-        "progress",
-        "repartition",
-        "results",
-        "shard_by",
-        "shards",
-    }
-)
-"""Options of ``write`` that a single task does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +39,9 @@ class Pipeline:
     from it under the name ``input``.
 
     With ``stream`` the folder ``path`` is read as a stream of files, with ``checkpoint`` (a folder)
-    for what was written; ``trigger`` "available-now" ends when all there is was written, an
-    interval such as "5 seconds" goes on. ``options`` are those of ``kprod.spark.write``. Immutable.
+    for what was written; ``trigger`` "available-now" ends when all there is was written, with an
+    interval such as "5 seconds" it runs until it is stopped. ``options`` are those of
+    ``kprod.spark.write``. Immutable.
     """
 
     topic: str | None
@@ -63,11 +61,22 @@ class Pipeline:
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)  # keys of stores
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "options", concealed_for_tasks(self.options))
         sources = [name for name in ("path", "table", "query") if getattr(self, name) is not None]
         if len(sources) != 1:
             raise ConfigError(f"read one of path, table and query; got {sources or 'none of them'}")
         if self.stream and (self.path is None or self.checkpoint is None):
             raise ConfigError("a stream reads the files of a path, and needs a checkpoint")
+        self._check_options()
+
+    def _check_options(self) -> None:
+        """Raises ConfigError for what needs no Spark, no broker and no registry to be refused."""
+        _, of_writer = divided(self.options, OF_THE_JOB)
+        own, producers = divided(of_writer, OF_THE_WRITER)
+        check_names(producers)
+        job_options({"bootstrap_servers": self.bootstrap_servers, **producers})
+        terms_of(self.topic, own)
+        policy_of(own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +96,17 @@ def pipeline_session(pipeline: Pipeline, scratch: Path) -> Iterator[SparkSession
         yield spark
 
 
-def end_session(spark: SparkSession) -> None:
-    """End the streams and jobs of a session, and itself, whatever they do. Any thread.
+def cancel_jobs(spark: SparkSession) -> None:
+    """End the streams and jobs of a session, whatever they do. Any thread.
 
-    A stream that is told to end waits for its micro-batch, and so for that one's job.
+    A stream that is stopped waits for its micro-batch, and so for that one's job. The session
+    goes on: what tasks have left open is ended by one more job.
     """
     with suppress(Exception):  # what Spark, or the way to its JVM, complains of: it ends anyway
         spark.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
         spark.interruptAll()
         for query in spark.streams.active:
             query.stop()
-    spark.stop()
 
 
 def dry_run(spark: SparkSession, pipeline: Pipeline, rows: int) -> DryRun:
@@ -108,7 +117,7 @@ def dry_run(spark: SparkSession, pipeline: Pipeline, rows: int) -> DryRun:
 
 def _dry_run(spark: SparkSession, pipeline: Pipeline, rows: int) -> DryRun:
     frame = _frame(spark, pipeline)
-    per_task = {name: v for name, v in pipeline.options.items() if name not in OF_THE_JOB}
+    _, per_task = divided(pipeline.options, OF_THE_JOB)
     servers = pipeline.bootstrap_servers
     writer = task_writer(pipeline.topic, bootstrap_servers=servers, **per_task)
     check_schema(frame.schema, writer)
@@ -117,18 +126,18 @@ def _dry_run(spark: SparkSession, pipeline: Pipeline, rows: int) -> DryRun:
 
 
 def run_pipeline(
-    spark: SparkSession, pipeline: Pipeline, told: Callable[[WriteResult, int], object]
+    spark: SparkSession, pipeline: Pipeline, on_result: Callable[[WriteResult, int], object]
 ) -> WriteResult:
-    """Write everything and return what was written; ``told`` hears of each micro-batch.
+    """Write everything and return what was written; ``on_result`` is called for each micro-batch.
 
     Raises as ``kprod.spark.write``, and JobFailed for what Spark raises.
     """
     with _in_our_words():
-        return _run(spark, pipeline, told)
+        return _run(spark, pipeline, on_result)
 
 
 def _run(
-    spark: SparkSession, pipeline: Pipeline, told: Callable[[WriteResult, int], object]
+    spark: SparkSession, pipeline: Pipeline, on_result: Callable[[WriteResult, int], object]
 ) -> WriteResult:
     frame = _frame(spark, pipeline)
     options = {"bootstrap_servers": pipeline.bootstrap_servers, **pipeline.options}
@@ -138,7 +147,7 @@ def _run(
 
     def note(result: WriteResult, batch: int) -> None:
         results.append(result)
-        told(result, batch)
+        on_result(result, batch)
 
     stream = frame.writeStream.option("checkpointLocation", pipeline.checkpoint or "")
     if pipeline.trigger == AVAILABLE_NOW:

@@ -1,12 +1,70 @@
-"""The Python worker of Spark around a task: what it spends on each of them, and less of it."""
+"""Spark's Python workers: which task and which Python they run, and what each task costs them."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import os
+import re
+import shutil
 import socket
+import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from kprod.errors import ConfigError
+from kprod.spark.spark_job import is_connect
+
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Where tasks of a stream find both; writers on the driver do not (MicroBatchExecution)."""
+RUN = "spark.jobGroup.id"
+"""The id of one start of a query (``StreamExecution.runId``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskIdentity:
+    """Spark's numbers of a task; -1 outside one. ``attempt`` counts from 0. Immutable.
+
+    ``query`` and ``batch`` are those of a stream; ``start`` is the same for all batches between a
+    start of the query and its end, "" outside a stream.
+    """
+
+    application: str | None
+    stage: int
+    partition: int
+    attempt: int
+    query: str | None = None
+    batch: int | None = None
+    start: str = ""
+
+
+NO_TASK = TaskIdentity(application=None, stage=-1, partition=-1, attempt=-1)
+"""What a driver is."""
+
+
+def this_task() -> TaskIdentity:
+    """The task of the calling thread."""
+    context = TaskContext.get()
+    if context is None:
+        return NO_TASK
+    batch = context.getLocalProperty(BATCH)
+    application = context.getLocalProperty("spark.app.id")
+    start = f"{application}/{context.getLocalProperty(RUN)}"
+    return TaskIdentity(
+        application=application,
+        stage=context.stageId(),
+        partition=context.partitionId(),
+        attempt=context.attemptNumber(),
+        query=context.getLocalProperty(QUERY),
+        batch=None if batch is None else int(batch),
+        start="" if batch is None else start,
+    )
+
 
 REUSED = "SPARK_REUSE_WORKER"
 """Spark sets it for workers that live for more than one task: its daemon then calls ``gc.collect``
@@ -33,7 +91,7 @@ _are_frozen = False  # ``gc.get_freeze_count`` counts them one by one
 
 
 def log_for_spark() -> None:
-    """Let what kprod tells of shards and batches (INFO) pass where Spark collects a worker's log.
+    """Let what kprod logs about shards and batches (INFO) pass where Spark collects a worker's log.
 
     Spark adds its handler to the root logger, which lets warnings pass. A level that the
     application has set for ``kprod`` stays.
@@ -73,3 +131,73 @@ def _is_from_here(found: socket.socket) -> bool:
         return False
     host: str = found.getpeername()[0]
     return host == "::1" or host.startswith("127.")
+
+
+SECONDS = 60.0
+PROBE = "import sys; print('%d.%d' % sys.version_info[:2]); import kprod, pyarrow"
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+WHAT_TO_DO = (
+    f"set PYSPARK_PYTHON to a Python {VERSION} with kprod and pyarrow before the session is made"
+)
+MISMATCH = re.compile(r"PYTHON_VERSION_MISMATCH\].*?(\d+\.\d+).*?(\d+\.\d+)", re.DOTALL)
+MISSING = re.compile(
+    r"^ModuleNotFoundError: (No module named '(?:kprod|pyarrow)\b.*')", re.MULTILINE
+)
+
+
+def check_python(spark: SparkSession) -> None:
+    """Raises ConfigError for workers with another Python, as far as they run on this machine.
+
+    What runs elsewhere is found when its first task fails (``python_failure``).
+    """
+    if is_connect(spark):
+        return
+    context = spark.sparkContext
+    if (context.master or "").startswith("local"):
+        problem = problem_of(context.pythonExec)
+        if problem is not None:
+            raise ConfigError(problem)
+
+
+def python_failure(text: str) -> ConfigError | None:
+    """The error of a job whose workers have another Python; None where ``text`` does not say so.
+
+    ``text`` is that of Spark's exception. Such a worker has written nothing.
+    """
+    mismatch = MISMATCH.search(text)
+    if mismatch is not None:
+        return ConfigError(
+            f"the executors run Python {mismatch[1]}, and the driver {mismatch[2]}: {WHAT_TO_DO}"
+        )
+    missing = MISSING.search(text)
+    if missing is not None:
+        return ConfigError(f"the executors' Python lacks a package: {missing[1]}; {WHAT_TO_DO}")
+    return None
+
+
+@functools.cache
+def problem_of(program: str) -> str | None:
+    """Why workers cannot run this program; None if they can. It is run once in a process."""
+    found = shutil.which(program)
+    if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
+        return None
+    try:
+        ran = subprocess.run(
+            [program, "-c", PROBE], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"Spark's workers would run {program!r}, which cannot be run: {error}; {WHAT_TO_DO}"
+    version = ran.stdout.strip()
+    if version != VERSION:
+        other = f"Python {version}" if version else "no Python"
+        return (
+            f"Spark's workers would run {program!r}, which is {other}, and this is Python"
+            f" {VERSION}: {WHAT_TO_DO}"
+        )
+    if ran.returncode:
+        last = ran.stderr.strip().splitlines()[-1:]
+        return (
+            f"Spark's workers would run {program!r}, where kprod cannot be imported"
+            f" ({''.join(last)}): {WHAT_TO_DO}"
+        )
+    return None

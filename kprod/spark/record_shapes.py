@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import pyarrow as pa
+from pyarrow import compute
 
 from kprod.errors import RecordTypeError
+from kprod.spark.columns.arrow_kinds import in_unit, is_bytes, is_text, python_values
 from kprod.types import Header
+
+if TYPE_CHECKING:
+    from kprod.bulk.delivery import BulkDelivery
+    from kprod.producer import KafkaProducer
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -81,33 +90,6 @@ class RecordShapes:
             f"(key, value[, headers[, timestamp[, partition]]]); got {_describe(item)}"
         )
 
-    def reader(self) -> Callable[[Any], SendArguments]:
-        """``read`` for the items of one partition; thread: one.
-
-        Rows most often have the columns of the one before. Where these are value and key alone, a
-        row is read by their places.
-        """
-        names: Any = None
-        places: tuple[int, int] | None = None
-
-        def read(item: Any) -> SendArguments:
-            nonlocal names, places
-            fields = getattr(item, "__fields__", None)
-            if fields is None:
-                return self.read(item)
-            if fields != names:
-                names, places = fields, self.places(fields)
-            if places is None or not isinstance(item, tuple) or len(item) != len(fields):
-                return self.read(item)
-            key_at, value_at = places
-            # Not row[...], which pyspark has defined in Python.
-            return self._arguments(
-                tuple.__getitem__(item, key_at) if key_at >= 0 else None,
-                tuple.__getitem__(item, value_at),
-            )
-
-        return read
-
     def places(self, names: Sequence[str]) -> tuple[int, int] | None:
         """Where key (-1: nowhere) and value are; None when there is anything else, or no topic."""
         if self.topic is None or self.value not in names or len(set(names)) < len(names):
@@ -169,7 +151,7 @@ def required_topic(topic: str | None) -> str:
 
 
 def as_it_came(item: Any) -> SendArguments:
-    """Arguments of a send for an item that is no record: its value if it has one, else its repr."""
+    """Arguments of a send for an invalid item: its value if it has one, else its repr."""
     fields = getattr(item, "__fields__", None)
     row = dict(zip(fields, item, strict=True)) if fields else item
     value = row.get("value") if isinstance(row, Mapping) else item
@@ -182,3 +164,151 @@ def as_it_came(item: Any) -> SendArguments:
 
 def _describe(item: Any) -> str:
     return f"a tuple of {len(item)}" if isinstance(item, tuple) else type(item).__name__
+
+
+def size_of(value: Any, key: Any) -> int:
+    """The bytes of a value and a key, as far as they have a length."""
+    return sum(len(data) for data in (key, value) if hasattr(data, "__len__"))
+
+
+class OneRow:
+    """One row that is sent by itself."""
+
+    def __init__(self, arguments: SendArguments) -> None:
+        self._arguments = arguments
+        self.nbytes = size_of(arguments[1], arguments[2])
+
+    def arguments(self, number: int) -> SendArguments:
+        """The arguments of ``KafkaProducer.send``."""
+        return self._arguments
+
+
+class Rows(Protocol):
+    """Rows of one topic that are sent by one call."""
+
+    num_rows: int
+    nbytes: int
+    """Of keys and values."""
+
+    def send(self, producer: KafkaProducer) -> BulkDelivery:
+        """Queue them. Raises as ``KafkaProducer.send_many`` and ``send_arrow``."""
+
+    def slice(self, start: int, length: int | None = None) -> Rows:
+        """Some of them, or all from ``start`` on."""
+
+    def arguments(self, number: int) -> SendArguments:
+        """The arguments of ``KafkaProducer.send`` for row ``number``."""
+
+
+class ListRows:
+    """Values and keys, bytes or None; ``keys`` None: there are none."""
+
+    def __init__(self, topic: str, values: list[Any], keys: list[Any] | None) -> None:
+        self._topic, self._values, self._keys = topic, values, keys
+        self.num_rows = len(values)
+        self.nbytes = sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys or ())))
+
+    def send(self, producer: KafkaProducer) -> BulkDelivery:
+        """See Rows."""
+        return producer.send_many(self._topic, self._values, keys=self._keys)
+
+    def slice(self, start: int, length: int | None = None) -> ListRows:
+        """See Rows."""
+        chosen = slice(start, None if length is None else start + length)
+        keys = None if self._keys is None else self._keys[chosen]
+        return ListRows(self._topic, self._values[chosen], keys)
+
+    def arguments(self, number: int) -> SendArguments:
+        """See Rows."""
+        key = None if self._keys is None else self._keys[number]
+        return self._topic, self._values[number], key, None, None, None
+
+
+class ArrowRows:
+    """A record batch whose columns are named for their roles, as ``record_columns`` makes them."""
+
+    def __init__(self, topic: str, batch: Any) -> None:
+        self._topic, self._batch = topic, batch
+        # Of a column without a type every cell is null.
+        self._present = [each.name for each in batch.schema if not pa.types.is_null(each.type)]
+        self.num_rows: int = batch.num_rows
+        payloads = [batch.column(name) for name in ("value", "key") if name in self._present]
+        self.nbytes = sum(map(_bytes_of, payloads))
+
+    def send(self, producer: KafkaProducer) -> BulkDelivery:
+        """See Rows."""
+        roles = ("value", "key", "headers", "partition", "timestamp")
+        columns = {role: role if role in self._present else None for role in roles}
+        return producer.send_arrow(self._topic, self._batch, **columns)
+
+    def slice(self, start: int, length: int | None = None) -> ArrowRows:
+        """See Rows."""
+        return ArrowRows(self._topic, self._batch.slice(start, length))
+
+    def arguments(self, number: int) -> SendArguments:
+        """See Rows. Headers that cannot be read are left away."""
+        row, shapes = self._batch.slice(number, 1), RecordShapes(topic=self._topic)
+        try:
+            return next(read_batch(row, shapes))
+        except RecordTypeError:
+            return next(read_batch(row.drop_columns(["headers"]), shapes))
+
+
+def _bytes_of(column: Any) -> int:
+    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+        column = column.cast(pa.large_binary())  # pyarrow measures no views
+    return int(compute.sum(compute.binary_length(column)).as_py() or 0)
+
+
+def read_batch(batch: Any, shapes: RecordShapes) -> Iterator[SendArguments]:
+    """The rows of ``batch``, which has the columns that ``RecordShapes`` describes.
+
+    Raises RecordTypeError at once, for missing or unknown columns and for types that no record can
+    carry.
+    """
+    shapes.check_columns(batch.schema.names)
+    present = set(batch.schema.names)
+
+    def cells(name: str, read: Any = python_values) -> Any:
+        return read(batch.column(name)) if name in present else repeat(None)
+
+    topics = cells("topic", _texts) if shapes.topic is None else repeat(shapes.topic)
+    return zip(
+        map(required_topic, topics),
+        cells(shapes.value, _binary if shapes.encode_value else python_values),
+        cells(shapes.key, _binary if shapes.encode_key else python_values),
+        cells("headers", _headers),
+        cells("partition"),
+        cells("timestamp", _milliseconds),
+        strict=False,  # the constant ones have no end
+    )
+
+
+def _binary(column: Any) -> list[Any]:
+    """Bytes of every kind of text and binary column; others as they are, for ``send`` to judge."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if is_text(kind) or is_bytes(kind):
+        column = column.cast(pa.large_binary())
+    return python_values(column)
+
+
+def _texts(column: Any) -> list[Any]:
+    try:
+        cells: list[Any] = column.to_pylist()
+    except UnicodeDecodeError as error:  # Spark lets any bytes pass for text
+        raise RecordTypeError(f"a text is no UTF-8: {error.reason}") from error
+    return cells
+
+
+def _headers(column: Any) -> list[Any]:
+    return [None if cell is None else read_headers(cell) for cell in _texts(column)]
+
+
+def _milliseconds(column: Any) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        column = in_unit(column, column.type.unit, "ms")
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise RecordTypeError(
+            f"the timestamp column must hold timestamps or ms since the epoch, not {column.type}"
+        )
+    return python_values(column)

@@ -1,18 +1,329 @@
-"""Rows put into shards by what is in them, wherever Spark had them before."""
+"""Rows put into tasks by what is in them: into shards, or by the Kafka partition they go to.
+
+A shard is the same after a restart only if Spark computes the same rows again, which is checked as
+far as its plans show. Plans are those of a classic session; a client of Spark Connect has none.
+They hide what an RDD, a checkpoint or a Python function that is not marked does. The plan of a
+micro-batch is that of its query: the DataFrame that ``foreachBatch`` hands on has only an RDD.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    NullType,
+    StructType,
+    VariantType,
+)
 
-from kprod.errors import ConfigError
+from kprod.errors import ConfigError, KprodError
 from kprod.spark.errors import SchemaError
-from kprod.spark.exactly_once.placement import SHARD_COLUMN, Layout, check_count
-from kprod.spark.exactly_once.shard import UNPLACED, Terms
-from kprod.spark.kafka_partitioning import HELD, numbers_by_task
+from kprod.spark.exactly_once.shard import (
+    HASH_COLUMN,
+    SHARD_COLUMN,
+    UNPLACED,
+    Layout,
+    Terms,
+    check_count,
+)
+from kprod.spark.executor_producer import lent_producer
+from kprod.spark.job_tasks import call_in_task
+from kprod.spark.options import config_of
+from kprod.spark.partition_writer import PartitionWriter
+from kprod_ext import ArrowChunk, ArrowSource, partitions_for_keys
+
+MOST_PRUNINGS = 20
+ORDERED = {"AnyValue", "CollectList", "CollectSet", "First", "Last", "ListAgg"}
+"""Aggregates that depend on the order of rows, which a shuffle changes."""
+
+
+class MicroBatch(NamedTuple):
+    """What a DataFrame of ``foreachBatch`` belongs to; ``plan`` is Java's."""
+
+    query: str
+    batch: int
+    plan: Any
+
+
+def micro_batch(df: DataFrame) -> MicroBatch | None:
+    """The micro-batch that ``df`` was made from, in whichever thread this is; None for no such one.
+
+    Each query has a session of its own, which its micro-batches and what is made of them share.
+    """
+    frame: Any = getattr(df, "_jdf", None)
+    if frame is None:
+        return None
+    from py4j.protocol import Py4JError  # a client of Spark Connect may have none
+
+    session = frame.sparkSession()
+    try:
+        for execution in session.sharedState().activeStreamingQueries().values():
+            if execution is not None and execution.sparkSessionForStream().equals(session):
+                batch = int(execution.lastExecution().currentBatchId())
+                write: Any = execution.logicalPlan()
+                return MicroBatch(str(execution.id().toString()), batch, write.children().apply(0))
+    except Py4JError:  # no public part of Spark: another version may call it otherwise
+        return None
+    return None
+
+
+def check_repeatable(df: DataFrame, columns: Sequence[str] | None) -> None:
+    """Raise ConfigError where a restart may compute other rows, or other values of ``columns``.
+
+    None: of all columns. Which rows there are counts in either case.
+    """
+    frame: Any = getattr(df, "_jdf", None)
+    if frame is None:
+        return
+    _check(df, columns, is_stream=df.isStreaming)
+    found = micro_batch(df)
+    if found is not None:
+        jvm: Any = df.sparkSession.sparkContext._jvm
+        rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(frame.sparkSession(), found.plan)
+        of_query = DataFrame(rows, df.sparkSession)
+        known = columns is not None and set(columns) <= set(of_query.columns)
+        _check(of_query, columns if known else None, is_stream=True)
+
+
+def _check(df: DataFrame, columns: Sequence[str] | None, *, is_stream: bool) -> None:
+    """A micro-batch keeps the time of its first start: ``is_stream``."""
+    chosen: Any = df if columns is None else df.select(*map(quoted, columns))
+    jvm: Any = df.sparkSession.sparkContext._jvm
+    plan = _pruned(jvm, chosen._jdf.queryExecution().analyzed())
+    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    if not plan.deterministic():
+        _refuse("rand(), uuid(), a UDF that is marked as non-deterministic")
+    if not is_stream and plan.containsPattern(pattern.CURRENT_LIKE()):
+        _refuse("current_timestamp() or the like")
+    orders = (pattern.AGGREGATE(), pattern.DISTINCT_LIKE(), pattern.LIMIT())
+    if any(map(plan.containsPattern, orders)):
+        for what in filter(None, map(_depends_on_order, _nodes(plan))):
+            _refuse(what)
+
+
+def _depends_on_order(node: Any) -> str | None:
+    """What of this node depends on the order of the rows below it."""
+    name = node.nodeName()
+    if name == "Aggregate" and ORDERED & _names(node.expressions()):
+        return "first(), last(), any_value(), collect_list() or the like"
+    if name == "GlobalLimit" and not _is_sorted(node):
+        return "limit() of rows that are in no order"
+    if name.startswith("Deduplicate") and node.keys().size() < node.output().size():
+        return "dropDuplicates() by some of the columns that are used"
+    return None
+
+
+def _pruned(jvm: Any, plan: Any) -> Any:
+    """Without columns that nothing uses, as Spark's optimizer leaves them out."""
+    rule = jvm.org.apache.spark.sql.catalyst.optimizer.ColumnPruning
+    for _ in range(MOST_PRUNINGS):
+        before, plan = plan, rule.apply(plan)
+        if plan.fastEquals(before):
+            break
+    return plan
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    children = plan.children()
+    for number in range(children.size()):
+        yield from _nodes(children.apply(number))
+
+
+def _names(expressions: Any) -> set[str]:
+    """The classes of expressions, and of what is in them."""
+    roots = map(expressions.apply, range(expressions.size()))
+    return {str(node.nodeName()) for root in roots for node in _nodes(root)}
+
+
+def _is_sorted(limit: Any) -> bool:
+    """Whether the first rows are those of an order, which is theirs alone if it has no ties."""
+    node = limit
+    while node.nodeName() in ("GlobalLimit", "LocalLimit", "Project", "SubqueryAlias"):
+        node = node.children().apply(0)
+    return bool(node.nodeName() == "Sort" and getattr(node, "global")())
+
+
+def quoted(name: str) -> str:
+    """The name of a column, whatever is in it, for a text of Spark's."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _refuse(what: str) -> None:
+    raise ConfigError(
+        f"the rows may not be the same when Spark computes them again ({what}), so that some would"
+        " come into another shard, and be lost or there twice: say shard_by= columns that stay the"
+        " same, if the rows are the same but for other columns, or write the rows to a table first"
+    )
+
+
+CHUNK_ROWS = 1_024
+UNLIMITED = 2**62
+HAS_ARROW = hasattr(functions, "arrow_udf")  # since Spark 4.1
+
+Made = Callable[[Any], Any]
+"""From a column of keys to one of partitions."""
+
+
+def key_partitions(count: int, *, arrow: bool = HAS_ARROW) -> Made:
+    """A function of a key column, text or binary, for a topic of ``count`` partitions.
+
+    It makes an integer column: the partition that the producer would choose, -1 for a null. Only
+    keys travel to the Python worker and only integers back: as Arrow, or, with ``arrow`` False, as
+    pandas Series.
+    """
+
+    def of_array(keys: Any) -> Any:
+        return chosen_partitions(keys, count)
+
+    if arrow:
+        of_array.__annotations__ = {"keys": pa.Array, "return": pa.Array}
+        return _made("arrow_udf", of_array)
+    import pandas as pd
+
+    def of_series(keys: Any) -> Any:
+        return of_array(pa.array(keys, pa.large_binary(), from_pandas=True)).to_pandas()
+
+    of_series.__annotations__ = {"keys": pd.Series, "return": pd.Series}
+    return _made("pandas_udf", of_series)
+
+
+def _made(kind: str, function: Made) -> Made:
+    made: Made = getattr(functions, kind)(function, "int")  # by name: it is not in Spark's types
+    return made
+
+
+def chosen_partitions(keys: Any, count: int) -> Any:
+    """The partition for each key of a ``pyarrow.Array`` as an array of int32; -1 for a null."""
+    source = ArrowSource(pa.RecordBatch.from_arrays([keys], ["key"]))
+    chunk = ArrowChunk(CHUNK_ROWS, source, -1, 0, -1, -1, -1, 1, 1)
+    chunk.next_batch(UNLIMITED)
+    found = partitions_for_keys(chunk, len(keys), count)
+    return pa.Array.from_buffers(pa.int32(), len(keys), [None, pa.py_buffer(found)])
+
+
+MASK = 0xFFFFFFFF
+HELD = "__kprod_task"
+CHOSEN = "__kprod_partition"
+
+
+def partition_expression(chosen: str | None, partition: str | None, spread: str, count: int) -> str:
+    """The Kafka partition of a row of a topic of ``count``: as named, else the ``chosen`` one.
+
+    ``chosen`` is a column, negative without a key. Rows with neither are spread by the hash of
+    ``spread``, the columns that remain.
+    """
+    found = f"pmod(hash({spread}), {count})"
+    if chosen is not None:
+        found = f"if({chosen} < 0, {found}, {chosen})"
+    return found if partition is None else f"coalesce(cast({partition} as bigint), {found})"
+
+
+def check_gathers(writer: PartitionWriter) -> None:
+    """Raises ConfigError for a writer without a topic, or with another partitioner."""
+    plan, config = writer.plan, config_of(writer.options)
+    if config.partitioner != "default" or config.partitioner_ignore_keys:
+        raise ConfigError(
+            'repartition="kafka" gathers rows by the partitions of partitioner="default", with'
+            " partitioner_ignore_keys=False: leave it or the other option away"
+        )
+    if plan.shapes.topic is None or plan.by_row or plan.key.kind != "binary":
+        raise ConfigError(
+            'repartition="kafka" needs a topic=, keys of bytes or text, and neither serializers nor'
+            " interceptors"
+        )
+
+
+def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) -> DataFrame:
+    """``frame`` with a partition for every row, and all rows of a partition in one task.
+
+    ``count`` is how many the topic has. ``writer`` has passed ``check_gathers``.
+    """
+    found = writer.plan.roles.find(frame.columns)
+    key, partition = found.get("key"), found.get("partition")
+    spread = [
+        quoted(field.name)
+        for field in frame.schema
+        if isinstance(field.dataType, AtomicType) and field.name not in (key, partition)
+    ]
+    name = "partition" if partition is None else partition
+    others = [quoted(other) for other in frame.columns if other != name]
+    keyed = key is not None and not isinstance(frame.schema[key].dataType, NullType)
+    if keyed:
+        frame = frame.withColumn(CHOSEN, key_partitions(count)(frame[quoted(str(key))]))
+    target = partition_expression(
+        CHOSEN if keyed else None,
+        None if partition is None else quoted(partition),
+        ", ".join(spread) or "1",
+        count,
+    )
+    placed = frame.selectExpr(*others, f"{target} as {quoted(name)}")
+    return _each_to_its_task(placed, quoted(name), count)
+
+
+def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame:
+    """Spark puts a row into the task ``pmod(hash(x), count)``: so find an ``x`` for every task."""
+    images = ", ".join(map(str, numbers_by_task(count)))
+    # A partition that the topic does not have is a row's fault, to be judged by the task.
+    number = f"cast(pmod({partition}, {count}) as int) + 1"
+    task = f"element_at(array({images}), {number}) as {HELD}"
+    return frame.selectExpr("*", task).repartition(count, HELD).drop(HELD)
+
+
+def numbers_by_task(count: int) -> list[int]:
+    """For each task the least number of 0, 1, 2 ... that Spark puts there: a column of type int."""
+    found: dict[int, int] = {}
+    for x in itertools.count():
+        found.setdefault(spark_hash(x) % count, x)
+        if len(found) == count:
+            return [found[task] for task in range(count)]
+    raise AssertionError  # numbers do not end
+
+
+def spark_hash(number: int) -> int:
+    """Spark's ``hash`` of an int from 0 to 2**31 - 1: MurmurHash3 (32 bit, Appleby) with seed 42.
+
+    Asking Spark takes a job of its own, a quarter of a second.
+    """
+    word = _rotated(number * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
+    state = (_rotated(42 ^ word, 13) * 5 + 0xE6546B64 & MASK) ^ 4  # the length in bytes
+    state = (state ^ state >> 16) * 0x85EBCA6B & MASK
+    state = (state ^ state >> 13) * 0xC2B2AE35 & MASK
+    state ^= state >> 16
+    return state - (state >> 31 << 32)
+
+
+def _rotated(word: int, bits: int) -> int:
+    return (word << bits | word >> 32 - bits) & MASK
+
+
+def partition_count(frame: DataFrame, writer: PartitionWriter) -> int:
+    """How many partitions the writer's topic has, asked by one task.
+
+    Raises what the executor's producer raised.
+    """
+
+    def ask() -> int | KprodError:
+        try:
+            with lent_producer(writer.fingerprint, writer.options, writer.timeout) as producer:
+                return producer.partition_count(str(writer.plan.shapes.topic))
+        except KprodError as error:
+            return error
+
+    title = f"kprod: partitions of {writer.plan.shapes.topic}"
+    answer = call_in_task(frame.sparkSession, title, ask)
+    if isinstance(answer, KprodError):
+        raise answer
+    return int(answer)
 
 
 def sharded(df: DataFrame, shards: int, by: str | Sequence[str] | None = None) -> DataFrame:
@@ -20,24 +331,44 @@ def sharded(df: DataFrame, shards: int, by: str | Sequence[str] | None = None) -
 
     ``by`` names these columns, one or more; None: all that Spark can hash. Rows that are alike in
     them are in the same shard, so ``by="key"`` keeps the records of a key in one. A column named
-    ``kprod_shard`` lets ``delivery="exactly_once"`` prove that rows are where they belong: make
-    this the last step before writing. It is a shuffle.
+    ``kprod_shard`` lets ``delivery="exactly_once"`` prove that rows are where they belong, and
+    ``kprod_shard_hash`` that a shard which comes again has the same rows, as far as those columns
+    say: make this the last step before writing. It is a shuffle.
 
-    Raises ConfigError for a number that cannot be, and where Spark says that rows are not the same
-    when they are computed again; SchemaError for columns that are not there.
+    Raises ConfigError for a number that cannot be, and where Spark shows that the rows, or their
+    columns ``by``, may be others when they are computed again; SchemaError for columns that are not
+    there. In a flow of a Declarative Pipeline Spark shows no columns: ``by`` is needed there, and
+    Spark judges it.
     """
     check_count(shards)
-    if by is None:
-        _check_determinism(df)
-    columns = ", ".join(map(_quoted, _columns(df, by)))
+    schema = _schema_of(df)
+    placing = _columns(schema, by)
+    if schema is not None:
+        check_repeatable(df, None if by is None else placing)
+    columns = ", ".join(map(quoted, placing))
     images = ", ".join(map(str, numbers_by_task(shards)))
-    number = f"cast(pmod(xxhash64({columns}), {shards}) as int)"
-    packed = f"{Layout(0, shards).packed}L + {SHARD_COLUMN}"
-    placed = df.selectExpr("*", f"{number} as {SHARD_COLUMN}")
-    placed = placed.selectExpr("*", f"element_at(array({images}), {SHARD_COLUMN} + 1) as {HELD}")
+    number = f"cast(pmod({HASH_COLUMN}, {shards}) as int)"
+    packed = f"{Layout(0, shards).packed}L + {number}"
+    placed = df.selectExpr("*", f"xxhash64({columns}) as {HASH_COLUMN}")
+    placed = placed.selectExpr("*", f"element_at(array({images}), {number} + 1) as {HELD}")
     placed = placed.repartition(shards, HELD).drop(HELD)
-    kept = [_quoted(name) for name in df.columns]
-    return placed.selectExpr(*kept, f"{packed} as {SHARD_COLUMN}")
+    if schema is None:
+        return placed.selectExpr("*", f"{packed} as {SHARD_COLUMN}")
+    kept = [quoted(name) for name in schema.names]
+    return placed.selectExpr(*kept, f"{packed} as {SHARD_COLUMN}", HASH_COLUMN)
+
+
+UNTOLD = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
+"""Spark's condition for whoever reads a schema in a flow of a Declarative Pipeline."""
+
+
+def _schema_of(df: DataFrame) -> StructType | None:
+    try:
+        return df.schema
+    except PySparkException as error:
+        if UNTOLD not in str(error):
+            raise
+        return None
 
 
 def is_sharded(schema: StructType) -> bool:
@@ -51,19 +382,26 @@ def check_placed(terms: Terms | None, schema: StructType) -> None:
         raise ConfigError(UNPLACED)
 
 
-def _columns(df: DataFrame, by: str | Sequence[str] | None) -> list[str]:
+def _columns(schema: StructType | None, by: str | Sequence[str] | None) -> list[str]:
+    named = [by] if isinstance(by, str) else list(by or ())
+    if schema is None:
+        if not named:
+            raise ConfigError(
+                "sharded() in a flow of a Declarative Pipeline needs by=, the columns that say to"
+                " which shard a row belongs: Spark does not say there which columns it has"
+            )
+        return named
+    found = named
     if by is None:
-        found = [field.name for field in df.schema if _hashable(field.dataType)]
-    else:
-        found = [by] if isinstance(by, str) else list(by)
-    missing = sorted(set(found) - set(df.columns))
+        found = [field.name for field in schema if _hashable(field.dataType)]
+    missing = sorted(set(found) - set(schema.names))
     if missing or not found:
         raise SchemaError(
-            f"shard_by: expected columns among {sorted(df.columns)}; got {missing or found}"
+            f"shard_by: expected columns among {sorted(schema.names)}; got {missing or found}"
         )
     for name in found:
-        if not _hashable(df.schema[name].dataType):
-            kind = df.schema[name].dataType.simpleString()
+        if not _hashable(schema[name].dataType):
+            kind = schema[name].dataType.simpleString()
             raise SchemaError(f"shard_by: Spark cannot hash column {name!r}, which is {kind}")
     return found
 
@@ -74,30 +412,3 @@ def _hashable(kind: DataType) -> bool:
     if isinstance(kind, StructType):
         return all(_hashable(field.dataType) for field in kind)
     return not isinstance(kind, MapType | VariantType)
-
-
-def _check_determinism(df: DataFrame) -> None:
-    """Where Spark tells: on a classic session. A micro-batch keeps the time of its first start."""
-    frame: Any = getattr(df, "_jdf", None)
-    if frame is None:
-        return
-    plan = frame.queryExecution().analyzed()
-    if not plan.deterministic() or (_reads_clock(df, plan) and not df.isStreaming):
-        raise ConfigError(
-            "the rows may not be the same when Spark computes them again (rand(), uuid(),"
-            " current_timestamp(), a UDF that is marked as non-deterministic), so that they may"
-            " come into another shard: say shard_by= columns that stay the same, or write the rows"
-            " to a table first"
-        )
-
-
-def _reads_clock(df: DataFrame, plan: Any) -> bool:
-    jvm: Any = df.sparkSession.sparkContext._jvm
-    reads: bool = plan.containsPattern(
-        jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
-    )
-    return reads
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -1,16 +1,20 @@
-"""A Spark session, and one job of ours on it: how many tasks run at once, and how far it is."""
+"""A Spark session, and one job of ours on it: its thread, its progress, how it is cancelled."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
+from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 
 from kprod.latch import Latch
@@ -132,20 +136,88 @@ def bar(title: str, done: int, tasks: int, seconds: float) -> str:
     return f"{title} [{drawn}] {done:,}/{tasks:,} tasks, {seconds:.0f} s"
 
 
+def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
+    """The rows of a frame, by a job that is cancelled when the call is interrupted.
+
+    Spark's UI shows it as ``title``, and so does a progress bar on a terminal.
+    """
+    spark = frame.sparkSession
+    with _watched(spark, title, progress):
+        return run_in_thread(spark, title, lambda: list(frame.collect()))
+
+
+LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:, *\d+)?\]|-cluster\[(\d+), *(\d+), *\d+\])?")
+"""A master in the driver's process or beside it: threads, or executors and the cores of each."""
+
+
+def most_tasks_at_once(settings: Callable[[str], str | None]) -> int | None:
+    """The most tasks that can ever run at the same time; None where nothing limits them.
+
+    By Spark's ``settings`` alone: executors come and go, and ``defaultParallelism`` is what was
+    there when somebody asked, or what the user has set.
+    """
+
+    def number(name: str) -> int | None:
+        text = settings(name)
+        return int(text) if text and text.isdigit() else None
+
+    per_task = number("spark.task.cpus") or 1
+    cores = None
+    master = settings("spark.master") or ""
+    local = LOCAL.fullmatch(master)
+    if local is not None:
+        threads, nodes, each = local.groups()
+        if nodes is not None:
+            cores = int(nodes) * int(each)
+        elif threads != "*":  # that is as many as the driver's machine has
+            cores = int(threads or 1)
+    elif master.startswith("spark:"):
+        cores = number("spark.cores.max")
+    elif master.startswith(("yarn", "k8s:")):
+        dynamic = settings("spark.dynamicAllocation.enabled") == "true"
+        most = "spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances"
+        executors = number(most)
+        cores = executors and executors * (number("spark.executor.cores") or 1)
+    return None if cores is None else max(1, cores // per_task)
+
+
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"  # since Spark 4.1
+SMALL_BATCH = "4m"
+SMALL_BYTES = 4 << 20
+LARGE_ROW, LARGE_JOB = 500, 100_000_000
+"""Bytes from which the way of the rows into the Python worker counts, and is worth a word."""
+
+
+def faster_settings(
+    settings: Callable[[str], str | None], version: Callable[[], str], records: int, nbytes: int
+) -> Mapping[str, str]:
+    """What would make the next job with such rows faster, among settings that are not set.
+
+    Arrow batches that stay in the processor's caches, and Unix sockets, which copy once less. After
+    a small job, such as a micro-batch, Spark is not asked for its ``settings`` and ``version``.
+    """
+    if nbytes < LARGE_JOB or nbytes < LARGE_ROW * records:
+        return {}
+    rows = settings(ARROW_ROWS) or "10000"
+    unlimited = not rows.isdigit() or int(rows) == 0
+    found: dict[str, str] = {}
+    if not settings(ARROW_BYTES) and (unlimited or int(rows) * nbytes > SMALL_BYTES * records):
+        found[ARROW_BYTES] = SMALL_BATCH
+    if settings(UNIX_SOCKETS) is None and tuple(map(int, version().split(".")[:2])) >= (4, 1):
+        found[UNIX_SOCKETS] = "true"
+    return found
+
+
 PROBE_ROWS = 1_000_000
 
 
-def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
-    """The rows of a frame, with a progress bar on a terminal meanwhile."""
-    with _watched(frame.sparkSession, title, progress):
-        return list(frame.collect())
-
-
 def slots(spark: SparkSession) -> int:
-    """How many tasks run at the same time, at least one: the cores Spark counts on."""
+    """How many tasks run at the same time by now, at least one: the cores Spark counts on."""
     if not is_connect(spark):
         return max(1, spark.sparkContext.defaultParallelism)
-    # A client of Spark Connect is told no such number; a range has that many partitions.
+    # A client of Spark Connect does not get this number; a range has that many partitions.
     task = "spark_partition_id() as task"
     found = spark.range(0, PROBE_ROWS).selectExpr(task).distinct().count()
     return max(1, int(found))
@@ -196,6 +268,53 @@ def _connect_progress(spark: Any, title: str) -> Iterator[None]:
             yield
     finally:
         spark.removeProgressHandler(note)
+
+
+T = TypeVar("T")
+DESCRIPTION = "spark.job.description"
+INTERRUPT = "spark.job.interruptOnCancel"
+LONGEST_CANCEL = 20.0
+"""Seconds that the jobs of an interrupted call have to end."""
+
+
+# A signal's handler runs in the main thread, and its exception would end a call to the JVM there:
+# the answer would be taken for that to the next call, and what the JVM still does for the first
+# would keep the next one waiting. Each thread has a connection of its own to the JVM. So the main
+# thread only waits, and can talk to Spark when the wait has been interrupted. For the same reason a
+# streaming query that is stopped, which interrupts its own thread in the JVM, does not keep kprod
+# from running one more job: the one that aborts what was prepared.
+def run_in_thread(spark: SparkSession, description: str, work: Callable[[], T]) -> T:
+    """Run ``work``, which runs Spark jobs, in a thread of its own; return or raise as it does.
+
+    Spark's UI shows these jobs as ``description``; with Spark Connect it is their tag. Local
+    properties of the calling thread (job group, scheduler pool) hold for them. If the wait is
+    interrupted, they are cancelled, and have ended when the exception leaves. Any thread.
+    """
+    # Unique, and readable where Spark's UI shows tags; a tag has no comma.
+    tag = f"{description.replace(',', ' ')} ({uuid.uuid4().hex[:12]})"
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            spark.addTag(tag)
+            if not is_connect(spark):
+                context = spark.sparkContext
+                context.setLocalProperty(DESCRIPTION, description)
+                # Workers of tasks that are cancelled end at once, as those of streams do anyway.
+                context.setLocalProperty(INTERRUPT, "true")
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = InheritableThread(target=run, name="kprod-spark-job", daemon=True, session=spark)
+    thread.start()
+    try:
+        wait([outcome])
+    except BaseException:
+        spark.interruptTag(tag)
+        thread.join(LONGEST_CANCEL)
+        raise
+    return outcome.result()
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,10 +11,12 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from kprod.clock import monotonic
 from kprod.config.reading import from_text
+from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
-from kprod.spark.producer_options import cluster_access, need_broker_extra
+from kprod.spark.options import PREFIX, client_config, concealed_source
 from kprod.spark.record_shapes import EPOCH, MILLISECOND
 
 SCHEMA = (
@@ -24,7 +25,6 @@ SCHEMA = (
 )
 """As of Spark's own source with ``includeHeaders``, without its ``timestampType``."""
 
-PREFIX = "kafka."
 ISOLATION = {"read_committed": True, "read_uncommitted": False}
 EARLIEST, LATEST = "earliest", "latest"
 SPARKS_OWN = frozenset({"path", "includeheaders"})
@@ -34,8 +34,6 @@ STREAMING = (
     'format("kprod") reads batches only: for streams use Spark\'s own source, format("kafka"), from'
     " the package spark-sql-kafka-0-10"
 )
-MOST_SECONDS = 10 * 365 * 86_400.0
-"""For reading a partition: it takes as long as it takes."""
 
 
 @dataclass
@@ -56,7 +54,7 @@ class ReadOptions:
     """
 
     topic: str
-    client: Mapping[str, Any] = field(repr=False)  # may hold passwords
+    client: Mapping[str, Any] = field(repr=False)  # those of ``concealed_source``
     committed: bool = True
     starting: str | Mapping[int, int] = EARLIEST
     ending: str | Mapping[int, int] = LATEST
@@ -76,20 +74,17 @@ class TopicReader(DataSourceReader):
         That is ConfigError for offsets that leave out a partition, or that a partition does not
         have: the records before its first one were removed.
         """
-        from kprod.broker.cluster_client import ClusterClient, PartitionReader
+        from kprod.admin.cluster_client import ClusterClient
+        from kprod.admin.partition_reader import readers
 
         options = self._options
-        access = cluster_access(options.client)
-        deadline = time.monotonic() + access.timeout
+        config = client_config(options.client)
         spans: list[InputPartition] = []
-        with ClusterClient(access.bootstrap_servers, deadline, access.security) as cluster:
-            leaders = cluster.leaders(options.topic)
-            _check_named("startingOffsets", options.starting, options.topic, leaders.keys())
-            _check_named("endingOffsets", options.ending, options.topic, leaders.keys())
-            for number, leader in sorted(leaders.items()):
-                log = PartitionReader(
-                    cluster.client(leader), options.topic, number, committed=options.committed
-                )
+        with ClusterClient(config, monotonic() + config.max_block_ms / 1000) as cluster:
+            logs = readers(cluster, options.topic, committed=options.committed)
+            _check_named("startingOffsets", options.starting, options.topic, logs.keys())
+            _check_named("endingOffsets", options.ending, options.topic, logs.keys())
+            for number, log in logs.items():
                 spans.append(self._span(number, log.start(), log.end()))
         return spans
 
@@ -108,17 +103,13 @@ class TopicReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """The rows of one partition. Runs in a task; raises KprodError."""
-        from kprod.broker.cluster_client import ClusterClient, PartitionReader
+        from kprod.admin.cluster_client import ClusterClient
+        from kprod.admin.partition_reader import readers
 
         assert isinstance(partition, Span)
-        topic, number = self._options.topic, partition.number
-        access = cluster_access(self._options.client)
-        deadline = time.monotonic() + MOST_SECONDS
-        with ClusterClient(access.bootstrap_servers, deadline, access.security) as cluster:
-            leader = cluster.leaders(topic)[number]
-            log = PartitionReader(
-                cluster.client(leader), topic, number, committed=self._options.committed
-            )
+        topic, number, committed = self._options.topic, partition.number, self._options.committed
+        with ClusterClient(client_config(self._options.client)) as cluster:  # as long as it takes
+            log = readers(cluster, topic, committed=committed)[number]
             for record in log.read(partition.start, partition.end):
                 headers = [Row(key=name, value=value) for name, value in record.headers]
                 moment = _moment(record.timestamp)
@@ -140,13 +131,13 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     ``isolation`` (or ``kafka.isolation.level``), ``startingOffsets``, ``endingOffsets`` and
     ``failOnDataLoss``. Raises ConfigError.
     """
-    need_broker_extra('spark.read.format("kprod")')
+    options = concealed_source(options)
     client: dict[str, Any] = {}
     own: dict[str, str] = {}
     for given, text in options.items():
         name = given.lower()
         if name == "kafka.isolation.level":
-            own["isolation"] = text
+            own["isolation"] = exposed(text)  # hidden, as what no producer knows
         elif name.startswith(PREFIX):
             client[name[len(PREFIX) :]] = from_text(given[len(PREFIX) :], text)
         elif name in ("topic", "subscribe"):
@@ -185,8 +176,8 @@ def _offsets(name: str, text: str, topic: str) -> str | dict[int, int]:
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
     try:
-        told = json.loads(text)
-        return {int(number): int(offset) for number, offset in told.get(topic, told).items()}
+        offsets = json.loads(text)
+        return {int(number): int(offset) for number, offset in offsets.get(topic, offsets).items()}
     except (ValueError, AttributeError, TypeError):
         raise ConfigError(
             f'{name}: expected "earliest", "latest", or JSON such as {{"{topic}": {{"0": 23}}}};'
@@ -195,20 +186,21 @@ def _offsets(name: str, text: str, topic: str) -> str | dict[int, int]:
 
 
 def _check_named(
-    name: str, told: str | Mapping[int, int], topic: str, partitions: Collection[int]
+    name: str, offsets: str | Mapping[int, int], topic: str, partitions: Collection[int]
 ) -> None:
     """As Spark's own source: a partition that is forgotten would be read from another offset."""
-    if not isinstance(told, str) and told.keys() != set(partitions):
+    if not isinstance(offsets, str) and offsets.keys() != set(partitions):
         raise ConfigError(
             f"{name}: {topic!r} has the partitions {sorted(partitions)}, and each has to be named,"
-            f" with an offset, -2 (earliest) or -1 (latest); named are {sorted(told)}"
+            f" with an offset, -2 (earliest) or -1 (latest); named are {sorted(offsets)}"
         )
 
 
-def _offset(told: str | Mapping[int, int], number: int, first: int, last: int) -> int:
-    if isinstance(told, str):
-        return first if told == EARLIEST else last
-    return {-1: last, -2: first}.get(told[number], told[number])  # as Spark's own source counts
+def _offset(offsets: str | Mapping[int, int], number: int, first: int, last: int) -> int:
+    if isinstance(offsets, str):
+        return first if offsets == EARLIEST else last
+    offset = offsets[number]
+    return {-1: last, -2: first}.get(offset, offset)  # as Spark's own source counts
 
 
 def _moment(timestamp_ms: int) -> datetime.datetime | None:

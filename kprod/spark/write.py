@@ -1,156 +1,208 @@
-"""Writes a DataFrame or a micro-batch to Kafka, as one Spark job, and tells what was written."""
+"""Writes a DataFrame or a micro-batch to Kafka, as one Spark job, and reports what was written."""
 
 from __future__ import annotations
 
+import functools
 import logging
+import re
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Literal
+from typing import Any, Unpack
 
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from kprod.errors import ConfigError, KprodError
-from kprod.spark.atomic_batch import abort_batch, commit_batch, end_in_task
+from kprod.quantities import counted
 from kprod.spark.errors import WriteFailed
-from kprod.spark.exactly_once.shard import Scope, Terms
-from kprod.spark.kafka_partitioning import by_kafka_partition, check_gathers, partition_count
-from kprod.spark.partition_writer import PartitionWriter, task_writer
-from kprod.spark.producer_options import with_large_batches
-from kprod.spark.rate_limit import RateLimit
-from kprod.spark.schema_check import check_schema
-from kprod.spark.sharded import check_placed, is_sharded, sharded
-from kprod.spark.spark_job import collect, is_connect, slots
-from kprod.spark.task_identity import QUERY
-from kprod.spark.task_outcome import OUTCOME_SCHEMA, JobTask, TaskOutcome, read_outcome
+from kprod.spark.exactly_once.shard import NAMELESS, Scope, Terms
+from kprod.spark.job_tasks import (
+    OUTCOME_SCHEMA,
+    JobTask,
+    TaskOutcome,
+    abort_batch,
+    commit_batch,
+    end_in_task,
+    read_answer,
+)
+from kprod.spark.options import (
+    OF_THE_JOB,
+    WriteOptions,
+    concealed_for_tasks,
+    divided,
+    with_large_batches,
+)
+from kprod.spark.partition_writer import PartitionWriter, check_schema, task_writer
+from kprod.spark.python_worker import QUERY, check_python, python_failure
+from kprod.spark.sharded import (
+    by_kafka_partition,
+    check_gathers,
+    check_placed,
+    is_sharded,
+    micro_batch,
+    partition_count,
+    sharded,
+)
+from kprod.spark.spark_job import collect, faster_settings, is_connect, most_tasks_at_once, slots
+from kprod.spark.task_sender import RateLimit
 from kprod.spark.write_result import WriteResult, write_result
 
+_log = logging.getLogger(__name__)
 
-def write(
-    df: DataFrame,
-    topic: str | None = None,
-    *,
-    bootstrap_servers: str | Sequence[str],
-    max_records_per_second: float | None = None,
-    max_bytes_per_second: float | None = None,
-    repartition: Literal["kafka"] | None = None,
-    results: Literal["shards", "summary"] = "shards",
-    progress: bool = True,
-    shards: int | None = None,
-    shard_by: str | Sequence[str] | None = None,
-    **options: Any,
-) -> WriteResult:
+
+def write(df: DataFrame, topic: str | None = None, **options: Unpack[WriteOptions]) -> WriteResult:
     """Write every row of ``df`` to Kafka and return when all are acknowledged.
 
     At least once; with ``delivery="exactly_once"`` once, whatever Spark does with its tasks; with
-    ``delivery="atomic"`` once and as a whole: readers of committed records see all of it or
-    nothing. With a ``job_id`` once, too, when the job is started again under the same name and with
-    the same rows: for that they are shuffled into as many ``shards``, by the columns ``shard_by``
-    or by all of them, as ``kprod.spark.sharded`` does.
+    ``delivery="atomic"`` once, and nothing is visible before all of it is written and decided: then
+    each shard becomes visible, one some milliseconds after the other. With a ``job_id`` once, too,
+    when the job is started again under the same name and with the same rows: for that they are
+    shuffled into as many ``shards``, by the columns ``shard_by`` or by all of them, as
+    ``kprod.spark.sharded`` does.
 
     Runs one Spark job, column by column (``mapInArrow``), on a classic session as well as on one of
-    Spark Connect. Further options are those of ``partition_writer``. Beyond them:
+    Spark Connect. ``WriteOptions`` describes the options; ``bootstrap_servers`` is needed.
 
-    ``max_records_per_second`` and ``max_bytes_per_second`` (of keys and values) limit the whole
-    job: each task gets its share of what the tasks that run at once may write.
-    ``repartition="kafka"`` shuffles the rows by the Kafka partition they go to, which the producer
-    would choose, too: each is written by one task, in batches of 1 MiB unless sizes are given.
-    ``results="summary"`` leaves the single shards out of the result. ``progress`` draws a bar if
-    standard error is a terminal.
-
-    Raises ConfigError and SchemaError before a task starts; WriteFailed, without further attempts,
-    for what no attempt can help (an unknown topic, credentials, permissions, a row that is no
-    record, a shard that came back with other rows, an atomic batch that was not committed); what
-    Spark raises when a task has failed as
-    often as it may.
+    Raises ConfigError and SchemaError before a task starts, and ConfigError for executors with
+    another Python; WriteFailed when a task has failed as often as it may, and without further
+    attempts for what is not retriable (an unknown topic, credentials, permissions, an invalid row,
+    a shard that came back with other rows, an atomic batch that was not committed); what Spark
+    raises for anything that is not kprod's. Ctrl-C cancels the job, and what its tasks have left
+    open is aborted before KeyboardInterrupt leaves.
     """
-    return write_named(
-        partial(replace, scope=Scope.CALL),
-        df,
-        topic,
-        bootstrap_servers=bootstrap_servers,
-        max_records_per_second=max_records_per_second,
-        max_bytes_per_second=max_bytes_per_second,
-        repartition=repartition,
-        results=results,
-        progress=progress,
-        shards=shards,
-        shard_by=shard_by,
-        **options,
-    )
+    options = concealed_for_tasks(options)
+    return _write(df, topic, options, lambda terms: _of_this_call(df, terms))
 
 
-def write_named(  # noqa: PLR0913
-    naming: Callable[[Terms], Terms],
+def _of_this_call(df: DataFrame, terms: Terms) -> Terms:
+    """A micro-batch is written again after a restart, by another call of whichever thread."""
+    terms, found = replace(terms, scope=Scope.CALL), micro_batch(df)
+    if found is None:
+        return terms
+    if terms.job_id is None:
+        raise ConfigError(NAMELESS)
+    return replace(terms, query=found.query, batch=found.batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """The options of ``WriteOptions`` that a single task does not have. Immutable."""
+
+    max_records_per_second: float | None = None
+    max_bytes_per_second: float | None = None
+    repartition: str | None = None
+    results: str = "shards"
+    progress: bool = True
+    shards: int | None = None
+    shard_by: str | Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.repartition not in (None, "kafka"):
+            raise ConfigError(f'repartition: expected "kafka" or None; got {self.repartition!r}')
+        if self.results not in ("shards", "summary"):
+            raise ConfigError(f'results: expected "shards" or "summary"; got {self.results!r}')
+
+    def place(self, df: DataFrame, terms: Terms | None) -> DataFrame:
+        """The rows in their shards, where the options ask for some."""
+        if self.shards is None:
+            if self.shard_by is not None:
+                raise ConfigError(
+                    "shard_by says by what, and shards= how many; the second is missing"
+                )
+        elif terms is None:
+            raise ConfigError('shards is for delivery="exactly_once" and "atomic"')
+        elif self.repartition is not None:
+            raise ConfigError("shards and repartition both say which rows a task has: give one")
+        elif not is_sharded(df.schema):
+            df = sharded(df, self.shards, self.shard_by)
+        check_placed(terms, df.schema)
+        return df
+
+
+def _write(
     df: DataFrame,
     topic: str | None,
-    *,
-    bootstrap_servers: str | Sequence[str],
-    max_records_per_second: float | None = None,
-    max_bytes_per_second: float | None = None,
-    repartition: Literal["kafka"] | None = None,
-    results: Literal["shards", "summary"] = "shards",
-    progress: bool = True,
-    shards: int | None = None,
-    shard_by: str | Sequence[str] | None = None,
-    **options: Any,
+    options: Mapping[str, Any],
+    name: Callable[[Terms], Terms],
 ) -> WriteResult:
-    """As ``write``; ``naming`` says by which name exactly once is promised."""
-    if repartition not in (None, "kafka"):
-        raise ConfigError(f'repartition: expected "kafka" or None; got {repartition!r}')
-    if results not in ("shards", "summary"):
-        raise ConfigError(f'results: expected "shards" or "summary"; got {results!r}')
-    limit = RateLimit(records=max_records_per_second, bytes=max_bytes_per_second)
-    if repartition == "kafka":
-        options = with_large_batches(options)
-    writer = task_writer(topic, bootstrap_servers=bootstrap_servers, **options)
+    """The job of ``write`` and ``foreach_batch``; ``name`` names it for exactly once."""
+    chosen, of_task = divided(options, OF_THE_JOB)
+    job = _Job(**chosen)
+    limit = RateLimit(records=job.max_records_per_second, bytes=job.max_bytes_per_second)
+    gathers = job.repartition == "kafka"
+    writer = task_writer(topic, **(with_large_batches(of_task) if gathers else of_task))
     if writer.terms is not None:
-        writer = replace(writer, terms=naming(writer.terms))
-    df = _placed(df, writer, shards, shard_by, repartition)
+        writer = replace(writer, terms=name(writer.terms))
+    df = job.place(df, writer.terms)
     check_schema(df.schema, writer)
+    check_python(df.sparkSession)
     started = time.monotonic()
-    tasks = None
-    if repartition == "kafka":
+    tasks = job.shards
+    if gathers:
         check_gathers(writer)
         tasks = _ask_partitions(df, writer)
         df = by_kafka_partition(df, writer, tasks)
     if not limit.is_unlimited:
-        at_once = slots(df.sparkSession)
-        shared = limit.shared_by(at_once if tasks is None else min(at_once, tasks))
-        writer = replace(writer, limit=shared)
-    outcomes = _run(df, writer, progress)
+        df, at_once = _bounded(df, tasks)
+        writer = replace(writer, limit=limit.shared_by(at_once))
+    outcomes = _run(df, writer, job.progress)
     if writer.terms is not None and writer.terms.is_atomic:
         outcomes = commit_batch(writer, outcomes, end_in_task(df.sparkSession))
     reports = [found.report for found in outcomes if found.report is not None]
     result = write_result(reports, time.monotonic() - started)
     raise_failure(outcomes, result)
-    return result if results == "shards" else replace(result, shards=())
+    _advise(df.sparkSession, result)
+    return result if job.results == "shards" else replace(result, shards=())
 
 
-def _placed(
-    df: DataFrame,
-    writer: PartitionWriter,
-    shards: int | None,
-    shard_by: str | Sequence[str] | None,
-    repartition: str | None,
-) -> DataFrame:
-    if shards is None:
-        if shard_by is not None:
-            raise ConfigError("shard_by says by what, and shards= how many; the second is missing")
-    elif writer.terms is None:
-        raise ConfigError('shards is for delivery="exactly_once" and "atomic"')
-    elif repartition is not None:
-        raise ConfigError("shards and repartition both say which rows a task has: give one")
-    elif not is_sharded(df.schema):
-        df = sharded(df, shards, shard_by)
-    check_placed(writer.terms, df.schema)
-    return df
+def _advise(spark: SparkSession, result: WriteResult) -> None:
+    """Log, once in a process, which settings suit rows as large as these."""
+    found = faster_settings(
+        lambda name: spark.conf.get(name, None),
+        lambda: spark.version,
+        result.records,
+        result.bytes,
+    )
+    if found:
+        _log_once(" and ".join(f"{name}={value}" for name, value in found.items()))
+
+
+@functools.cache
+def _log_once(settings: str) -> None:
+    _log.info(
+        "rows as large as these reach Spark's Python workers faster with %s: a trial with rows of"
+        " 1,000 bytes took a fifth less time with both settings (docs/spark-operation.md)",
+        settings,
+    )
+
+
+def _bounded(df: DataFrame, tasks: int | None) -> tuple[DataFrame, int]:
+    """The frame, and the most of its tasks that can run at the same time, now or later.
+
+    ``tasks`` is how many it has, where that is known. Else it gets no more than run by now, unless
+    settings of Spark say how many can: executors may be added while it is written.
+    """
+    spark = df.sparkSession
+    most = most_tasks_at_once(lambda name: spark.conf.get(name, None))
+    if most is None and tasks is None:
+        if is_sharded(df.schema):
+            raise ConfigError(
+                "a limit of the rate is divided by the number of tasks: say shards= the number that"
+                " sharded() was given"
+            )
+        tasks = slots(spark)
+        df = df.coalesce(tasks)
+    if tasks is not None:
+        copies = 2 if spark.conf.get("spark.speculation", None) == "true" else 1
+        most = min(most or copies * tasks, copies * tasks)
+    assert most is not None
+    return df, most
 
 
 def raise_failure(outcomes: Sequence[TaskOutcome], result: WriteResult | None) -> None:
-    """Raises WriteFailed for the first task that no attempt could help, if there is one."""
+    """Raises WriteFailed for the first task whose error is not retriable, if there is one."""
     for found in outcomes:
         if found.failure is not None:
             raise _failed(found.failure, found.task, result) from found.failure
@@ -158,13 +210,36 @@ def raise_failure(outcomes: Sequence[TaskOutcome], result: WriteResult | None) -
 
 def _run(df: DataFrame, writer: PartitionWriter, progress: bool) -> list[TaskOutcome]:
     task = JobTask(writer=writer, job=uuid.uuid4().hex)
-    title = f"kprod: {writer.plan.shapes.topic or 'topics of the rows'}"
+    title = f"kprod: write to {writer.plan.shapes.topic or 'topics of the rows'}"
     try:
         rows = collect(df.mapInArrow(task, OUTCOME_SCHEMA), title, progress)
-    except Exception:  # of Spark's: what tasks have prepared is given up
+    except BaseException as error:  # of Spark's, or Ctrl-C: no task runs any more
         abort_batch(writer, (), end_in_task(df.sparkSession))
+        if isinstance(error, PySparkException):
+            raise_in_words(str(error))
         raise
-    return [read_outcome(bytes(row["outcome"])) for row in rows]
+    return [read_answer(row) for row in rows]
+
+
+OURS = re.compile(r"^kprod\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
+"""The last line of a traceback that ends in an error of kprod's."""
+TASK = re.compile(r"Task (\d+) in stage \S+ failed (\d+) times")
+
+
+def raise_in_words(text: str) -> None:
+    """Raise what a task has failed with, without Spark's pages about it; return for other errors.
+
+    ``text`` is that of Spark's exception, which is the context of the one that is raised.
+    """
+    wrong_python = python_failure(text)
+    if wrong_python is not None:
+        raise wrong_python from None
+    found, task = OURS.findall(text), TASK.search(text)
+    if found:
+        kind, message = found[-1]
+        number = -1 if task is None else int(task[1])
+        times = "" if task is None else f" {counted(int(task[2]), 'time')}"
+        raise WriteFailed(f"task {number} failed{times}: {kind}: {message}", task=number) from None
 
 
 def _ask_partitions(df: DataFrame, writer: PartitionWriter) -> int:
@@ -183,8 +258,6 @@ def _failed(error: KprodError, task: int, result: WriteResult | None) -> WriteFa
     )
 
 
-_log = logging.getLogger(__name__)
-
 OnResult = Callable[[WriteResult, int], object]
 
 
@@ -194,19 +267,23 @@ class ForeachBatch:
 
     topic: str | None
     on_result: OnResult | None
-    options: dict[str, Any] = field(repr=False)  # may hold passwords
+    options: Mapping[str, Any] = field(repr=False)  # those of ``concealed_for_tasks``
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write one micro-batch. Raises as ``write``, and Spark ends the query then."""
-        naming = partial(replace, scope=Scope.QUERY, query=_query(df), batch=batch_id)
-        result = write_named(naming, df, self.topic, **{**self.options, "progress": False})
+        query = _query(df)
+
+        def name(terms: Terms) -> Terms:
+            return replace(terms, scope=Scope.QUERY, query=query, batch=batch_id)
+
+        result = _write(df, self.topic, {**self.options, "progress": False}, name)
         _log.info("micro-batch %d: %s", batch_id, result)
         if self.on_result is not None:
             self.on_result(result, batch_id)
 
 
 def foreach_batch(
-    topic: str | None = None, *, on_result: OnResult | None = None, **options: Any
+    topic: str | None = None, *, on_result: OnResult | None = None, **options: Unpack[WriteOptions]
 ) -> ForeachBatch:
     """Make a function for ``writeStream.foreachBatch``: ``write`` with these options.
 
@@ -214,16 +291,19 @@ def foreach_batch(
     batch_id)`` is called after each micro-batch, where the function runs: on the driver, or with
     Spark Connect on the server. After a failure Spark runs a micro-batch again, with the same rows
     and number: at least once; once with ``delivery="exactly_once"``, ``shards`` and a checkpoint.
-    Spark Connect does not tell which query it is, so that needs a ``job_id`` there, and wherever
+    Spark Connect does not say which query it is, so that needs a ``job_id`` there, and wherever
     one query writes to the same topic in more than one place. Raises ConfigError for a bad option
     when the first one is written.
     """
-    return ForeachBatch(topic=topic, on_result=on_result, options=options)
+    return ForeachBatch(topic=topic, on_result=on_result, options=concealed_for_tasks(options))
 
 
 def _query(df: DataFrame) -> str | None:
-    """The id of the query, which its checkpoint has; where Spark tells."""
+    """The id of the query, which its checkpoint has; where Spark gives it."""
     if is_connect(df.sparkSession):
         return None
-    found: str | None = df.sparkSession.sparkContext.getLocalProperty(QUERY)
-    return found
+    query: str | None = df.sparkSession.sparkContext.getLocalProperty(QUERY)
+    if query is not None:
+        return query
+    found = micro_batch(df)  # a thread that the function has started does not know it
+    return None if found is None else found.query

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from kprod.quantities import counted
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ class OffsetRange:
     """The offsets one task was given in one topic partition.
 
     ``first`` and ``last`` are inclusive; records of other writers may lie between them. Both are -1
-    when the broker did not tell offsets (``acks=0``). ``records`` counts this task's own.
+    when the broker returned no offsets (``acks=0``). ``records`` counts this task's own.
     """
 
     topic: str
@@ -55,13 +57,13 @@ class PartitionReport:
 
     task: int
     attempt: int
-    records: int
-    bytes: int
-    retries: int
+    records: int = 0
+    bytes: int = 0
+    retries: int = 0
     seconds: float
     host: str
     pid: int
-    offsets: list[OffsetRange]
+    offsets: list[OffsetRange] = field(default_factory=list)
     input_seconds: float = 0.0
     flush_seconds: float = 0.0
     skipped: int = 0
@@ -74,55 +76,50 @@ class PartitionReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only: the shape of a row with the schema ``SCHEMA``."""
-        told = asdict(replace(self, prepared=None))
-        del told["prepared"]
-        return told
+        values = asdict(replace(self, prepared=None))
+        del values["prepared"]
+        return values
 
 
-SCHEMA = (
-    "task int, attempt int, records bigint, bytes bigint, retries bigint, seconds double, "
-    "host string, pid int, offsets array<struct<topic: string, partition: int, "
-    "first: bigint, last: bigint, records: bigint>>, input_seconds double, flush_seconds double, "
-    "skipped bigint, dead_letters bigint, reasons array<string>, delivered string, "
-    "rewritten boolean, transactional_id string"
-)
+_TEXT, _INT, _BIGINT = ("string", pa.string()), ("int", pa.int32()), ("bigint", pa.int64())
+_DOUBLE, _BOOLEAN = ("double", pa.float64()), ("boolean", pa.bool_())
+_OFFSETS = {
+    "topic": _TEXT,
+    "partition": _INT,
+    "first": _BIGINT,
+    "last": _BIGINT,
+    "records": _BIGINT,
+}
+_COLUMNS = {
+    "task": _INT,
+    "attempt": _INT,
+    "records": _BIGINT,
+    "bytes": _BIGINT,
+    "retries": _BIGINT,
+    "seconds": _DOUBLE,
+    "host": _TEXT,
+    "pid": _INT,
+    "offsets": (
+        f"array<struct<{', '.join(f'{name}: {ddl}' for name, (ddl, _) in _OFFSETS.items())}>>",
+        pa.list_(pa.struct([(name, kind) for name, (_, kind) in _OFFSETS.items()])),
+    ),
+    "input_seconds": _DOUBLE,
+    "flush_seconds": _DOUBLE,
+    "skipped": _BIGINT,
+    "dead_letters": _BIGINT,
+    "reasons": ("array<string>", pa.list_(pa.string())),
+    "delivered": _TEXT,
+    "rewritten": _BOOLEAN,
+    "transactional_id": _TEXT,
+}
+"""The types of a report's columns, for Spark and for Arrow."""
+SCHEMA = ", ".join(f"{name} {ddl}" for name, (ddl, _) in _COLUMNS.items())
 """``PartitionReport`` as Spark DDL, for ``mapInArrow``."""
 
 
-def as_record_batch(report: PartitionReport) -> Any:
-    """The report as a ``pyarrow.RecordBatch`` of one row, typed as ``SCHEMA`` says."""
-    import pyarrow as pa
-
-    offsets = pa.struct(
-        [
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            ("first", pa.int64()),
-            ("last", pa.int64()),
-            ("records", pa.int64()),
-        ]
-    )
-    schema = pa.schema(
-        [
-            ("task", pa.int32()),
-            ("attempt", pa.int32()),
-            ("records", pa.int64()),
-            ("bytes", pa.int64()),
-            ("retries", pa.int64()),
-            ("seconds", pa.float64()),
-            ("host", pa.string()),
-            ("pid", pa.int32()),
-            ("offsets", pa.list_(offsets)),
-            ("input_seconds", pa.float64()),
-            ("flush_seconds", pa.float64()),
-            ("skipped", pa.int64()),
-            ("dead_letters", pa.int64()),
-            ("reasons", pa.list_(pa.string())),
-            ("delivered", pa.string()),
-            ("rewritten", pa.bool_()),
-            ("transactional_id", pa.string()),
-        ]
-    )
+def as_record_batch(report: PartitionReport) -> pa.RecordBatch:
+    """The report as a record batch of one row, typed as ``SCHEMA`` says."""
+    schema = pa.schema([(name, kind) for name, (_, kind) in _COLUMNS.items()])
     return pa.RecordBatch.from_pylist([report.as_dict()], schema=schema)
 
 
@@ -132,14 +129,16 @@ class WriteResult:
 
     ``records``, ``bytes`` (of keys and values, before compression), ``skipped`` and
     ``dead_letters`` are sums; ``seconds`` is how long the job took on the driver. Of a task that
-    Spark ran more than once only the attempt that counts is here; ``attempts`` counts those before
-    it, too, within one run of its stage: tasks do not know that the stage has run before.
+    Spark ran more than once only the attempt that counts is here; ``attempts`` counts attempts at
+    tasks, those that failed too, within one run of their stage: a task does not know that its stage
+    has run before. Without failures it is the number of tasks.
     ``offsets`` are where the records are, by topic and partition; ``reasons`` why rows were skipped
     or became dead letters, and in how many shards.
 
     With ``delivery="exactly_once"`` each shard was ``committed`` by this job, some of them
-    ``rewritten`` after an attempt that had not come to its end, or is ``already_there``: those
-    three count shards, and ``transactional_ids`` name them. Immutable.
+    ``rewritten`` after an attempt that had not come to its end, or is ``already_there``, written
+    by an earlier call: these three count shards, not records, and ``transactional_ids`` names them.
+    Immutable.
     """
 
     records: int
@@ -183,15 +182,20 @@ class WriteResult:
         dead = f", {self.dead_letters:,} dead letters" if self.dead_letters else ""
         return (
             f"{counted(self.records, 'record')} ({self.bytes / 1e6:,.1f} MB){lost}{dead} in"
-            f" {self.seconds:.1f} s, {rate:,.0f} records/s, {counted(len(self.shards), 'shard')}"
-            f"{self._transactions()}"
+            f" {self.seconds:.1f} s, {rate:,.0f} records/s{self._shards()}"
         )
 
-    def _transactions(self) -> str:
-        if not self.committed and not self.already_there:
-            return ""
-        again = f" ({self.rewritten:,} of them rewritten)" if self.rewritten else ""
-        return f": {self.committed:,} committed{again}, {self.already_there:,} already there"
+    def _shards(self) -> str:
+        done = self.committed + self.already_there
+        if done:
+            again = f" ({self.rewritten:,} of them rewritten)" if self.rewritten else ""
+            return (
+                f"; of {counted(done, 'shard')} {self.committed:,} committed{again},"
+                f" {self.already_there:,} already there"
+            )
+        tasks = len(self.shards)  # none in a summary
+        again = f" in {counted(self.attempts, 'attempt')}" if self.attempts > tasks else ""
+        return f", {counted(tasks, 'shard')}{again}" if tasks else ""
 
     def _repr_html_(self) -> str:
         """A table for notebooks: the totals, and a line for each topic partition."""
@@ -212,10 +216,7 @@ class WriteResult:
 def write_result(reports: Sequence[PartitionReport], seconds: float) -> WriteResult:
     """The reports of all shards, taken together."""
     return WriteResult(
-        records=sum(report.records for report in reports),
-        bytes=sum(report.bytes for report in reports),
-        skipped=sum(report.skipped for report in reports),
-        dead_letters=sum(report.dead_letters for report in reports),
+        **_sums(reports, "records", "bytes", "skipped", "dead_letters", "rewritten"),
         seconds=seconds,
         attempts=sum(report.attempt + 1 for report in reports),
         offsets=_merged([found for report in reports for found in report.offsets]),
@@ -223,7 +224,6 @@ def write_result(reports: Sequence[PartitionReport], seconds: float) -> WriteRes
         shards=tuple(sorted(reports, key=lambda report: report.task)),
         committed=sum(report.delivered == COMMITTED for report in reports),
         already_there=sum(report.delivered == ALREADY_THERE for report in reports),
-        rewritten=sum(report.rewritten for report in reports),
         transactional_ids=tuple(
             report.transactional_id for report in reports if report.transactional_id is not None
         ),
@@ -232,21 +232,17 @@ def write_result(reports: Sequence[PartitionReport], seconds: float) -> WriteRes
 
 def add_results(results: Sequence[WriteResult]) -> WriteResult:
     """Several jobs taken together, one after the other: without their single shards."""
-    merged = _merged([found for r in results for p in r.offsets.values() for found in p.values()])
+    rows = ("records", "bytes", "skipped", "dead_letters")
     return WriteResult(
-        records=sum(result.records for result in results),
-        bytes=sum(result.bytes for result in results),
-        skipped=sum(result.skipped for result in results),
-        dead_letters=sum(result.dead_letters for result in results),
-        seconds=sum(result.seconds for result in results),
-        attempts=sum(result.attempts for result in results),
-        offsets=merged,
+        **_sums(results, *rows, "seconds", "attempts", "committed", "already_there", "rewritten"),
+        offsets=_merged([o for r in results for p in r.offsets.values() for o in p.values()]),
         reasons=dict(sum((Counter(result.reasons) for result in results), Counter())),
         shards=(),
-        committed=sum(result.committed for result in results),
-        already_there=sum(result.already_there for result in results),
-        rewritten=sum(result.rewritten for result in results),
     )
+
+
+def _sums(parts: Sequence[Any], *names: str) -> dict[str, Any]:
+    return {name: sum(getattr(part, name) for part in parts) for name in names}
 
 
 def _merged(ranges: Sequence[OffsetRange]) -> dict[str, dict[int, OffsetRange]]:

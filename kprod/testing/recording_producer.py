@@ -17,11 +17,12 @@ from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import concealed
 from kprod.errors import IllegalStateError, KprodError, PartitionError, ProducerClosedError
 from kprod.intake.arguments import SizeLimits, checked_record, refuse_positions
+from kprod.intake.completion import call_once, check_callback
 from kprod.intake.configured_partitioner import partitioner_for
 from kprod.intake.interceptors import Interceptors, closable, close_all
 from kprod.intake.serializers import Serializers
 from kprod.lock import Lock
-from kprod.types import DeliveryReport, Header, ProducerRecord, TopicPartition
+from kprod.types import DeliveryReport, Header, OnCompletion, ProducerRecord, TopicPartition
 from kprod_ext import RecordClock
 from kprod_ext.futures import FutureRecordMetadata
 
@@ -52,8 +53,8 @@ class RecordingProducer(BulkCalls):
     would have got. Every topic exists, with ``partitions`` partitions, or what ``topics`` says.
     A record has its outcome at once, and with ``completes=False`` when the test says so
     (``complete``, ``fail``) or with ``flush`` and ``close``. Callbacks run in the thread that gives
-    the outcome. Transactions, metrics and dead letters are not here: ``EmbeddedBroker`` has them.
-    Thread-safe. Raises ConfigError (compare Kafka's ``MockProducer``).
+    the outcome. Transactions, dead letters and most metrics are not here: ``EmbeddedBroker`` has
+    them. Thread-safe. Raises ConfigError (compare Kafka's ``MockProducer``).
     """
 
     _bulk = None
@@ -66,8 +67,9 @@ class RecordingProducer(BulkCalls):
         completes: bool = True,
         **options: Unpack[ProducerOptions],
     ) -> None:
+        options = concealed(options)
         refuse_positions(misplaced)
-        self.config = ProducerConfig.from_options(concealed(options))
+        self.config = ProducerConfig.from_options(options)
         self._counts = dict(topics or {})
         self._partitions = partitions
         self._completes = completes
@@ -100,9 +102,12 @@ class RecordingProducer(BulkCalls):
         headers: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        callback: OnCompletion | None = None,
     ) -> FutureRecordMetadata:
-        """Keep one record; the future tells its outcome. Raises as ``KafkaProducer.send``."""
+        """Keep one record; the future has its outcome. Raises as ``KafkaProducer.send``."""
         self._ensure_open()
+        if callback is not None:
+            check_callback(callback)
         record = checked_record(topic, value, key, headers, partition, timestamp_ms)
         record = self._interceptors.on_send(record)
         try:
@@ -110,6 +115,8 @@ class RecordingProducer(BulkCalls):
         except KprodError as error:
             self._interceptors.on_send_error(record, error)
             raise
+        if callback is not None:
+            call_once(future, callback)
         if self._completes:
             self.complete()
         return future
@@ -132,6 +139,15 @@ class RecordingProducer(BulkCalls):
             plugins, self._plugins = self._plugins, []
         close_all(plugins)
         return report
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """How many of ``records`` were stored and have failed, under the names of Kafka."""
+        records = self.records
+        groups = {"producer-metrics": _totals(records)}
+        for topic in dict.fromkeys(record.topic for record in records):
+            own = [record for record in records if record.topic == topic]
+            groups[f"producer-topic-metrics.{topic}"] = _totals(own)
+        return groups
 
     def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers."""
@@ -245,3 +261,10 @@ class RecordingProducer(BulkCalls):
 
 def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
+
+
+def _totals(records: list[RecordedRecord]) -> dict[str, float]:
+    return {
+        "record-send-total": sum(record.offset is not None for record in records),
+        "record-error-total": sum(record.error is not None for record in records),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -31,14 +32,40 @@ and perhaps ``metadata`` and ``leader_epoch``, as kafka-python's OffsetAndMetada
 ``topic``, ``partition`` and ``offset``, as confluent-kafka's TopicPartition."""
 
 
+_CONFLUENT = b"CGMDv2:"
+_GENERATION = struct.Struct("=i")
+
+
+def _of_confluent(found: bytes) -> GroupMetadata:
+    """The member in what confluent-kafka's ``Consumer.consumer_group_metadata()`` returns.
+
+    librdkafka makes these bytes for its bindings to carry from a consumer to a producer
+    (``rd_kafka_consumer_group_metadata_write``). The first say how the rest is laid out: the
+    generation, the group and the member, each text ended by a zero, then a byte that is 0 if a
+    group instance id follows, and that. Raises RecordTypeError for another layout.
+    """
+    group_id, _, rest = found[len(_CONFLUENT) + _GENERATION.size :].partition(b"\0")
+    member_id, ended, instance = rest.partition(b"\0")
+    if not found.startswith(_CONFLUENT) or not ended or not instance:
+        raise RecordTypeError(
+            f"group_metadata: bytes that begin with {found[:8]!r}, where kprod knows"
+            f" {_CONFLUENT!r}, of librdkafka 2: give kprod.GroupMetadata, or the id of the group"
+        )
+    (generation,) = _GENERATION.unpack_from(found, len(_CONFLUENT))
+    instance_id = None if instance[0] else instance[1:].partition(b"\0")[0].decode()
+    return GroupMetadata(group_id.decode(), generation, member_id.decode(), instance_id)
+
+
 def group_member(group: object) -> GroupMetadata:
-    """The member of a group, from the id of the group or an object with ``group_id``.
+    """The member of a group, from its id, an object with ``group_id``, or confluent-kafka's bytes.
 
     Raises RecordTypeError for anything else, InvalidRecordError for an empty id, and for text or
     numbers that no request can have: encoding it would break off the sender.
     """
     if isinstance(group, str):
         return GroupMetadata(group_id_of(group))
+    if isinstance(group, bytes):
+        group = _of_confluent(group)
     group_id = getattr(group, "group_id", None)
     if not isinstance(group_id, str):
         raise RecordTypeError(
@@ -133,7 +160,7 @@ def _text(what: str, text: Any) -> str:
     try:
         size = len(plain.encode())
     except UnicodeEncodeError as error:
-        raise InvalidRecordError(f"{what} cannot be written as UTF-8: {error.reason}") from None
+        raise InvalidRecordError(f"{what} cannot be encoded as UTF-8: {error.reason}") from None
     if size > MAX_TEXT:
         raise InvalidRecordError(f"{what} has {size} bytes, more than {MAX_TEXT}")
     return plain

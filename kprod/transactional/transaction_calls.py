@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,6 +30,11 @@ TIMES = {
     Call.ABORT: "txn-abort-time-ns-total",
 }
 """The metric that has the time spent in each call."""
+
+_DONE_BY_ABORT = (NextStep.ABORT, NextStep.RETRY_CALL)
+"""The next steps of an error that the end of a ``with`` block has taken."""
+PAUSE = 0.1
+"""Seconds between two calls of what a drop-in package does while a transaction ends."""
 
 log = logging.getLogger("kprod")
 
@@ -132,9 +138,9 @@ class TransactionCalls:
     def init_unless_done(self, timeout: float | None) -> None:
         """``init_transactions``, if that was not called, or nobody has heard how it ended.
 
-        What ``transaction()`` begins with, and what faces call that allow it again. Raises what
-        ``init_transactions`` raises when it is called first, and why the producer can only be
-        closed.
+        What ``transaction()`` begins with, and what drop-in packages call that allow it again.
+        Raises what ``init_transactions`` raises when it is called first, and why the producer can
+        only be closed.
         """
         self._ensure_usable()
         transactions = self._transactional(Call.INIT)
@@ -142,11 +148,16 @@ class TransactionCalls:
         if unheard or transactions.state in (State.UNINITIALIZED, State.FATAL_ERROR):
             self.init_transactions(timeout)
 
-    def record_lost(self, error: KprodError) -> None:
-        """A record was refused for ``error``, and the face tells so without an exception.
+    def finish_abort(self, timeout: float | None) -> None:
+        """Wait for an abort whose caller has timed out, if there is one; raises as that does."""
+        if self._transactional(Call.ABORT).waits_to_be_heard(Call.ABORT):
+            self.abort_transaction(timeout)
 
-        For faces. An open transaction can only be aborted then: a commit would leave the record
-        out.
+    def record_lost(self, error: KprodError) -> None:
+        """A record was refused for ``error``, and the caller learns it without an exception.
+
+        For drop-in packages. An open transaction can only be aborted then: a commit would leave
+        the record out.
         """
         if self._transactions is not None:
             self._transactions.lose(error)
@@ -179,19 +190,29 @@ class TransactionCalls:
 
     # What all of them do --------------------------------------------------------------------------
 
-    def _complete(self, call: Call, timeout: float | None) -> None:
+    def _complete(
+        self, call: Call, timeout: float | None, meanwhile: Callable[[], object] | None = None
+    ) -> None:
+        """``meanwhile``, of a drop-in package, is called between short waits."""
         check_seconds(call.value, timeout, FOREVER)
         self._ensure_usable()
         transactions = self._transactional(call)
         self._engine.refuse_inside(call.value)
-        self._await(transactions, transactions.start(call), timeout)
+        self._await(transactions, transactions.start(call), timeout, meanwhile)
 
     def _await(
-        self, transactions: Transactions, pending: PendingCall, timeout: float | None
+        self,
+        transactions: Transactions,
+        pending: PendingCall,
+        timeout: float | None,
+        meanwhile: Callable[[], object] | None = None,
     ) -> None:
         seconds = self._max_block if timeout is None else timeout
         began = self._clock.monotonic()
-        ended = self._engine.wait(pending.ended, seconds)
+        if meanwhile is None:
+            ended = self._engine.wait(pending.ended, seconds)
+        else:
+            ended = self._wait_and_do(meanwhile, pending, began + seconds)
         self._spent(pending.call, began)
         if not ended:
             raise self._too_long(transactions, pending.call, seconds)
@@ -199,6 +220,16 @@ class TransactionCalls:
         if pending.call in (Call.PREPARE, Call.COMMIT, Call.ABORT):
             # An application that counts outcomes in callbacks has counted all when this returns.
             self._engine.drain_callbacks(max(0.0, began + seconds - self._clock.monotonic()))
+
+    def _wait_and_do(
+        self, meanwhile: Callable[[], object], pending: PendingCall, deadline: float
+    ) -> bool:
+        while True:
+            left = max(0.0, deadline - self._clock.monotonic())
+            ended = self._engine.wait(pending.ended, min(left, PAUSE))
+            meanwhile()
+            if ended or not left:
+                return ended
 
     def _spent(self, call: Call, began: float) -> None:
         name = TIMES.get(call)
@@ -209,7 +240,7 @@ class TransactionCalls:
         self, transactions: Transactions, call: Call, seconds: float
     ) -> TransactionTimeoutError:
         trouble = transactions.trouble
-        why = "" if trouble is None else f"; the last trouble was: {trouble}"
+        why = "" if trouble is None else f"; the last error was: {trouble}"
         error = TransactionTimeoutError(
             f"{call.value}() has not ended after {in_seconds(seconds)} and goes on: call it again"
             f"{why}"
@@ -229,8 +260,11 @@ class TransactionCalls:
 class Transaction:
     """One transaction of a producer. Not thread-safe itself; the producer's ``send`` is, as ever.
 
+    A block that was left by an error has aborted; an abort that has not ended by then is waited for
+    by the next block. The ``next_step`` of an error of kprod's says what is left to do then.
+
     ``outcome`` is ``"committed"`` or ``"aborted"`` after the block, ``"unknown"`` when a commit was
-    asked for and nobody told what became of it; before that it is None. The log says the same in
+    requested and its result is not known; before that it is None. The log says the same in
     one line. A block may end it by itself.
     """
 
@@ -244,8 +278,9 @@ class Transaction:
         self._producer.send_offsets_to_transaction(offsets, group_metadata, self._timeout)
 
     def prepare(self) -> None:
-        """Wait for all that its beginning has to wait for."""
+        """Wait for all that its beginning has to wait for, an abort that timed out included."""
         self._producer.init_unless_done(self._timeout)
+        self._producer.finish_abort(self._timeout)
 
     def begin(self) -> None:
         """Begin it, after ``prepare``; nothing is waited for."""
@@ -288,14 +323,21 @@ class Transaction:
         """
         unconfirmed: KprodError | None = None
         outcome = "aborted"
+        next_step: NextStep | None = NextStep.BEGIN_AGAIN
         try:
             self._producer.abort_transaction(self._timeout)
         except KprodError as failure:
             outcome = self._ended_within(failure) or outcome
             unconfirmed = failure
+            if outcome != "aborted":
+                next_step = getattr(cause, "next_step", None)
+            elif failure.next_step not in (NextStep.RETRY_CALL, None):
+                next_step = failure.next_step
             cause.add_note(f"its coordinator has not confirmed the end: {failure}")
         finally:
             self._tell(outcome, cause)
+        if isinstance(cause, KprodError) and cause.next_step in _DONE_BY_ABORT:
+            cause.next_step = next_step
         return unconfirmed
 
     def _ended_within(self, failure: BaseException) -> str | None:

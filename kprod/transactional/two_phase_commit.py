@@ -146,19 +146,19 @@ class TwoPhaseCommit:
         transactions = self._transactions(Call.OFFSETS)
         places = tuple(checked_place(*place) for place in partitions)
         fetch = OffsetFetch(group_id_of(group_id), places, waits=wait)
-        transactions.fetches.add(fetch)
+        transactions.fetch(fetch)
         seconds = producer._max_block if timeout is None else timeout
         try:
-            told = producer._engine.wait(fetch.ended, seconds)
+            ended = producer._engine.wait(fetch.ended, seconds)
         finally:
             transactions.fetches.withdraw(fetch)
         if fetch.error is not None:
             raise fetch.error
-        if not told:
+        if not ended:
             trouble = transactions.trouble
-            why = "" if trouble is None else f"; the last trouble was: {trouble}"
+            why = "" if trouble is None else f"; the last error was: {trouble}"
             raise KprodTimeoutError(
-                f"the offsets of the group {group_id!r} were not told within"
+                f"no broker gave the offsets of the group {group_id!r} within"
                 f" {in_seconds(seconds)}{why}"
             )
         return {TopicPartition(found.topic, found.partition): found for found in fetch.found}

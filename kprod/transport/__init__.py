@@ -1,4 +1,4 @@
-"""Byte streams to brokers, and waiting for them: the only place that touches sockets."""
+"""Byte streams to brokers, and waiting for them: the only package that uses sockets."""
 
 from __future__ import annotations
 

@@ -7,55 +7,53 @@ from typing import NamedTuple, Protocol
 
 
 class Transport(Protocol):
-    """One byte stream to a broker that never blocks. Used by one thread only.
+    """One non-blocking byte stream to a broker. Used by one thread only.
 
-    It connects by steps (``advance``) and carries bytes once that is done. Every failure is a
-    ConnectionLost naming host, port and cause; after one, only ``close`` makes sense.
+    It connects in steps (``advance``), and then carries bytes. Every failure is a ConnectionLost
+    that names host, port and cause; after one, only ``close`` may be called.
 
-    ``tells_all``: what ``send`` has not told as taken has not left and never will, also when it
-    raises. Without that promise a request counts as one that the broker may have read as soon as
-    it was offered.
+    ``tells_all``: ``send`` reports every byte that may leave, even when it raises. Without this
+    guarantee, the broker may have read a request as soon as it was passed to ``send``.
     """
 
     tells_all: bool = False
 
     def advance(self) -> bool:
-        """Go on connecting; True once bytes may flow, False while it takes longer.
+        """Continue connecting; return True once it is connected.
 
-        To be called when ``poll`` reports the transport in any way. When the name stands for
-        several addresses they are tried one after the other; ConnectionLost tells the cause for
-        every one of them.
+        Call this whenever ``poll`` reports the transport. If the name has several addresses, they
+        are tried one after the other; ConnectionLost has the cause for each.
         """
         ...
 
     def progress(self) -> str:
-        """The state of connecting, in words: the present wait, the last failure; "" for neither.
+        """What connecting waits for, and the last failure, as text; "" for neither.
 
-        For the error of a caller that waits no longer.
+        For the error of a caller that times out.
         """
         return ""
 
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
-        """Send the buffers in order; how many bytes were taken, 0 when none can be right now.
+        """Send the buffers in order; return the bytes accepted, 0 if none can be now.
 
-        Bytes that were taken need not stay in memory. Raises ConnectionLost.
+        Accepted bytes need not stay in memory. Raises ConnectionLost.
         """
         ...
 
     def receive(self, limit: int) -> bytes | None:
-        """At most ``limit`` bytes; None when there is nothing now, b"" when the peer has closed.
+        """Receive at most ``limit`` bytes; None if there are none now, b"" if the peer has closed.
 
-        What the peer sent before it closed is received first. Raises ConnectionLost.
+        Bytes that the peer sent before it closed are received first. Raises ConnectionLost.
         """
         ...
 
     def close(self) -> None:
-        """Give everything back, without waiting for the peer. Idempotent; raises nothing."""
+        """Release all resources, without waiting for the peer. Idempotent; never raises."""
         ...
 
 
 class Readiness(NamedTuple):
-    """A transport that can go on. A broken one counts as ready: its next call raises the error."""
+    """A ready transport. A broken one counts as ready: its next call raises the error."""
 
     transport: Transport
     readable: bool
@@ -65,21 +63,21 @@ class Readiness(NamedTuple):
 class Backend(Protocol):
     """Makes transports and waits for all of them at once. One per producer.
 
-    Used by one thread at a time, except for ``wake``. ``interruptible`` says that ``poll`` waits
-    with ``kprod_ext.let_signals_in``, so that Ctrl-C can end it also within ``hold_signals``; what
-    was ready is then reported by the next ``poll``. ``eager`` is set before a ``poll`` of a caller
-    that waits for an answer: ``poll`` may look for it for some microseconds without sleeping.
+    Used by one thread at a time, except for ``wake``. ``interruptible``: ``poll`` waits with
+    ``kprod_ext.let_signals_in``, so that Ctrl-C can end it even in ``hold_signals``; the next
+    ``poll`` then reports what was ready. ``eager`` is set before a ``poll`` of a caller that waits
+    for an answer: ``poll`` may spin for some microseconds before it sleeps.
     """
 
     interruptible: bool = False
     eager: bool = False
 
     def dial(self, host: str, port: int) -> Transport:
-        """Start a connection; it is watched at once, for reading and writing.
+        """Start a connection; it is watched immediately, for reading and writing.
 
-        Does not block, not even to resolve a name. A failure to connect, even an immediate one, is
-        for ``poll`` to report and for ``advance`` to raise; that a name cannot be resolved may also
-        be raised at once, as ConnectionLost.
+        Does not block, not even to resolve a name. After a failure to connect, even an immediate
+        one, ``poll`` reports the transport and ``advance`` raises; only a failure to resolve the
+        name may be raised here, as ConnectionLost.
         """
         ...
 
@@ -88,27 +86,31 @@ class Backend(Protocol):
         ...
 
     def poll(self, timeout: float | None) -> list[Readiness]:
-        """Wait until a watched transport can go on; at most ``timeout`` seconds, None for ever.
+        """Wait until a watched transport is ready; at most ``timeout`` seconds, None for ever.
 
-        Returns early, perhaps with nothing, after ``wake``.
+        Returns early, perhaps without a transport, after ``wake``.
         """
         ...
 
     def forget(self, transport: Transport) -> None:
-        """Stop watching; to be called before the transport is closed. Idempotent."""
+        """Stop watching; call it before the transport is closed. Idempotent."""
         ...
 
     def wake(self) -> None:
-        """End the current or the next ``poll``. Any thread, any time, even after ``close``.
+        """End the current or the next ``poll``. Any thread, at any time, even after ``close``.
 
-        Several calls between two polls end only one.
+        Several calls between two polls end only one of them.
         """
         ...
 
     def close(self) -> None:
-        """Give everything back; open transports are closed. Idempotent."""
+        """Release all resources and close open transports. Idempotent."""
         ...
 
     def abandon(self) -> None:
-        """In a forked child: drop this process's copies of descriptors that the parent uses."""
+        """In a forked child: close this process's copies of the parent's descriptors.
+
+        Called before the child continues. After a fork that Python does not detect, it is called
+        when the child first uses its producer: the numbers may belong to other files by then.
+        """
         ...

@@ -1,11 +1,11 @@
-"""A network within the process: for tests, and to reach a broker in the same process."""
+"""An in-memory network, for tests and for a broker in the same process."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
+from kprod.clock import monotonic
 from kprod.errors import ConnectionLost, IllegalStateError
 from kprod.latch import NextLatch
 from kprod.lock import Lock
@@ -16,18 +16,18 @@ class ServerEnd(Protocol):
     """The server's end of one connection."""
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes from the client, in pieces of any size; the bytes to answer, maybe b"".
+        """Take bytes from the client, in pieces of any size; return the answer, perhaps b"".
 
-        Called in the client's network thread, holding no lock. A ConnectionError raised here
-        cuts the connection.
+        Called in the client's network thread, without locks. A ConnectionError raised here breaks
+        the connection.
         """
         ...
 
 
 class _Changes:
-    """The lock of a backend and its transports, and what opens when they change.
+    """The lock of a backend and its transports, and the latch that opens when they change.
 
-    No ``threading.Condition``: Ctrl-C in a caller's ``wake`` could leave that held for ever.
+    Not a ``threading.Condition``: Ctrl-C in a caller's ``wake`` could leave that locked for ever.
     """
 
     __slots__ = ("latch", "lock")
@@ -38,9 +38,9 @@ class _Changes:
 
 
 class MemoryTransport(Transport):
-    """A connection to ``host:port`` as the client sees it, and the actions of its server.
+    """The client's end of a connection to ``host:port``, and the actions of its server.
 
-    ``deliver``, ``hang_up`` and ``cut`` are the server's, and may be called from any thread.
+    ``deliver``, ``hang_up`` and ``cut`` are for the server, from any thread.
     """
 
     tells_all = True
@@ -74,7 +74,7 @@ class MemoryTransport(Transport):
     # The client's end ---------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """See ``Transport.advance``. Takes one step: from dialled to connected, or refused."""
+        """See ``Transport.advance``. One step connects, or raises if it is refused."""
         self._check_alive()
         if self._server is None:
             server = self._accept()
@@ -86,7 +86,7 @@ class MemoryTransport(Transport):
         return True
 
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
-        """See ``Transport.send``. Bytes sent after the server hung up are taken and lost."""
+        """See ``Transport.send``. Bytes sent after the server hung up are accepted and lost."""
         self._check_alive()
         with self._changes.lock:
             if self._server is None or self._full:
@@ -129,20 +129,20 @@ class MemoryTransport(Transport):
     # The server's end ---------------------------------------------------------------------------
 
     def deliver(self, data: bytes) -> None:
-        """Send ``data`` to the client; nothing once the connection has ended."""
+        """Send ``data`` to the client; does nothing once the connection has ended."""
         with self._changes.lock:
             if not self._ended and not self._failure:
                 self._inbound += data
                 self._changes.latch.open()
 
     def hang_up(self) -> None:
-        """Close in order: the client reads the delivered bytes, then the end."""
+        """Close the connection: the client reads the delivered bytes, then the end."""
         with self._changes.lock:
             self._ended = True
             self._changes.latch.open()
 
     def cut(self, cause: str = "Connection reset by peer") -> None:
-        """Break it: delivered bytes that were not read are lost, the client's next call fails."""
+        """Break the connection: unread bytes are lost, and the client's next call fails."""
         with self._changes.lock:
             self._failure = self._failure or cause
             self._inbound.clear()
@@ -168,7 +168,7 @@ class MemoryTransport(Transport):
         return self._server is not None and not self._failure
 
     def readiness(self) -> Readiness | None:
-        """The readiness of the transport; None when it is not watched, or not ready."""
+        """The readiness of the transport; None if it is not watched, or not ready."""
         if not self._watched:
             return None
         readable = bool(self._inbound or self._ended or self._failure)
@@ -177,13 +177,12 @@ class MemoryTransport(Transport):
 
 
 class MemoryBackend(Backend):
-    """Connects to ``listeners``: host and port to what makes the server's end of a connection.
+    """Connects to ``listeners``, which map host and port to a factory of the server's end.
 
-    The mapping is looked at whenever a connection is made: an address without a listener refuses
-    connections until it gets one. ``send_chunk`` is the most bytes one ``send``
-    takes, and the next one none until ``poll`` has been called; ``receive_chunk`` is the most one
-    ``receive`` returns. Hosts in ``unresolvable`` have no address. Nothing depends on time, except
-    ``poll`` when there is nothing to report.
+    The mapping is read whenever a connection is opened: an address without a listener refuses it.
+    ``send_chunk`` is the limit of bytes for one ``send``; the next one accepts none until ``poll``
+    has been called. ``receive_chunk`` is the limit of one ``receive``. Hosts in ``unresolvable``
+    have no address. Nothing depends on time, except ``poll`` when there is nothing to report.
 
     Used by one thread only, except for ``wake`` and ``connections``.
     """
@@ -237,13 +236,13 @@ class MemoryBackend(Backend):
 
     def poll(self, timeout: float | None) -> list[Readiness]:
         """See ``Backend.poll``. Transports are reported in the order they were dialled."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + timeout
         with self._changes.lock:
             self._check_open()
             for transport in self._transports:
                 transport.make_room()
         while True:
-            remaining = None if deadline is None else deadline - time.monotonic()
+            remaining = None if deadline is None else deadline - monotonic()
             with self._changes.lock:
                 ready = self._ready()
                 if ready or self._woken or (remaining is not None and remaining <= 0):
@@ -279,7 +278,7 @@ class MemoryBackend(Backend):
             transport.close()
 
     def abandon(self) -> None:
-        """See ``Backend.abandon``. Memory is the child's own copy: nothing to let go of."""
+        """See ``Backend.abandon``. Nothing to do: memory is the child's own copy."""
 
     @property
     def connections(self) -> list[MemoryTransport]:

@@ -1,39 +1,40 @@
-"""Brokers behind a proxy: SOCKS5 by the package python-socks, or HTTP CONNECT (RFC 9110, 9.3.6)."""
+"""Connections through a proxy: SOCKS5 with python-socks, or HTTP CONNECT (RFC 9110, 9.3.6)."""
 
 from __future__ import annotations
 
 import re
 import socket
 import threading
-import time
 from base64 import b64encode
 from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
 
+from kprod.clock import monotonic
 from kprod.errors import ConnectionLost
 from kprod.lock import Lock
+from kprod.transport.base import Readiness
 from kprod.transport.tcp import TcpBackend
 from kprod.transport.tcp_transport import TcpTransport
 from kprod_ext.peer_text import printable
 
 LONGEST_HEAD = 64 * 1024
-"""Bytes of an answer, headers and all."""
+"""Limit of an answer with its headers, in bytes."""
 _END = re.compile(rb"\r?\n\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.[0-9] ([1-5][0-9][0-9])[ \r\n]")
 
 
 def open_tunnel(proxy_url: str, host: str, port: int, timeout: float) -> socket.socket:
-    """A socket to the place, by the proxy. Blocks for at most ``timeout`` seconds per address of
-    the proxy to connect, and as many for its answer.
+    """A socket to ``host:port`` through the proxy.
 
-    Raises OSError. What that says has no word of the proxy's own in it, only the meaning of its
-    status: a proxy may repeat the request, and the login that is in it.
+    Blocks for at most ``timeout`` seconds per address of the proxy to connect, and as long for its
+    answer. Raises OSError. Its text contains only the meaning of the proxy's status: the proxy's
+    own text may repeat the request, which includes the login.
     """
     proxy = urlsplit(proxy_url)
     sock = socket.create_connection((proxy.hostname or "", proxy.port or 80), timeout)
     try:
-        until = time.monotonic() + timeout
+        until = monotonic() + timeout
         login = None
         if proxy.username or proxy.password:
             login = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
@@ -41,7 +42,7 @@ def open_tunnel(proxy_url: str, host: str, port: int, timeout: float) -> socket.
         while (status := _status(_head(sock, until))) < HTTPStatus.OK:
             pass  # an interim answer
         if status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise ConnectionRefusedError(f"it answers {_meaning(status)}")
+            raise ConnectionRefusedError(f"it answers {meaning(status)}")
     except TimeoutError:
         sock.close()
         raise TimeoutError(f"no answer within {timeout:g} s") from None
@@ -60,10 +61,10 @@ def _request(host: str, port: int, login: str | None) -> bytes:
 
 
 def _head(sock: socket.socket, until: float) -> bytes:
-    """An answer up to its blank line. Later bytes come from the broker, and stay unread."""
+    """An answer up to its blank line. Later bytes come from the broker and are left unread."""
     head = b""
     while len(head) < LONGEST_HEAD:
-        sock.settimeout(max(until - time.monotonic(), 1e-6))
+        sock.settimeout(max(until - monotonic(), 1e-6))
         seen = sock.recv(LONGEST_HEAD, socket.MSG_PEEK)
         if not seen:
             raise ConnectionResetError("it ended the connection")
@@ -78,24 +79,26 @@ def _head(sock: socket.socket, until: float) -> bytes:
 def _status(head: bytes) -> int:
     found = _STATUS.match(head)
     if found is None:
-        raise ConnectionError("its answer is none of HTTP; is it another kind of proxy?")
+        raise ConnectionError("its answer is not HTTP; is it another kind of proxy?")
     return int(found[1])
 
 
-def _meaning(status: int) -> str:
+def meaning(status: int) -> str:
+    """The status with its phrase in RFC 9110."""
     known = {each.value: each.phrase for each in HTTPStatus}
     return f"{status} {known[status]}" if status in known else str(status)
 
 
 TIMEOUT = 30.0
-"""Seconds for each address of the proxy, and again for its answer. Callers wait less."""
+"""Seconds for each address of the proxy, and for its answer. Callers wait less."""
 
 
 class ProxyBackend(TcpBackend):
-    """Connects to ``proxy_url`` and asks it for the broker, in a thread per connection.
+    """Connects to brokers through ``proxy_url``, with a thread per connection attempt.
 
-    ``socks5h://`` and ``http://`` leave it to the proxy to resolve the broker's name, ``socks5://``
-    does it here. Sizes of buffers in bytes, None leaves the system's. Threads as ``TcpBackend``.
+    With ``socks5h://`` and ``http://`` the proxy resolves the broker's name, with ``socks5://``
+    this machine does. Buffer sizes are in bytes; None means the system's default. Threads as
+    ``TcpBackend``.
     """
 
     def __init__(
@@ -117,8 +120,14 @@ class ProxyBackend(TcpBackend):
         self._asked[transport] = _Request(self._url, host, port, self.wake)
         return transport
 
-    def _begin_resolved(self) -> None:
-        super()._begin_resolved()
+    def poll(self, timeout: float | None) -> list[Readiness]:
+        """See ``Backend.poll``."""
+        if self._asked:
+            self._begin_connected()
+        return super().poll(timeout)
+
+    def _begin_connected(self) -> None:
+        """Go on with the transports that have the proxy's answer."""
         for transport in [known for known, request in self._asked.items() if request.done]:
             request = self._asked.pop(transport)
             if request.connected is None:
@@ -127,10 +136,6 @@ class ProxyBackend(TcpBackend):
                 self._stillborn[transport] = None
             elif not transport.adopt(request.connected):
                 self._stillborn[transport] = None
-
-    @property
-    def _waits(self) -> bool:
-        return bool(self._asked) or super()._waits
 
     def forget(self, transport: object) -> None:
         """See ``Backend.forget``."""
@@ -147,13 +152,13 @@ class ProxyBackend(TcpBackend):
 
 
 class _Request:
-    """A connection the proxy is asked for. ``done`` is set last, by the thread that asks."""
+    """A connection requested from the proxy. The requesting thread sets ``done`` last."""
 
     def __init__(self, url: str, host: str, port: int, wake: Callable[[], None]) -> None:
         self.connected: socket.socket | None = None
         self.problem = ""
         self.done = False
-        self._lock = Lock()  # guards whether anybody still wants the connection
+        self._lock = Lock()  # guards whether the connection is still wanted
         self._dropped = False
         self._thread = threading.Thread(
             target=self._ask, args=(url, host, port, wake), name=f"kprod-proxy-{host}", daemon=True
@@ -166,7 +171,7 @@ class _Request:
                 found = open_tunnel(url, host, port, TIMEOUT)
             else:
                 found = _by_socks(url, host, port)
-        except Exception as error:  # python-socks has errors of its own, without passwords
+        except Exception as error:  # python-socks has its own errors, without passwords
             said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self.problem = printable(said) or type(error).__name__
         else:
@@ -180,7 +185,7 @@ class _Request:
         wake()
 
     def drop(self) -> None:
-        """The connection is not needed any more."""
+        """Drop the connection, which is no longer needed."""
         with self._lock:
             self._dropped = True
             if self.connected is not None:

@@ -1,4 +1,4 @@
-"""The names under which transports are known, the application's own among them."""
+"""The registry of transports by name, including the application's own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kprod.errors import ConfigError
 from kprod.transport.base import Backend
 
 ENTRY_POINTS = "kprod.transports"
-"""The group in which a package names the transports it brings: ``name = "module:factory"``."""
+"""The entry point group for a package's transports: ``name = "module:factory"``."""
 
 BackendFactory = Callable[..., Backend]
-"""Makes a backend from keyword options of its own; a class that is a backend is one."""
+"""Makes a backend from its own keyword options; a backend class is one."""
 
 _BUILT_IN = {
     "tcp": "kprod.transport.tcp:TcpBackend",
@@ -25,10 +25,10 @@ _registered: dict[str, BackendFactory] = {}
 
 
 def register(name: str, factory: BackendFactory) -> None:
-    """Make a transport known under ``name``; a later registration wins. Any thread.
+    """Register a transport under ``name``; a later registration wins. Thread-safe.
 
-    A name that is registered wins over a built-in one, and that over an entry point of the group
-    ``kprod.transports``. Raises ConfigError for a name or a factory that cannot be one.
+    A registered name takes precedence over a built-in one, and that over an entry point of the
+    group ``kprod.transports``. Raises ConfigError for an invalid name or factory.
     """
     if not name:
         raise ConfigError("the name of a transport is empty")
@@ -38,10 +38,10 @@ def register(name: str, factory: BackendFactory) -> None:
 
 
 def open_backend(transport: str | BackendFactory | Backend, **options: Any) -> Backend:
-    """The backend that ``transport`` stands for: a name, a factory, or a backend that is open.
+    """The backend for ``transport``: a name, a factory, or an open backend.
 
-    ``options`` go to the factory as they are; a backend that is open takes none. Raises ConfigError
-    for a name nobody knows.
+    ``options`` are passed to the factory; an open backend takes none. Raises ConfigError for an
+    unknown name.
     """
     if isinstance(transport, str):
         return _factory(transport)(**options)
@@ -62,8 +62,8 @@ def _factory(name: str) -> BackendFactory:
 
 
 def _installed(name: str) -> BackendFactory:
-    """The factory that an installed package names so. Loads that package and no other."""
-    from importlib.metadata import entry_points  # 10 ms, for names that are not our own
+    """The factory of that name in an installed package. Imports only that package."""
+    from importlib.metadata import entry_points  # takes 10 ms, needed for other packages only
 
     found = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     if name not in found:
@@ -76,7 +76,7 @@ def _installed(name: str) -> BackendFactory:
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    import difflib  # for mistakes only
+    import difflib  # needed only for misspelled names
 
     close = difflib.get_close_matches(name, known, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""

@@ -1,4 +1,4 @@
-"""Sockets: TCP and those of the file system, name lookups, one place to wait for all of them."""
+"""TCP and Unix sockets, name lookups, and waiting for all of them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,28 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from kprod.errors import ConnectionLost, IllegalStateError
 from kprod.transport.base import Backend, Readiness, Transport
 from kprod.transport.tcp_transport import Address, TcpTransport
 from kprod_ext import Poller, let_signals_in
 
+MOST_SILENT = 1000
+"""Number of names whose unresponsive address is remembered; beyond that all are forgotten."""
+
 __all__ = ["Address", "Resolver", "TcpBackend", "UnixBackend", "resolve"]
 
 
-class NameLookup:
-    """One question, asked in a daemon thread that ends with the answer.
+_readiness: Callable[[tuple[TcpTransport, bool, bool]], Readiness]
+_readiness = partial(tuple.__new__, Readiness)
+"""Without a call of Python code, as ``Readiness`` itself has one."""
 
-    The thread holds no lock of ours, so a fork or the interpreter's exit may come at any time.
+
+class NameLookup:
+    """A name lookup, in a daemon thread that ends with the answer.
+
+    The thread holds no lock of ours, so a fork or the interpreter's exit is safe at any time.
     """
 
     def __init__(self, ask: Callable[[], list[Address]], answered: Callable[[], None]) -> None:
@@ -30,7 +39,7 @@ class NameLookup:
         self._outcome: list[Address] | Exception | None = None
 
     def start(self, name: str) -> None:
-        """Ask, in a thread of that name. Raises RuntimeError when there can be no more threads."""
+        """Start a thread with this name. Raises RuntimeError if no more threads can start."""
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def _run(self) -> None:
@@ -55,10 +64,10 @@ class NameLookup:
 
 
 class NameLookups:
-    """At most one lookup of a name at a time, for all connections. Used by one thread.
+    """At most one lookup per name at a time, shared by all connections. Used by one thread.
 
-    ``resolver`` may block and raise anything; ``answered`` is called after each answer, in the
-    lookup's thread, for as long as one is under way, even when nobody is interested any more.
+    ``resolver`` may block and raise anything. ``answered`` is called after each answer, in the
+    lookup's thread, even if the answer is no longer needed.
     """
 
     def __init__(
@@ -68,33 +77,34 @@ class NameLookups:
     ) -> None:
         self._resolver = resolver
         self._answered = answered
-        self._latest: dict[tuple[str, int], NameLookup] = {}
+        self._under_way: dict[tuple[str, int], NameLookup] = {}
 
     def ask(self, host: str, port: int) -> NameLookup:
-        """A lookup that is under way: a new one, unless the same is asked already."""
-        lookup = self._latest.get((host, port))
+        """The running lookup for this name and port; starts one if there is none."""
+        lookup = self._under_way.get((host, port))
         if lookup is None or lookup.done:
             lookup = NameLookup(lambda: self._resolver(host, port), self._answered)
             lookup.start(f"kprod-resolver-{host}")
-            self._latest[host, port] = lookup
+            under_way = {at: one for at, one in self._under_way.items() if not one.done}
+            self._under_way = {**under_way, (host, port): lookup}
         return lookup
 
 
 Resolver = Callable[[str, int], list[Address]]
-"""Every address of a name, in the order in which to try them. May block, and raise OSError.
+"""Returns all addresses of a name, in the order to try them. May block, and raise OSError.
 
-Called in a thread of its own, several at a time for several names.
+Called in separate threads, for several names at a time.
 """
 
 
 def resolve(host: str, port: int) -> list[Address]:
-    """The answer of the system's resolver, in its order of preference (RFC 6724). Blocks."""
+    """The addresses from the system's resolver, in its order of preference (RFC 6724). Blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
 
 
 def _read_as_number(host: str, port: int) -> list[Address] | None:
-    """The address of a host that is written as a number; None for a name. Resolves nothing."""
+    """The address of a numeric host; None for a name. Does not resolve names."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -103,12 +113,12 @@ def _read_as_number(host: str, port: int) -> list[Address] | None:
 
 
 class TcpBackend(Backend):
-    """Sockets with TCP_NODELAY and SO_KEEPALIVE; buffer sizes in bytes, None leaves the system's.
+    """TCP sockets with TCP_NODELAY and SO_KEEPALIVE.
 
-    ``busy_poll`` is how many seconds an eager ``poll`` may look without sleeping, 0 for not at all.
-    ``resolver`` tells the addresses of names, and of numbers, too; None asks the system, about
-    names only. Used by one thread at a time, except for ``wake``. ``poll`` and ``dial`` raise
-    IllegalStateError once it is closed.
+    Buffer sizes are in bytes; None means the system's default. ``busy_poll`` is the time in seconds
+    that an eager ``poll`` may spin before it sleeps; 0 turns it off. ``resolver`` is called for
+    names and numeric hosts; None uses the system's resolver, for names only. Used by one thread at
+    a time, except for ``wake``. After ``close``, ``poll`` and ``dial`` raise IllegalStateError.
     """
 
     interruptible = True  # a ready descriptor stays ready until it is used
@@ -120,10 +130,10 @@ class TcpBackend(Backend):
         resolver: Resolver | None = None,
         busy_poll: float = 0.0,
     ) -> None:
-        # With one processor only, a broker on this machine cannot answer while we look.
+        # With a single processor, a broker on this machine cannot answer while we spin.
         self._busy_poll = busy_poll if _processors() > 1 else 0.0
         self._options = _socket_options(send_buffer_bytes, receive_buffer_bytes)
-        self._silent: dict[str, Address] = {}  # by name: the address last given up on
+        self._silent: dict[str, Address] = {}  # by name: the last address that did not respond
         self._stillborn: dict[TcpTransport, None] = {}  # refused by every address within dial()
         self._closed = False
         self._poller = Poller()
@@ -132,11 +142,11 @@ class TcpBackend(Backend):
         self._resolving: dict[TcpTransport, NameLookup] = {}
 
     def dial(self, host: str, port: int) -> TcpTransport:
-        """See ``Backend.dial``. Asks the resolver anew each time, in a thread of its own.
+        """See ``Backend.dial``. Resolves the name each time, in a separate thread.
 
-        Addresses that refuse are passed over at once. One that stays silent is not, for only the
-        caller knows how long to wait; so when the caller gives up on it, the next connection to
-        the name begins with the address behind it (KIP-602).
+        Addresses that refuse are skipped immediately. For one that does not respond, the caller's
+        time-out decides; after that, the next connection to the name starts with the following
+        address (KIP-602).
         """
         self._check_open()
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -149,20 +159,15 @@ class TcpBackend(Backend):
         return transport
 
     def _known(self, host: str, port: int) -> list[Address] | None:
-        """The addresses, if no resolver is needed for them; else None."""
+        """The addresses, if no resolver is needed; else None."""
         return _read_as_number(host, port) if self._reads_numbers else None
 
     def _begin(self, transport: TcpTransport, addresses: list[Address]) -> None:
         if not transport.resolved(_behind(self._silent.get(transport.name), addresses)):
             self._stillborn[transport] = None
 
-    @property
-    def _waits(self) -> bool:
-        """Whether some connection has not been begun, for want of an answer."""
-        return bool(self._resolving)
-
     def _begin_resolved(self) -> None:
-        """Go on with the transports that have the answer of their lookup."""
+        """Connect the transports whose names are resolved."""
         for transport in [known for known, lookup in self._resolving.items() if lookup.done]:
             try:
                 addresses = self._resolving.pop(transport).addresses()
@@ -178,20 +183,25 @@ class TcpBackend(Backend):
 
     def poll(self, timeout: float | None) -> list[Readiness]:
         """See ``Backend.poll``."""
-        self._check_open()
-        # Before waiting: an answer that comes later wakes us, and is seen here the next time.
-        if self._waits:
+        if self._closed:
+            self._check_open()
+        # Before waiting: a later answer wakes the poll, and is handled in the next call.
+        if self._resolving:
             self._begin_resolved()
-        ready = [Readiness(transport, True, True) for transport in self._stillborn]
-        longest = 0.0 if ready else timeout
+        ready: list[Readiness] = []
+        if self._stillborn:
+            ready = [Readiness(transport, True, True) for transport in self._stillborn]
+            timeout = 0.0
         busy = self._busy_poll if self.eager else 0.0
-        found = let_signals_in(self._poller.wait, longest, busy)
-        return ready + [Readiness(*each) for each in found]
+        ready.extend(map(_readiness, let_signals_in(self._poller.wait, timeout, busy)))
+        return ready
 
     def forget(self, transport: Transport) -> None:
         """See ``Backend.forget``."""
         ours = _ours(transport)
         if ours.waits_for is not None:
+            if len(self._silent) >= MOST_SILENT:
+                self._silent.clear()
             self._silent[ours.name] = ours.waits_for
         self._stillborn.pop(ours, None)
         self._resolving.pop(ours, None)
@@ -202,7 +212,7 @@ class TcpBackend(Backend):
         self._poller.wake()
 
     def close(self) -> None:
-        """See ``Backend.close``. Closes the transports that are watched."""
+        """See ``Backend.close``. Closes the watched transports."""
         if self._closed:
             return
         self._closed = True
@@ -214,12 +224,8 @@ class TcpBackend(Backend):
         self._poller.close()
 
     def abandon(self) -> None:
-        """See ``Backend.abandon``. Takes no lock: another thread of the parent may have held it."""
+        """See ``Backend.abandon``. ``kprod_ext.process`` has already closed the descriptors."""
         self._closed = True
-        self._resolving.clear()
-        for transport in self._poller.watched():
-            transport.abandon()
-        self._poller.abandon()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -227,20 +233,20 @@ class TcpBackend(Backend):
 
 
 def _processors() -> int:
-    """That this process may use."""
+    """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on every system
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 _SO_NOSIGPIPE = 0x1022
-"""Of macOS; Python has no name for it. Older kernels have no flag of a call that does the same."""
+"""SO_NOSIGPIPE of macOS, which Python does not define. Older kernels have no MSG_NOSIGNAL."""
 
 
 def _socket_options(
     send_bytes: int | None, receive_bytes: int | None
 ) -> list[tuple[int, int, int]]:
-    """(level, option, value) of everything to be set on a socket before it connects."""
+    """(level, option, value) of all options to set on a socket before it connects."""
     options = [
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -255,7 +261,7 @@ def _socket_options(
 
 
 def _behind(silent: Address | None, addresses: list[Address]) -> list[Address]:
-    """The addresses, beginning with the one that follows ``silent``."""
+    """The addresses, starting with the one after ``silent``."""
     if silent not in addresses:
         return addresses
     start = addresses.index(silent) + 1
@@ -272,9 +278,9 @@ _IN_FOLDER = re.compile(r"[^/\0]+")
 
 
 class UnixBackend(TcpBackend):
-    """Connects to ``path``, in which ``{host}`` and ``{port}`` stand for the broker's own.
+    """Connects to ``path``, in which ``{host}`` and ``{port}`` are replaced by the broker's.
 
-    Sizes of buffers in bytes, None leaves the system's. Threads as ``TcpBackend``.
+    Buffer sizes are in bytes; None means the system's default. Threads as ``TcpBackend``.
     """
 
     def __init__(
@@ -288,7 +294,7 @@ class UnixBackend(TcpBackend):
         self._path = path
 
     def _known(self, host: str, port: int) -> list[Address]:
-        """Raises ConnectionLost for a host that would lead to another folder: brokers name them."""
+        """The path. Raises ConnectionLost for a host that would change the folder."""
         if "{host}" in self._path and (host in {".", ".."} or not _IN_FOLDER.fullmatch(host)):
             raise ConnectionLost(f"the host {host!r} does not fit into the path {self._path!r}")
         path = self._path.replace("{host}", host).replace("{port}", str(port))

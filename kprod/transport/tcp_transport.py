@@ -1,4 +1,4 @@
-"""One TCP connection: through every address of a name until one answers, then bytes."""
+"""One TCP connection: tries the addresses of a name until one accepts, then carries bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kprod.errors import ConnectionLost
-from kprod_ext import Poller, receive, send_buffers
+from kprod_ext import Descriptor, Poller, receive, send_buffers
 
 _CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, errno.EINTR})
 
@@ -27,8 +27,8 @@ class Address(NamedTuple):
 class TcpTransport:
     """A ``Transport`` to ``name`` ("host:port") at the first of its ``addresses`` that accepts.
 
-    None of them: they are not known yet, ``resolved`` or ``unresolvable`` is called later.
-    Has its sockets watched by ``poller``, with itself as data. Not thread-safe.
+    Without addresses, ``resolved`` or ``unresolvable`` is called later. Its sockets are watched by
+    ``poller``, with itself as data. Not thread-safe.
     """
 
     tells_all = True
@@ -47,9 +47,9 @@ class TcpTransport:
         self._options = options
         self._poller = poller
         self._address: Address | None = None
-        self._sock: socket.socket | None = None
-        self._fd = -1  # the socket's
-        self._writing: bool | None = None  # whether it is watched for that, too; None: for nothing
+        self._socket: Descriptor | None = None  # no socket.socket: see kprod_ext.process
+        self._fd = -1  # its number
+        self._writing: bool | None = None  # watched for writing, too; None: not watched
         self._connected = False
         self._closed = False
         self._failures: list[str] = []  # "address: cause" of every address that did not answer
@@ -60,57 +60,60 @@ class TcpTransport:
     # Connecting ---------------------------------------------------------------------------------
 
     def resolved(self, addresses: Sequence[Address]) -> bool:
-        """The name stands for these: begin to connect; False when none can be tried."""
+        """Start to connect to the name's addresses; False if none can be tried."""
         self._resolving = False
         self._untried = list(reversed(addresses))
         return self.start()
 
     def unresolvable(self, cause: Exception) -> None:
-        """The name stands for nothing."""
+        """The name could not be resolved."""
         lost = ConnectionLost(f"cannot resolve {self.name}: {cause}")
         lost.__cause__ = cause
         self.failed(lost)
 
     def failed(self, lost: ConnectionLost) -> None:
-        """The connection could not be made elsewhere: by a proxy, say."""
+        """The connection could not be opened by other code, such as a proxy."""
         self._resolving = False
         self._lost = lost
 
     def adopt(self, sock: socket.socket) -> bool:
-        """Go on with a non-blocking socket that other code has connected.
+        """Continue with a non-blocking socket that other code has connected.
 
-        False when its peer is gone already.
+        False if its peer has already gone.
         """
         self._resolving = False
         try:
             for level, option, value in self._options:
                 sock.setsockopt(level, option, value)
             self._address = Address(sock.family, sock.getpeername())
+            self._own(sock)
         except OSError as error:
             sock.close()
             cause = error.strerror or error
             self._lost = ConnectionLost(f"the connection to {self.name} broke at once: {cause}")
             return False
-        self._sock, self._fd = sock, sock.fileno()
         self.watch(write=True)
         return True
 
+    def _own(self, sock: socket.socket) -> None:
+        self._socket = Descriptor(sock.fileno())
+        self._fd = sock.detach()
+
     def start(self) -> bool:
-        """Begin to connect to the next address that can be tried; False when none is left."""
+        """Start to connect to the next address that can be tried; False if none is left."""
         while self._untried:
             self._address = self._untried.pop()
             try:
-                self._sock = self._begin(self._address)
+                self._begin(self._address)
             except OSError as error:
                 self._note(error)
                 continue
-            self._fd = self._sock.fileno()
             self.watch(write=True)
             return True
         return False
 
-    def _begin(self, address: Address) -> socket.socket:
-        """A socket that is connecting to ``address``, or connected already."""
+    def _begin(self, address: Address) -> None:
+        """Start to connect a socket to ``address``; it may be connected immediately."""
         sock = socket.socket(address.family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
@@ -119,23 +122,23 @@ class TcpTransport:
             where = address.sockaddr
             local = address.family == socket.AF_UNIX
             code = sock.connect_ex(where[0] if local else where)
-            # A full queue of a local listener fails at once, and no connection is under way then.
+            # If a local listener's queue is full, it fails at once; no connection is in progress.
             if code and (code not in _CONNECTING or (local and code == errno.EAGAIN)):
                 raise _os_error(code)
+            self._own(sock)
         except BaseException:
             sock.close()
             raise
-        return sock
 
     def advance(self) -> bool:
         """See ``Transport.advance``."""
-        if self._sock is not None and self._connected:
+        if self._socket is not None and self._connected:
             return True
         if self._resolving:
             return False
-        while self._sock is not None:
+        while self._address is not None and self._socket is not None:
             try:
-                self._connected = _has_connected(self._sock)
+                self._connected = _has_connected(self._address.family, self._fd)
             except OSError as error:
                 self._note(error)
                 self._drop_socket()
@@ -146,8 +149,8 @@ class TcpTransport:
 
     @property
     def waits_for(self) -> Address | None:
-        """The address that has neither accepted nor refused yet."""
-        return None if self._connected or self._sock is None else self._address
+        """The address that has neither accepted nor refused yet, if any."""
+        return None if self._connected or self._socket is None else self._address
 
     def progress(self) -> str:
         """See ``Transport.progress``."""
@@ -215,24 +218,24 @@ class TcpTransport:
         self._untried.clear()
         self._drop_socket()
 
-    def abandon(self) -> None:
-        """Close this process's descriptor and nothing else; the parent's connection goes on."""
-        self._closed, self._resolving = True, False
-        self._close_socket()
-
     def _drop_socket(self) -> None:
         self.unwatch()
-        self._close_socket()
-
-    def _close_socket(self) -> None:
         self._fd = -1
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
-def _has_connected(sock: socket.socket) -> bool:
-    """Whether the connection stands; OSError when it never will."""
+def _has_connected(family: int, fd: int) -> bool:
+    """Whether it is connected. Raises OSError if connecting has failed."""
+    sock = socket.socket(family, socket.SOCK_STREAM, 0, fd)
+    try:
+        return _is_connected(sock)
+    finally:
+        sock.detach()
+
+
+def _is_connected(sock: socket.socket) -> bool:
     code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
         raise _os_error(code)
@@ -242,9 +245,9 @@ def _has_connected(sock: socket.socket) -> bool:
         if error.errno == errno.ENOTCONN:
             return False
         raise
-    # Nobody listens on a local port of the ephemeral range, we dial it, and the system happens to
-    # give our own end the same port: TCP then connects the socket to itself (RFC 9293, 3.5), and
-    # keeps the broker from taking its port back.
+    # If nothing listens on a local port of the ephemeral range, the system may give our end the
+    # same port: TCP then connects the socket to itself (RFC 9293, 3.5), and keeps the broker from
+    # binding its port again.
     if peer == sock.getsockname():
         raise _os_error(errno.ECONNREFUSED)
     return True

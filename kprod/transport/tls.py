@@ -1,4 +1,4 @@
-"""TLS over the transports of any backend: handshake by steps, records in, records out."""
+"""TLS over the transports of any backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HINTS = {
 """By the verification codes of OpenSSL (x509_vfy.h)."""
 
 _OURS = "the broker refused our certificate ({}): check ssl_certfile, and the CAs the broker trusts"
-_PROTOCOL = "broker and kprod share no version of TLS; kprod takes 1.2 and 1.3"
+_PROTOCOL = "broker and kprod share no TLS version; kprod supports 1.2 and 1.3"
 _REASONS = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker asks for a certificate: set ssl_certfile and"
     " ssl_keyfile",
@@ -46,13 +46,13 @@ _REASONS = {
     "TLSV1_UNRECOGNIZED_NAME": "the broker knows no host of this name",
     "WRONG_VERSION_NUMBER": "what answered does not speak TLS",
 }
-"""By OpenSSL's names for them; an alert is a complaint of the peer (RFC 8446, section 6)."""
+"""By OpenSSL's reason names; an alert was sent by the peer (RFC 8446, section 6)."""
 
 
 def explained(error: ssl.SSLError, name: str, *, shaking: bool) -> KprodError:
-    """The error for users. ``shaking``: the handshake was not over, so identities failed.
+    """The error for users. ``shaking``: during the handshake, so it is about authentication.
 
-    With TLS 1.3 the broker's opinion of our certificate comes after our end of the handshake.
+    With TLS 1.3 the broker may refuse our certificate after our side of the handshake is complete.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         hint = _HINTS.get(error.verify_code, "")
@@ -68,7 +68,7 @@ def explained(error: ssl.SSLError, name: str, *, shaking: bool) -> KprodError:
 
 
 def not_tls(first: bytes, name: str) -> KprodError | None:
-    """The error for another protocol, judged by the first bytes; None when it may be TLS."""
+    """The error for another protocol, recognised by its first bytes; None if it may be TLS."""
     if first[0] in b"\x14\x15\x16\x17":
         return None
     server = {b"HTTP": "an HTTP server", b"SSH-": "an SSH server"}.get(first[:4])
@@ -83,14 +83,14 @@ _RECORD = 5  # bytes that say what follows
 
 
 class TlsTransport:
-    """A ``Transport`` that speaks TLS over ``inner``. Not thread-safe.
+    """A ``Transport`` with TLS over ``inner``. Not thread-safe.
 
-    ``watch`` tells the backend of ``inner`` whether to watch it for writing. OpenSSL works in
-    memory only (``ssl.MemoryBIO``): it never waits. The bytes that it wants to write, of its own
-    accord as well, leave with the next bytes, or as soon as ``inner`` takes any.
+    ``watch`` makes the backend of ``inner`` watch it for writing, or not. OpenSSL works in memory
+    only (``ssl.MemoryBIO``), so it never blocks. Its output, including output that it produces by
+    itself, is sent with the next bytes, or as soon as ``inner`` accepts any.
     """
 
-    tells_all = False  # OpenSSL has bytes that a later call may let go
+    tells_all = False  # OpenSSL buffers bytes that a later call may send
 
     def __init__(
         self,
@@ -105,13 +105,13 @@ class TlsTransport:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._engine = engine(self._incoming, self._outgoing)
-        self._unsent = memoryview(b"")  # records inner has not taken
-        self._owed = 0  # bytes of the caller's within them
+        self._unsent = memoryview(b"")  # TLS records that inner has not accepted
+        self._owed = 0  # the caller's bytes in them
         self._first = b""  # the first bytes from the peer
         self._ready = False
         self._drained = False  # ``inner`` had no more bytes
         self._ended = False  # the peer sends no more
-        self._announced = False  # and has said so
+        self._announced = False  # and has sent close_notify
         self._broken: Exception | None = None
 
     def __repr__(self) -> str:
@@ -119,23 +119,23 @@ class TlsTransport:
 
     @property
     def engine(self) -> ssl.SSLObject:
-        """The agreement of both ends: ``version()``, ``cipher()``, ``session``, ..."""
+        """The TLS session: ``version()``, ``cipher()``, ``session``, ..."""
         return self._engine
 
     @property
     def ready(self) -> bool:
-        """Whether the handshake is over."""
+        """Whether the handshake is complete."""
         return self._ready
 
     @property
     def has_unsent(self) -> bool:
-        """Whether records wait for ``inner``, perhaps without a call of ``send``."""
+        """Whether TLS records wait for ``inner``, perhaps without a call of ``send``."""
         return bool(self._unsent)
 
     # Connecting ---------------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """See ``Transport.advance``. Raises TlsAuthenticationError when TLS cannot be agreed on."""
+        """See ``Transport.advance``. Raises TlsAuthenticationError if the handshake fails."""
         if self._ready:
             return True
         if not self.inner.advance():
@@ -145,7 +145,7 @@ class TlsTransport:
         except ConnectionLost as lost:
             if self._first:
                 raise
-            raise ConnectionLost(f"{lost} at the first bytes of TLS: {_EXPECTED}") from lost
+            raise ConnectionLost(_NO_TLS) from lost
 
     def _shake(self) -> bool:
         while True:
@@ -162,12 +162,12 @@ class TlsTransport:
                 self._watch(True)  # as a transport that has just connected is watched
                 return True
             if not self._fill():
-                # Only the direction it waits for: a socket that takes bytes is always ready.
+                # Only the direction that is needed: a writable socket is always ready.
                 self._watch(not flushed)
                 return False
 
     def _tell_peer(self) -> None:
-        """Send the alert, if it goes; that the peer is gone is no news."""
+        """Send the alert if possible; ignore that the peer has gone."""
         try:
             self._flush()
         except ConnectionLost:
@@ -175,9 +175,10 @@ class TlsTransport:
 
     def _explained(self, error: ssl.SSLError) -> Exception:
         if isinstance(error, ssl.SSLEOFError) or self._ended:
+            if not self._first:
+                return ConnectionLost(_NO_TLS)
             when = "" if self._ready else " during the TLS handshake"
-            expected = "" if self._first else f": {_EXPECTED}"
-            return ConnectionLost(f"{self.name} ended the connection{when}{expected}")
+            return ConnectionLost(f"{self.name} ended the connection{when}")
         return explained(error, self.name, shaking=not self._ready)
 
     def progress(self) -> str:
@@ -187,9 +188,9 @@ class TlsTransport:
     # Moving bytes -------------------------------------------------------------------------------
 
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
-        """See ``Transport.send``. Bytes count as taken when the last record of them has left.
+        """See ``Transport.send``. Bytes count as accepted when their last TLS record is sent.
 
-        Until then 0 is returned, and the next call has to begin with the same bytes.
+        Until then it returns 0, and the next call must start with the same bytes.
         """
         try:
             if not self._owed:
@@ -205,12 +206,12 @@ class TlsTransport:
         return taken
 
     def _encrypt(self, buffers: Sequence[bytes | memoryview]) -> int:
-        """Make records of the first bytes; of how many."""
+        """Encrypt the first bytes; return how many."""
         piece = _first_bytes(buffers)
         return self._engine.write(piece) if len(piece) else 0
 
     def _raise_alert(self) -> None:
-        """The peer is gone; if it has said why, raise that."""
+        """The peer has gone; raise its alert, if it has sent one."""
         try:
             while self._fill():
                 self._engine.read(1)
@@ -224,7 +225,7 @@ class TlsTransport:
             pass
 
     def _flush(self) -> bool:
-        """Hand records to ``inner``; True when it has taken all there are."""
+        """Send TLS records to ``inner``; True if it has accepted all."""
         while self._unsent or self._outgoing.pending:
             if not self._unsent:
                 self._unsent = memoryview(self._outgoing.read())
@@ -235,10 +236,10 @@ class TlsTransport:
         return True
 
     def receive(self, limit: int) -> bytes | None:
-        """See ``Transport.receive``. Less than ``limit`` means that nothing more is at hand.
+        """See ``Transport.receive``. Less than ``limit`` means that no more is available.
 
-        An end that the peer has not announced (close_notify, RFC 8446, 6.1) is a ConnectionLost:
-        somebody else may have cut the stream.
+        An end without close_notify (RFC 8446, 6.1) is a ConnectionLost: an attacker may have
+        truncated the stream.
         """
         if self._broken is not None:
             raise self._broken
@@ -246,12 +247,12 @@ class TlsTransport:
         self._drained = False
         try:
             self._receive(limit, parts)
-            self._flush()  # OpenSSL may have answered something itself: a new key, say
+            self._flush()  # OpenSSL may have produced output itself, for example for a key update
         except ssl.SSLError as error:
             self._broken = self._explained(error)
         except ConnectionLost as lost:
             self._broken = lost
-        if parts:  # bytes that came in order are received first
+        if parts:  # valid bytes are returned first
             return parts[0] if len(parts) == 1 else b"".join(parts)
         if self._broken is not None:
             raise self._broken
@@ -270,7 +271,7 @@ class TlsTransport:
                 return
 
     def _decrypt(self, limit: int) -> bytes | None:
-        """At most ``limit`` bytes of one record; None when more is needed, b"" at the end."""
+        """At most ``limit`` bytes of one record; None if more input is needed, b"" at the end."""
         if not (self._incoming.pending or self._engine.pending() or self._ended):
             return None
         try:
@@ -279,7 +280,7 @@ class TlsTransport:
             return None
 
     def _fill(self) -> bool:
-        """Take bytes from ``inner``; False when there are none now."""
+        """Read bytes from ``inner``; False if there are none now."""
         if self._ended:
             return False
         chunk = self.inner.receive(READ_BYTES)
@@ -289,7 +290,7 @@ class TlsTransport:
             self._ended = True
             self._incoming.write_eof()
             return True
-        self._drained = len(chunk) < READ_BYTES  # to ask again would be a system call for nothing
+        self._drained = len(chunk) < READ_BYTES  # another read would be a useless system call
         if len(self._first) < _RECORD:
             self._look_at_first(chunk)
         self._incoming.write(chunk)
@@ -301,12 +302,12 @@ class TlsTransport:
             raise wrong
 
     def close(self) -> None:
-        """See ``Transport.close``. Sends the closing alert if the socket takes it at once."""
+        """See ``Transport.close``. Sends close_notify if the socket accepts it immediately."""
         try:
             if self._ready and not self._owed:
                 self._engine.unwrap()
         except (ssl.SSLError, ValueError, OSError):
-            pass  # it waits for the peer to say so, too; we do not
+            pass  # it would wait for the peer's close_notify; we do not
         try:
             if self._ready:
                 self._flush()
@@ -316,13 +317,17 @@ class TlsTransport:
         self.inner.close()
 
 
-_EXPECTED = "does this port expect TLS? see security_protocol"
+_NO_TLS = (
+    "it closed the connection at the start of the TLS handshake; if this port does not use TLS,"
+    " change security_protocol"
+)
+"""For behind the name of the broker."""
 
 
 def _first_bytes(buffers: Sequence[bytes | memoryview]) -> bytes | memoryview:
-    """At most ``WRITE_BYTES`` from the front: a view where one buffer has them, else a copy.
+    """At most ``WRITE_BYTES`` from the front: a view if one buffer has them, else a copy.
 
-    Small buffers stand between large ones, and every piece given to OpenSSL costs a record.
+    There are small buffers between large ones, and OpenSSL makes a record of every piece.
     """
     if len(buffers) == 1 or (buffers and len(buffers[0]) >= WRITE_BYTES):
         return memoryview(buffers[0])[:WRITE_BYTES]
@@ -339,15 +344,15 @@ def _first_bytes(buffers: Sequence[bytes | memoryview]) -> bytes | memoryview:
 
 _MOST_SESSIONS = 1000
 _READING_LEAKS = sys.version_info < (3, 12, 8) or (3, 13) <= sys.version_info < (3, 13, 1)
-"""``ssl.SSLObject.session`` makes a copy at every access and never frees it (CPython gh-116810)."""
+"""Each access to ``ssl.SSLObject.session`` makes a copy and leaks it (CPython gh-116810)."""
 
 
 class TlsBackend(Backend):
-    """Wraps the transports of ``inner``. A broker's certificate has to be for the host dialled.
+    """Wraps the transports of ``inner``. A broker's certificate must match the dialled host.
 
-    ``resumes``: a broker that was connected to before is not asked for its certificate again while
-    it agrees, unless the files that made the context have changed. By default where Python can do
-    so without losing 7 KB for each connection (decision 0082). Threads as ``Backend``.
+    ``resumes``: reconnections resume the TLS session if the broker agrees, unless the context's
+    files have changed. The default is True if Python does not leak 7 KB per connection then
+    (decision 0082). Threads as ``Backend``.
     """
 
     def __init__(
@@ -356,7 +361,7 @@ class TlsBackend(Backend):
         self._inner = inner
         self._contexts = contexts
         self._resumes = resumes
-        self._context: ssl.SSLContext | None = None  # that of ``_sessions``
+        self._context: ssl.SSLContext | None = None  # the context of ``_sessions``
         self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
         self._addresses: dict[TlsTransport, tuple[str, int]] = {}
         self._by_inner: dict[Transport, TlsTransport] = {}
@@ -364,7 +369,7 @@ class TlsBackend(Backend):
 
     @property
     def eager(self) -> bool:
-        """See ``Backend``; it is the inner one that waits."""
+        """See ``Backend``; the inner backend waits."""
         return getattr(self._inner, "eager", False)
 
     @eager.setter
@@ -394,7 +399,7 @@ class TlsBackend(Backend):
         except BaseException as error:
             self._inner.forget(inner)
             inner.close()
-            if isinstance(error, UnicodeError):  # "a..b": no host is called so
+            if isinstance(error, UnicodeError):  # an invalid host name such as "a..b"
                 raise ConnectionLost(f"cannot resolve {name}: {error}") from error
             raise
         self._by_inner[inner] = transport
@@ -424,7 +429,7 @@ class TlsBackend(Backend):
         self._inner.forget(ours.inner)
 
     def _remember(self, address: tuple[str, int], transport: TlsTransport) -> None:
-        """Keep the session for the next connection: at the end, for tickets come at any time."""
+        """Keep the session for the next connection; at the end, as tickets may come at any time."""
         if not transport.ready or transport.engine.context is not self._context:
             return
         session = transport.engine.session
@@ -447,7 +452,7 @@ class TlsBackend(Backend):
         self._inner.close()
 
     def abandon(self) -> None:
-        """See ``Backend.abandon``: nothing is said to the peers, which are the parent's."""
+        """See ``Backend.abandon``: sends nothing to the peers, which belong to the parent."""
         self._inner.abandon()
 
     @staticmethod
@@ -458,5 +463,5 @@ class TlsBackend(Backend):
 
 
 def _server_name(host: str) -> str:
-    """The name as certificates have it: without the dot that ends a fully qualified one."""
+    """The name as in certificates: without the final dot of a fully qualified name."""
     return host.rstrip(".").partition("%")[0] or host

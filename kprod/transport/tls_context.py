@@ -1,10 +1,11 @@
-"""TLS settings, the certificates and keys they name, and the OpenSSL contexts made of them."""
+"""TLS settings, certificates and keys, and the OpenSSL contexts made from them."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,17 +17,17 @@ from kprod.config.kinds import is_pem
 from kprod.errors import ConfigError
 
 Password = Callable[[], str]
-"""Returns a password when it is needed, so that no object has to keep it."""
+"""Returns a password when it is needed, so that no object has to store it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
     """Certificates and keys as the path of a file, or as PEM text. Immutable.
 
-    ``context`` is the application's own and makes the rest unnecessary. ``cafile`` None means the
-    certificates the system trusts. ``certfile`` and ``keyfile`` are ours, for brokers that ask for
-    them; a PKCS#12 store may be given for ``cafile`` and ``certfile``. ``ciphers`` is the list for
-    TLS 1.2, as OpenSSL writes it. ``verify`` off means that the broker may be anybody.
+    ``context`` is the application's own and replaces all others. ``cafile`` may be a directory;
+    None means the system's trusted certificates. ``certfile`` and ``keyfile`` are the client's, for
+    brokers that require them. ``cafile`` and ``certfile`` may be PKCS#12 stores. ``ciphers`` is the
+    list for TLS 1.2 in OpenSSL's syntax. Without ``verify`` anyone can impersonate the broker.
     """
 
     context: ssl.SSLContext | None = None
@@ -44,8 +45,9 @@ class TlsSettings:
     maximum_version: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
 
 
+_HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 _JKS = b"\xfe\xed\xfe\xed"
-_DER = 0x30  # the first byte of every ASN.1 sequence, of a PKCS#12 store as well
+_DER = 0x30  # the first byte of an ASN.1 sequence, and so of a PKCS#12 store
 _CONVERT = "convert it: keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12"
 
 
@@ -58,7 +60,7 @@ class Stamp(NamedTuple):
 
 
 def stamp(source: str | None) -> Stamp | None:
-    """The present state of the file; None for text, and for a file that is not there."""
+    """The current state of the file; None for PEM text, and for a missing file."""
     if source is None or is_pem(source):
         return None
     try:
@@ -69,9 +71,9 @@ def stamp(source: str | None) -> Stamp | None:
 
 
 def read_pem(option: str, source: str, password: Password | None = None) -> str:
-    """The PEM text that ``source`` stands for; of a PKCS#12 store the key, then the certificates.
+    """The PEM text of ``source``; for a PKCS#12 store the key, then the certificates.
 
-    Raises ConfigError, naming ``option``, for a file that cannot be read or is something else.
+    Raises ConfigError that names ``option`` for an unreadable file or another format.
     """
     if is_pem(source):
         return _ascii(source)
@@ -89,7 +91,7 @@ def read_pem(option: str, source: str, password: Password | None = None) -> str:
 
 
 def _ascii(text: str) -> str:
-    """Without other characters, which stand in comments only: ``ssl`` takes no text with them."""
+    """The text without other characters, which occur in comments only: ``ssl`` rejects them."""
     return text.encode("ascii", "ignore").decode()
 
 
@@ -133,8 +135,8 @@ _log = logging.getLogger("kprod.transport")
 class TlsContexts:
     """The context for the next connection. Used by one thread at a time.
 
-    Making one raises ConfigError, naming the option, when it cannot be done. Later, files that have
-    become unusable are told to the log, and what was read before stays in use.
+    The constructor raises ConfigError that names the option. If files become unusable later, a
+    warning is logged, and the last valid context stays in use.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
@@ -144,12 +146,12 @@ class TlsContexts:
         self._context = settings.context or _made(settings)
 
     def current(self) -> ssl.SSLContext:
-        """One made of the files as they are now; the same as before unless one has changed."""
+        """The context for the current files; a new one only if a file has changed."""
         found = self._stamps()
         if found != self._read and self._settings.context is None:
             try:
                 self._context = _made(self._settings)
-            except ConfigError as error:  # tried again: a password may have come after its key
+            except ConfigError as error:  # retried: a password may be replaced after its key
                 if str(error) != self._trouble:
                     _log.warning("certificates were changed and cannot be used: %s", error)
                 self._trouble = str(error)
@@ -169,7 +171,7 @@ def _made(settings: TlsSettings) -> ssl.SSLContext:
         return _make(settings)
     except ConfigError as error:
         failure = error
-    except Exception as error:  # of code that tells a password: the text might have it
+    except Exception as error:  # of a password callable: its text may contain the password
         kind = f"{type(error).__module__}.{type(error).__qualname__}"
         failure = ConfigError(f"certificates and keys cannot be read: {kind}")
     failure.__traceback__ = None  # its frames hold keys, which an error report may show
@@ -180,7 +182,7 @@ def _make(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = settings.minimum_version
     context.maximum_version = settings.maximum_version
-    # By renegotiation a peer could ask for handshakes without end (TLS 1.2); Kafka needs none.
+    # With renegotiation (TLS 1.2) a peer could request endless handshakes; Kafka does not need it.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # an end without an alert is an error
     context.check_hostname = settings.check_hostname and settings.verify
@@ -197,21 +199,42 @@ def _make(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    if settings.cafile is None:
-        context.load_default_certs()
-    else:
-        text = read_pem("ssl_cafile", settings.cafile, settings.cafile_password)
-        _read_certificates("ssl_cafile", text, context)
+    trust("ssl_cafile", settings.cafile, context, settings.cafile_password)
     if settings.crlfile is not None:
         lists = read_pem("ssl_crlfile", settings.crlfile)
-        with _as_file(lists) as path:  # OpenSSL takes revocations from files only
+        with _as_file(lists) as path:  # OpenSSL reads revocation lists from files only
             load = partial(context.load_verify_locations, path)
             _use("ssl_crlfile", load, "no revocation list in it can be read")
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
+def trust(
+    option: str, source: str | None, context: ssl.SSLContext, password: Password | None = None
+) -> None:
+    """Make ``context`` trust the certificates of a file, PEM text or directory; None: the system's.
+
+    OpenSSL looks up certificates of a directory by name at each handshake. Raises ConfigError that
+    names ``option``, also for a directory without usable certificates.
+    """
+    if source is None:
+        context.load_default_certs()
+    elif not is_pem(source) and os.path.isdir(source):
+        _use(option, partial(_trust_directory, option, source, context), "it cannot be read")
+    else:
+        _read_certificates(option, read_pem(option, source, password), context)
+
+
+def _trust_directory(option: str, path: str, context: ssl.SSLContext) -> None:
+    if not any(map(_HASHED.fullmatch, os.listdir(path))):
+        raise ConfigError(
+            f"{option}: no certificate in the directory {path!r} is named by its hash: run"
+            f" 'openssl rehash {path}', or name a file"
+        )
+    context.load_verify_locations(capath=path)
+
+
 def _identify(context: ssl.SSLContext, settings: TlsSettings, certfile: str) -> None:
-    """Load our certificate and its key, which may be in one file or in two."""
+    """Load the client's certificate and key, which may be in one file or in two."""
     text = read_pem("ssl_certfile", certfile, settings.certfile_password)
     key = text if settings.keyfile is None else read_pem("ssl_keyfile", settings.keyfile)
     where = "ssl_certfile" if settings.keyfile is None else "ssl_keyfile"
@@ -222,10 +245,10 @@ def _identify(context: ssl.SSLContext, settings: TlsSettings, certfile: str) -> 
         raise ConfigError(f"{where}: the private key is encrypted; set ssl_password")
 
     def load() -> None:
-        # Never None: OpenSSL would ask at the terminal.
+        # Never None: OpenSSL would prompt at the terminal.
         try:
             context.load_cert_chain(path, key_path, password=password or (lambda: ""))
-        except ssl.SSLError:  # which does not tell a damaged certificate from a damaged key
+        except ssl.SSLError:  # the same for a damaged certificate and a damaged key
             _read_certificates("ssl_certfile", text, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
             raise
 
@@ -247,7 +270,7 @@ _SAID = {
 
 
 def _use(option: str, act: Callable[[], None], unread: str) -> None:
-    """Raises ConfigError: what OpenSSL's reason means, or ``unread`` where it has no clear one."""
+    """Raises ConfigError with the meaning of OpenSSL's reason, or ``unread`` if it is unclear."""
     try:
         act()
     except ConfigError:
@@ -261,7 +284,7 @@ def _use(option: str, act: Callable[[], None], unread: str) -> None:
 
 @contextlib.contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """A path at which OpenSSL finds the text; in memory where the system can: keys are in it."""
+    """A path at which OpenSSL can read the text; in memory if possible, because it has keys."""
     data = text.encode()
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("pem", os.MFD_CLOEXEC)

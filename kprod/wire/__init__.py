@@ -1,1 +1,1 @@
-"""Bytes to values and back: frames, versions, Produce, the control requests. Does no I/O."""
+"""Encoding and decoding: frames, versions, Produce, control requests. Does no I/O."""

@@ -1,6 +1,6 @@
 """The control requests of a producer: ApiVersions, Metadata, InitProducerId.
 
-Three small messages, written and read by hand: ``docs/decisions`` has the figures.
+Three small messages, written and read by hand: ``docs/decisions/connections.md`` has the figures.
 
 Source: the message schemas of Apache Kafka 4.2; KIP-511 (ApiVersions), KIP-516 (topic ids).
 """
@@ -11,7 +11,7 @@ import struct
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 from kprod.errors import ErrorCode, ProtocolError
 from kprod.types import Broker
@@ -23,7 +23,6 @@ from kprod.wire.versions import ApiKey, is_flexible
 # ApiVersions ----------------------------------------------------------------------------------
 
 _API_RANGE = struct.Struct(">hhh")
-_SOFTWARE_NAME = "kprod"
 _SOFTWARE_FROM = 3
 _FEATURES_EPOCH_TAG = 1
 _FINALIZED_FEATURES_TAG = 2
@@ -31,13 +30,14 @@ _SMALLEST_FEATURE = 6  # an empty name, two levels, no tags
 _EPOCH = struct.Struct(">q")
 _LEVELS = struct.Struct(">hh")
 _NO_FEATURES: Mapping[str, int] = MappingProxyType({})
+KPROD = ("kprod", VERSION)
 
 
 class ApiVersionsReply(NamedTuple):
-    """``ranges`` maps an API's number to its first and last version; empty when none was told.
+    """``ranges`` maps an API's number to its first and last version; may be empty.
 
-    ``features`` maps the finalized features of the cluster to their levels (KIP-584), as of
-    ``features_epoch``, -1 when the broker told none.
+    ``features`` maps the cluster's finalized features to their levels (KIP-584), as of
+    ``features_epoch``, which is -1 if the broker sent none.
     """
 
     error_code: int
@@ -48,23 +48,22 @@ class ApiVersionsReply(NamedTuple):
 
 
 def encode_api_versions_request(
-    version: int, correlation_id: int, client_id: str, software_version: str | None = None
+    version: int, correlation_id: int, client_id: str, software: tuple[str, str] = KPROD
 ) -> bytes:
-    """A whole frame of version 0 to 4. ``software_version`` None means that of kprod."""
+    """A whole frame of version 0 to 4. ``software`` is its name and its version."""
     out = begin_request(ApiKey.API_VERSIONS, version, correlation_id, client_id)
     if version >= _SOFTWARE_FROM:
-        out.string(_SOFTWARE_NAME)
-        out.string(software_version or VERSION)
+        for text in software:
+            out.string(text)
     return framed(out)
 
 
 def decode_api_versions_response(version: int, body: memoryview) -> ApiVersionsReply:
-    """Read the answer to a request of that version. Raises ProtocolError, and nothing else.
+    """Read the response to a request of that version. Raises only ProtocolError.
 
     A broker that does not know the version answers UNSUPPORTED_VERSION (35) in the layout of
-    version 0. ``ranges`` then holds what could be read of it, perhaps nothing: librdkafka's mock
-    broker puts a count there that fits no layout. The caller asks again with the last version
-    given for API_VERSIONS, or with 0.
+    version 0. ``ranges`` then has what could be decoded, perhaps nothing: librdkafka's mock broker
+    sends an invalid count. The caller retries with the last version given for API_VERSIONS, or 0.
     """
     subject = f"API_VERSIONS v{version} response"
     flexible = is_flexible(ApiKey.API_VERSIONS, version)
@@ -84,7 +83,7 @@ def decode_api_versions_response(version: int, body: memoryview) -> ApiVersionsR
 
 
 def _feature(reader: WireReader) -> tuple[str, int]:
-    """Its name and its level, which all brokers share."""
+    """The name of a feature, and its level in the cluster."""
     name = reader.string()
     level, _ = reader.unpack(_LEVELS)
     reader.skip_tags()
@@ -120,51 +119,87 @@ _NULL_NAME_FROM = 12
 _ERROR_CODE_FROM = 13
 _NO_TOPIC_ID = bytes(16)
 MOST_BROKERS = 5_000
-"""Of a cluster; the largest have some hundreds."""
+"""Limit of brokers; the largest clusters have some hundreds."""
 MOST_PARTITIONS = 200_000
-"""Of the topics that were asked for; a cluster with ZooKeeper should not have more in all."""
+"""Limit of partitions of the requested topics; more than a ZooKeeper cluster should have."""
 MOST_UNASKED = 1_000
-"""Topics without a request that an answer may name; brokers should name none."""
+"""Limit of unrequested topics in a response; brokers should name none."""
 
+_TRUTH = struct.Struct(">?")
 _PARTITION = struct.Struct(">hiii")  # error, number, leader, leader epoch
 _PARTITION_BEFORE_EPOCH = struct.Struct(">hii")
 
 
 class PartitionReply(NamedTuple):
-    """One partition. ``leader_id`` is -1 when it has none, ``leader_epoch`` -1 when not told."""
+    """One partition. ``leader_id`` is -1 without a leader, ``leader_epoch`` -1 if unknown."""
 
     error_code: int
     partition: int
     leader_id: int
     leader_epoch: int
+    replicas: Sequence[int] = ()
+    in_sync: Sequence[int] = ()
+
+
+class NodeLists(Sequence[tuple[int, ...]]):
+    """Lists of node ids: four bytes per id and four per list. Not changed once decoded."""
+
+    __slots__ = ("_ends", "_ids")
+
+    def __init__(self, lists: Iterable[Iterable[int]] = ()) -> None:
+        self._ids, self._ends = array("i"), array("i")
+        for ids in lists:
+            self.append(ids)
+
+    def append(self, ids: Iterable[int]) -> None:
+        """Add a list, during decoding."""
+        self._ids.extend(ids)
+        self._ends.append(len(self._ids))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, ...]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[tuple[int, ...], ...]: ...
+    def __getitem__(self, index: int | slice) -> tuple[Any, ...]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        number = range(len(self))[index]
+        start = self._ends[number - 1] if number else 0
+        return tuple(self._ids[start : self._ends[number]])
 
 
 class PartitionReplies(Collection[PartitionReply]):
-    """The partitions of one topic in the broker's order, 16 bytes each.
+    """The partitions of one topic in the broker's order, 24 bytes each plus four per node.
 
-    An answer of a megabyte can have 55,000 of them: as objects they took 20 times its size.
+    A response of a megabyte can have 55,000 of them; as objects they would take 20 times its size.
     """
 
-    __slots__ = ("_numbers",)
+    __slots__ = ("_numbers", "in_sync", "replicas")
 
-    def __init__(self, replies: Iterable[Sequence[int]] = ()) -> None:
-        """``replies`` have the four numbers of a PartitionReply each."""
+    def __init__(self, replies: Iterable[PartitionReply] = ()) -> None:
         self._numbers = array("i")
-        for reply in replies:
-            self._numbers.extend(reply)
+        self.replicas, self.in_sync = NodeLists(), NodeLists()
+        for *numbers, replicas, in_sync in replies:
+            self._numbers.extend(numbers)
+            self.replicas.append(replicas)
+            self.in_sync.append(in_sync)
 
     def __len__(self) -> int:
-        return len(self._numbers) // len(PartitionReply._fields)
+        return len(self.replicas)
 
     def __iter__(self) -> Iterator[PartitionReply]:
         numbers = iter(self._numbers)
-        return map(PartitionReply, numbers, numbers, numbers, numbers)
+        lists = self.replicas, self.in_sync
+        return map(PartitionReply, numbers, numbers, numbers, numbers, *lists)
 
     def __contains__(self, reply: object) -> bool:
         return any(reply == each for each in self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PartitionReplies) and self._numbers == other._numbers
+        return isinstance(other, PartitionReplies) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]  # as a list has none
 
@@ -173,16 +208,17 @@ class PartitionReplies(Collection[PartitionReply]):
 
 
 class TopicReply(NamedTuple):
-    """One topic. ``name`` may be null from version 12 on, ``topic_id`` is None when not told."""
+    """One topic. ``name`` may be null from version 12 on, ``topic_id`` is None before 10."""
 
     error_code: int
     name: str | None
     topic_id: bytes | None
-    partitions: Collection[PartitionReply]
+    partitions: PartitionReplies
+    internal: bool = False
 
 
 class MetadataReply(NamedTuple):
-    """Brokers, topics and partitions in the broker's order, its claims unchecked."""
+    """Brokers, topics and partitions in the broker's order, unvalidated."""
 
     brokers: list[Broker]
     cluster_id: str | None
@@ -220,8 +256,8 @@ def decode_metadata_response(
 ) -> MetadataReply:
     """Read the body of a response of version 4 to 13. Raises ProtocolError, and nothing else.
 
-    ``asked`` are the topics that the request named: others are passed over, and an answer that has
-    far more than was asked is refused. None: the request asked for all.
+    ``asked`` are the requested topics: others are ignored, and a response with far more is refused.
+    None: the request was for all topics.
     """
     reader = WireReader(
         body, f"METADATA v{version} response", flexible=is_flexible(ApiKey.METADATA, version)
@@ -263,24 +299,25 @@ def _topic(version: int, reader: WireReader, room: int) -> TopicReply:
     error_code = reader.int16()
     name = reader.nullable_string() if version >= _NULL_NAME_FROM else reader.string()
     topic_id = reader.uuid() if version >= _TOPIC_ID_FROM else None
-    reader.skip(1)  # whether it is internal
+    (internal,) = reader.unpack(_TRUTH)
     layout = _PARTITION if version >= _LEADER_EPOCH_FROM else _PARTITION_BEFORE_EPOCH
     count = reader.array(layout.size, room)
     partitions = PartitionReplies(_partition(version, reader, layout) for _ in range(count))
     if version >= _AUTHORIZED_OPERATIONS_FROM:
         reader.skip(4)
     reader.skip_tags()
-    return TopicReply(error_code, name, topic_id, partitions)
+    return TopicReply(error_code, name, topic_id, partitions, internal)
 
 
-def _partition(version: int, reader: WireReader, layout: struct.Struct) -> Sequence[int]:
+def _partition(version: int, reader: WireReader, layout: struct.Struct) -> PartitionReply:
     numbers = reader.unpack(layout)
-    reader.skip_array(4)  # replicas
-    reader.skip_array(4)  # those in sync
+    error_code, partition, leader_id = numbers[:3]
+    leader_epoch = numbers[3] if version >= _LEADER_EPOCH_FROM else -1
+    replicas, in_sync = reader.int32s(), reader.int32s()
     if version >= _OFFLINE_REPLICAS_FROM:
         reader.skip_array(4)
     reader.skip_tags()
-    return numbers if version >= _LEADER_EPOCH_FROM else (*numbers, -1)
+    return PartitionReply(error_code, partition, leader_id, leader_epoch, replicas, in_sync)
 
 
 # InitProducerId -------------------------------------------------------------------------------
@@ -292,7 +329,7 @@ _PRODUCER = struct.Struct(">ihqh")  # throttle, error, producer id, epoch
 
 
 class InitProducerIdReply(NamedTuple):
-    """The identity a producer writes with. -1 for id and epoch when ``error_code`` is not 0."""
+    """A producer id and epoch; both are -1 if ``error_code`` is not 0."""
 
     error_code: int
     producer_id: int

@@ -1,4 +1,4 @@
-"""Frames and headers: what surrounds every message on a connection.
+"""Frames and headers of messages.
 
 Source: the Kafka protocol guide, "Request and Response Headers"; KIP-482 for header versions.
 """
@@ -12,42 +12,45 @@ from kprod.wire.primitives import WireReader, WireWriter
 from kprod.wire.versions import ApiKey, is_flexible
 
 _SIZE = struct.Struct(">i")
-_REQUEST_HEADER = struct.Struct(">hhi")
+_REQUEST_HEADER = struct.Struct(">hhih")
+_LONGEST_STRING = 32_767
 _SMALLEST_FRAME = 4  # a correlation id
 _NO_TAGS_AT = 4
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. Not thread-safe.
+    """Splits a byte stream into frames. Not thread-safe.
 
-    ``feed`` costs time linear in the bytes fed, however they are cut into chunks. Between two
-    calls at most twice the memory of the bytes that have arrived is held, whatever size was told.
+    ``feed`` takes time linear in the bytes fed, with chunks of any size. Between two calls it holds
+    at most twice the memory of the received bytes, whatever size the frame announces.
     """
 
     __slots__ = ("_filled", "_max_frame_bytes", "_room")
 
     def __init__(self, max_frame_bytes: int = 100_000_000) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._room = memoryview(b"")  # begins with the unfinished frame, size prefix included,
-        self._filled = 0  # of which so many bytes have arrived
+        self._room = memoryview(b"")  # starts with the incomplete frame, including its size prefix
+        self._filled = 0  # bytes of the incomplete frame that have arrived
 
     def allow(self, max_frame_bytes: int) -> None:
-        """Take frames up to this size from now on."""
+        """Accept frames up to this size from now on."""
         self._max_frame_bytes = max_frame_bytes
 
     def feed(self, chunk: bytes) -> list[memoryview]:
-        """Every frame that is complete with ``chunk``, in order, without its size prefix.
+        """The frames that ``chunk`` completes, in order, without their size prefix.
 
-        Frames are read-only views; those that lie within one chunk share its memory. Raises
-        ProtocolError for a size below 4 or above the limit, with a hint when the first bytes are
-        those of another protocol; the stream cannot be followed any further then, and the frames
-        of that chunk are lost with it.
+        Frames are read-only views; those within one chunk share its memory. Raises ProtocolError
+        for a size below 4 or above the limit, with a hint if the bytes look like another protocol.
+        The stream is unusable then, and the frames of that chunk are lost.
         """
         view = memoryview(chunk)
         frames: list[memoryview] = []
         at = self._finish_partial(view, frames) if self._filled else 0
         while len(view) - at >= _SIZE.size:
-            end = at + _SIZE.size + self._frame_size(view, at)
+            size: int = _SIZE.unpack_from(view, at)[0]
+            if not _SMALLEST_FRAME <= size <= self._max_frame_bytes:
+                raise self._no_frame(view, at, size)
+            end = at + _SIZE.size + size
             if end > len(view):
                 break
             frames.append(view[at + _SIZE.size : end])
@@ -57,11 +60,14 @@ class FrameReader:
         return frames
 
     def _finish_partial(self, view: memoryview, frames: list[memoryview]) -> int:
-        """Complete the unfinished frame as far as ``view`` goes; how much of it was used."""
+        """Add bytes of ``view`` to the incomplete frame; return how many were used."""
         at = self._take(view, _SIZE.size) if self._filled < _SIZE.size else 0
         if self._filled < _SIZE.size:
             return at
-        whole = _SIZE.size + self._frame_size(self._room, 0)
+        size: int = _SIZE.unpack_from(self._room, 0)[0]
+        if not _SMALLEST_FRAME <= size <= self._max_frame_bytes:
+            raise self._no_frame(self._room, 0, size)
+        whole = _SIZE.size + size
         at += self._take(view[at:], whole)
         if self._filled == whole:
             frames.append(self._room.toreadonly()[_SIZE.size :])
@@ -69,7 +75,7 @@ class FrameReader:
         return at
 
     def _take(self, view: memoryview, whole: int) -> int:
-        """Take bytes until the unfinished frame has ``whole`` of them; how many were taken."""
+        """Add bytes until the incomplete frame has ``whole`` of them; return how many were used."""
         before, taken = self._filled, min(len(view), whole - self._filled)
         filled = before + taken
         if filled > len(self._room):
@@ -82,18 +88,15 @@ class FrameReader:
         self._filled = filled
         return taken
 
-    def _frame_size(self, view: memoryview, at: int) -> int:
-        size: int = _SIZE.unpack_from(view, at)[0]
-        if _SMALLEST_FRAME <= size <= self._max_frame_bytes:
-            return size
-        raise ProtocolError(
+    def _no_frame(self, view: memoryview, at: int, size: int) -> ProtocolError:
+        return ProtocolError(
             f"a frame of {size} bytes, {_SMALLEST_FRAME} to {self._max_frame_bytes} are allowed: "
             f"{_hint(bytes(view[at : at + _SIZE.size]))}"
         )
 
 
 def _hint(prefix: bytes) -> str:
-    """A guess at the peer by the first four bytes of what should be a frame."""
+    """A guess of the peer's protocol from the first four bytes of the frame."""
     if prefix == b"HTTP":
         return "this is an HTTP server, not a Kafka broker"
     if prefix == b"SSH-":
@@ -107,19 +110,18 @@ def encode_request_header(api: ApiKey, version: int, correlation_id: int, client
     """Header version 1, or 2 for a flexible version; without the frame's size prefix."""
     # The client id keeps the classic encoding in header 2, so that a broker can read the header
     # of a version it does not know.
-    header = WireWriter(flexible=False)
-    header.pack(_REQUEST_HEADER, api, version, correlation_id)
-    header.string(client_id)
-    if is_flexible(api, version):
-        header.raw(b"\x00")
-    return header.take()
+    name = client_id.encode()
+    if len(name) > _LONGEST_STRING:
+        raise ValueError(f"a client id of {len(name)} bytes; at most {_LONGEST_STRING} fit")
+    header = _REQUEST_HEADER.pack(api, version, correlation_id, len(name)) + name
+    return header + b"\x00" if is_flexible(api, version) else header
 
 
 def split_response_header(api: ApiKey, version: int, frame: memoryview) -> tuple[int, memoryview]:
     """The correlation id and the body of a response to that request. Raises ProtocolError.
 
-    ApiVersions keeps the header without tags in every version: its reader may not know yet what
-    the broker speaks.
+    ApiVersions responses have the header without tags in every version: the client may not know
+    the broker's versions yet.
     """
     flexible = is_flexible(api, version) and api is not ApiKey.API_VERSIONS
     if flexible and len(frame) > _NO_TAGS_AT and not frame[_NO_TAGS_AT]:  # as nearly every one is
@@ -141,7 +143,7 @@ def begin_request(api: ApiKey, version: int, correlation_id: int, client_id: str
 
 
 def framed(out: WireWriter) -> bytes:
-    """The finished message behind its size."""
+    """The complete message with its size prefix."""
     out.no_tags()
     message = out.take()
     return _FRAME_SIZE.pack(len(message)) + message

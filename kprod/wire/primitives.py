@@ -6,8 +6,10 @@ tagged fields.
 
 from __future__ import annotations
 
+import array
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kprod.errors import ProtocolError
@@ -18,16 +20,16 @@ _INT32 = struct.Struct(">i")
 _ZERO_ID = bytes(16)
 _UINT32_MAX = 0xFFFF_FFFF
 UNLIMITED = _UINT32_MAX
-"""Items of an array: as many as there are bytes for."""
+"""Limit of items in an array, apart from the bytes that are left."""
 
 
 class WireReader:
     """A cursor over one response body. Not thread-safe.
 
-    Every length and count is compared with the bytes that are left before anything is read or
-    allocated, so hostile bytes cost no more than their own size. ``subject`` names the message in
-    errors; ``flexible`` selects the compact encodings. Every method raises ProtocolError, and
-    nothing else, when the bytes do not fit.
+    Every length and count is compared with the remaining bytes before anything is read or
+    allocated, so malformed input takes no more memory than its size. ``subject`` names the message
+    in errors; ``flexible`` selects the compact encodings. All methods raise ProtocolError, and
+    nothing else, for malformed bytes.
     """
 
     __slots__ = ("_at", "_data", "_end", "_flexible", "_subject")
@@ -53,7 +55,7 @@ class WireReader:
         return value
 
     def skip(self, size: int) -> None:
-        """Pass over ``size`` bytes of fields that are not wanted."""
+        """Skip ``size`` bytes of unneeded fields."""
         self._advance(size)
 
     def uuid(self) -> bytes | None:
@@ -81,7 +83,7 @@ class WireReader:
         return value
 
     def string(self) -> str:
-        """A name, or a text for people: fit for a log, cut if need be (``peer_text``)."""
+        """A name or text for people: printable, and shortened if necessary (``peer_text``)."""
         text = self.nullable_string()
         if text is None:
             raise self._malformed("null where a string must be")
@@ -98,7 +100,7 @@ class WireReader:
             raise self._malformed("a string that is not UTF-8") from None
 
     def nullable_raw(self) -> bytes | None:
-        """The bytes of a string for programs: whole, and as they came."""
+        """The bytes of a string for programs: complete and unchanged."""
         data = self._string_data()
         return None if data is None else bytes(data)
 
@@ -111,12 +113,20 @@ class WireReader:
         at = self._advance(size)
         return self._data[at : at + size]
 
-    def array(self, smallest_item: int, most: int = UNLIMITED) -> int:
-        """The number of items that follow, each taking at least ``smallest_item`` bytes.
+    def nullable_bytes(self) -> memoryview:
+        """Bytes, as a view of the body; none for null."""
+        size = self.array(1, nullable=True)
+        at = self._advance(size)
+        return self._data[at : at + size]
 
-        More than ``most`` are refused: nobody has asked for so many.
+    def array(self, smallest_item: int, most: int = UNLIMITED, *, nullable: bool = False) -> int:
+        """The number of items that follow, each of at least ``smallest_item`` bytes.
+
+        More than ``most`` are refused. Null counts as 0 if ``nullable``.
         """
         count = self.uvarint() - 1 if self._flexible else self.int32()
+        if count == -1 and nullable:
+            return 0
         if count < 0:
             raise self._malformed(f"an array of {count} items")
         if count * smallest_item > self._end - self._at:
@@ -125,15 +135,24 @@ class WireReader:
             raise self._malformed(f"{count} items where {most} are the most to be expected")
         return count
 
+    def int32s(self) -> Sequence[int]:
+        """An array of 32-bit numbers."""
+        size = 4 * self.array(4)
+        at = self._advance(size)
+        numbers = array.array("i", bytes(self._data[at : at + size]))
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        return numbers
+
     def skip_array(self, item_size: int) -> None:
-        """Pass over an array of fixed-size items."""
+        """Skip an array of fixed-size items."""
         self._advance(self.array(item_size) * item_size)
 
     def tags(self) -> Iterator[tuple[int, WireReader]]:
         """The tagged fields that end every struct of a flexible version; none otherwise.
 
-        Must be consumed to its end. Unknown tags are for the caller to ignore: the cursor moves
-        past each field by its stated size, whatever was read of it.
+        The generator must be exhausted. The caller ignores unknown tags: the cursor moves past each
+        field by its stated size, whatever was read of it.
         """
         if not self._flexible:
             return
@@ -146,8 +165,8 @@ class WireReader:
             yield tag, self._window(self.uvarint())
 
     def skip_tags(self) -> None:
-        """Pass over the tagged fields of a struct in which none is of interest."""
-        # Nearly every section is empty: a look at its count saves making a generator.
+        """Skip the tagged fields of a struct."""
+        # Nearly every section is empty: checking its count first avoids a generator.
         if self._flexible and self._at < self._end and self._data[self._at] == 0:
             self._at += 1
             return
@@ -155,7 +174,7 @@ class WireReader:
             pass
 
     def rest(self) -> memoryview:
-        """Everything not read yet."""
+        """The remaining bytes."""
         return self._data[self._at : self._end]
 
     def _window(self, size: int) -> WireReader:
@@ -165,7 +184,7 @@ class WireReader:
         return window
 
     def _advance(self, size: int) -> int:
-        """Take ``size`` bytes; their start."""
+        """Consume ``size`` bytes; return their start."""
         at = self._at
         if size > self._end - at:
             raise self._malformed(f"{size} bytes wanted, {self._end - at} left,")
@@ -181,10 +200,10 @@ _LONGEST_STRING = 32_767
 
 
 class WireWriter:
-    """Appends fields to a growing message. Not thread-safe.
+    """Appends fields to a message. Not thread-safe.
 
     ``flexible`` selects the compact encodings and the tagged sections. Strings of more than 32,767
-    bytes raise ValueError, in both encodings: no broker takes them.
+    bytes raise ValueError in both encodings: brokers do not accept them.
     """
 
     __slots__ = ("_flexible", "_out")
@@ -198,7 +217,7 @@ class WireWriter:
         self._out += layout.pack(*values)
 
     def raw(self, data: bytes) -> None:
-        """Bytes that are encoded already."""
+        """Bytes that are already encoded."""
         self._out += data
 
     def nullable_string(self, text: str | None) -> None:

@@ -24,7 +24,7 @@ from kprod_ext.produce import (
 
 _TOPIC_IDS_FROM = 13
 MOST_UNASKED = 10
-"""Partitions without a request that an answer may name; brokers should name none."""
+"""Limit of unrequested partitions in a response; brokers should name none."""
 
 _FRAME_SIZE = struct.Struct(">i")
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
@@ -39,11 +39,11 @@ def encode_produce_request(
     batches: list[PartitionBatch],
     transactional_id: str | None = None,
 ) -> list[bytes | memoryview]:
-    """A whole frame, size prefix included, as pieces to be sent in order.
+    """A whole frame, including the size prefix, as pieces to be sent in order.
 
-    The records of ``batches`` are among the pieces as they are: their memory must stay as it is
-    until the request has ended. Batches are grouped by topic, topics in first-seen order.
-    Raises UnsupportedVersionError when the version needs a topic id that a batch does not have.
+    The pieces include the records of ``batches`` without a copy: their memory must not change until
+    the request has ended. Batches are grouped by topic, topics in first-seen order. Raises
+    UnsupportedVersionError if the version needs a topic id that a batch does not have.
     """
     head = _head(version, client_id, acks, timeout_ms, transactional_id)
     topics = _by_topic(version, batches)
@@ -76,7 +76,7 @@ def _topic_name(version: int, topic: str | bytes) -> bytes:
 def _by_topic(
     version: int, batches: list[PartitionBatch]
 ) -> list[tuple[bytes, list[PartitionBatch]]]:
-    """The batches under what identifies their topic in this version, as it is written."""
+    """The batches by their topic's encoded name or id, depending on the version."""
     topics: dict[str | bytes, list[PartitionBatch]] = {}
     for batch in batches:
         topic: str | bytes = batch.topic
@@ -92,7 +92,7 @@ def _by_topic(
 
 
 class ProduceResponse(NamedTuple):
-    """Every partition's result in the broker's order, and the brokers it names as leaders."""
+    """All partitions' results in the broker's order, and the brokers that it names as leaders."""
 
     partitions: list[PartitionResponse]
     throttle_ms: int
@@ -104,9 +104,9 @@ def decode_produce_response(
 ) -> ProduceResponse:
     """Read the body of a response of version 3 to 13. Raises ProtocolError, and nothing else.
 
-    ``partitions`` and ``records`` are those of the request: an answer that tells of more records,
-    or of far more partitions, is refused.
-    Unknown tagged fields and bytes behind the body are ignored, as in Kafka's own clients.
+    ``partitions`` and ``records`` are those of the request: a response with more records, or with
+    far more partitions, is refused. Unknown tagged fields and bytes after the body are ignored, as
+    in Kafka's own clients.
     """
     most = partitions + MOST_UNASKED
     try:

@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate: how a login travels.
+"""SaslHandshake and SaslAuthenticate: the requests of a login.
 
 Source: the message schemas of Apache Kafka 4.2; KIP-152 (error codes), KIP-368 (lifetimes).
 """
@@ -18,14 +18,14 @@ _SMALLEST_NAME = 2
 
 
 class SaslHandshakeReply(NamedTuple):
-    """``mechanisms`` are those the broker has; it does not change what we asked for."""
+    """``mechanisms`` are those that the broker offers, for errors only."""
 
     error_code: int
     mechanisms: list[str]
 
 
 class SaslAuthenticateReply(NamedTuple):
-    """``lifetime_ms`` is for how long the login holds, 0 for ever."""
+    """``lifetime_ms`` is how long the login is valid; 0 means without limit."""
 
     error_code: int
     error_message: str | None

@@ -23,7 +23,7 @@ _UINT64 = struct.Struct("<Q")
 
 
 def uvarint(value: int) -> bytes:
-    """A number of at least 0 in groups of 7 bits, lowest first."""
+    """A non-negative varint: groups of 7 bits, lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)
@@ -58,14 +58,14 @@ def string(field: int, text: str) -> bytes:
 
 
 class Temporality(IntEnum):
-    """The start of a sum: the last one that was sent, or the beginning."""
+    """How a sum counts: since the last push, or since the start."""
 
     DELTA = 1
     CUMULATIVE = 2
 
 
 class Point(NamedTuple):
-    """One number at one moment. Times are nanoseconds since the epoch."""
+    """One value at one time. Times are in nanoseconds since the epoch."""
 
     value: float
     since: int
@@ -79,16 +79,16 @@ def gauge(name: str, unit: str, point: Point) -> bytes:
 
 
 def monotonic_sum(name: str, unit: str, point: Point, temporality: Temporality) -> bytes:
-    """A ``Metric`` that only grows; ``point.since`` is what it counts from."""
+    """A ``Metric`` that only grows, counted from ``point.since``."""
     points = message(_POINTS, _written(point, since=True))
-    told = number(_TEMPORALITY, temporality) + number(_MONOTONIC, 1)
-    return _metric(name, unit) + message(_SUM, points + told)
+    kind = number(_TEMPORALITY, temporality) + number(_MONOTONIC, 1)
+    return _metric(name, unit) + message(_SUM, points + kind)
 
 
 def metrics_data(
     resource: Mapping[str, str], scope: tuple[str, str], metrics: Iterable[bytes]
 ) -> bytes:
-    """A whole ``MetricsData``: of one resource, one scope (name and version), and its metrics."""
+    """A complete ``MetricsData`` with one resource, one scope (name, version), and its metrics."""
     name, version = scope
     head = message(_SCOPE, string(_SCOPE_NAME, name) + string(_SCOPE_VERSION, version))
     of_scope = head + b"".join(message(_METRICS, metric) for metric in metrics)
@@ -96,7 +96,7 @@ def metrics_data(
     return message(_RESOURCE_METRICS, described + message(_SCOPE_METRICS, of_scope))
 
 
-# Numbers of fields, message by message.
+# Field numbers, by message.
 _RESOURCE_METRICS = 1  # MetricsData
 _RESOURCE, _SCOPE_METRICS = 1, 2  # ResourceMetrics
 _RESOURCE_ATTRIBUTES = 1  # Resource
@@ -134,17 +134,17 @@ _INTERVAL_SIZE_AND_DELTA = struct.Struct(">ii?")
 
 NO_ID = bytes(16)
 MOST_CODECS = 128
-"""Of a subscription; Kafka has five."""
+"""Limit of codecs in a subscription; Kafka has five."""
 MOST_METRICS = 10_000
-"""Prefixes of names in a subscription; no client has so many metrics."""
+"""Limit of name prefixes in a subscription; no client has so many metrics."""
 """The id of a client until a broker gives it one."""
 
 
 class Subscription(NamedTuple):
-    """The metrics that brokers want of a client, and how.
+    """The metrics that brokers subscribe to, and how to push them.
 
-    ``instance_id`` is None where the answer has none. ``codecs`` are the numbers of the
-    compression codecs that are taken, the best first. ``metrics`` are prefixes of names.
+    ``instance_id`` is None if the response has none. ``codecs`` are the numbers of the accepted
+    compression codecs, the preferred one first. ``metrics`` are prefixes of names.
     """
 
     error_code: int
@@ -161,7 +161,7 @@ class Subscription(NamedTuple):
 def encode_get_subscriptions_request(
     version: int, correlation_id: int, client_id: str, instance_id: bytes
 ) -> bytes:
-    """A whole frame of version 0. ``instance_id`` is ``NO_ID`` to be given one."""
+    """A whole frame of version 0. ``instance_id`` is ``NO_ID`` to get a new one."""
     out = begin_request(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, version, correlation_id, client_id)
     out.raw(instance_id)
     return framed(out)
@@ -191,7 +191,7 @@ def decode_get_subscriptions_response(version: int, body: memoryview) -> Subscri
 
 
 class Push(NamedTuple):
-    """Metrics as they are told: ``metrics`` is a ``MetricsData``, compressed by ``codec``."""
+    """A push of metrics: ``metrics`` is a ``MetricsData``, compressed with ``codec``."""
 
     instance_id: bytes
     subscription_id: int

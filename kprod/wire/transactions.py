@@ -93,7 +93,7 @@ _SMALLEST_TOPIC = 3
 
 
 class PartitionsReply(NamedTuple):
-    """An error code for each partition."""
+    """The error code of each partition."""
 
     results: PartitionResults
     throttle_ms: int
@@ -150,7 +150,7 @@ def _results(reader: WireReader, asked: int) -> PartitionResults:
 
 
 class CodeReply(NamedTuple):
-    """An answer that says no more than whether it worked."""
+    """A response with only an error code."""
 
     error_code: int
     throttle_ms: int
@@ -188,7 +188,7 @@ _OFFSET = struct.Struct(">iq")
 
 
 class OffsetToCommit(NamedTuple):
-    """How far a group has come in one partition: the offset it reads next."""
+    """A group's position in one partition: the next offset to read."""
 
     topic: str
     partition: int
@@ -200,8 +200,8 @@ class OffsetToCommit(NamedTuple):
 class GroupMetadata(NamedTuple):
     """A consumer group, and the member that commits (KIP-447).
 
-    With the generation and the member id, a member that was expelled from the group meanwhile
-    cannot commit: its transaction fails.
+    Generation and member id prevent commits of a member that was removed from the group meanwhile:
+    its transaction fails.
     """
 
     group_id: str
@@ -267,7 +267,7 @@ _NEXT_PRODUCER_FROM = 5
 
 
 class EndTxnReply(NamedTuple):
-    """``producer`` is the id and epoch to go on with; None when the answer has none (before 5)."""
+    """``producer`` is the id and epoch to use from now on; None before version 5."""
 
     error_code: int
     producer: tuple[int, int] | None
@@ -305,11 +305,10 @@ def decode_end_txn_response(version: int, body: memoryview) -> EndTxnReply:
 
 _COMMITTED = struct.Struct(">iqi")  # partition, offset, leader epoch
 _SMALLEST_PARTITION = _COMMITTED.size + 1 + 2 + 1
-_STABLE = b"\x01"
 
 
 class CommittedOffset(NamedTuple):
-    """The committed offset of a group for a partition; ``offset`` is -1 when it has none."""
+    """The committed offset of a group for a partition; ``offset`` is -1 if there is none."""
 
     topic: str
     partition: int
@@ -319,7 +318,7 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetsReply(NamedTuple):
-    """Each partition that was asked for, or ``error_code`` for all of them."""
+    """The requested partitions, or ``error_code`` for all of them."""
 
     offsets: list[CommittedOffset]
     error_code: int
@@ -331,19 +330,24 @@ def encode_offset_fetch_request(
     correlation_id: int,
     client_id: str,
     group_id: str,
-    topics: Mapping[str, Sequence[int]],
+    topics: Mapping[str, Sequence[int]] | None,
+    stable: bool = True,
 ) -> bytes:
-    """A whole frame of version 7, which is the first to wait for open transactions."""
+    """A whole frame of version 7, the first that supports waiting for open transactions.
+
+    ``topics`` None asks for every partition that has an offset. With ``stable``, one that an open
+    transaction may change has an error instead.
+    """
     out = begin_request(ApiKey.OFFSET_FETCH, version, correlation_id, client_id)
     out.string(group_id)
-    out.array(len(topics))
-    for topic, partitions in topics.items():
+    out.array(-1 if topics is None else len(topics))
+    for topic, partitions in (topics or {}).items():
         out.string(topic)
         out.array(len(partitions))
         for partition in partitions:
             out.pack(_INT32, partition)
         out.no_tags()
-    out.raw(_STABLE)
+    out.raw(b"\x01" if stable else b"\x00")
     return framed(out)
 
 

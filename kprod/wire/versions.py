@@ -1,4 +1,4 @@
-"""The APIs and versions that kprod uses, and those that a broker shares.
+"""The APIs and versions that kprod uses, and those that a broker supports.
 
 Source: KIP-35 (negotiation), KIP-482 (flexible versions), the message schemas of Apache Kafka 4.2.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -20,11 +21,13 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
     INIT_PRODUCER_ID = 22
     ADD_PARTITIONS_TO_TXN = 24
     ADD_OFFSETS_TO_TXN = 25
@@ -32,12 +35,16 @@ class ApiKey(IntEnum):
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     PUSH_TELEMETRY = 72
 
+    __hash__ = int.__hash__  # Enum's is a slower Python function
+
 
 class _Api(NamedTuple):
-    """One row: the versions that kprod can use, and what changes with the version."""
+    """One row: the versions that kprod can use, and their differences."""
 
     first: int
     last: int
@@ -50,9 +57,11 @@ _NEVER = 32_768
 _APIS: Mapping[ApiKey, _Api] = MappingProxyType(
     {
         ApiKey.PRODUCE: _Api(3, 13, flexible_from=9, silent_from=6),
-        ApiKey.FETCH: _Api(4, 18, flexible_from=12, silent_from=8),
-        ApiKey.LIST_OFFSETS: _Api(1, 11, flexible_from=6, silent_from=3),
+        # From 13 on it goes by ids of topics. Batches of zstd need 10.
+        ApiKey.FETCH: _Api(4, 11, flexible_from=12, silent_from=8),
+        ApiKey.LIST_OFFSETS: _Api(2, 3, flexible_from=6, silent_from=3),
         ApiKey.METADATA: _Api(4, 13, flexible_from=9, silent_from=6),
+        ApiKey.OFFSET_COMMIT: _Api(3, 4, flexible_from=8, silent_from=4),
         # From 7 on open transactions are waited for; 8 and later ask for several groups.
         ApiKey.OFFSET_FETCH: _Api(7, 7, flexible_from=6, silent_from=4),
         # Version 0 knows the coordinators of groups only.
@@ -60,15 +69,18 @@ _APIS: Mapping[ApiKey, _Api] = MappingProxyType(
         # Version 0 announces messages that are not in frames of Kafka's (before Kafka 1.0).
         ApiKey.SASL_HANDSHAKE: _Api(1, 1, flexible_from=_NEVER, silent_from=_NEVER),
         ApiKey.API_VERSIONS: _Api(0, 4, flexible_from=3, silent_from=2),
-        ApiKey.CREATE_TOPICS: _Api(2, 7, flexible_from=5, silent_from=3),
+        ApiKey.CREATE_TOPICS: _Api(2, 4, flexible_from=5, silent_from=3),
+        ApiKey.DELETE_TOPICS: _Api(1, 3, flexible_from=4, silent_from=2),
         ApiKey.INIT_PRODUCER_ID: _Api(0, 5, flexible_from=2, silent_from=1),
         # From version 4 on the request is one brokers send each other.
         ApiKey.ADD_PARTITIONS_TO_TXN: _Api(0, 3, flexible_from=3, silent_from=1),
         ApiKey.ADD_OFFSETS_TO_TXN: _Api(0, 4, flexible_from=3, silent_from=1),
         ApiKey.END_TXN: _Api(0, 5, flexible_from=3, silent_from=1),
         ApiKey.TXN_OFFSET_COMMIT: _Api(0, 5, flexible_from=3, silent_from=1),
-        ApiKey.DESCRIBE_CONFIGS: _Api(1, 4, flexible_from=4, silent_from=2),
+        ApiKey.DESCRIBE_CONFIGS: _Api(1, 2, flexible_from=4, silent_from=2),
         ApiKey.SASL_AUTHENTICATE: _Api(0, 2, flexible_from=2, silent_from=_NEVER),
+        ApiKey.DESCRIBE_TRANSACTIONS: _Api(0, 0, flexible_from=0, silent_from=0),
+        ApiKey.LIST_TRANSACTIONS: _Api(0, 0, flexible_from=0, silent_from=0),
         ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _Api(0, 0, flexible_from=0, silent_from=0),
         ApiKey.PUSH_TELEMETRY: _Api(0, 0, flexible_from=0, silent_from=0),
     }
@@ -80,26 +92,27 @@ SUPPORTED: Mapping[ApiKey, tuple[int, int]] = MappingProxyType(
 """First and last version of each API that kprod can use."""
 
 _AVOIDED = frozenset({(ApiKey.PRODUCE, 5)})
-"""Produce 5 brought LogStartOffset, but librdkafka's mock broker sends that only from 6 on, so its
-answers to 5 cannot be read. No broker needs it: one that offers 5 also offers 4."""
+"""Produce 5 added LogStartOffset, but librdkafka's mock broker sends that only from 6 on, so its
+version 5 responses cannot be decoded. No broker needs it: one that offers 5 also offers 4."""
 
 
+@cache
 def is_flexible(api: ApiKey, version: int) -> bool:
     """Whether this version of the request uses compact encodings and tagged fields."""
     return version >= _APIS[api].flexible_from
 
 
 def asks_for_silence(api: ApiKey, version: int) -> bool:
-    """Whether a throttle time in the answer is still to come: older ones were held back for it."""
+    """Whether the client has to wait for the throttle time: older brokers delay the response."""
     return version >= _APIS[api].silent_from
 
 
 class ApiVersions:
-    """The versions one broker offers. Immutable.
+    """The versions that a broker offers. Immutable.
 
-    ``ranges`` maps an API's number to its first and last version, as the broker told them: numbers
-    kprod does not know are kept and do no harm. ``features`` maps the cluster's finalized features
-    to their levels, as the broker knew them at ``features_epoch``, -1 when it told none (KIP-584).
+    ``ranges`` maps an API's number to its first and last version, including unknown APIs.
+    ``features`` maps the cluster's finalized features to their levels as of ``features_epoch``,
+    which is -1 if the broker sent none (KIP-584).
     """
 
     __slots__ = ("_picked", "features", "features_epoch", "ranges")
@@ -113,12 +126,15 @@ class ApiVersions:
         self.ranges: Mapping[int, tuple[int, int]] = MappingProxyType(dict(ranges))
         self.features: Mapping[str, int] = MappingProxyType(dict(features))
         self.features_epoch = features_epoch
-        self._picked: dict[tuple[ApiKey, int | None], int] = {}  # a memory, and nothing else
+        self._picked: dict[tuple[ApiKey, int | None], int] = {}  # a cache
 
-    def offers(self, api: ApiKey) -> bool:
-        """Whether broker and kprod share a version of it."""
-        ours, theirs = SUPPORTED[api], self.ranges.get(api)
-        return theirs is not None and max(ours[0], theirs[0]) <= min(ours[1], theirs[1])
+    def offers(self, api: ApiKey, cap: int | None = None) -> bool:
+        """Whether broker and kprod share a version of it, at most ``cap``."""
+        try:
+            self.pick(api, cap)
+        except UnsupportedVersionError:
+            return False
+        return True
 
     def pick(self, api: ApiKey, cap: int | None = None) -> int:
         """The newest version that broker and kprod share, at most ``cap``.

@@ -60,8 +60,8 @@ def producer() -> dict[Edge, str]:
         if after is State.FATAL_ERROR:
             told[EVERY, after.name] = ""
         else:
-            called = f"{calls[after]}()" if Party.CALLER in party else ""
-            told[before.name, after.name] = HEIR if Party.HEIR in party else called
+            called = f"{calls[after]}()" if party is Party.CALLER else ""
+            told[before.name, after.name] = HEIR if party is Party.RECOVERING_PROCESS else called
     return told
 
 

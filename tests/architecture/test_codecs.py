@@ -9,10 +9,10 @@ from typing import get_args
 import pytest
 
 from kprod.aio.aiokafka_producer import AIOKafkaProducer
-from kprod.broker.records.codecs import CODEC_NAMES
 from kprod.buffer.compression import CODEC_IDS
 from kprod.cli.perf.command import Compression
 from kprod.config import ProducerConfig
+from kprod.records.codecs import CODEC_NAMES
 from tests.architecture.sources import ROOT
 from tests.support.batch_writing import new_builder
 from tests.unit.buffer import test_compression

@@ -48,6 +48,6 @@ def test_a_producer_imports_every_package_that_it_brings() -> None:
     assert not unused
 
 
-def test_so_does_the_embedded_broker() -> None:
+def test_the_embedded_broker_imports_every_package_that_its_extra_brings() -> None:
     extra = required(PROJECT["optional-dependencies"]["broker"])
     assert not extra - imported(ROOT / "kprod" / "broker")

@@ -24,7 +24,3 @@ def test_the_calls_of_the_application_are_named(name: str) -> None:
     assert drawing.attrib["aria-label"] == told
     texts = {text.strip() for text in drawing.itertext()}
     assert {call for call in make().values() if call} <= texts
-
-
-def test_there_are_no_others() -> None:
-    assert {file.stem for file in PLACE.glob("*.svg")} == set(DIAGRAMS)

@@ -10,6 +10,8 @@ from benchmarks.endurance.turn import SIDES, run
 from kprod.broker import EmbeddedBroker
 from tests.support.committed_records import log_ends
 
+pytestmark = pytest.mark.full
+
 LOAD = Load(size=10, seconds=0.3, warm_up=0.1)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks.kernels.kernel import Kernel
 from benchmarks.kernels.kernels import kernels
 from benchmarks.measured_process import TurnFailed
 from benchmarks.pipeline.case import EMBEDDED, Case
-from benchmarks.pipeline.cases import cases
+
+pytestmark = pytest.mark.full
 
 
 @pytest.mark.parametrize("broker", ["counting sink", EMBEDDED])
@@ -24,23 +23,6 @@ def test_a_case_is_measured(broker: str) -> None:
 def test_a_case_that_cannot_be_is_told() -> None:
     with pytest.raises(TurnFailed, match="lingr_ms"):
         Case("option", "wrong", 10, ("-X", "lingr_ms=1")).take()
-
-
-def test_cases_have_names_of_their_own() -> None:
-    named = [(case.varied, case.name) for case in cases(Path("flights"), 1.0)]
-    assert len(set(named)) == len(named)
-    assert {varied for varied, _ in named} >= {"value size", "codec", "partitions", "call", "rate"}
-
-
-def test_quick_cases_are_the_same_with_fewer_records() -> None:
-    whole, quick = cases(Path("flights"), 1.0), cases(Path("flights"), 0.1)
-    pairs = list(zip(whole, quick, strict=True))
-    assert all(a.arguments == b.arguments and a.records >= b.records for a, b in pairs)
-
-
-def test_kernels_have_names_of_their_own() -> None:
-    names = [kernel.name for kernel in kernels()]
-    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pytest
 from benchmarks.sink.sink_process import SinkProcess
 from kprod import KafkaProducer
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def sink() -> Iterator[SinkProcess]:

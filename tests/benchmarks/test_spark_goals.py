@@ -11,6 +11,8 @@ from benchmarks.spark.brokers import cpu_seconds_since, cpu_ticks
 from benchmarks.spark.goals import SECONDS, Goal, judged
 from benchmarks.spark.ways import NO_OP, WRITE
 
+pytestmark = pytest.mark.full
+
 TURNS = {
     NO_OP: [{"seconds": 2.0}, {"seconds": 3.0}, {"seconds": 9.0}],
     WRITE: [{"seconds": 2.0}, {"seconds": 2.0}, {"seconds": 3.0}],

@@ -9,9 +9,10 @@ import pytest
 
 from benchmarks.rivals.clients import CLIENTS
 from benchmarks.rivals.comparison import Comparison, compare, take
-from benchmarks.rivals.comparisons import comparisons
 from benchmarks.rivals.turn import Turn, run_turn
 from benchmarks.sink.sink_process import SinkProcess
+
+pytestmark = pytest.mark.full
 
 KEYLESS = {"raw loopback", "memory copy"}
 
@@ -95,19 +96,3 @@ def test_a_client_that_fails_is_told_and_left_out() -> None:
     assert len(taken.problems) == 1
     assert "rar" in taken.problems[0]
     assert any("failed" in line for line in told)
-
-
-def test_a_comparison_that_repeats_takes_more_rounds_in_turns() -> None:
-    quick = Turn(client="memory copy", records=10, warm_up=1)
-    told: list[str] = []
-    taken = compare(Comparison("one", "?", {"a": quick, "b": quick}, repeats=2), 1, told.append)
-    assert [len(rounds) for rounds in taken.rounds.values()] == [2, 2]
-    assert told == [f"one: round {number} of 2, {side}" for number in (1, 2) for side in "ab"]
-    assert len(taken.ratios("seconds", "a", "b")) == 2
-
-
-def test_every_comparison_can_be_made() -> None:
-    for comparison in comparisons():
-        for turn in comparison.sides.values():
-            assert turn.client in CLIENTS
-            assert Turn(**turn.as_json()) == turn

@@ -16,6 +16,8 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from tests.support.console_blocks import CLI_BLOCKS, commands, kprod_command, pattern
 
+pytestmark = pytest.mark.full
+
 ADDRESS = re.compile(r"(?:localhost|kafka):9092")
 ASKS = {"produce", "consume", "topics", "transactions"}
 """Commands that ask localhost:9092 where they are not told otherwise."""
@@ -96,7 +98,7 @@ def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -1,4 +1,4 @@
-"""Each error has a number that never changes, and a page that says what the class says."""
+"""Each error has a number that never changes, and a row that says what the class says."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ import importlib
 import re
 from pathlib import Path
 
-import pytest
-
-from kprod.cli.error_pages import error_pages
+from kprod.cli.error_pages import error_table
 from kprod.errors import (
     MAYBE_WRITTEN,
     RETRIABLE,
     BrokerError,
-    ConfigError,
     ErrorCode,
     KprodError,
 )
-from kprod.schema import RegistryError
-from kprod.types import NextStep
 
 ROOT = Path(__file__).parents[2]
-PLACE = ROOT / "docs" / "errors"
 
 # A number is in logs and tickets for ever: lines are added here, and never changed.
 NUMBERS = {
@@ -71,41 +65,17 @@ NUMBERS = {
     "KP-3107": "kprod.spark.errors.BatchNotCommitted",
     "KP-3108": "kprod.spark.errors.BatchIncomplete",
     "KP-4001": "kprod.broker.log.checkpoint_files.StorageError",
-    "KP-4002": "kprod.broker.records.codecs.CorruptBatch",
-    "KP-4003": "kprod.broker.records.codecs.BatchTooLarge",
+    "KP-4002": "kprod.records.codecs.CorruptBatch",
+    "KP-4003": "kprod.records.codecs.BatchTooLarge",
 }
 FACES = {"kafka/errors.py", "aio/errors.py"}
 """Classes under the names of other packages: each stands for an error that has a number."""
-STORED = ("Not stored", "Not visible", "Not changed", "Stored", "May be", "`error.persisted`")
-OF_NEXT_STEP = {
-    NextStep.ABORT: "Abortable",
-    NextStep.CLOSE: "Fatal",
-    NextStep.RETRY_CALL: "Retriable: the same call",
-    NextStep.START_AGAIN: "Application-recoverable",
-}
 
 
 def class_of(number: str) -> type[KprodError]:
     module, _, name = NUMBERS[number].rpartition(".")
     found: type[KprodError] = getattr(importlib.import_module(module), name)
     return found
-
-
-def page_of(number: str) -> str:
-    return (PLACE / f"{number}.md").read_text()
-
-
-def kind_of(error: type[KprodError]) -> str:
-    """The word that a page's kind begins with."""
-    if issubclass(error, BrokerError | RegistryError):
-        return "By "
-    if error.next_step is not None:
-        return OF_NEXT_STEP[error.next_step]
-    if issubclass(error, ConfigError):
-        return "Invalid configuration"
-    if error.retriable:
-        return "Retriable, with new metadata" if error.refreshes_metadata else "Retriable"
-    return "Not retriable"
 
 
 def classes_of_the_source() -> set[str]:
@@ -135,68 +105,17 @@ def test_every_error_has_a_number_of_its_own() -> None:
     }
 
 
-def test_every_number_has_a_page_and_every_page_a_number() -> None:
-    assert {page.stem for page in PLACE.glob("KP-*.md")} == set(NUMBERS)
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_a_page_says_what_its_class_is(number: str) -> None:
-    error, page = class_of(number), page_of(number)
-    title, _, path = page.splitlines()[:3]
-    assert title == f"# {number}: {error.__name__}"
-    assert path == f"`{NUMBERS[number]}`"
-    record = re.search(r"^- \*\*The record\*\*: (.*)", page, re.MULTILINE)
-    assert record is not None
-    assert record[1].startswith(STORED)
-    kind = re.search(r"^- \*\*Kind\*\*: (.*)", page, re.MULTILINE)
-    assert kind is not None
-    assert kind[1].startswith(kind_of(error))
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_a_page_tells_causes_and_what_to_do(number: str) -> None:
-    page = page_of(number)
-    assert re.findall(r"^- \*\*(.*?)\*\*: \S", page, re.MULTILINE) == [
-        *("What happened", "The record", "Kind", "Tried again")
-    ]
-    parts = dict(re.findall(r"^## (.*)\n\n((?:.+\n?)+)", page, re.MULTILINE))
-    assert parts["Causes"].startswith("- ")
-    assert parts["What to do"].startswith("- ")
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_a_page_names_the_error_that_its_class_is_a_kind_of(number: str) -> None:
-    kinds = [base for base in class_of(number).__bases__ if issubclass(base, KprodError)]
-    above = {kind.number for kind in kinds} - {KprodError.number}
-    linked = set(re.findall(r"\((KP-\d+)\.md\)", page_of(number)))
-    assert above <= linked
+def test_every_number_has_a_row_and_every_row_a_number() -> None:
+    assert {number: row["class"] for number, row in error_table().items()} == NUMBERS
 
 
 def test_the_table_of_codes_is_that_of_the_code() -> None:
     row = re.compile(
         r"^\| (-?\d+) \| (\w+) \| (yes|no) \| (may be stored|not stored) \|", re.MULTILINE
     )
-    told = row.findall(page_of(BrokerError.number))
+    told = row.findall(error_table()[BrokerError.number]["notes"])
     assert len(told) > 20
     for code, name, retriable, stored in told:
         assert ErrorCode(int(code)).name == name
         assert (retriable == "yes") == (int(code) in RETRIABLE), name
         assert (stored == "may be stored") == (int(code) in MAYBE_WRITTEN), name
-
-
-def test_the_index_leads_to_every_page() -> None:
-    rows = re.findall(
-        r"^\| \[(KP-\d+)\]\((KP-\d+)\.md\) \| `(\w+)` \| \S",
-        (PLACE / "README.md").read_text(),
-        re.MULTILINE,
-    )
-    assert rows == [(number, number, class_of(number).__name__) for number in NUMBERS]
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_a_traceback_leads_to_the_page(number: str) -> None:
-    kind = class_of(number)
-    (note,) = kind.__new__(kind).__notes__
-    command, page = re.findall(r"kprod errors (\S+)'.* errors/(\S+) ", note)[0]
-    assert error_pages([command]).startswith(f"# {number}: ")
-    assert (PLACE / f"{page}.md").is_file()

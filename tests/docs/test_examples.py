@@ -27,7 +27,6 @@ ALL = {
     for number, code in enumerate(EXAMPLE.findall(page.read_text()), start=1)
 }
 OF_SPARK = {name: code for name, code in ALL.items() if "pyspark" in code}
-EXAMPLES = [pytest.param(code, id=name) for name, code in ALL.items() if name not in OF_SPARK]
 
 
 REGISTRY, KAFKA = "http://localhost:8081", "localhost:9092"
@@ -46,20 +45,49 @@ def at_hand() -> Iterator[Callable[[str], str]]:
 _ACTIVATED = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-@pytest.mark.parametrize("code", EXAMPLES)
-def test_example_runs(code: str, tmp_path: Path, at_hand: Callable[[str], str]) -> None:
+@pytest.fixture(scope="module")
+def failures(
+    tmp_path_factory: pytest.TempPathFactory, at_hand: Callable[[str], str]
+) -> dict[str, str]:
+    """All examples run by one process, each with names of its own: why those that failed did."""
+    folder = tmp_path_factory.mktemp("examples")
+    examples = {name: at_hand(code) for name, code in ALL.items() if name not in OF_SPARK}
+    (folder / "examples.json").write_text(json.dumps(examples))
     ran = subprocess.run(
-        [sys.executable, "-c", at_hand(code)],
-        cwd=tmp_path,
+        [sys.executable, "-c", IN_ONE_PROCESS],
+        cwd=folder,
         env=_ACTIVATED,
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
+    found: dict[str, str] = json.loads((folder / "failures.json").read_text())
+    return found
 
 
-@pytest.mark.spark
+IN_ONE_PROCESS = """
+import json, traceback
+with open("examples.json") as file:
+    examples = json.load(file)
+failures = {}
+for name, code in examples.items():
+    try:
+        exec(compile(code, name, "exec"), {"__name__": "__main__"})
+    except BaseException as error:
+        if not (isinstance(error, SystemExit) and not error.code):
+            failures[name] = traceback.format_exc()
+with open("failures.json", "w") as file:
+    json.dump(failures, file)
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in OF_SPARK])
+def test_example_runs(name: str, failures: dict[str, str]) -> None:
+    assert name not in failures, failures[name]
+
+
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_examples_of_spark_run_one_after_the_other(
     tmp_path: Path, at_hand: Callable[[str], str]
@@ -107,5 +135,4 @@ print(f"ran {len(job['examples'])} examples")
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) > 1
-    assert len(OF_SPARK) > 1
+    assert len(ALL) > len(OF_SPARK) > 1

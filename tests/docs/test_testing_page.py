@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 DOCS = Path(__file__).parents[2] / "docs"
 FILE = re.compile(r'^```python title="(\w+\.py)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
@@ -16,8 +18,8 @@ FILE = re.compile(r'^```python title="(\w+\.py)"\n(.*?)^```$', re.MULTILINE | re
 @pytest.mark.parametrize(
     ("page", "names", "passed"),
     [
-        ("testing.md", {"shop.py", "test_shop.py"}, "5 passed"),
-        ("broker.md", {"test_orders.py"}, "1 passed"),
+        ("testing.md", {"conftest.py", "shop.py", "test_shop.py"}, "5 passed"),
+        ("broker.md", {"conftest.py", "test_orders.py"}, "1 passed"),
     ],
 )
 def test_the_suite_of_a_page_passes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
@@ -44,6 +45,23 @@ def strike_myself(number: int) -> None:
     os.kill(os.getpid(), number)
     for _ in range(1000):
         pass  # a handler would have run
+
+
+def test_a_function_of_c_code_stays_in_its_place(told: list[int]) -> None:
+    """As those of uWSGI, which its workers would not end without; Python does not know of them."""
+    called: list[int] = []
+    place = ctypes.CDLL(None).signal
+    place.restype, place.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
+    function = ctypes.CFUNCTYPE(None, ctypes.c_int)(called.append)
+    pythons = place(signal.SIGUSR1, ctypes.cast(function, ctypes.c_void_p))
+    try:
+        hold_signals(strike_myself, signal.SIGUSR1)
+        strike_myself(signal.SIGUSR1)
+    finally:
+        place(signal.SIGUSR1, pythons)
+    assert called == [signal.SIGUSR1] * 2
+    hold_signals(strike_myself, signal.SIGUSR1)
+    assert told == [signal.SIGUSR1]
 
 
 def test_the_result_and_the_error_are_those_of_the_work() -> None:

@@ -158,7 +158,6 @@ def test_no_waking_is_lost(poller: Poller) -> None:
 # Signals ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.threads
 @pytest.mark.parametrize("eager", [0.0, BUSY])
 def test_a_signal_handler_runs_and_the_wait_goes_on(poller: Poller, eager: float) -> None:
     ran: list[int] = []
@@ -177,7 +176,6 @@ def test_a_signal_handler_runs_and_the_wait_goes_on(poller: Poller, eager: float
     assert ran == [signal.SIGALRM]
 
 
-@pytest.mark.threads
 @pytest.mark.parametrize("timeout", [None, LONG])
 def test_a_signal_that_another_thread_got_is_acted_on(
     poller: Poller, timeout: float | None
@@ -194,7 +192,6 @@ def test_a_signal_that_another_thread_got_is_acted_on(
         other.join()
 
 
-@pytest.mark.threads
 def test_what_a_signal_handler_raises_ends_the_wait(poller: Poller, pair: Pair) -> None:
     poller.watch(pair[0].fileno(), "it", False)
 
@@ -212,7 +209,6 @@ def test_closed_it_can_only_be_woken(poller: Poller) -> None:
     poller.close()
     poller.close()
     poller.wake()
-    poller.abandon()
     with pytest.raises(ValueError, match="closed"):
         poller.wait(0)
 
@@ -224,7 +220,6 @@ def test_its_descriptors_are_given_back() -> None:
     pollers = [Poller() for _ in range(10)]
     assert len(os.listdir("/dev/fd")) > before
     pollers.pop().close()
-    pollers.pop().abandon()
     pollers.clear()
     assert len(os.listdir("/dev/fd")) == before
 

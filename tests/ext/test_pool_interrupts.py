@@ -109,7 +109,6 @@ def wait_for_memory_and_signal(pool: BufferPool) -> None:
         pool.deallocate(memory)
 
 
-@pytest.mark.threads
 def test_memory_and_signal_at_the_same_moment() -> None:
     pool = BufferPool(100, 100)
     for attempt in range(100):

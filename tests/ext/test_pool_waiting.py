@@ -170,7 +170,6 @@ def test_what_a_batch_gives_up_on_closing_wakes_a_waiter() -> None:
     assert waiter.buffer().capacity == 2000
 
 
-@pytest.mark.threads
 def test_many_threads_leave_nothing_behind() -> None:
     pool = BufferPool(1000, 100)
     failures: list[BaseException] = []

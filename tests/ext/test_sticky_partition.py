@@ -32,3 +32,11 @@ def test_once_spent_it_stays_so() -> None:
 def test_what_cannot_be_is_refused(partition: int, batch_size: int) -> None:
     with pytest.raises(ValueError, match="no such partition or batch size"):
         StickyPartition(partition, batch_size)
+
+
+def test_the_chain_is_this_one_and_those_that_follow() -> None:
+    last = StickyPartition(3, 1)
+    second = StickyPartition(1, 1, last)
+    first = StickyPartition(3, 1, second)
+    assert first.chain() == [first, second, last]
+    assert last.chain() == [last]

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_files import check_directory
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.records.record_batch import BatchHeader
+from kprod.records.record_batch import BatchHeader
 from tests.support.crash_images import crash_images
 from tests.unit.broker.logs import open_log, produce, values
 

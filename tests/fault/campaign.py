@@ -21,14 +21,13 @@ LIFECYCLE = "tests/integration/lifecycle"
 LOGS = ROOT / "build" / "campaign"
 
 CAMPAIGNS: dict[str, list[str]] = {
-    "threads": [f"{LIFECYCLE}/test_thread_storm.py"],
+    "threads": [f"{LIFECYCLE}/test_mixed_storm.py"],
     "close": [f"{LIFECYCLE}/test_closing.py"],
     "processes": ["tests/integration/test_fork_and_pickle.py"],
     "exits": [f"{LIFECYCLE}/test_exits.py"],
     "leaks": [f"{LIFECYCLE}/test_leaks.py"],
     "topics": [f"{LIFECYCLE}/test_unused_topics.py"],
     "interruptions": [f"{LIFECYCLE}/test_interruptions.py", f"{LIFECYCLE}/test_ctrl_c.py"],
-    "allocations": ["tests/fault/test_failing_allocations.py"],
     "answers": ["tests/fault/test_hostile_answers.py"],
     "bytes": ["tests/fault/test_every_byte.py"],
     "frozen": ["tests/fault/test_frozen_processes.py"],
@@ -47,6 +46,7 @@ CAMPAIGNS: dict[str, list[str]] = {
         "tests/spark/test_kills_exactly_once.py",
     ],
     "shipping": ["tests/spark/test_shipping.py"],
+    "types": ["tests/spark/test_type_matrix.py"],
     "apache-kafka": ["tests/integration/test_apache_kafka_faults.py"],
     "cluster": ["tests/fault/test_kafka_cluster.py"],
     "networks": ["tests/fault/test_poor_networks_campaign.py"],

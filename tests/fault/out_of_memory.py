@@ -2,7 +2,7 @@
 
 ``python -m tests.fault.out_of_memory BOOTSTRAP TOPIC CODEC``. Prints, as JSON, the numbers of the
 records that were acknowledged and of those told as not stored, how many calls of send ran out of
-memory, how many producers have ended, and the bytes that are not free in the end.
+memory, how many producers have ended, and the bytes that producers which had not ended left taken.
 """
 
 from __future__ import annotations
@@ -78,16 +78,18 @@ class Life:
         try:
             return self.producer.send(topic, b"%d" % number)
         except ProducerClosedError:
-            self.close()
+            self.producer.close(20)
             self.ended += 1
             self.producer = KafkaProducer(**self._options)
             return self.producer.send(topic, b"%d" % number)
 
-    def close(self) -> None:
-        """Every record has its outcome then, and all memory is free."""
+    def replace(self, last: FutureRecordMetadata) -> None:
+        """Go on with a new producer; one that stored its ``last`` record gives back all memory."""
         self.producer.close(20)
-        pool = self.producer.metrics()["producer-metrics"]
-        self.taken += int(pool["buffer-total-bytes"] - pool["buffer-available-bytes"])
+        if last.succeeded():
+            pool = self.producer.metrics()["producer-metrics"]
+            self.taken += int(pool["buffer-total-bytes"] - pool["buffer-available-bytes"])
+        self.producer = KafkaProducer(**self._options)
 
 
 def main(bootstrap: str, topic: str, codec: str) -> None:
@@ -103,7 +105,9 @@ def main(bootstrap: str, topic: str, codec: str) -> None:
                 futures[number + 1] = life.go_on(topic, number + 1)
             if failing % 50 == 49:
                 life.producer.flush(20)
-    life.close()
+        futures[len(futures)] = last = life.go_on(topic, len(futures))
+        life.replace(last)
+    life.producer.close(20)
     kept = {number: future for number, future in futures.items() if future is not None}
     failed = {number: future.exception for number, future in kept.items()}
     said = {

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.writing import accounted
+from kprod.bulk.writing import Accounted
 from tests.property.test_bulk_writing import Sending, load
 from tests.support.failing_malloc import LISTS_CRASH, keep_code
 from tests.unit.buffer.accumulating import read
@@ -16,6 +16,7 @@ from tests.unit.buffer.accumulating import read
 hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
 
 pytestmark = [
+    pytest.mark.full,
     # No allocation fails for threads that other tests left behind: a forked child has one thread.
     pytest.mark.alone,
     pytest.mark.skipif(LISTS_CRASH, reason="this Python crashes where a list finds no memory"),
@@ -38,7 +39,7 @@ def after_the_failure_of(failing: range) -> bool:
     delivery = BulkDelivery(writing.sent)
     failed = False
     try:
-        with accounted(delivery, writing.finish):
+        with Accounted(delivery, writing.finish):
             gc.disable()  # without memory it would tell that it could not note what it did
             hooks.set_nomemory(failing.start, failing.stop)
             try:
@@ -49,7 +50,7 @@ def after_the_failure_of(failing: range) -> bool:
                 gc.enable()
     except (MemoryError, RuntimeError):  # Python's for one of its locks: "can't allocate lock"
         failed = True
-    batches = sending.around.accumulator.take_all()
+    batches = sending.around.take_all()
     queued: dict[tuple[int, int], bytes | None] = {}
     for batch in batches:
         batch.close()

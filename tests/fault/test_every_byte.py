@@ -22,6 +22,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.frame_proxy import FrameProxy, Spoil
 from tests.support.judge import read_back
 from tests.support.numbered_records import check_numbered, numbered
+from tests.support.tier import one_of
 from tests.support.topic_admin import TopicAdmin
 
 LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
@@ -62,11 +63,9 @@ def positions(proxy: FrameProxy, api: ApiKey, how: str, step: int) -> range:
     return range(0, (sizes.request if how == "cut-request" else sizes.response) + 1, step)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reset", RESETS)
-@pytest.mark.parametrize("how", ["cut-request", "cut-response"])
+@pytest.mark.parametrize("how", one_of("cut-response", "cut-request"))
 def test_every_byte_of_a_produce_exchange(
     tmp_path: Path, kind: str, how: str, reset: int | None
 ) -> None:
@@ -90,8 +89,8 @@ def test_every_byte_of_a_produce_exchange(
     print(f"{kind}, {how}: cut at each of {len(cuts)} positions, {len(places)} records, each once")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200 if LONG else 60)
+@pytest.mark.full
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["cut-request", "cut-response"])
 def test_with_several_requests_in_flight(tmp_path: Path, kind: str, how: str) -> None:
@@ -115,8 +114,8 @@ def test_with_several_requests_in_flight(tmp_path: Path, kind: str, how: str) ->
     print(f"{kind}, {how}, several in flight: {proxy.done} cuts, {len(places)} records, each once")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200 if LONG else 60)
+@pytest.mark.full
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("how", ["cut-request", "cut-response"])
 @pytest.mark.parametrize("api", CONTROL, ids=lambda api: api.name)
 def test_every_byte_of_what_comes_before_the_first_record(

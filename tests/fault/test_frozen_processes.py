@@ -21,6 +21,8 @@ from tests.support.judge import read_back
 from tests.support.numbered_records import check_numbered, numbered
 from tests.support.tansu_process import TansuProcess
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 TIMES = 30 if os.environ.get("KPROD_CAMPAIGN") == "long" else 2
 TOPIC = "frozen"
@@ -42,8 +44,7 @@ def producer_for(broker: BrokerProcess | TansuProcess) -> KafkaProducer:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(60 + 2 * TIMES)
+@pytest.mark.timeout(360 + 2 * TIMES)
 @pytest.mark.parametrize("kind", ["embedded", "tansu"])
 def test_a_broker_that_hangs_again_and_again(tmp_path: Path, kind: str) -> None:
     topics = {TOPIC: PARTITIONS}
@@ -78,7 +79,6 @@ def test_a_broker_that_hangs_again_and_again(tmp_path: Path, kind: str) -> None:
     print(f"{kind}: {TIMES} times frozen, {len(futures)} records, {retried:.0f} sent again")
 
 
-@pytest.mark.slow
 def test_a_broker_that_hangs_and_then_dies(tmp_path: Path) -> None:
     """What it had read and not answered is in its log, or not: once in both cases."""
     with BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker, producer_for(broker) as producer:
@@ -103,7 +103,6 @@ def test_a_broker_that_hangs_and_then_dies(tmp_path: Path) -> None:
     check_numbered(found, [future.get(0) for future in futures], PARTITIONS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("delivery_timeout_ms", [120_000, 300], ids=["patient", "impatient"])
 def test_a_process_that_is_stopped_says_what_is_true(
     tmp_path: Path, delivery_timeout_ms: int

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from itertools import islice
 
+import pytest
+
 from tests.fault.hostile_connections import run as run_connections
 from tests.fault.hostile_connections import run_changes
 from tests.fault.hostile_requests import costly, cuts, frames, mutations, run
+
+pytestmark = pytest.mark.full
 
 MOST_MEMORY = 60_000_000
 """Bytes for connections that take room, and for what their clients are served with."""

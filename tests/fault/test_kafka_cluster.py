@@ -31,6 +31,8 @@ from tests.support.judge import Stored, read_each
 from tests.support.numbered_records import check_order, numbered
 from tests.support.topic_admin import TopicAdmin
 
+pytestmark = pytest.mark.full
+
 with warnings.catch_warnings():  # kafka-python uses what Python 3.11 deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, TopicPartition
@@ -143,8 +145,6 @@ class Cluster:
                 time.sleep(0.5)
 
 
-@pytest.mark.slow
-@pytest.mark.interop
 @pytest.mark.timeout(SECONDS + 300)
 def test_nothing_that_happens_to_a_cluster_costs_a_record(tmp_path: Path) -> None:
     with ExitStack() as stack:

@@ -29,6 +29,8 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.committed_records import committed
 from tests.support.topic_admin import TopicAdmin
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 IS_LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
 EMBEDDED = "embedded"
@@ -170,8 +172,7 @@ def _moments(count: int, records: int) -> list[int]:
     return [records * number // (count + 1) for number in range(count)]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800 if IS_LONG else 120)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", BROKERS)
 def test_the_output_is_the_input_transformed_once(kind: str, tmp_path: Path) -> None:
     with running(kind, tmp_path) as broker:

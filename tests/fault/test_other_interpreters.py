@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from tests.support.judge import read_back
@@ -87,6 +89,7 @@ print("fine")
 """
 
 
+@pytest.mark.full
 def test_a_deep_copy_is_a_producer_of_its_own() -> None:
     with (
         EmbeddedBroker(topics={"copied": 1}) as broker,
@@ -107,21 +110,24 @@ def run(program: str, *options: str) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=300,
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (0, "fine\n"), ended.stderr
 
 
+@pytest.mark.full
 def test_a_subinterpreter_imports_it_or_says_that_it_cannot() -> None:
     run(IN_A_SUBINTERPRETER)
 
 
+@pytest.mark.full
 def test_threads_that_wait_for_a_queue_know_whether_they_have_the_gil() -> None:
     """PyGILState_Check says that each thread has it, once there was a second interpreter."""
     run(SEND_MANY_BESIDE_ANOTHER)
 
 
+@pytest.mark.full
 def test_memory_of_batches_is_taken_where_tracemalloc_waits_for_the_gil() -> None:
     """Before Python 3.13 its hook takes the GIL in a thread that has given it up."""
     run(TWO_KINDS_OF_CALLS, "-X", "tracemalloc")

@@ -27,7 +27,7 @@ def test_every_record_is_told_the_truth(codec: str) -> None:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=300,
             check=False,
         )
         assert ended.returncode == 0, ended.stderr

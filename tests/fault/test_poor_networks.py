@@ -17,6 +17,8 @@ from tests.support.judge import read_back
 from tests.support.numbered_records import check_numbered, numbered
 from tests.support.poor_network import PoorNetwork
 
+pytestmark = pytest.mark.full
+
 TOPIC = "poor-network"
 PARTITIONS = 4
 RECORDS = 40_000
@@ -30,8 +32,6 @@ def send_all(producer: KafkaProducer, first: int, count: int) -> list[FutureReco
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("mean_bytes", [40_000, 100_000])
 def test_what_no_connection_would_carry_is_not_grown_to(tmp_path: Path, mean_bytes: int) -> None:
     with (
@@ -48,8 +48,6 @@ def test_what_no_connection_would_carry_is_not_grown_to(tmp_path: Path, mean_byt
     assert network.cuts > 10
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_what_grew_before_the_network_turned_bad_gets_through(tmp_path: Path) -> None:
     with (
         BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker,

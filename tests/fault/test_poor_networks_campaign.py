@@ -26,6 +26,8 @@ from tests.support.numbered_records import check_numbered, numbered
 from tests.support.poor_network import PoorNetwork
 from tests.support.topic_admin import TopicAdmin
 
+pytestmark = pytest.mark.full
+
 LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
 PARTITIONS = 4
 BATCH_SIZE = 16_384
@@ -107,7 +109,6 @@ def turn(network: Network, servers: str, port: int, topic: str, **options: Any) 
     return Turn(seconds, cuts)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(TURN_SECONDS * 7)
 @pytest.mark.parametrize("network", NETWORKS, ids=[network.name for network in NETWORKS])
 @pytest.mark.parametrize("broker", BROKERS)

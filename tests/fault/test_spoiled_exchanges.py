@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.broker.log_reader import create_topic
+from kprod.admin import create_topic
 from kprod.broker.protocol.api_key import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
 from tests.fault.through_proxy import through_proxy

@@ -21,6 +21,8 @@ from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, jars
 from tests.support.topic_admin import TopicAdmin
 
+pytestmark = pytest.mark.full
+
 LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
 KILLS, RECORDS = (20, 1_000_000) if LONG else (2, 20_000)
 SECONDS = 1500 if LONG else 240
@@ -32,8 +34,6 @@ Stored = dict[int, list[tuple[int, str | None, str]]]
 """Offset, key and value by partition, in the order in which they were told."""
 
 
-@pytest.mark.slow
-@pytest.mark.interop
 @pytest.mark.timeout(2 * SECONDS)
 def test_its_consumers_find_every_success_in_order(tmp_path: Path) -> None:
     tools = f"{jars(NEWEST, 'tools')}/*"

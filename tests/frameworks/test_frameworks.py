@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import read_topic
 from kprod.errors import BrokerError
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,8 @@ def test_every_program_is_expected_to_produce() -> None:
 
 
 def test_the_page_names_the_versions_that_are_installed() -> None:
-    required = [path.read_text() for path in Path(__file__).parent.glob("requirements*.txt")]
+    files = ("requirements.txt", "requirements-airflow.txt")
+    required = [(Path(__file__).parent / name).read_text() for name in files]
     versions = re.findall(r"^[\w\[\],-]+==([\d.]+)$", "\n".join(required), re.MULTILINE)
     assert len(versions) == len(PROGRAMS)
     assert not [version for version in versions if version not in PAGE]

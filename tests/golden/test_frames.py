@@ -47,7 +47,10 @@ def produce(version: int, correlation_id: int, topic_id: bytes | None) -> str:
 
 
 def test_api_versions_requests() -> None:
-    assert encode_api_versions_request(3, 1, CLIENT, "0.1.0").hex() == golden.API_VERSIONS_V3
+    assert (
+        encode_api_versions_request(3, 1, CLIENT, ("kprod", "0.1.0")).hex()
+        == golden.API_VERSIONS_V3
+    )
     assert encode_api_versions_request(0, 2, CLIENT).hex() == golden.API_VERSIONS_V0
 
 

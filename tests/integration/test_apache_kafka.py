@@ -8,21 +8,19 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.broker.records.record_batch import read_batches
 from kprod.errors import (
     BrokerError,
     DeliveryTimeoutError,
     KprodTimeoutError,
     RecordTooLargeError,
 )
+from kprod.records.record_batch import read_batches
 from kprod.types import Persisted
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.broker import ApacheKafka
-from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.apache_kafka.jars import NEWEST, OLDER_TOO
 from tests.support.judge import read_back
 from tests.support.topic_admin import TopicAdmin
-
-pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 RENEWED_AT = 5_000
@@ -30,7 +28,7 @@ IMPATIENT: Any = {"delivery_timeout_ms": 4_000, "request_timeout_ms": 3_900}
 """A request without an answer may have been stored: on a busy machine a second may be too short."""
 
 
-@pytest.fixture(scope="module", params=[NEWEST, OLDER])
+@pytest.fixture(scope="module", params=[NEWEST, OLDER_TOO])
 def kafka(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> ApacheKafka:
     return shared_kafka(request.param)
 

@@ -18,7 +18,7 @@ from tests.support.apache_kafka.same_answers import answer, requests
 from tests.support.topic_admin import TopicAdmin
 from tests.support.wire_client import WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.full
 LOADING = 14
 """Apache Kafka has no block of producer ids yet; ours always has."""
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from kprod.admin import read_topic
 from kprod.broker import ApiKey, EmbeddedBroker
-from kprod.broker.log_reader import read_topic
 from kprod.broker.records.batch_writer import write_batch
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.jars import NEWEST
 from tests.support.topic_admin import TopicAdmin
 from tests.support.wire_client import WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.full
 RECORDS = 100_000
 KEYS = 5_000
 BATCH = 100

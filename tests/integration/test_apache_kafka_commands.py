@@ -15,7 +15,7 @@ from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, jars
 
-pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.full
 
 JAVA = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
@@ -58,7 +58,7 @@ def test_its_verifiable_consumer_reads_what_was_told(kafka: ApacheKafka) -> None
     produced = by_partition(told.splitlines(), "producer_send_success")
     group = ["--group-id", "commands-v", "--verbose", "--reset-policy", "earliest"]
     command = [*JAVA, "-cp", f"{jars(NEWEST, 'tools')}/*", CONSUMER, *own, *group]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert by_partition(ran.stdout.splitlines(), "record_data") == produced
     assert sum(map(len, produced.values())) == RECORDS
 

@@ -21,6 +21,8 @@ from tests.support.judge import read_back
 from tests.support.numbered_records import check_numbered, numbered
 from tests.support.topic_admin import TopicAdmin
 
+pytestmark = pytest.mark.full
+
 TOPIC = "faults"
 PARTITIONS = 6
 VALUE_BYTES = 100
@@ -48,9 +50,7 @@ CAMPAIGNS = {"short": Campaign(50_000, 2, 30, 300), "long": Campaign(1_000_000, 
 CAMPAIGN = CAMPAIGNS[os.environ.get("KPROD_CAMPAIGN", "short")]
 
 
-@pytest.mark.slow
-@pytest.mark.interop
-@pytest.mark.timeout(CAMPAIGN.seconds + 60)
+@pytest.mark.timeout(CAMPAIGN.seconds + 360)
 def test_kills_and_cuts_cost_no_record_and_no_order(tmp_path: Path) -> None:
     with (
         CuttingProxy(CAMPAIGN.cut_plan(seed=7)) as proxy,

@@ -23,7 +23,7 @@ RECORDS_PER_KILL = 50_000
 PARTITIONS = 6
 SECONDS = 60 + 30 * KILLS
 
-pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(SECONDS + 300)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(SECONDS + 300)]
 
 
 @pytest.fixture(scope="module")

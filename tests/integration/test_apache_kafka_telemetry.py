@@ -17,7 +17,7 @@ from tests.support.metrics_data import ToldMetric, read_metrics
 from tests.support.topic_admin import TopicAdmin
 from tests.support.wire_client import WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.full
 
 SINK = Path(__file__).parents[1] / "support" / "apache_kafka" / "TelemetrySink.java"
 COMPILER = ["java", "-Xmx256m", "--module", "jdk.compiler/com.sun.tools.javac.Main"]
@@ -31,7 +31,7 @@ def compiled(into: Path) -> Path:
     """The folder with the plugin's class."""
     classpath = ":".join(map(str, jars(NEWEST).glob("*.jar")))
     command = [*COMPILER, "-cp", classpath, "-d", str(into), str(SINK)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return into
 

@@ -21,7 +21,7 @@ from tests.support.legacy_messages import legacy_message, legacy_wrapper
 from tests.support.topic_admin import TopicAdmin
 
 # The first run may have to fetch the jars.
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.full
 
 JAVA = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
@@ -34,7 +34,7 @@ COMPLAINTS = ["ismatch", "isvalid: false", "not found", "orrupt"]
 
 def java(*arguments: str, version: str = NEWEST) -> str:
     command = [*JAVA, QUIET, "-cp", f"{jars(version)}/*", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 

@@ -16,7 +16,7 @@ from tests.support.raw_batch import raw_batch
 from tests.support.topic_admin import TopicAdmin
 from tests.support.wire_client import WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.full
 BUSY = {14, 15, 16, 51}
 """The coordinator loads, or writes the markers of the last transaction."""
 

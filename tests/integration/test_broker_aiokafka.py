@@ -11,7 +11,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from kprod.broker import EmbeddedBroker
 from tests.support.telling_records import TellingRecord, by_partition, telling_records
 
-pytestmark = pytest.mark.interop
 PARTITIONS = 3
 
 

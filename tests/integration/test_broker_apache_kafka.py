@@ -15,7 +15,7 @@ from kprod.broker.log.log_config import LogConfig
 from tests.support.apache_kafka.jars import NEWEST, OLDER, jars
 
 # The first run may have to fetch the jars.
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.full
 
 JAVA = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
@@ -26,7 +26,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 def java(version: str, *arguments: str) -> str:
     command = [*JAVA, QUIET, "-cp", f"{jars(version)}/*", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 

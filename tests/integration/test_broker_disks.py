@@ -8,13 +8,13 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from kprod.broker.log_reader import read_topic
+from kprod.admin import read_topic
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.cli.app import app
+from tests.integration.cli.processes import family
+from tests.integration.cli.test_broker_command import address
 from tests.support.raw_batch import raw_batch
 from tests.support.wire_client import WireClient
-from tests.unit.cli.processes import family
-from tests.unit.cli.test_broker_command import address
 
 KAFKA_STORAGE_ERROR = 56
 LEADER_NOT_AVAILABLE = 5

@@ -26,7 +26,6 @@ with warnings.catch_warnings():
     from kafka import ConsumerRebalanceListener, KafkaConsumer
 
 pytestmark = [
-    pytest.mark.interop,
     pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
 ]
 PARTITIONS = 6
@@ -215,7 +214,6 @@ class Member(threading.Thread):
         self._consumer.close()
 
 
-@pytest.mark.timeout(120)
 def test_a_rebalance_of_three_under_load_loses_and_doubles_nothing(broker: EmbeddedBroker) -> None:
     """What counts as processed is what was committed: one of three members dies on the way."""
     lock = threading.Lock()

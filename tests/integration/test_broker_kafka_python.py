@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import read_topic
 from tests.support.telling_records import TellingRecord, by_partition, telling_records
 
 with warnings.catch_warnings():
@@ -18,7 +18,6 @@ with warnings.catch_warnings():
     from kafka.errors import MessageSizeTooLargeError
 
 pytestmark = [
-    pytest.mark.interop,
     pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
 ]
 PARTITIONS = 3

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from kprod import KafkaProducer
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import read_topic
 from tests.support.legacy_messages import legacy_message, legacy_wrapper
 
 with warnings.catch_warnings():
@@ -54,7 +54,6 @@ def test_our_readers(broker: EmbeddedBroker) -> None:
     assert [(r.offset, r.value) for _, r in found] == EXPECTED
 
 
-@pytest.mark.interop
 def test_librdkafka(broker: EmbeddedBroker) -> None:
     consumer = Consumer(
         {
@@ -69,7 +68,6 @@ def test_librdkafka(broker: EmbeddedBroker) -> None:
     consumer.close()
 
 
-@pytest.mark.interop
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")
 def test_kafka_python(broker: EmbeddedBroker) -> None:
     consumer = KafkaConsumer(

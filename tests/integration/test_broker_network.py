@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kprod.admin import create_topic, end_offsets, read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.checkpoint_files import StorageError
-from kprod.broker.log_reader import create_topic, end_offsets, read_topic
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.protocol.messages import Message
 from kprod.errors import BrokerError, ConfigError, IllegalStateError
@@ -165,7 +165,7 @@ def test_a_port_that_is_taken() -> None:
 
 @pytest.mark.parametrize(("port", "nodes"), [(65_535, 2), (65_536, 1), (-1, 1)])
 def test_a_port_that_does_not_exist(port: int, nodes: int) -> None:
-    with pytest.raises(ConfigError, match=f"port={port}, nodes={nodes}: .* ports end at 65535"):
+    with pytest.raises(ConfigError, match=f"port={port}, nodes={nodes}: .* highest port is 65535"):
         EmbeddedBroker(port=port, nodes=nodes)
     EmbeddedBroker(port=65_534, nodes=2)
 

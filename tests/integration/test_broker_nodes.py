@@ -9,8 +9,8 @@ from confluent_kafka import Consumer
 from kio.schema.errors import ErrorCode
 
 from kprod import KafkaProducer
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import read_topic
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BrokerError, IllegalStateError
 from tests.support.topic_admin import TopicAdmin
@@ -100,7 +100,6 @@ def test_nothing_is_lost_or_doubled_while_nodes_come_and_go(broker: EmbeddedBrok
     assert found == {p: list(range(p, count, PARTITIONS)) for p in range(PARTITIONS)}
 
 
-@pytest.mark.interop
 def test_a_group_goes_on_with_another_coordinator(broker: EmbeddedBroker) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for number in range(60):

@@ -19,7 +19,6 @@ with warnings.catch_warnings():
     import kafka.errors
 
 pytestmark = [
-    pytest.mark.interop,
     pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
 ]
 

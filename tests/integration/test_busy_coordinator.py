@@ -6,8 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from kprod import KafkaProducer, KprodError
 from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
@@ -44,7 +42,6 @@ def records_without_end(producer: KafkaProducer) -> Iterator[None]:
         thread.join(30)
 
 
-@pytest.mark.timeout(60)
 def test_a_group_hears_of_offsets_while_records_fill_its_connection() -> None:
     topics = {"busy": PARTITIONS, "in": 1}
     with (

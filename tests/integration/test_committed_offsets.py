@@ -13,10 +13,8 @@ from kprod.errors import KprodTimeoutError, TransactionError
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from kprod.types import TopicPartition
 from tests.integration.conftest import SharedKafka
-from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.apache_kafka.jars import NEWEST, OLDER_TOO
 from tests.support.topic_admin import TopicAdmin
-
-pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
 
 PLACE = TopicPartition("kept", 0)
 
@@ -29,7 +27,7 @@ class Kept:
         self.metadata = metadata
 
 
-@pytest.fixture(scope="module", params=["embedded", NEWEST, OLDER])
+@pytest.fixture(scope="module", params=["embedded", NEWEST, OLDER_TOO])
 def servers(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iterator[str]:
     if request.param == "embedded":
         with EmbeddedBroker() as embedded:

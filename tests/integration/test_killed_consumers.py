@@ -24,7 +24,7 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.broker.groups.group import GroupConfig
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.full
 PARTITIONS = 6
 RECORDS = 1200
 PATIENCE = 120

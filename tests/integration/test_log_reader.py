@@ -13,10 +13,10 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
+from kprod.admin.cluster_client import connect
+from kprod.admin.leader_wait import LeaderWait
+from kprod.admin.log_reader import TopicFollower, end_offsets, read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.broker.cluster_client import ClusterClient
-from kprod.broker.leader_wait import LeaderWait
-from kprod.broker.log_reader import TopicFollower, end_offsets, read_topic
 from kprod.errors import ConnectionLost, KprodError
 from tests.support.brokers import StartBroker, embedded, tansu
 
@@ -30,7 +30,6 @@ def send(producer: KafkaProducer, *numbers: int) -> None:
     assert producer.flush(timeout=20).failed == 0
 
 
-@pytest.mark.interop
 @pytest.mark.parametrize("start", [embedded, tansu])
 def test_the_end_is_behind_the_last_batch(start: StartBroker) -> None:
     """Tansu says of a topic's end where its last batch begins."""
@@ -62,8 +61,9 @@ def test_reading_begins_where_it_is_told_to() -> None:
 
 
 def follow(broker: EmbeddedBroker, wait: LeaderWait, group: str | None = None) -> TopicFollower:
+    options = {"bootstrap_servers": broker.bootstrap_servers}
     return TopicFollower(
-        broker.bootstrap_servers, TOPIC, begin=lambda reader: reader.start(), wait=wait, group=group
+        TOPIC, options, begin=lambda reader: reader.start(), wait=wait, group=group
     )
 
 
@@ -97,7 +97,7 @@ def test_a_follower_waits_for_a_broker_that_has_gone() -> None:
     told: list[KprodError] = []
     with (
         EmbeddedBroker(topics={TOPIC: 1}) as broker,
-        follow(broker, LeaderWait(2.5, tell=told.append)) as follower,
+        follow(broker, LeaderWait(2.5, notify=told.append)) as follower,
     ):
         broker.stop_node(1)
         with pytest.raises(ConnectionLost, match="refused"):
@@ -135,7 +135,6 @@ def test_a_group_goes_on_behind_what_it_was_shown() -> None:
             assert follower.at_end
 
 
-@pytest.mark.interop
 @pytest.mark.parametrize(("deleted", "committed"), [(4, 2), (0, 9)])
 def test_a_group_goes_on_where_its_place_is_gone(deleted: int, committed: int) -> None:
     """By retention, or because there is another topic of that name now."""
@@ -154,5 +153,5 @@ def test_a_group_goes_on_where_its_place_is_gone(deleted: int, committed: int) -
 def test_a_server_that_stays_silent_is_passed_over() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, embedded({TOPIC: 1}) as bootstrap:
         servers = f"127.0.0.1:{silent.getsockname()[1]},{bootstrap}"
-        with ClusterClient(servers, time.monotonic() + 20, silence=0.2) as cluster:
+        with connect(servers, 20, {}) as cluster:
             assert list(cluster.leaders(TOPIC)) == [0]

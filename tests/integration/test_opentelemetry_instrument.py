@@ -42,7 +42,13 @@ WATCHED = {
 }
 
 
-@pytest.mark.parametrize("code", [APP, ASSIGNED], ids=["imported", "assigned"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(APP, id="imported"),
+        pytest.param(ASSIGNED, id="assigned", marks=pytest.mark.full),
+    ],
+)
 def test_a_program_is_traced_and_metered_without_a_line_of_its_own(
     tmp_path: Path, code: str
 ) -> None:
@@ -55,7 +61,7 @@ def test_a_program_is_traced_and_metered_without_a_line_of_its_own(
             env={**os.environ, **WATCHED},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         (record,) = broker.records("t")

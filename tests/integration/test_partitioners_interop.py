@@ -12,8 +12,6 @@ from confluent_kafka import KafkaError, Message, Producer
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 
-pytestmark = pytest.mark.interop
-
 NAMES = [("murmur2_random", "default"), ("consistent_random", "crc32"), ("fnv1a_random", "fnv1a")]
 PARTITIONS = {"seven": 7, "twelve": 12}
 

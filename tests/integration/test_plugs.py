@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer, ProducerRecord, RecordMetadata
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import read_topic
 
 TIMEOUT = 30
 

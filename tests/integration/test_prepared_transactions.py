@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 
 from kprod import IllegalStateError, KafkaProducer
+from kprod.admin import OpenTransaction, open_transactions
 from kprod.broker import EmbeddedBroker
-from kprod.broker.open_transactions import OpenTransaction, open_transactions
 from kprod.errors import TransactionError
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from kprod.types import TopicPartition
 from tests.integration.conftest import SharedKafka
-from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.apache_kafka.jars import NEWEST, OLDER_TOO
 from tests.support.committed_records import committed
+from tests.support.tier import one_of
 from tests.support.topic_admin import TopicAdmin
-
-pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
 
 PARTITIONS = 2
 MAX_BLOCK_MS = 60_000
@@ -42,7 +41,7 @@ os._exit(0)  # as if it were killed
 numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module", params=["embedded", NEWEST, OLDER])
+@pytest.fixture(scope="module", params=[*one_of(NEWEST, "embedded"), OLDER_TOO])
 def bootstrap_servers(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iterator[str]:
     if request.param == "embedded":
         with EmbeddedBroker() as embedded:
@@ -67,7 +66,7 @@ def make(bootstrap_servers: str, name: str) -> KafkaProducer:
 def prepare_elsewhere(bootstrap_servers: str, topic: str) -> PreparedTransaction:
     """By a process that is gone when this returns; the transactional id is the topic's name."""
     command = [sys.executable, "-c", PREPARES, bootstrap_servers, topic, topic]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
     return PreparedTransaction.parse(ran.stdout.strip())
 
 

@@ -25,7 +25,7 @@ from kprod.broker import EmbeddedBroker
 from tests.support.console_spans import Span, spans
 from tests.support.schema_registry import FakeRegistry
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(700)]
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"

@@ -21,13 +21,15 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 TOPICS = [TOPIC, "large", "keyed", *CODECS]
 APACHE_KAFKA = {f"kafka-{version}": version for version in (NEWEST, OLDER)}
 
-# The first test of all may have to fetch Apache Kafka's jars.
-REAL_KAFKA = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+QUICK = {"embedded", f"kafka-{NEWEST}"}
 
 
 @pytest.fixture(
     scope="module",
-    params=[*BROKERS, *(pytest.param(name, marks=REAL_KAFKA) for name in APACHE_KAFKA)],
+    params=[
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.full)
+        for name in (*BROKERS, *APACHE_KAFKA)
+    ],
 )
 def bootstrap(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iterator[str]:
     version = APACHE_KAFKA.get(request.param)

@@ -27,9 +27,7 @@ with warnings.catch_warnings():
     from kafka import errors
 
 pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.slow,
-    pytest.mark.timeout(60),
+    pytest.mark.full,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sockets kafka-python leaves open
 ]

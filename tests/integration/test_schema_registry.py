@@ -31,7 +31,7 @@ from kprod.schema import (
 from tests.support import apicurio
 from tests.support.proto_messages import Customer, Order
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 
 ORDER = {
     "type": "record",

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kprod.admin import open_transactions
+from kprod.admin.cluster_client import connect
+from kprod.admin.partition_reader import readers
 from kprod.broker import EmbeddedBroker
-from kprod.broker.cluster_client import ClusterClient, PartitionReader
-from kprod.broker.open_transactions import open_transactions
+from kprod.spark.acknowledgements import RowPolicy
 from kprod.spark.errors import BatchIncomplete
+from kprod.spark.exactly_once import protocol
+from kprod.spark.exactly_once.runner import Runner
 from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.shard_run import ShardRun
-from kprod.spark.producer_options import job_options, transactional_options
-from kprod.spark.rejected_rows import RowPolicy
+from kprod.spark.options import job_options, transactional_options
 from tests.integration.conftest import SharedKafka
 from tests.spark.exactly_once.test_atomic import (
     BOTH,
@@ -34,10 +35,7 @@ from tests.support.committed_records import committed
 from tests.support.topic_admin import TopicAdmin
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.interop,
-    pytest.mark.timeout(360),
+    pytest.mark.full,
 ]
 
 TOPIC = "shards-together"
@@ -69,14 +67,14 @@ def test_shards_that_begin_together_do_not_fail_each_other(servers: str) -> None
 
         ready.wait()
         try:
-            with ShardRun(
+            with Runner(
                 shard=shard,
                 options=options,
                 timeout=None,
                 policy=RowPolicy(),
                 send_rows=send_rows,
             ) as run:
-                assert run.deliver().by_us
+                assert run.follow(protocol.deliver(run.shard, run.patience)).by_us
         except BaseException as error:
             failed.append(error)
 
@@ -124,10 +122,6 @@ def test_an_atomic_batch_is_there_as_a_whole(servers: str) -> None:
 
 def committed_before_the_end(servers: str, topic: str) -> list[bytes]:
     """What a reader of committed records sees while transactions are open."""
-    with ClusterClient(servers, time.monotonic() + 30.0) as cluster:
-        leaders = cluster.leaders(topic)
-        logs = [
-            PartitionReader(cluster.client(leader), topic, number, committed=True)
-            for number, leader in leaders.items()
-        ]
+    with connect(servers, 30.0, {}) as cluster:
+        logs = readers(cluster, topic, committed=True).values()
         return [record.value or b"" for log in logs for record in log.read(0, log.end())]

@@ -29,7 +29,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
-pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"
 RECIPE = re.compile(r"^## Consume, transform, produce\n.*?^```py\n(.*?)^```", re.M | re.S)

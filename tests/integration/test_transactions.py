@@ -20,11 +20,9 @@ from kprod.errors import (
 from kprod.types import NextStep
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.broker import ApacheKafka
-from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.apache_kafka.jars import NEWEST, OLDER_TOO
 from tests.support.committed_records import committed, group_offset
 from tests.support.topic_admin import TopicAdmin
-
-pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
 
 PARTITIONS = 3
 SECONDS = 60.0
@@ -34,7 +32,7 @@ numbers = itertools.count(1)
 Make = Callable[..., KafkaProducer]
 
 
-@pytest.fixture(scope="module", params=[NEWEST, OLDER])
+@pytest.fixture(scope="module", params=[NEWEST, OLDER_TOO])
 def kafka(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> ApacheKafka:
     return shared_kafka(request.param)
 
@@ -338,6 +336,7 @@ def test_a_call_that_timed_out_is_called_again(kafka: ApacheKafka, topic: str, m
     assert seen(kafka, topic) == values
 
 
+@pytest.mark.full
 def test_many_small_transactions_in_a_row(kafka: ApacheKafka, topic: str, make: Make) -> None:
     producer = make()
     values = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -16,17 +17,21 @@ from confluent_kafka import Consumer, TopicPartition
 from kprod import (
     IllegalStateError,
     KafkaProducer,
+    KprodError,
     NextStep,
+    Persisted,
     ProducerFencedError,
     TransactionAbortableError,
     TransactionTimeoutError,
+    aio,
 )
+from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.faults import Fault
-from kprod.broker.open_transactions import open_transactions
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.confluent import KafkaException
 from kprod.confluent import Producer as ConfluentProducer
+from kprod.errors import TransactionAbortedError, UnfinishedCallError
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from tests.support.committed_records import committed, group_offset
 from tests.support.interruption import Interrupted, interruptible
@@ -67,9 +72,14 @@ def test_a_block_whose_commit_has_not_ended_does_not_know(broker: EmbeddedBroker
         producer.init_transactions()
         broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.5))
         transaction = producer.transaction()
-        with suppress(TransactionTimeoutError), transaction:
+
+        def end() -> None:
             producer.send(TOPIC, b"v")
             producer.commit_transaction(timeout=0)
+
+        with pytest.raises(TransactionTimeoutError) as caught, transaction:
+            end()
+        assert caught.value.next_step is NextStep.RETRY_CALL
         assert transaction.outcome == "unknown"
         producer.commit_transaction(30)
     assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
@@ -135,6 +145,79 @@ def test_a_block_whose_abort_has_not_ended_is_aborted(broker: EmbeddedBroker) ->
                 producer.abort_transaction(timeout=0)
         assert transaction.outcome == "aborted"
         producer.abort_transaction(30)
+
+
+@pytest.mark.parametrize("where", ["record", "offsets", "application"])
+def test_the_next_block_waits_for_an_abort_that_was_not_heard(
+    broker: EmbeddedBroker, where: str
+) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        producer.init_transactions()
+        broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0, times=1))
+        if where == "record":
+            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29, times=1))
+        transaction = producer.transaction(timeout=0.2)
+
+        def fail() -> None:
+            future = producer.send(TOPIC, b"lost")
+            if where == "record":
+                return
+            future.get(30)
+            if where == "application":
+                raise ZeroDivisionError
+            producer.send_offsets_to_transaction({(TOPIC, 0): 7}, "group", timeout=0)
+
+        with pytest.raises((KprodError, ZeroDivisionError)) as caught, transaction:
+            fail()
+        assert transaction.outcome == "aborted"
+        assert "has not confirmed the end" in "".join(caught.value.__notes__)
+        if isinstance(caught.value, KprodError):
+            assert caught.value.next_step is NextStep.BEGIN_AGAIN
+        with producer.transaction(timeout=30):
+            producer.send(TOPIC, b"v")
+    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
+
+
+def test_a_block_that_has_aborted_leaves_nothing_but_another_one(broker: EmbeddedBroker) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29, times=1))
+        with pytest.raises(TransactionAbortableError) as caught, producer.transaction():
+            producer.send(TOPIC, b"refused")
+        assert caught.value.next_step is NextStep.BEGIN_AGAIN
+        with pytest.raises(IllegalStateError):
+            producer.abort_transaction()
+
+
+def test_a_commit_without_an_answer_is_called_again(broker: EmbeddedBroker) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        producer.init_transactions()
+        broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0, times=1))
+        with pytest.raises(TransactionTimeoutError) as caught, producer.transaction(timeout=0.2):
+            producer.send(TOPIC, b"v")
+        assert caught.value.next_step is NextStep.RETRY_CALL
+        with pytest.raises(UnfinishedCallError, match="commit_transaction"):
+            producer.transaction().__enter__()
+        producer.commit_transaction(30)
+    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
+
+
+def test_a_record_of_an_aborted_transaction_that_may_be_stored_says_so(
+    broker: EmbeddedBroker,
+) -> None:
+    with KafkaProducer(**options(broker), request_timeout_ms=500) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        lost = broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
+        future = producer.send(TOPIC, b"v", partition=0)
+        deadline = time.monotonic() + 30
+        while not lost.hits and time.monotonic() < deadline:
+            time.sleep(0.01)
+        producer.abort_transaction(30)
+        with pytest.raises(TransactionAbortedError) as caught:
+            future.get(30)
+    assert caught.value.persisted is Persisted.MAYBE
+    assert "may have the record" in str(caught.value)
+    assert "before" not in str(caught.value)
 
 
 def test_a_block_whose_producer_is_closed_during_its_commit_does_not_know(
@@ -350,6 +433,11 @@ def test_a_member_of_a_group_says_who_it_is_with_confluents_own_object(
         places = [TopicPartition(TOPIC, 0, 7)]
         producer.send_offsets_to_transaction(places, member, 60)
         producer.commit_transaction(60)
+        native = {**options(broker), "transactional_id": "native"}
+        with KafkaProducer(**native) as other, other.transaction() as transaction:
+            transaction.send_offsets({(TOPIC, 1): 8}, member)
+        assert group_offset(broker.bootstrap_servers, "group", TOPIC, 1) == 8
+        asyncio.run(offsets_by_asyncio(native, member))
 
         consumer.close()
         producer.begin_transaction()
@@ -361,3 +449,9 @@ def test_a_member_of_a_group_says_who_it_is_with_confluents_own_object(
         producer.close()
         consumer.close()
     assert group_offset(broker.bootstrap_servers, "group", TOPIC, 0) == 7
+    assert group_offset(broker.bootstrap_servers, "group", TOPIC, 1) == 9
+
+
+async def offsets_by_asyncio(native: dict[str, Any], member: Any) -> None:
+    async with aio.Producer(**native) as producer, producer.transaction() as transaction:
+        await transaction.send_offsets({(TOPIC, 1): 9}, member)

@@ -15,6 +15,7 @@ from kprod.errors import KprodError
 from kprod.transport.memory import MemoryBackend
 from kprod_ext import RecordClock
 from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.tier import examples
 
 PARTITIONS = 3
 NOON = 1_700_000_000_000
@@ -162,7 +163,7 @@ class OnePath:
             return f"{type(error).__name__}: {error}"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20))
 @given(sendings(keys))
 def test_both_paths_make_the_same_batches_and_tell_the_same(sent: list[Sending]) -> None:
     assert OnePath().run(sent) == OnePath(Observer()).run(sent)
@@ -172,7 +173,7 @@ OVERFLOW = [Sending(bytes(80), None, None, None, None)] * 12
 """Most open a batch, for they find no room in the one before: each path stamps them as often."""
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(20))
 @given(sendings(st.none() | keys))
 @example(OVERFLOW)
 def test_records_without_keys_are_the_same_too(sent: list[Sending]) -> None:
@@ -194,7 +195,7 @@ class Telling:
         return data
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20))
 @given(sendings(keys))
 def test_serializers_see_each_record_once_on_both_paths(sent: list[Sending]) -> None:
     compiled, python = Telling(), Telling()

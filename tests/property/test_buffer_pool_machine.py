@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 )
 
 from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
+from tests.support.tier import examples
 
 TOTAL = 2000
 
@@ -117,4 +118,4 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestBufferPool = PoolMachine.TestCase
-TestBufferPool.settings = settings(max_examples=40, stateful_step_count=40)
+TestBufferPool.settings = settings(max_examples=examples(20), stateful_step_count=40)

@@ -15,6 +15,7 @@ from kprod.transport.memory import MemoryBackend
 from kprod.wire.versions import ApiKey
 from kprod_ext import RecordClock
 from tests.support.scripted_cluster import ScriptedCluster, refuse
+from tests.support.tier import examples
 
 TOO_LARGE = 10
 
@@ -158,7 +159,7 @@ def _fields(record: Any) -> tuple[Any, ...]:
 ways = st.sampled_from([by_lists, by_iterators, by_pairs])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30))
 @given(
     rows(3), ways, st.sampled_from([None, "gzip", "snappy", "lz4", "zstd"]), st.integers(80, 1000)
 )
@@ -169,7 +170,7 @@ def test_the_batches_are_those_of_a_loop(
     assert run(way, sent, **options) == run(by_loop, sent, **options)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15))
 @given(rows(1), ways, st.integers(80, 1000))
 def test_records_without_keys_make_the_same_batches(
     sent: list[Row], way: Sending, batch_size: int
@@ -178,7 +179,7 @@ def test_records_without_keys_make_the_same_batches(
     assert run(way, sent, **options) == run(by_loop, sent, **options)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15))
 @given(rows(3), ways, st.integers(1, 4))
 def test_outcomes_are_found_in_batches_that_were_split(
     sent: list[Row], way: Sending, splits: int
@@ -194,7 +195,7 @@ class Observer:
         """Nothing to note."""
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(10))
 @given(rows(3), ways)
 def test_a_producer_with_interceptors_makes_the_same(sent: list[Row], way: Sending) -> None:
     options: dict[str, Any] = {"partitions": 3, "batch_size": 300}
@@ -202,7 +203,7 @@ def test_a_producer_with_interceptors_makes_the_same(sent: list[Row], way: Sendi
     assert watched == run(by_loop, sent, **options)
 
 
-@pytest.mark.parametrize("partitions", [1, 3, 300, 70_000])
+@pytest.mark.parametrize("partitions", [1, 300, pytest.param(70_000, marks=pytest.mark.full)])
 def test_any_number_of_partitions_can_be_told_apart(partitions: int) -> None:
     sent = [
         Row(b"%d" % n, None, (n * 7919) % partitions, 1, None) for n in range(min(partitions, 600))

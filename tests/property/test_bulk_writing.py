@@ -85,8 +85,8 @@ class Sending:
 
     def let_grow(self) -> None:
         """Batches begun from now on may grow to four times their size, where there are some."""
-        self.around.accumulator.let_grow(1, 4 * self.batch_size)
-        self.around.accumulator.ready(self.cluster, self.around.clock.now)
+        self.around.partitions.window_of(1).size = 4 * self.batch_size
+        self.around.partitions.look(self.cluster, self.around.clock.now)
 
     def parts(self, metadata: Metadata | None = None) -> BulkParts:
         accumulator, known = self.around.accumulator, metadata or Known(self.cluster)
@@ -107,7 +107,7 @@ class Sending:
 
     def queued(self) -> list[tuple[int, list[bytes | None]]]:
         """Partition and values of every batch."""
-        batches = self.around.accumulator.take_all()
+        batches = self.around.take_all()
         for batch in batches:
             batch.close()
         return [
@@ -198,7 +198,7 @@ def test_values_alone_are_written_as_any_record(
     for start in range(0, len(values), 20):
         writing.write(load(values[start : start + 20], None))
     writing.finish()
-    batches = sending.around.accumulator.take_all()
+    batches = sending.around.take_all()
     for batch in batches:
         batch.close(gzip.compress)
     stored = [list(read(batch).records()) for batch in batches]
@@ -239,7 +239,7 @@ def test_each_value_gets_its_own_time() -> None:
     writing = sending.writing()
     writing.write(load([b"v"] * 9, [None, 5, None, 7, 8, None, None, 1, None]))
     writing.finish()
-    (batch,) = sending.around.accumulator.take_all()
+    (batch,) = sending.around.take_all()
     batch.close()
     times = [TIME, 5, TIME, 7, 8, TIME, TIME, 1, TIME]
     assert [record.timestamp for record in read(batch).records()] == times
@@ -251,7 +251,7 @@ def test_batches_of_a_bulk_call_get_any_header() -> None:
     writing = sending.writing()
     writing.write(load(values))
     writing.finish()
-    batches = sending.around.accumulator.take_all()
+    batches = sending.around.take_all()
     assert [batch.record_count for batch in batches] == [2, 2, 2, 2, 2, 1]
     for sequence, batch in enumerate(batches):
         batch.give_sequence(ProducerId(7, 1), sequence)
@@ -301,6 +301,6 @@ def test_a_call_that_is_interrupted_keeps_no_memory() -> None:
             writing.write(load([bytes(400)] * 7 + [bytes(2000)] + [bytes(400)] * 12))
         except KeyboardInterrupt:
             writing.finish()
-        for batch in sending.around.accumulator.take_all():
+        for batch in sending.around.take_all():
             batch.release()
         assert sending.around.used == 0

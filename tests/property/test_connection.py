@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kprod.errors import ConnectionLost, ProtocolError
 from kprod.sender.connection import BrokerConnection
 from kprod.wire.versions import ApiKey
-from tests.unit.sender.exchanges import Noted, answer, handshake_answer
+from tests.unit.sender.exchanges import Noted, able, answer, handshake_answer
 
 LIMIT = 1000
 IN_FLIGHT = 3
@@ -40,7 +40,7 @@ class Connection(RuleBasedStateMachine):
     def alive(self) -> bool:
         return not self.refused
 
-    @precondition(lambda self: self.alive and self.connection.can_send(self.now))
+    @precondition(lambda self: self.alive and able(self.connection, self.now))
     @rule(size=st.integers(1, 50), asks=st.booleans(), throttle=st.sampled_from([0, 0, 2500]))
     def send(self, size: int, *, asks: bool, throttle: int) -> None:
         self.now += 1

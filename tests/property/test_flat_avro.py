@@ -6,6 +6,7 @@ import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from io import BytesIO
+from math import isfinite
 from typing import Any
 
 import fastavro
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from kprod.schema.encoding import AvroEncoding
 from kprod.schema.flat_avro import flat_fields
+from tests.support.tier import examples
 
 PREFIX = b"\0\0\0\0\7"
 SYMBOLS = ["NEW", "PAID", "SENT"]
@@ -110,16 +112,38 @@ def by_fastavro(schema: Any, data: Any) -> Any:
     return buffer.getvalue()
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(150))
 @given(records())
 def test_a_record_is_written_as_by_fastavro(made: tuple[dict[str, Any], Any]) -> None:
     schema, data = made
     encode = AvroEncoding(json.dumps(schema)).encoder(PREFIX)
     assert flat_fields(fastavro.parse_schema(schema)) is not None
-    assert outcome(encode, data) == outcome(lambda one: by_fastavro(schema, one), data)
+    ours = outcome(encode, data)
+    if has_no_room(schema, data):  # fastavro writes a number of another type, or infinity
+        assert ours[0] in (ValueError, TypeError)
+    else:
+        assert ours == outcome(lambda one: by_fastavro(schema, one), data)
 
 
-@settings(max_examples=500, deadline=None)
+LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
+
+
+def has_no_room(schema: dict[str, Any], data: Any) -> bool:
+    """Whether a number is outside of the range of an ``int`` or ``float`` field."""
+    for field in schema["fields"] if isinstance(data, dict) else ():
+        kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+        kinds = [kind["type"] if isinstance(kind, dict) else kind for kind in kinds]
+        value = data.get(field["name"])
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if "int" in kinds and isinstance(value, int) and not -(2**31) <= value < 2**31:
+            return True
+        if "float" in kinds and isfinite(value) and abs(value) > LARGEST_FLOAT:
+            return True
+    return False
+
+
+@settings(max_examples=examples(50))
 @given(moment=moments, day=st.dates())
 def test_times_are_written_as_by_fastavro(moment: datetime, day: date) -> None:
     fields = [{"name": f"f{n}", "type": kind} for n, kind in enumerate((DATE, MILLIS, MICROS))]

@@ -29,7 +29,7 @@ def plain_chunk(capacity: int, largest: int) -> ObjectChunk:
 
 def queued(sending: Sending) -> list[Row]:
     """Key and value of every record of the one partition, in order."""
-    batches = sending.around.accumulator.take_all()
+    batches = sending.around.take_all()
     for batch in batches:
         batch.close()
     return [(record.key, record.value) for batch in batches for record in read(batch).records()]

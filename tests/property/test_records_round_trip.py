@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod.broker.records.record_batch import RecordBatch, read_batches
+from kprod.records.record_batch import RecordBatch, read_batches
 from kprod_ext import BufferPool, MemoryRecordsBuilder, batch_size_upper_bound
 from tests.support.batch_writing import HEADER_BYTES, Written, new_builder
 

@@ -15,6 +15,7 @@ from kprod.types import Header
 from kprod_ext import batch_size_upper_bound
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import producer_before
+from tests.support.tier import examples
 
 LIMIT = 40_000
 KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]
@@ -81,7 +82,7 @@ def value_for(size: int, key: bytes | None, pairs: list[Header]) -> bytes | None
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30))
 @given(key=payloads, pairs=headers, size=sizes, kind=st.sampled_from(KINDS))
 def test_every_call_takes_and_refuses_the_same_records(
     calls: Calls, key: bytes | None, pairs: list[Header], size: int, kind: Any

@@ -155,7 +155,7 @@ def test_init_producer_id_requests(
 
 @given(versions(ApiKey.API_VERSIONS), int32, text)
 def test_api_versions_requests(version: int, correlation_id: int, client_id: str) -> None:
-    frame = encode_api_versions_request(version, correlation_id, client_id, "1.2")
+    frame = encode_api_versions_request(version, correlation_id, client_id, ("kprod", "1.2"))
     schema = request_schema(ApiKey.API_VERSIONS, version)
     header, body = decode_request(schema.ApiVersionsRequest, frame)
     check_header(header, ApiKey.API_VERSIONS, version, correlation_id, client_id)

@@ -70,7 +70,9 @@ class SimBackend(Backend):
                 if self._clock.now >= deadline:
                     self._clock.now += OVERSLEEP
                     break
-            limit = max(deadline, self.stalled_until) if deadline < NEVER else NEVER
+            limit = deadline
+            if self._clock.now < self.stalled_until:
+                limit = max(0.0 if deadline == NEVER else deadline, self.stalled_until)
             if self._events.next_at > limit:
                 self._clock.now = max(limit, self._clock.now) + OVERSLEEP
             elif len(self._events):

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from kprod.broker.records.record_batch import StoredRecord, read_batches
 from kprod.errors import DeliveryTimeoutError
+from kprod.records.record_batch import StoredRecord, read_batches
 from kprod.types import Persisted, TopicPartition
 from tests.simulation.app import uid_of
 from tests.simulation.broker_actions import Disturb

@@ -11,11 +11,12 @@ import pytest
 
 from tests.simulation.bites import caught
 from tests.simulation.campaign import Tally, campaign
+from tests.support.tier import seeds
 
 CHUNK = 100
 MOST_WORKERS = 4
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
-DEFAULT_SEEDS = int(os.environ.get("KPROD_SIMULATION_SEEDS", "1500"))
+DEFAULT_SEEDS = seeds("KPROD_SIMULATION_SEEDS", 200, 2000)
 DEFAULT_FIRST = int(os.environ.get("KPROD_SIMULATION_FIRST_SEED", "0"))
 
 

@@ -46,23 +46,23 @@ class Mutant:
                 setattr(module, name, real)
 
 
-SEQUENCES = "kprod.sender.assembly.Sequences"
+PARTITION = "kprod.sender.partitions.Partition"
+PARTITIONS = "kprod.sender.assembly.PartitionSet"
 OUTCOMES = "kprod.sender.assembly.Outcomes"
 JUDGE = "kprod.sender.outcomes.judge"
-EXCHANGE = "kprod.sender.rounds.produce.ProduceExchange"
-CONNECTION = "kprod.sender.link.BrokerConnection"
+EXCHANGE = "kprod.sender.produce.ProduceExchange"
+CONNECTION = "kprod.sender.broker.BrokerConnection"
 SENDER = "kprod.sender"
 SPLIT = "kprod.buffer.accumulator.split"
 BATCH = "kprod.buffer.accumulator.ProducerBatch"
 PART = "kprod.buffer.split.ProducerBatch"
 QUEUE = "kprod.buffer.accumulator.PartitionQueue"
-ACCUMULATOR = "kprod.sender.assembly.RecordAccumulator"
-PRODUCE = "kprod.sender.assembly.ProduceRound"
+PRODUCE = "kprod.sender.assembly.ProduceRequests"
 LOOP = "kprod.sender.assembly.Sender"
 METADATA = "kprod.sender.assembly.Metadata"
 CONTEXT = "kprod.buffer.accumulator.AppendContext"
-WINDOW = "kprod.sender.rounds.produce.Window"
-ENCODING = "kprod.sender.rounds.produce.encode_produce_request"
+WINDOW = "kprod.sender.assembly.Window"
+ENCODING = "kprod.sender.produce.encode_produce_request"
 
 
 def _one(name: str, caught_by: int, path: str, make: Callable[[Any], Any]) -> Mutant:
@@ -74,28 +74,26 @@ MUTANTS = (
     Mutant(
         "a maybe batch goes out under a new epoch",
         24,
-        ((SEQUENCES, order.resends_maybe), (JUDGE, order.resequences_maybe)),
+        ((PARTITION, order.resends_maybe), (JUDGE, order.resequences_maybe)),
     ),
-    _one("a new epoch is taken for every partition at once", 92, SEQUENCES, order.bumps_all),
-    _one("a retry gets new sequence numbers", 5, SEQUENCES, order.renumbers),
-    _one("many in flight before the first OK", 24, SEQUENCES, order.skips_proof),
-    _one("a retry overtakes older batches", 23, SEQUENCES, order.overtakes),
-    _one("a new epoch goes on with the old numbers", 9, SEQUENCES, order.keeps_numbers),
-    _one("proof outlives the topic it was given for", 1909, METADATA, order.trusts_namesakes),
-    _one("what a log cut short accepts is proof", 548, SEQUENCES, order.trusts_cut_logs),
+    _one("a new epoch is taken for every partition at once", 92, PARTITIONS, order.bumps_all),
+    _one("a retry gets new sequence numbers", 5, PARTITION, order.renumbers),
+    _one("many in flight before the first OK", 24, PARTITION, order.skips_proof),
+    _one("a retry overtakes older batches", 23, PARTITION, order.overtakes),
+    _one("a new epoch goes on with the old numbers", 9, PARTITION, order.keeps_numbers),
+    _one("proof outlives the topic it was given for", 106, METADATA, order.trusts_namesakes),
+    _one("what a log cut short accepts is proof", 548, PARTITION, order.trusts_cut_logs),
     _one("batches come back in the reverse order", 8, QUEUE, order.reverses),
     _one("batches come back at the end of the queue", 5, QUEUE, order.appends),
     Mutant(
         "sequences are forgotten while a topic is missing",
         28,
-        order.forgets_missing_topics(
-            "kprod.sender.rounds.metadata.decode_metadata_response", SEQUENCES
-        ),
+        order.forgets_missing_topics("kprod.sender.metadata.decode_metadata_response", PARTITION),
     ),
     _one(
         "a broker's memory is trusted for ever",
         224,
-        f"{SENDER}.sequences.PROOF_LASTS",
+        f"{SENDER}.partition.PROOF_LASTS",
         order.trusts_for_ever,
     ),
     _one("halves of a batch change places", 41, SPLIT, outcomes.halves_reversed),
@@ -125,7 +123,7 @@ MUTANTS = (
         "kprod.buffer.accumulator.BatchDelivery",
         outcomes.tells_twice,
     ),
-    _one("expired batches vanish", 11, ACCUMULATOR, outcomes.loses_expired),
+    _one("expired batches vanish", 12, PARTITION, outcomes.loses_expired),
     Mutant(
         "close forgets what is on the wire",
         58,
@@ -139,18 +137,18 @@ MUTANTS = (
     _one("a cut request was never sent", 9, EXCHANGE, answers.says_not_sent),
     _one("records go to another partition", 1, EXCHANGE, answers.misroutes),
     # Pace
-    _one("no back-off before a retry", 21, ACCUMULATOR, pace.retries_at_once),
-    _one("no back-off before a connection", 1, "kprod.sender.network.BrokerLink", pace.reconnects),
+    _one("no back-off before a retry", 21, PARTITION, pace.retries_at_once),
+    _one("no back-off before a connection", 12, "kprod.sender.network.Broker", pace.reconnects),
     _one("no back-off between metadata requests", 0, METADATA, pace.asks_at_once),
     _one("throttling is ignored", 4, EXCHANGE, pace.ignores_throttle),
     _one("the limit of requests in flight is ignored", 1, CONNECTION, pace.floods),
-    _one("the sender sleeps over a backlog", 76, PRODUCE, pace.sleeps),
+    _one("a partition that waits is forgotten", 4, PARTITION, pace.forgets_who_waits),
     # Growth
     _one("a batch grows without end", 1, CONTEXT, growth.outgrows),
     _one("what a batch grew into is not given back", 82, BATCH, growth.keeps_chunks),
     _one("the pieces of a batch change places", 1, ENCODING, growth.swaps_pieces),
     _one("a piece of a batch is sent for all of them", 1, ENCODING, growth.repeats_a_piece),
-    _one("records are counted before a batch leaves", 13, SEQUENCES, growth.counts_early),
+    _one("records are counted before a batch leaves", 13, PARTITION, growth.counts_early),
     _one("a window stays wide after a loss", 8498, WINDOW, growth.stays_wide),
     _one("a window is wide from the start", 87, WINDOW, growth.starts_wide),
 )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kprod.errors import KprodError
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Buffers
-from kprod.sender.rounds.produce import ProduceExchange
+from kprod.sender.produce import ProduceExchange
 from kprod.wire.framing import split_response_header
 
 
@@ -16,11 +14,12 @@ def ignores_ids(_real: type[BrokerConnection]) -> type[BrokerConnection]:
 
     class Broken(BrokerConnection):
         def _match(self, frame: memoryview, now: float) -> None:
-            if self._unanswered:
-                entry = self._unanswered[0]
+            if self.unanswered:
+                entry = self.unanswered[0]
                 _, body = split_response_header(entry.exchange.api, entry.version, frame)
                 entry.exchange.answered(entry.version, body, now)
-                self._unanswered.popleft()
+                self.unanswered.popleft()
+                self._settle(now)
 
     return Broken
 
@@ -37,11 +36,10 @@ def shuffles(_real: type[ProduceExchange]) -> type[ProduceExchange]:
     """Results are matched by their place in the answer rather than by their name."""
 
     class Broken(ProduceExchange):
-        def _settle(self, batch: Any, part: Any, now: float) -> None:
-            if self._batches:
-                other = next(iter(self._batches))
-                batch, self._batches[other] = self._batches[other], batch
-            super()._settle(batch, part, now)
+        def answered(self, version: int, body: memoryview, now: float) -> int:
+            places, batches = list(self._batches), list(self._batches.values())
+            self._batches = dict(zip(places, batches[1:] + batches[:1], strict=True))
+            return super().answered(version, body, now)
 
     return Broken
 

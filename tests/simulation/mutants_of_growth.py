@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kprod.cluster.snapshot import Leadership
 from kprod.sender.exchange import Buffers
-from kprod.sender.sequences import PartitionSequence, Sequences, advance
-from kprod.sender.window import Window
+from kprod.sender.partition import LAST_SEQUENCE, Partition
+from kprod.sender.partitions import Window
 from kprod_ext import AppendContext
 from kprod_ext.batch import ProducerBatch
 
@@ -66,24 +65,25 @@ repeats_a_piece = _pieces_by(lambda pieces: [pieces[0]] * len(pieces) if pieces 
 """Where one piece of a batch ends, the same one begins again."""
 
 
-def counts_early(_real: type[Sequences]) -> type[Sequences]:
-    """The records that joined a batch after the gate had refused it get no numbers."""
+def counts_early(_real: type[Partition]) -> type[Partition]:
+    """The records that joined a batch after it was to wait get no numbers."""
 
-    class Broken(Sequences):
-        def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
-            admitted = super().admits(batch, leader)
+    class Broken(Partition):
+        def __init__(self, *parts: Any) -> None:
+            super().__init__(*parts)
+            self._counted: dict[ProducerBatch, int] = {}
+
+        def may_send(self, batch: ProducerBatch, now: float) -> bool:
+            admitted = super().may_send(batch, now)
             if batch not in self._counted:
                 self._counted[batch] = batch.record_count
             return admitted
 
-        def __init__(self, **settings: Any) -> None:
-            super().__init__(**settings)
-            self._counted: dict[ProducerBatch, int] = {}
-
-        def _number(self, state: PartitionSequence, batch: ProducerBatch) -> None:
-            first = state.next_sequence
-            super()._number(state, batch)
-            state.next_sequence = advance(first, self._counted.get(batch, batch.record_count))
+        def _number(self, batch: ProducerBatch) -> None:
+            first = self.next_sequence
+            super()._number(batch)
+            counted = self._counted.get(batch, batch.record_count)
+            self.next_sequence = (first + counted) & LAST_SEQUENCE
 
     return Broken
 
@@ -92,8 +92,8 @@ def stays_wide(_real: type[Window]) -> type[Window]:
     """A lost connection says nothing about how much the next one carries."""
 
     class Broken(Window):
-        def lost(self, sent_at: float, now: float) -> None:
-            pass
+        def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
+            super().failed(nbytes, sent_at, now, lost=False)
 
     return Broken
 
@@ -104,9 +104,10 @@ def starts_wide(_real: type[Window]) -> type[Window]:
     class Broken(Window):
         def __init__(self, *limits: Any) -> None:
             super().__init__(*limits)
-            self.answered(AT_ONCE, AT_ONCE, 0.0)
+            self.in_flight += AT_ONCE
+            self.answered(AT_ONCE, 0.0)
 
-        def lost(self, sent_at: float, now: float) -> None:
-            pass
+        def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
+            super().failed(nbytes, sent_at, now, lost=False)
 
     return Broken

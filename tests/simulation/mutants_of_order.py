@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BrokerError, KprodError
+from kprod.sender.partition import Partition
+from kprod.sender.partitions import PartitionSet
 from kprod.sender.retry import SEQUENCE_ERRORS, Attempt, Verdict
-from kprod.sender.sequences import Sequences
 from kprod.types import TopicPartition
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue
@@ -19,26 +21,21 @@ Swap = tuple[str, Callable[[Any], Any]]
 Judge = Callable[[KprodError, Attempt], Verdict]
 
 
-def resends_maybe(_real: type[Sequences]) -> type[Sequences]:
+def resends_maybe(_real: type[Partition]) -> type[Partition]:
     """Kafka's clients do so after OUT_OF_ORDER; Redpanda#3039 made duplicates of it."""
 
-    class Broken(Sequences):
-        def resequence(self) -> list[ProducerBatch]:
-            return _without_doubt(self, super().resequence)
+    class Broken(Partition):
+        def renumber(self, now: float) -> list[ProducerBatch]:
+            return _without_doubt(self, partial(super().renumber, now))
 
     return Broken
 
 
 def _without_doubt(
-    sequences: Sequences, act: Callable[[], list[ProducerBatch]]
+    partition: Partition, act: Callable[[], list[ProducerBatch]]
 ) -> list[ProducerBatch]:
     """``act`` as if everything were known of every batch."""
-    doubtful = [
-        batch
-        for state in sequences._partitions.values()
-        for batch in state.in_flight
-        if batch.maybe_written
-    ]
+    doubtful = [batch for batch in partition.in_flight if batch.maybe_written]
     for batch in doubtful:
         batch.maybe_written = False
     outcome = act()
@@ -57,74 +54,78 @@ def resequences_maybe(real: Judge) -> Judge:
     return judged
 
 
-def bumps_all(_real: type[Sequences]) -> type[Sequences]:
+def bumps_all(_real: type[PartitionSet]) -> type[PartitionSet]:
     """librdkafka#4953: what may be stored in another partition is sent again."""
 
-    class Broken(Sequences):
-        def resequence(self) -> list[ProducerBatch]:
-            states = self._partitions
-            if any(state.needs_new_epoch for state in states.values()):
-                for tp, state in states.items():
-                    state.needs_new_epoch = True
-                    self._awaiting_epoch[tp] = None
-            return _without_doubt(self, super().resequence)
+    class Broken(PartitionSet):
+        def renumber(self, now: float) -> list[ProducerBatch]:
+            partitions = list(self._known.values())
+            if any(each.needs_new_epoch for each in partitions):
+                for each in partitions:
+                    each.want_new_epoch()
+            doubtful = [batch for batch in self.in_flight() if batch.maybe_written]
+            for batch in doubtful:
+                batch.maybe_written = False
+            outcome = super().renumber(now)
+            for batch in doubtful:
+                batch.maybe_written = True
+            return outcome
 
     return Broken
 
 
-def renumbers(_real: type[Sequences]) -> type[Sequences]:
+def renumbers(_real: type[Partition]) -> type[Partition]:
     """librdkafka#4736, franz-go#1217: the retry is another batch to the broker."""
 
-    class Broken(Sequences):
+    class Broken(Partition):
         def assign(self, batch: ProducerBatch) -> None:
-            state = self._of(batch.tp)
-            if batch.attempts and state.producer is not None:
-                self._number(state, batch)
+            if batch.attempts and self.producer is not None:
+                self._number(batch)
             super().assign(batch)
 
     return Broken
 
 
-def skips_proof(_real: type[Sequences]) -> type[Sequences]:
+def skips_proof(_real: type[Partition]) -> type[Partition]:
     """KAFKA-14359: a broker without state accepts the second batch first."""
 
-    class Broken(Sequences):
-        def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
-            self._of(batch.tp).proven_leader = leader
-            return super().admits(batch, leader)
+    class Broken(Partition):
+        def may_send(self, batch: ProducerBatch, now: float) -> bool:
+            self.proven_leader = self.leader
+            return super().may_send(batch, now)
 
     return Broken
 
 
-def overtakes(_real: type[Sequences]) -> type[Sequences]:
+def overtakes(_real: type[Partition]) -> type[Partition]:
     """librdkafka#1092, sarama#2619: retries do not wait for their elders."""
 
-    class Broken(Sequences):
-        def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
-            if batch.attempts and not self._of(batch.tp).needs_new_epoch:
+    class Broken(Partition):
+        def may_send(self, batch: ProducerBatch, now: float) -> bool:
+            if batch.attempts and not self.needs_new_epoch:
                 return True
-            return super().admits(batch, leader)
+            return super().may_send(batch, now)
 
     return Broken
 
 
-def keeps_numbers(_real: type[Sequences]) -> type[Sequences]:
+def keeps_numbers(_real: type[Partition]) -> type[Partition]:
     """KAFKA-12152: a new epoch has to start from 0."""
 
-    class Broken(Sequences):
+    class Broken(Partition):
         def assign(self, batch: ProducerBatch) -> None:
-            state = self._of(batch.tp)
-            if state.producer is not None and state.producer != self.identity.producer:
-                state.producer = self.identity.producer
+            present = self._all.identity.producer
+            if self.producer is not None and self.producer != present:
+                self.producer = present
             super().assign(batch)
 
     return Broken
 
 
-def trusts_cut_logs(_real: type[Sequences]) -> type[Sequences]:
+def trusts_cut_logs(_real: type[Partition]) -> type[Partition]:
     """A log that has lost everything takes a later batch, and that proves the earlier ones."""
 
-    class Broken(Sequences):
+    class Broken(Partition):
         def leaves_room(self, batch: ProducerBatch, base_offset: int) -> bool:
             return True
 
@@ -182,7 +183,7 @@ def appends(_real: type[PartitionQueue]) -> type[PartitionQueue]:
     return Broken
 
 
-def forgets_missing_topics(decode: str, sequences: str) -> tuple[Swap, ...]:
+def forgets_missing_topics(decode: str, partition: str) -> tuple[Swap, ...]:
     """librdkafka before 1.9.0: silent loss, the new records look like old ones."""
     missing: set[str] = set()
 
@@ -194,15 +195,14 @@ def forgets_missing_topics(decode: str, sequences: str) -> tuple[Swap, ...]:
 
         return decoded
 
-    def forget(_real: type[Sequences]) -> type[Sequences]:
-        class Broken(Sequences):
-            def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
-                if batch.tp.topic in missing and not self._of(batch.tp).in_flight:
-                    missing.discard(batch.tp.topic)
-                    self._partitions.pop(batch.tp, None)
-                    batch.sequences = None
-                return super().admits(batch, leader)
+    def forget(_real: type[Partition]) -> type[Partition]:
+        class Broken(Partition):
+            def may_send(self, batch: ProducerBatch, now: float) -> bool:
+                if self.tp.topic in missing and not self.in_flight:
+                    missing.discard(self.tp.topic)
+                    self.producer = None
+                return super().may_send(batch, now)
 
         return Broken
 
-    return ((decode, watch), (sequences, forget))
+    return ((decode, watch), (partition, forget))

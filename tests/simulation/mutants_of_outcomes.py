@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import BrokerError, KprodError
 from kprod.sender.loop import Sender
 from kprod.sender.outcomes import Outcomes
+from kprod.sender.partition import Partition
+from kprod.sender.produce import ProduceExchange, ProduceRequests
 from kprod.sender.retry import Attempt, Verdict
-from kprod.sender.rounds.produce import ProduceExchange, ProduceRound
 from kprod_ext import PartitionResponse
 from kprod_ext.batch import ProducerBatch
 
@@ -21,13 +21,14 @@ Judge = Callable[[KprodError, Attempt], Verdict]
 
 def acks_on_timeout(_real: type[Outcomes]) -> type[Outcomes]:
     class Broken(Outcomes):
-        def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
+        def expire(self, batch: ProducerBatch, now: float) -> None:
             if batch.on_wire:
-                self._count(batch)
+                count, size = batch.record_count, batch.size
+                self._metrics.acknowledged(batch.tp.topic, count, size, size, size, 0.0)
                 self._accumulator.incomplete.discard(batch)
                 batch.delivery.succeed(-1, -1)
             else:
-                super().expire(batch, limit, now)
+                super().expire(batch, now)
 
     return Broken
 
@@ -36,9 +37,9 @@ def frees_on_expiry(_real: type[Outcomes]) -> type[Outcomes]:
     """CVE-2026-35554: the next batch is written into bytes that are still being sent."""
 
     class Broken(Outcomes):
-        def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
+        def expire(self, batch: ProducerBatch, now: float) -> None:
             on_wire = batch.on_wire
-            super().expire(batch, limit, now)
+            super().expire(batch, now)
             if on_wire:
                 batch.release()
 
@@ -71,7 +72,7 @@ def forgets_expired(_real: type[Outcomes]) -> type[Outcomes]:
     class Broken(Outcomes):
         def attempt_failed(self, batch: ProducerBatch, *args: Any, **options: Any) -> None:
             if batch.delivery.done:
-                self._off_wire(batch)
+                batch.partition.off_wire(batch)
             else:
                 super().attempt_failed(batch, *args, **options)
 
@@ -162,21 +163,20 @@ def tells_twice(_real: type[BatchDelivery]) -> type[BatchDelivery]:
     return Broken
 
 
-def loses_expired(_real: type[RecordAccumulator]) -> type[RecordAccumulator]:
+def loses_expired(_real: type[Partition]) -> type[Partition]:
     """kafka-python#2198: flush returned while batches had expired in silence."""
 
-    class Broken(RecordAccumulator):
-        def take_expired(self, created_before: float) -> list[ProducerBatch]:
-            super().take_expired(created_before)
-            return []
+    class Broken(Partition):
+        def _take_late(self, now: float) -> list[ProducerBatch]:
+            return [batch for batch in super()._take_late(now) if batch.on_wire]
 
     return Broken
 
 
-def withdraws_the_queued(_real: type[ProduceRound]) -> type[ProduceRound]:
-    class Broken(ProduceRound):
-        def withdraw(self) -> list[ProducerBatch]:
-            return [batch for batch in super().withdraw() if not batch.on_wire]
+def withdraws_the_queued(_real: type[ProduceRequests]) -> type[ProduceRequests]:
+    class Broken(ProduceRequests):
+        def withdraw(self, now: float) -> list[ProducerBatch]:
+            return [batch for batch in super().withdraw(now) if not batch.on_wire]
 
     return Broken
 
@@ -194,8 +194,8 @@ def trusts_leaders(_real: type[ProduceExchange]) -> type[ProduceExchange]:
     """Whoever is not the leader has stored nothing: not true of one that was."""
 
     class Broken(ProduceExchange):
-        def _settle(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
-            super()._settle(batch, _nowhere(part) if part.error_code else part, now)
+        def _refused(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
+            super()._refused(batch, _nowhere(part), now)
 
     return Broken
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError
+from kprod.sender.broker import Broker
 from kprod.sender.connection import BrokerConnection
-from kprod.sender.link import BrokerLink
-from kprod.sender.rounds.produce import ProduceExchange, ProduceRound
+from kprod.sender.partition import Partition, Place
+from kprod.sender.produce import ProduceExchange
 from kprod_ext.batch import ProducerBatch
 
 
-def retries_at_once(_real: type[RecordAccumulator]) -> type[RecordAccumulator]:
-    class Broken(RecordAccumulator):
-        def put_back(self, batch: ProducerBatch) -> None:
-            super().put_back(batch)
+def retries_at_once(_real: type[Partition]) -> type[Partition]:
+    class Broken(Partition):
+        def put_back(self, batch: ProducerBatch, now: float) -> None:
+            super().put_back(batch, now)
             batch.retry_at = 0.0
+            self.find_place(now)
 
     return Broken
 
 
-def reconnects(_real: type[BrokerLink]) -> type[BrokerLink]:
-    class Broken(BrokerLink):
+def reconnects(_real: type[Broker]) -> type[Broker]:
+    class Broken(Broker):
         def _back_off(self, error: KprodError, now: float) -> None:
             super()._back_off(error, now)
             self._retry_at = now
@@ -49,18 +50,19 @@ def ignores_throttle(_real: type[ProduceExchange]) -> type[ProduceExchange]:
 
 def floods(_real: type[BrokerConnection]) -> type[BrokerConnection]:
     class Broken(BrokerConnection):
-        def can_send(self, now: float) -> bool:
-            silent = now < self._throttled_until
-            return self.established and not self.has_output and not silent
+        def open(self, now: float) -> None:
+            self._max_in_flight = 1000
+            super().open(now)
 
     return Broken
 
 
-def sleeps(_real: type[ProduceRound]) -> type[ProduceRound]:
-    """What is left after a request waits for the next event, whatever it is."""
+def forgets_who_waits(_real: type[Partition]) -> type[Partition]:
+    """No answer, epoch or transaction lets a partition go on that has to wait for one."""
 
-    class Broken(ProduceRound):
-        def run(self, now: float) -> float:
-            return super().run(now) or 1000.0
+    class Broken(Partition):
+        def move(self, place: Place) -> None:
+            if not (self.place is Place.WAITING and place is Place.READY):
+                super().move(place)
 
     return Broken

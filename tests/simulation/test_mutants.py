@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.bites import ENOUGH_SEEDS
+from tests.simulation.bites import not_noticed
 from tests.simulation.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
@@ -43,5 +43,6 @@ def _names_read(tree: ast.AST) -> set[str]:
 def test_a_planted_bug_is_noticed(
     mutant_at: int, catching: Callable[[int], AsyncResult[bool]]
 ) -> None:
-    noticed = catching(mutant_at).get()
-    assert noticed, f"{ENOUGH_SEEDS} seeds did not notice that {MUTANTS[mutant_at].name}"
+    mutant = MUTANTS[mutant_at]
+    hunt = f"Run python -m tests.simulation.bites --bug '{mutant.name}'"
+    assert catching(mutant_at).get(), not_noticed(mutant.name, mutant.caught_by, hunt)

@@ -260,7 +260,10 @@ class World:
         def look() -> None:
             if history.closed:
                 return
-            if len(history.ended) + len(history.refused) > known:
+            if self.sender.finished and self.app.idle:  # a turn that ends all sleeps without limit
+                self.backend.wake()
+                self._be_patient()
+            elif len(history.ended) + len(history.refused) > known:
                 self._be_patient()
             else:
                 self.samples.give_up("I14", "the producer does not come to rest")

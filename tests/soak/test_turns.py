@@ -9,9 +9,9 @@ import pytest
 
 from tests.soak.command_process import ROOT
 
+pytestmark = pytest.mark.full
 
-@pytest.mark.slow
-@pytest.mark.timeout(150)
+
 def test_a_short_soak_takes_every_turn() -> None:
     """It is too short to tell anything of slopes, and says so by its exit code."""
     command = [sys.executable, "-m", "tests.soak", "--hours", "0.003", "--seconds", "4.5"]

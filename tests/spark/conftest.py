@@ -1,4 +1,4 @@
-"""A Spark cluster of two executor processes, shared by the tests that need one."""
+"""One Spark for the tests that need one: in the full run a cluster of two executor processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from kprod.broker import EmbeddedBroker
 from kprod.spark.executor_producer import process_cache
+from tests.support.tier import FULL
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +29,7 @@ collect_ignore = (
         "test_kills_exactly_once.py",
         "test_pipeline_exits.py",
         "test_shipping.py",
+        "test_type_matrix.py",
     ]
 )
 
@@ -61,12 +63,14 @@ def no_producer_outlives_its_brokers() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two executors of one core each; they run this interpreter and this checkout."""
+    """Two executors of one core each, or two threads; they run this interpreter and checkout."""
     scratch = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("SPARK_LOCAL_DIRS", str(scratch))
-        builder = SparkSession.Builder().master("local-cluster[2,1,1024]").appName("kprod tests")
+        master = "local-cluster[2,1,1024]" if FULL else "local[2]"
+        builder = SparkSession.Builder().master(master).appName("kprod tests")
         for name, value in CLUSTER.items():
             builder = builder.config(name, value)
         builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))

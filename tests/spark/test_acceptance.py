@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log_reader import read_topic
 from tests.spark.driver_process import (
     OF_CAMPAIGNS,
     ROOT,

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pytest
 
 from kprod.buffer.delivery import BatchDelivery
 from kprod.bulk.delivery import BulkDelivery
-from kprod.errors import BrokerError, DeliveryError, InvalidBatchError
+from kprod.errors import BrokerError, DeliveryError, InvalidBatchError, KprodError
 from kprod.spark.acknowledgements import (
     LOOK_EVERY,
-    MOST_CALLS,
     MOST_PENDING,
     Acknowledgements,
-    OneRow,
 )
-from kprod.spark.record_shapes import SendArguments
-from kprod.spark.rejected_rows import BrokerRefusals, RejectedRows, RowPolicy
+from kprod.spark.record_shapes import ListRows, OneRow, SendArguments
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords
@@ -139,8 +135,8 @@ def test_records_of_bulk_calls_are_counted_by_partition() -> None:
     outcomes = Acknowledgements(timeout=1)
     first, second, alone = batch_of(), batch_of(), batch_of()
     elsewhere = batch_of(TopicPartition("flights", 0))
-    outcomes.expect_call(call((first, 3), (elsewhere, 1)), 40)
-    outcomes.expect_call(call((second, 2)), 2)
+    outcomes.expect(call((first, 3), (elsewhere, 1)), None, 40)
+    outcomes.expect(call((second, 2)), None, 2)
     send(outcomes, alone, 1)
     second.succeed(90, -1)
     first.succeed(10, -1)
@@ -157,8 +153,8 @@ def test_records_of_bulk_calls_are_counted_by_partition() -> None:
 def test_a_failure_in_a_bulk_call_is_told_with_what_became_of_the_others() -> None:
     outcomes = Acknowledgements(timeout=1)
     good, bad, unknown = (batch_of() for _ in range(3))
-    outcomes.expect_call(call((good, 2)), 2)
-    outcomes.expect_call(call((bad, 3), (unknown, 4)), 7)
+    outcomes.expect(call((good, 2)), None, 2)
+    outcomes.expect(call((bad, 3), (unknown, 4)), None, 7)
     good.succeed(0, -1)
     bad.fail(BrokerError(10, "too large for flights"))
     with pytest.raises(DeliveryError) as caught:
@@ -179,9 +175,9 @@ def test_what_was_refused_in_a_bulk_call_is_not_in_the_log() -> None:
     batch = batch_of()
     batch.fail(BrokerError(29))
     with pytest.raises(DeliveryError) as caught:
-        outcomes.expect_call(call((batch, 2)), 2)
+        outcomes.expect(call((batch, LOOK_EVERY)))
     assert caught.value.persisted is Persisted.NO
-    assert (caught.value.failed, caught.value.pending) == (2, 0)
+    assert (caught.value.failed, caught.value.pending) == (LOOK_EVERY, 0)
     assert isinstance(caught.value.__cause__, BrokerError)
 
 
@@ -193,7 +189,7 @@ def test_calls_between_single_records_do_not_let_those_pile_up() -> None:
     def send_both_ways() -> None:
         for _ in range(MOST_PENDING + 1):
             send(outcomes, batch, 1)
-            outcomes.expect_call(call((done, 1)), 1)
+            outcomes.expect(call((done, 1)), None, 1)
 
     with pytest.raises(DeliveryError, match="no outcome"):
         send_both_ways()
@@ -202,54 +198,47 @@ def test_calls_between_single_records_do_not_let_those_pile_up() -> None:
 def test_bulk_calls_that_never_end_do_not_pile_up() -> None:
     outcomes = Acknowledgements(timeout=0.05)
     batch = batch_of()
-    for _ in range(MOST_CALLS - 1):
-        outcomes.expect_call(call((batch, 1)), 1)
-    with pytest.raises(
-        DeliveryError, match=rf"{MOST_CALLS} have no .*first: flights-2: no outcome after 0.05 s"
-    ):
-        outcomes.expect_call(call((batch, 1)), 1)
+    for _ in range(MOST_PENDING // LOOK_EVERY - 1):
+        outcomes.expect(call((batch, LOOK_EVERY + 1)))
+    with pytest.raises(DeliveryError, match=r"first: flights-2: no outcome after 0.05 s"):
+        outcomes.expect(call((batch, LOOK_EVERY + 1)))
 
 
 def test_too_many_bulk_calls_wait_for_the_oldest() -> None:
     outcomes = Acknowledgements(timeout=30)
     batch = batch_of()
     threading.Timer(0.1, batch.succeed, (0, -1)).start()
-    for _ in range(MOST_CALLS + 1):
-        outcomes.expect_call(call((batch, 1)), 1)
+    for _ in range(MOST_PENDING // LOOK_EVERY + 1):
+        outcomes.expect(call((batch, LOOK_EVERY)))
     assert batch.done, "it went on without waiting"
     outcomes.finish()
-    assert outcomes.records == MOST_CALLS + 1
+    assert outcomes.records == MOST_PENDING + LOOK_EVERY
+
+
+def test_small_bulk_calls_wait_for_no_other() -> None:
+    outcomes = Acknowledgements(timeout=0.05)
+    batch = batch_of()
+    for _ in range(2 * MOST_PENDING // LOOK_EVERY):
+        outcomes.expect(call((batch, 1)))
 
 
 def row(number: int) -> SendArguments:
     return "flights", b"%d" % number, None, None, None, None
 
 
-class ManyRows:
-    """Rows of a bulk call, of one byte each."""
-
-    nbytes = 1
-
-    def arguments(self, number: int) -> SendArguments:
-        return row(number)
-
-    def payload_bytes(self, number: int) -> int:
-        return 1
-
-
 class SendingAgain:
     """A task that skips rows: ``again`` are those that it has sent once more, in ``batch``."""
 
     def __init__(self) -> None:
-        rejected = RejectedRows(RowPolicy(on_row_error="skip"), lambda *_: None)
         self.again: list[bytes] = []
         self.batch = batch_of()
-        self.outcomes = Acknowledgements(1, BrokerRefusals(rejected, self._send))
+        self.outcomes = Acknowledgements(1, self._send)
 
-    def _send(self, *arguments: Any) -> None:
+    def _send(self, arguments: SendArguments, error: KprodError) -> bool:
         future = FutureRecordMetadata(self.batch, len(self.again), 0, 3, 10, 0)
         self.again.append(arguments[1])
         self.outcomes.expect(future, OneRow(row(len(self.again))))
+        return isinstance(error, InvalidBatchError)
 
     def flush(self) -> None:
         """As a producer's: every record that was sent has its outcome after it."""
@@ -262,7 +251,8 @@ class SendingAgain:
 def test_rows_that_shared_a_refused_batch_are_sent_again_once(count: int, in_a_call: bool) -> None:
     task, refused = SendingAgain(), batch_of()
     if in_a_call:
-        task.outcomes.expect_call(call((refused, count)), count, ManyRows())
+        rows = ListRows("flights", [b"%d" % index for index in range(count)], None)
+        task.outcomes.expect(call((refused, count)), rows, rows.nbytes)
     else:
         for index in range(count):
             future = FutureRecordMetadata(refused, index, 0, 3, 10, 0)

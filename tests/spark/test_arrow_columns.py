@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kprod.errors import RecordTypeError
-from kprod.spark.arrow_columns import SLICE_ROWS, read_batch
-from kprod.spark.record_shapes import RecordShapes
+from kprod.spark.record_shapes import RecordShapes, read_batch
 from tests.support.steady_names import steady_repr
 
 SHAPES = RecordShapes(topic="t")
@@ -35,12 +34,6 @@ def test_every_kind_of_text_becomes_bytes(kind: Any) -> None:
 def test_a_slice_of_a_batch_is_only_that_slice() -> None:
     batch = pa.RecordBatch.from_pydict({"value": ["a", "b", "c", "d"]}).slice(1, 2)
     assert [row[1] for row in read_batch(batch, SHAPES)] == [b"b", b"c"]
-
-
-def test_a_large_batch_is_read_to_its_end() -> None:
-    rows = 2 * SLICE_ROWS + 1
-    batch = pa.RecordBatch.from_pydict({"value": [str(row) for row in range(rows)]})
-    assert [row[1] for row in read_batch(batch, SHAPES)] == [b"%d" % row for row in range(rows)]
 
 
 def test_all_columns_have_their_place() -> None:

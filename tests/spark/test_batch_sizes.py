@@ -1,10 +1,11 @@
-"""How large the batches of a job are: larger when each task writes to one partition."""
+"""How large the batches of a job are: Kafka's, and those of Arrow that Spark hands over."""
 
 from __future__ import annotations
 
 import pytest
 
-from kprod.spark.producer_options import config_of, job_options, with_large_batches
+from kprod.spark.options import config_of, job_options, with_large_batches
+from kprod.spark.spark_job import ARROW_BYTES, ARROW_ROWS, UNIX_SOCKETS, faster_settings
 
 
 def test_one_partition_a_task_fills_whole_requests() -> None:
@@ -19,3 +20,27 @@ def test_one_partition_a_task_fills_whole_requests() -> None:
 def test_a_size_that_is_given_holds(size: str) -> None:
     options = {size: 200_000}
     assert with_large_batches(options) == options
+
+
+BOTH = {ARROW_BYTES: "4m", UNIX_SOCKETS: "true"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "version", "records", "nbytes", "found"),
+    [
+        ({}, "4.3.0", 1_000_000, 1_000_000_000, BOTH),
+        ({}, "4.0.1", 1_000_000, 1_000_000_000, {ARROW_BYTES: "4m"}),
+        ({ARROW_ROWS: "1000"}, "4.1.0", 1_000_000, 1_000_000_000, {UNIX_SOCKETS: "true"}),
+        ({ARROW_ROWS: "0"}, "4.2.0", 1_000_000, 1_000_000_000, BOTH),
+        ({ARROW_BYTES: "64m"}, "4.2.0", 1_000_000, 1_000_000_000, {UNIX_SOCKETS: "true"}),
+        ({UNIX_SOCKETS: "false"}, "4.2.0", 1_000_000, 1_000_000_000, {ARROW_BYTES: "4m"}),
+        ({ARROW_ROWS: "2000", UNIX_SOCKETS: "true"}, "4.2.0", 1_000_000, 1_000_000_000, {}),
+        ({}, "4.3.0", 10_000_000, 1_000_000_000, {}),
+        ({}, "4.3.0", 10_000, 10_000_000, {}),
+        ({}, "4.3.0", 0, 0, {}),
+    ],
+)
+def test_settings_for_large_rows_are_recommended_where_nobody_has_set_them(
+    settings: dict[str, str], version: str, records: int, nbytes: int, found: dict[str, str]
+) -> None:
+    assert faster_settings(settings.get, lambda: version, records, nbytes) == found

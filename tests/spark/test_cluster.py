@@ -10,11 +10,11 @@ from pyspark import TaskContext
 from pyspark.errors import PythonException
 from pyspark.sql import Row, SparkSession
 
-from kprod.broker.log_reader import read_topic
-from kprod.broker.records.record_batch import StoredRecord
+from kprod.admin import read_topic
+from kprod.records.record_batch import StoredRecord
 from kprod.spark import executor_producer, partition_writer
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.full
 
 ROWS = 20_000
 TASKS = 4

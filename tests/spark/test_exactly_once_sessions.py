@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker
-from kprod.broker.open_transactions import open_transactions
 from tests.spark.driver_process import OF_CAMPAIGNS, SETTINGS, finished, job, standalone
 from tests.support.committed_records import committed
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import read_topic
 from kprod.errors import ConfigError, DeliveryError, IllegalStateError
 from kprod.spark import executor_producer
-from kprod.spark.executor_producer import ProducerCache
+from kprod.spark.executor_producer import MOST, ProducerCache
 
 
 @pytest.fixture(scope="module")
@@ -43,40 +43,64 @@ def test_a_block_that_cannot_deliver_raises(bootstrap: str) -> None:
 
 
 def test_bad_options_are_refused() -> None:
-    with pytest.raises(ConfigError), executor_producer(bootstrap_server="b:1"):
+    wrong = executor_producer(bootstrap_server="b:1")  # type: ignore[call-arg]
+    with pytest.raises(ConfigError), wrong:
         pass
 
 
 def test_the_same_options_share_a_producer(bootstrap: str) -> None:
     cache = ProducerCache()
-    one = cache.get("a", {"bootstrap_servers": bootstrap})
-    assert cache.get("a", {"bootstrap_servers": bootstrap}) is one
-    other = cache.get("b", {"bootstrap_servers": bootstrap, "linger_ms": 7})
-    assert other is not one
+    with cache.lend("a", {"bootstrap_servers": bootstrap}) as one:
+        pass
+    with (
+        cache.lend("a", {"bootstrap_servers": bootstrap}) as same,
+        cache.lend("b", {"bootstrap_servers": bootstrap, "linger_ms": 7}) as other,
+    ):
+        assert same is one
+        assert other is not one
     assert one.config.client_id.startswith("kprod-spark-")
-    cache.evict("a")
-    cache.evict("b")
+    cache.close()
 
 
 def test_an_evicted_producer_is_closed_and_replaced(bootstrap: str) -> None:
     cache = ProducerCache()
     options = {"bootstrap_servers": bootstrap}
-    old = cache.get("a", options)
-    cache.evict("a")
-    new = cache.get("a", options)
-    assert new is not old
-    new.send("evicted", b"v").get(timeout=30)
+    with cache.lend("a", options) as old:
+        cache.evict("a")
+    with cache.lend("a", options) as new:
+        assert new is not old
+        new.send("evicted", b"v").get(timeout=30)
     cache.evict("a")
     cache.evict("never there")
 
 
 def test_a_closed_cache_has_closed_its_producers(bootstrap: str) -> None:
     cache = ProducerCache()
-    old = [cache.get(name, {"bootstrap_servers": bootstrap}) for name in ("a", "b")]
+    with (
+        cache.lend("a", {"bootstrap_servers": bootstrap}) as one,
+        cache.lend("b", {"bootstrap_servers": bootstrap}) as other,
+    ):
+        pass
     cache.close()
-    for each in old:
+    for each in (one, other):
         with pytest.raises(IllegalStateError):
             each.send("closed", b"v")
+
+
+def test_options_that_change_per_run_leave_few_producers_behind(bootstrap: str) -> None:
+    """Those that were used last; never one that a block has."""
+    cache = ProducerCache()
+    with cache.lend("in use", {"bootstrap_servers": bootstrap}) as used:
+        made = []
+        for number in range(3 * MOST):
+            with cache.lend(str(number), {"bootstrap_servers": bootstrap}) as producer:
+                made.append(producer)
+        for old in made[:-MOST]:
+            with pytest.raises(IllegalStateError):
+                old.send("many", b"v")
+        for kept in (used, *made[-MOST:]):
+            kept.send("many", b"v").get(timeout=30)
+    cache.close()
 
 
 FORK = """

@@ -1,4 +1,4 @@
-"""Columns of JSON are the texts that ``json`` would write for the same values."""
+"""Columns of JSON are the texts that Spark's ``to_json`` writes for the same values."""
 
 from __future__ import annotations
 
@@ -55,10 +55,24 @@ def test_objects_say_what_the_rows_hold(rows: list[Any], start: int) -> None:
     assert read == [without_nulls(row) for row in rows[start:]]
 
 
+@given(st.lists(st.none() | st.floats(width=32)))
+def test_a_float_is_the_same_float_again(numbers: list[float | None]) -> None:
+    for kind in (pa.float32(), pa.float64()):
+        column = pa.array(numbers, kind)
+        texts = json_texts(column).to_pylist()
+        read = [None if text is None else float(json.loads(text)) for text in texts]
+        assert str(pa.array(read, kind).to_pylist()) == str(column.to_pylist())
+
+
 @pytest.mark.parametrize(
     ("column", "text"),
     [
-        (pa.array([MOMENT], pa.timestamp("us", "Europe/Berlin")), '"2023-01-02T03:04:05.678Z"'),
+        (pa.array([MOMENT], pa.timestamp("us", "UTC")), '"2023-01-02T03:04:05.678Z"'),
+        (
+            pa.array([MOMENT], pa.timestamp("us", "Europe/Berlin")),
+            '"2023-01-02T04:04:05.678+01:00"',
+        ),
+        (pa.array([MOMENT], pa.timestamp("us", "GMT-3:30")), '"2023-01-01T23:34:05.678-03:30"'),
         (pa.array([MOMENT], pa.timestamp("ns")), '"2023-01-02T03:04:05.678"'),
         (pa.array([MOMENT], pa.timestamp("s")), '"2023-01-02T03:04:05.000"'),
         (pa.array([BEFORE], pa.timestamp("us", "UTC")), '"1969-12-31T23:59:59.999Z"'),
@@ -79,13 +93,78 @@ def test_other_types(column: Any, text: str) -> None:
     assert json_texts(column).to_pylist() == [text]
 
 
-def test_bytes_that_are_no_text_are_replaced() -> None:
+def moment(micros: int, zone: str | None) -> Any:
+    return pa.array([micros]).cast(pa.timestamp("us", zone))
+
+
+def day(number: int) -> Any:
+    return pa.array([number], pa.int32()).cast(pa.date32())
+
+
+def key(column: Any) -> Any:
+    keys = pa.MapArray.from_arrays([0, 1], column, pa.array([1]))
+    return pa.StructArray.from_arrays([keys], ["x"])
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (pa.array([1e7]), "1.0E7"),
+        (pa.array([123456789.0]), "1.23456789E8"),
+        (pa.array([9999999.0]), "9999999.0"),
+        (pa.array([0.0009999]), "9.999E-4"),
+        (pa.array([-0.0]), "-0.0"),
+        (pa.array([5e-324]), "4.9E-324"),
+        (pa.array([2e-323]), "2.0E-323"),
+        (pa.array([1.7976931348623157e308]), "1.7976931348623157E308"),
+        (pa.array([0.1], pa.float32()), "0.1"),
+        (pa.array([1.4e-45], pa.float32()), "1.4E-45"),
+        (pa.array([3.4028235e38], pa.float32()), "3.4028235E38"),
+        (pa.array([decimal.Decimal("0E-18")], pa.decimal128(38, 18)), "0E-18"),
+        (pa.array([decimal.Decimal("-1E-18")], pa.decimal128(38, 18)), "-1E-18"),
+        (day(2932897), '"+10000-01-01"'),
+        (day(100_000_000), '"+275760-09-13"'),
+        (day(-719163), '"0000-12-31"'),
+        (day(-800_000), '"-0221-09-04"'),
+        (moment(253402300800000000, "America/New_York"), '"9999-12-31T19:00:00.000-05:00"'),
+        (moment(-62135596800000001, "America/New_York"), '"0000-12-31T19:03:57.999-04:56:02"'),
+        (moment(-100000000000000000, "America/New_York"), '"-1199-02-15T09:17:18.000-04:56:02"'),
+        (moment(1793511000000000, "America/New_York"), '"2026-11-01T01:30:00.000-04:00"'),
+        (moment(1793514600000000, "America/New_York"), '"2026-11-01T01:30:00.000-05:00"'),
+        (moment(253402300800000000, None), '"+10000-01-01T00:00:00.000"'),
+        (
+            pa.array(["\x00\x08\x0b\x1b\x1f\x7f\x80\u2028/"]),
+            '"\\u0000\\b\\u000B\\u001B\\u001F\x7f\x80\u2028/"',
+        ),
+        (pa.StructArray.from_arrays([pa.array([1])], names=['é"']), '{"é\\"":1}'),
+        (key(pa.array([math.nan])), '{"x":{"NaN":1}}'),
+        (key(pa.array([1e7])), '{"x":{"1.0E7":1}}'),
+        (key(day(19782)), '{"x":{"19782":1}}'),
+        (key(moment(-100, "America/New_York")), '{"x":{"-100":1}}'),
+        (key(pa.array([decimal.Decimal("1E-10")], pa.decimal128(10, 10))), '{"x":{"1E-10":1}}'),
+        (key(pa.array([True])), '{"x":{"true":1}}'),
+    ],
+    ids=steady_repr,
+)
+def test_extremes_are_written_as_spark_writes_them(column: Any, text: str) -> None:
+    """Stored from ``to_json`` of Spark 4.3 on Java 17."""
+    assert json_texts(column).to_pylist() == [text]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b'\xff"\xe2\x82', '\ufffd"\ufffd'),
+        (b"\xf0\x9f\x98", "\ufffd"),
+        (b"\xed\xa0\x80", "\ufffd"),
+        (b"\xc0\xafa", "\ufffd\ufffda"),
+        (b"\xe2\x82\xc3\xf0\xf5", "\ufffd" * 4),
+    ],
+)
+def test_bytes_that_are_no_text_are_replaced(data: bytes, text: str) -> None:
     """Spark lets any bytes pass for text; its own to_json replaces them as well."""
-    data = b'\xff"ok\xc3'
-    buffers = [None, pa.py_buffer(struct.pack("<3i", 0, 2, len(data))), pa.py_buffer(data)]
-    column = pa.Array.from_buffers(pa.string(), 2, buffers)
-    texts = json_texts(pa.StructArray.from_arrays([column], ["text"])).to_pylist()
-    assert [json.loads(text)["text"] for text in texts] == ['\ufffd"', "ok\ufffd"]
+    column = pa.array([data, b"ok"]).view(pa.string())
+    assert [json.loads(one) for one in json_texts(column).to_pylist()] == [text, "ok"]
 
 
 def test_control_characters_are_escaped() -> None:
@@ -93,6 +172,70 @@ def test_control_characters_are_escaped() -> None:
     assert json.loads(json_texts(pa.array([text]))[0].as_py()) == text
 
 
-def test_what_json_has_no_form_for_is_refused() -> None:
-    with pytest.raises(RecordTypeError, match=r"no JSON for duration"):
-        json_texts(pa.array([1], pa.duration("s")))
+@pytest.mark.parametrize(
+    ("column", "why"),
+    [
+        (pa.array([1], pa.duration("s")), "no JSON for duration"),
+        (pa.array([1], pa.time64("ns")), "no JSON for time64"),
+        (key(pa.array([b"k"])), "no name in JSON for keys of binary"),
+        (key(pa.array([[1]])), "no name in JSON for keys of list"),
+    ],
+    ids=steady_repr,
+)
+def test_what_json_has_no_form_for_is_refused(column: Any, why: str) -> None:
+    with pytest.raises(RecordTypeError, match=why):
+        json_texts(column)
+
+
+def test_an_unknown_zone_is_named() -> None:
+    with pytest.raises(RecordTypeError, match="time zone 'Mars/Base' is not known"):
+        json_texts(moment(0, "Mars/Base"))
+
+
+def variant(value: bytes, names: tuple[bytes, ...] = ()) -> Any:
+    ends = [0]
+    for name in names:
+        ends.append(ends[-1] + len(name))
+    metadata = bytes([1, len(names), *ends]) + b"".join(names)
+    marked = pa.field("metadata", pa.binary(), metadata={"variant": "true"})
+    arrays = [pa.array([value]), pa.array([metadata])]
+    return pa.StructArray.from_arrays(arrays, fields=[pa.field("value", pa.binary()), marked])
+
+
+@pytest.mark.parametrize(
+    ("value", "names", "text"),
+    [
+        (b"\x00", (), "null"),
+        (b"\x04", (), "true"),
+        (b"\x0c\xff", (), "-1"),
+        (b"\x18" + struct.pack("<q", -(2**63)), (), "-9223372036854775808"),
+        (b"\x1c" + struct.pack("<d", 1e10), (), "1.0E10"),
+        (b"\x1c" + struct.pack("<d", math.nan), (), '"NaN"'),
+        (b"\x38" + struct.pack("<f", 0.1), (), "0.1"),
+        (b"\x20\x02" + struct.pack("<i", -110), (), "-1.1"),
+        (b"\x28\x0b" + struct.pack("<q", 1), (), "0.00000000001"),
+        (b"\x2c" + struct.pack("<i", 2932897), (), '"+10000-01-01"'),
+        (b"\x34" + struct.pack("<q", 120_000), (), '"1970-01-01 00:00:00.12"'),
+        (b"\x3c\x02\x00\x00\x00\x00\xff", (), '"AP8="'),
+        (b"\x40\x01\x00\x00\x00\x1f", (), '"\\u001F"'),
+        (b"\x02\x01\x00\x00\x03\x05x", (b"a",), '{"a":"x"}'),
+        (b"\x03\x02\x00\x02\x05\x0c\x01\x09\xc3\xa9", (), '[1,"é"]'),
+    ],
+)
+def test_a_variant_is_the_json_that_it_holds(
+    value: bytes, names: tuple[bytes, ...], text: str
+) -> None:
+    assert json_texts(variant(value, names)).to_pylist() == [text]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b"\x30" + bytes(8), "TIMESTAMP.*session's zone"),
+        (b"", "cannot be read"),
+        (b"\x7c", "kind 31"),
+    ],
+)
+def test_a_variant_that_has_no_text_here_is_refused(value: bytes, why: str) -> None:
+    with pytest.raises(RecordTypeError, match=why):
+        json_texts(variant(value))

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kprod.spark.kafka_partitioning import CHUNK_ROWS, chosen_partitions
+from kprod.spark.sharded import CHUNK_ROWS, chosen_partitions
 from kprod_ext import ArrowChunk, ArrowSource, partition_for_key, partitions_for_keys
 
 KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]

@@ -1,9 +1,10 @@
 """Everything that Spark writes exactly once with is killed, and each row is there once.
 
 Workers, executors, drivers, brokers; coordinators move, tasks are frozen beyond the time-out of
-their transactions or overtaken by copies, shuffles are lost, and drivers are started again with
-another number of shards. ``KPROD_CAMPAIGN=long``, as ``make campaign`` runs it;
-``KPROD_SPARK_KILLS_ONCE`` kills (500) in all, chosen by ``KPROD_SPARK_SEED``.
+their transactions or overtaken by copies, shuffles are lost, drivers are started again with
+another number of shards, and two calls write other rows under one name. ``KPROD_CAMPAIGN=long``,
+as ``make campaign`` runs it; ``KPROD_SPARK_KILLS_ONCE`` kills (500) in all, chosen by
+``KPROD_SPARK_SEED``.
 ``python -m tests.spark.exactly_once_kills`` plays a part of them.
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.driver_process import OF_CAMPAIGNS
+from tests.spark.exactly_once_kills.account import summary
 from tests.spark.exactly_once_kills.campaign import Campaign, campaign
 from tests.spark.exactly_once_kills.hunts import HUNTS, hunted
 from tests.spark.exactly_once_kills.jobs import SURFACES
@@ -52,14 +54,17 @@ def test_kills_lose_and_double_nothing(
     deck = [kind for kind, cards in DECKS[session].items() for _ in range(cards)]
     wanted = max(1, round(KILLS * SHARES[session, broker]))
     with campaign(session, broker, tmp_path) as kills:
-        for seed in count(SEED):
-            delivery = DELIVERIES[seed // len(deck) % 2]
-            kills.play(draw(seed, deck[seed % len(deck)], delivery, SURFACES, broker))
-            if kills.kills.total() >= wanted:
-                break
-        kills.judge_again()
-        with capsys.disabled():
-            print(f"\n{session}, {broker}: {dict(kills.kills)}, {dict(kills.ended_early)}")
+        try:
+            for seed in count(SEED):
+                delivery = DELIVERIES[seed // len(deck) % 2]
+                kills.play(draw(seed, deck[seed % len(deck)], delivery, SURFACES, broker))
+                if kills.kills.total() >= wanted:
+                    break
+            kills.judge_again()
+        finally:
+            with capsys.disabled():
+                print(f"\n{session}, {broker}: {summary(kills.counted)}")
+                print(f"{dict(kills.kills)}, {dict(kills.ended_early)}")
 
 
 @pytest.fixture(scope="module", params=["local", "standalone"])

@@ -7,8 +7,6 @@ import logging
 import pytest
 from pyspark.logger import PySparkLogger
 
-pytestmark = pytest.mark.spark
-
 
 def test_its_formatter_stays_off_our_handlers(caplog: pytest.LogCaptureFixture) -> None:
     PySparkLogger("theirs").addHandler(caplog.handler)

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log_reader import read_topic
 from kprod.errors import (
     ConfigError,
     DeliveryError,
@@ -72,7 +72,7 @@ def test_a_record_that_cannot_be_sent_is_found_in_the_whole_partition(bootstrap:
     bad = pa.record_batch({"value": pa.array([b"v"] * 20), "partition": pa.array([0] * 19 + [-1])})
     with pytest.raises(PartitionError, match=r"^record 19: its partition") as raised:
         writer(iter([bad]))
-    assert "of the task" not in "".join(raised.value.__notes__)
+    assert not hasattr(raised.value, "__notes__")
     with pytest.raises(PartitionError, match=r"^record 19: its partition") as raised:
         writer(iter([rows, rows.slice(0, 3), bad]))
     assert "record 0 of this call is record 23 of the task" in raised.value.__notes__
@@ -219,7 +219,7 @@ def test_a_writer_survives_the_journey_to_an_executor(bootstrap: str) -> None:
         ({"on_row_error": "skip", "max_row_errors": 0.5}, "max_row_errors: expected a whole"),
         (
             {"on_row_error": "dead_letter", "dead_letter_topic": "dead letters"},
-            "dead_letter_topic: 'dead letters' is not the name of a topic",
+            "dead_letter_topic: 'dead letters' is not a valid topic name",
         ),
         ({"on_row_error": "dead_letter", "dead_letter_topic": ""}, "dead_letter_topic: ''"),
     ],

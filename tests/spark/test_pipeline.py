@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from kprod.broker.log_reader import read_topic
+from kprod.admin import read_topic
 from kprod.errors import ConfigError
 from kprod.spark import SchemaError
 from kprod.spark.pipeline import Pipeline, dry_run, run_pipeline
 from tests.support.steady_names import steady_repr
+from tests.support.tier import one_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_a_dry_run_shows_and_judges_and_writes_nothing(
             dry_run(cluster, pipeline(people, kafka, **fields), rows=2)
 
 
-@pytest.mark.parametrize("source", ["parquet", "json", "orc", "table"])
+@pytest.mark.parametrize("source", one_of("parquet", "json", "orc", "table"))
 def test_every_source_is_read(cluster: SparkSession, people: Path, kafka: str, source: str) -> None:
     frame = cluster.sql("select 'ann' name, 1 age union all select 'bob', 2")
     fields: dict[str, Any] = {"path": None, "read_options": {}, "topic": f"from-{source}"}
@@ -120,3 +121,21 @@ def test_a_stream_of_files_ends_when_all_are_written(
 def test_a_pipeline_that_makes_no_sense_is_refused(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         Pipeline(topic="t", bootstrap_servers="b:1", **fields)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"on_row_eror": "skip"}, "did you mean 'on_row_error'"),
+        ({"max_record_per_second": 5}, "did you mean 'max_records_per_second'"),
+        ({"compresion_type": "lz4"}, "did you mean 'compression_type'"),
+        ({"delivery": "atmic"}, "delivery: expected one of"),
+        ({"job_id": "night"}, 'job_id, marker_topic and transaction_prefix are for delivery="exa'),
+        ({"on_row_error": "dead_letter"}, "dead_letter_topic"),
+    ],
+)
+def test_bad_options_are_refused_before_spark_is_started(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Pipeline(topic="t", bootstrap_servers="b:1", query="select 1", options=options)

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from kprod.broker.log_reader import read_topic
+from kprod.admin import read_topic
 from kprod.cli.pipeline_command import read_job
 from tests.spark.conftest import SHORT_LIVED
 from tests.support.console_blocks import CLI_BLOCKS, CLI_PAGE, commands, kprod_command, pattern
 from tests.support.steady_names import steady_repr
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 
 (JOB,) = re.findall(r"^```toml\n(.*?)^```$", CLI_PAGE, re.MULTILINE | re.DOTALL)
 (BLOCK,) = [block for block in CLI_BLOCKS if kprod_command(block) == "pipeline"]
@@ -70,7 +70,9 @@ def test_the_command_of_the_page_prints_what_the_page_says(flights: Path, kafka:
     [
         ("[read", "job.toml"),
         ("[colour]", "no table .'colour'."),
-        ("[read]\ncolour = 1", "has no 'colour'"),
+        ("[read]\ncolour = 1", "has no 'colour'; it has"),
+        ("[raed]", "no table .'raed'.; did you mean 'read'"),
+        ("[read]\nformt = 1", "has no 'formt'; did you mean 'format'"),
     ],
     ids=steady_repr,
 )

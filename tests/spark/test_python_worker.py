@@ -17,6 +17,8 @@ from kprod.broker import EmbeddedBroker
 from kprod.spark import partition_writer
 from kprod.spark.python_worker import acknowledge_at_once
 
+pytestmark = pytest.mark.full
+
 FREEZE = """
 import gc
 from kprod.spark.python_worker import freeze_modules
@@ -67,7 +69,6 @@ def worker_logs(cluster: SparkSession) -> Iterator[Callable[[], list[tuple[str, 
         cluster.conf.unset(name)
 
 
-@pytest.mark.timeout(300)
 def test_spark_collects_what_tasks_and_commits_log(
     cluster: SparkSession, worker_logs: Callable[[], list[tuple[str, str]]]
 ) -> None:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from kprod.errors import ConfigError
-from kprod.spark.rate_limit import SLICE_SECONDS, RateLimit, RateLimiter
+from kprod.spark.spark_job import most_tasks_at_once
+from kprod.spark.task_sender import SLICE_SECONDS, RateLimit, RateLimiter
 
 
 class Clock:
@@ -31,7 +32,7 @@ def limiter(clock: Clock, limit: RateLimit) -> RateLimiter:
 def test_so_many_records_take_so_many_seconds() -> None:
     clock = Clock()
     limited = limiter(clock, RateLimit(records=100).shared_by(2))
-    for _ in range(501):
+    for _ in range(500):
         limited.wait(1, 0)
     assert clock.now == pytest.approx(10.0)
 
@@ -41,7 +42,7 @@ def test_the_slower_of_two_limits_holds() -> None:
     limited = limiter(clock, RateLimit(records=1_000, bytes=100))
     for _ in range(3):
         limited.wait(10, 100)
-    assert clock.now == pytest.approx(2.0)
+    assert clock.now == pytest.approx(3.0)
 
 
 def test_time_in_which_nothing_was_sent_is_not_saved_up() -> None:
@@ -50,7 +51,7 @@ def test_time_in_which_nothing_was_sent_is_not_saved_up() -> None:
     clock.now = 100.0
     limited.wait(10, 0)
     limited.wait(10, 0)
-    assert clock.now == pytest.approx(101.0)
+    assert clock.now == pytest.approx(102.0)
 
 
 def test_a_batch_goes_in_pieces_of_a_moment() -> None:
@@ -69,3 +70,47 @@ def test_a_limit_is_more_than_nothing() -> None:
         with pytest.raises(ConfigError, match="max_bytes_per_second"):
             RateLimit(bytes=limit)
     assert RateLimit().is_unlimited
+
+
+def test_many_small_tasks_are_no_faster() -> None:
+    clock = Clock()
+    for _ in range(20):
+        limiter(clock, RateLimit(records=10)).wait(10, 0)
+    assert clock.now == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [
+        ({"spark.master": "local"}, 1),
+        ({"spark.master": "local[8]", "spark.default.parallelism": "2"}, 8),
+        ({"spark.master": "local[8, 4]", "spark.task.cpus": "2"}, 4),
+        ({"spark.master": "local[*]"}, None),
+        ({"spark.master": "local-cluster[2,3,1024]"}, 6),
+        ({"spark.master": "spark://host:7077"}, None),
+        ({"spark.master": "spark://host:7077", "spark.cores.max": "12"}, 12),
+        ({"spark.master": "yarn", "spark.executor.instances": "5"}, 5),
+        (
+            {
+                "spark.master": "k8s://https://host",
+                "spark.executor.instances": "2",
+                "spark.executor.cores": "4",
+                "spark.dynamicAllocation.enabled": "true",
+            },
+            None,
+        ),
+        (
+            {
+                "spark.master": "yarn",
+                "spark.executor.cores": "4",
+                "spark.dynamicAllocation.enabled": "true",
+                "spark.dynamicAllocation.maxExecutors": "10",
+            },
+            40,
+        ),
+        ({}, None),
+    ],
+)
+def test_the_most_tasks_that_can_run_at_once(settings: dict[str, str], most: int | None) -> None:
+    """Not what runs by now: executors are added while a job writes."""
+    assert most_tasks_at_once(settings.get) == most

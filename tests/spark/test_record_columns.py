@@ -14,12 +14,14 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import read_topic
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.spark import partition_writer
-from kprod.spark.batch_sender import BatchSender
 from kprod.spark.columns.record_columns import ColumnRoles
+from kprod.spark.executor_producer import MeasuringProducer
+from kprod.spark.record_shapes import Rows
+from kprod.spark.task_sender import READ_ROWS, TaskSender
 from tests.support.steady_names import steady_repr
 
 ROWS = 40
@@ -128,8 +130,11 @@ def test_avro_is_framed_as_confluent_s_deserializer_reads_it(bootstrap: str) -> 
 @pytest.mark.parametrize(
     ("columns", "complaint"),
     [
-        ({"value": [1.5] * ROWS}, 'value: the column must be binary or text.*_format="json"'),
-        ({"value": column("v"), "partition": column("one")}, "partition: .* integers, not string"),
+        ({"value": [1.5] * ROWS}, "value: the column must be string or binary, not double"),
+        (
+            {"value": column("v"), "partition": column("one")},
+            "partition: .* an integer, not string",
+        ),
         ({"value": column("v"), "topic": column(1)}, "topic: the column must be text, not int64"),
     ],
     ids=steady_repr,
@@ -160,7 +165,48 @@ def test_a_text_that_is_no_utf_8_is_the_fault_of_its_row(bootstrap: str) -> None
     (report,) = writer(iter([pa.RecordBatch.from_pydict({"text": texts})]))
     (told,) = report.to_pylist()
     assert (told["records"], told["skipped"]) == (1, 1)
-    assert "UnicodeDecodeError" in told["reasons"][0]
+    assert "text: a text that is no UTF-8" in told["reasons"][0]
+
+
+def test_maps_are_maps_in_every_format(bootstrap: str) -> None:
+    kind = pa.struct([("m", pa.map_(pa.string(), pa.int64()))])
+    rows = [{"m": [("a", 1), ("b", 2)]}] * ROWS
+    batch = pa.RecordBatch.from_pydict({"value": pa.array(rows, kind)})
+    fields = [{"name": "m", "type": {"type": "map", "values": "long"}}]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    formats: dict[str, dict[str, Any]] = {
+        "maps-avro": {"value_format": "avro", "avro_schema": json.dumps(schema)},
+        "maps-json": {"value_format": "json"},
+        "maps-by-row": {"value_serializer": lambda value: json.dumps(value).encode()},
+    }
+    for topic, options in formats.items():
+        list(partition_writer(topic, bootstrap_servers=bootstrap, **options)(iter([batch])))
+        values = [record.value or b"" for _, record in read_topic(bootstrap, topic)]
+        read: list[Any] = [
+            fastavro.schemaless_reader(io.BytesIO(value), schema, None)
+            if topic == "maps-avro"
+            else json.loads(value)
+            for value in values
+        ]
+        assert read == [{"m": {"a": 1, "b": 2}}] * ROWS
+
+
+@pytest.mark.parametrize("options", [{"value_serializer": str.encode}, {"value_format": "json"}])
+def test_a_date_that_python_does_not_have(bootstrap: str, options: dict[str, Any]) -> None:
+    """For a serializer it is the fault of its row; a format has a text for it."""
+    topic = f"dates-{next(iter(options)).replace('_', '-')}"
+    by_row = "value_serializer" in options
+    options = {"value_serializer": lambda value: str(value).encode()} if by_row else options
+    days = pa.array([0, 2_932_897], pa.int32()).cast(pa.date32())
+    writer = partition_writer(topic, bootstrap_servers=bootstrap, on_row_error="skip", **options)
+    (report,) = writer(iter([pa.RecordBatch.from_pydict({"value": days})]))
+    (told,) = report.to_pylist()
+    values = [record.value or b"" for _, record in read_topic(bootstrap, topic)]
+    if by_row:
+        assert (told["skipped"], values) == (1, [b"1970-01-01"])
+        assert "no form in Python" in told["reasons"][0]
+    else:
+        assert sorted(values) == [b'"+10000-01-01"', b'"1970-01-01"']
 
 
 @pytest.mark.parametrize(
@@ -171,8 +217,8 @@ def test_a_text_that_is_no_utf_8_is_the_fault_of_its_row(bootstrap: str) -> None
         ({"value_format": "avro", "avro_schema": "{"}, "avro_schema: "),
         ({"avro_schema": '"long"'}, "goes with value_format"),
         ({"subject": "s"}, "go with value_format"),
-        ({"value_format": "avro", "subject": "s"}, "go together"),
-        ({"value_format": "json_schema", "json_schema": "{}"}, "needs subject and schema_registry"),
+        ({"value_format": "avro", "subject": "s"}, "schema_registry is missing"),
+        ({"value_format": "json_schema", "json_schema": "{}"}, "needs schema_registry"),
         (
             {"value_format": "protobuf", "subject": "s", "schema_registry": "http://localhost"},
             "needs protobuf_message",
@@ -203,32 +249,51 @@ def test_roles_find_their_columns_or_say_what_is_missing() -> None:
 
 def test_the_sender_looks_at_no_row_by_itself() -> None:
     """What is not of the application's own goes to ``send_arrow`` as it is."""
-    plan = partition_writer("t", bootstrap_servers="broker:9092").plan
-    producer: Any = OnlyBatches()
     rows = pa.RecordBatch.from_pydict(
         {
             "value": column({"a": 1}),
             "key": column("k").dictionary_encode(),
             "partition": column(1, pa.int16()),
-            "topic": pa.array([f"t{row % 2}" for row in range(2 * FEW)][:ROWS]),
+            "topic": pa.array([f"t{row % 2}" for row in range(ROWS)]),
         }
     )
     writer = partition_writer(bootstrap_servers="broker:9092", value_format="json")
-    BatchSender(writer.plan, producer, None).send_all([rows])
-    assert producer.sent == {"t0": ROWS // 2, "t1": ROWS // 2}
-    assert plan.by_row is False
+    producer = MeasuringProducer()
+    TaskSender(writer.plan, OnlyCalls(producer)).send_batches([rows])
+    assert (producer.rows, producer.bytes) == (ROWS, ROWS * len('{"a":1}' + "k"))
+    assert writer.plan.by_row is False
 
 
-FEW = 20
+class OnlyCalls(MeasuringProducer):
+    """A task's producer that takes rows by bulk calls alone."""
+
+    def __init__(self, counts: MeasuringProducer) -> None:
+        super().__init__()
+        self._counts = counts
+
+    def send(self, *arguments: Any, **options: Any) -> None:
+        raise AssertionError("a row by itself")
+
+    def send_rows(self, rows: Rows) -> None:
+        self._counts.send_rows(rows)
 
 
-class OnlyBatches:
-    """A task's producer that takes batches, and no records."""
+@pytest.mark.parametrize("names", [("name", "value"), ("key", "value", "other")])
+def test_headers_need_a_key_and_a_value(bootstrap: str, names: tuple[str, ...]) -> None:
+    """By position a name could be taken for a value."""
+    rows = pa.RecordBatch.from_pydict(
+        {"value": column("v"), "headers": column([dict.fromkeys(names, "x")])}
+    )
+    with pytest.raises(RecordTypeError, match=r"headers: .*structs of key: string and"):
+        partition_writer("t", bootstrap_servers=bootstrap)(iter([rows]))
 
-    rejected = None
 
-    def __init__(self) -> None:
-        self.sent: dict[str, int] = {}
-
-    def send_batch(self, topic: str, batch: Any, columns: dict[str, str | None]) -> None:
-        self.sent[topic] = self.sent.get(topic, 0) + batch.num_rows
+def test_every_row_of_a_large_batch_goes_to_a_serializer(bootstrap: str) -> None:
+    rows = 2 * READ_ROWS + 1
+    batch = pa.RecordBatch.from_pydict({"value": list(range(rows))})
+    writer = partition_writer(
+        "large", bootstrap_servers=bootstrap, value_serializer=lambda value: b"%d" % value
+    )
+    list(writer(iter([batch])))
+    found = {record.value for _, record in read_topic(bootstrap, "large")}
+    assert found == {b"%d" % row for row in range(rows)}

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from kprod.broker.log_reader import read_topic
+from kprod.admin import read_topic
 from kprod.errors import ConfigError
 from kprod.schema import SchemaNotFoundError, SchemaRegistry
 from kprod.spark import partition_writer, write
@@ -37,7 +37,7 @@ def values(kafka: str, topic: str) -> list[bytes]:
     return [record.value or b"" for _, record in read_topic(kafka, topic)]
 
 
-@pytest.mark.spark
+@pytest.mark.full
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("surface", ["write", "format"])
 def test_avro_of_a_cluster(
@@ -120,6 +120,25 @@ def test_json_schema(kafka: str, fake: FakeRegistry) -> None:
     assert values(kafka, "registered-json") == [b'\0\0\0\0\1{"id":5,"day":"2026-01-02"}']
     ((_, dead),) = read_topic(kafka, "registered-json-dead")
     assert dict(dead.headers)["kprod.dlq.reason"] == b"SerializationError"
+
+
+def test_the_subject_is_named_after_the_topic(kafka: str, fake: FakeRegistry) -> None:
+    given: Any = {
+        "bootstrap_servers": kafka,
+        "value_format": "avro",
+        "avro_schema": json.dumps(SALE),
+        "schema_registry": fake.url,
+    }
+    writer = partition_writer("named-after", **given)
+    list(writer(iter([pa.RecordBatch.from_pylist([{"id": 7, "who": "Ada"}])])))
+    (value,) = values(kafka, "named-after")
+    assert value[0] == 0
+    latest = SchemaRegistry(fake.url).latest("named-after-value")
+    assert int.from_bytes(value[1:5], "big") == latest.id
+    with pytest.raises(ConfigError, match="rows that name theirs need a subject"):
+        partition_writer(**given)
+    with pytest.raises(ConfigError, match="schema_registry is missing"):
+        partition_writer("t", **{**given, "subject": "s", "schema_registry": None})
 
 
 def test_what_the_registry_refuses_is_told_on_the_driver(fake: FakeRegistry) -> None:

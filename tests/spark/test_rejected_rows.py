@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log_reader import read_topic
 from kprod.errors import KprodError
 from kprod.spark import RowErrorLimitExceeded, partition_writer
 
@@ -133,23 +133,35 @@ def test_a_row_that_no_serializer_takes_is_a_letter_all_the_same() -> None:
     assert dead == [b"2", b"3", b"{'no': 'value'}"]
 
 
-@pytest.mark.parametrize("as_batches", [True, False])
-def test_rows_behind_one_that_only_the_broker_refuses_are_stored_once(as_batches: bool) -> None:
+@pytest.mark.parametrize("shape", ["batches", "dicts", "pairs"])
+def test_rows_behind_one_that_only_the_broker_refuses_are_stored_once(shape: str) -> None:
     rows = [{"key": b"k" if n % 7 else None, "value": b"%d" % n} for n in range(ROWS)]
     with EmbeddedBroker() as broker:
         broker.create_topic("compacted", 1, {"cleanup.policy": "compact"})
         writer = partition_writer(
             "compacted", bootstrap_servers=broker.bootstrap_servers, on_row_error="skip"
         )
-        if as_batches:
+        if shape == "batches":
             (report,) = writer(iter([pa.RecordBatch.from_pylist(rows)]))
             (told,) = report.to_pylist()
         else:
-            (told,) = writer(iter(rows))
+            pairs = [(row["key"], row["value"]) for row in rows]
+            (told,) = writer(iter(rows if shape == "dicts" else pairs))
         stored = [int(record.value or b"") for record in broker.records("compacted")]
     good = [n for n in range(ROWS) if n % 7]
     assert sorted(stored) == good
     assert (told["records"], told["skipped"]) == (len(good), ROWS - len(good))
+
+
+def test_a_pair_that_is_too_large_is_rejected_alone(bootstrap: str) -> None:
+    writer = partition_writer(
+        "pairs", bootstrap_servers=bootstrap, on_row_error="skip", compression_type="none"
+    )
+    pairs = [(b"k", bytes(3_000_000) if n in (0, 500, 999) else b"%d" % n) for n in range(1_000)]
+    (told,) = writer(iter(pairs))
+    assert (told["records"], told["skipped"]) == (997, 3)
+    written = [int(record.value or b"") for _, record in read_topic(bootstrap, "pairs")]
+    assert written == [n for n in range(1_000) if n not in (0, 500, 999)]
 
 
 class AsItIs:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from pyspark.sql import Row
 
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import read_topic
 from kprod.errors import RecordTooLargeError, RecordTypeError
 from kprod.spark import partition_writer
-from kprod.spark.record_shapes import RecordShapes
-from kprod.spark.row_slices import MOST_BYTES, MOST_ROWS, RowSlices
-from kprod.spark.task_producer import TaskProducer
+from kprod.spark.executor_producer import MeasuringProducer
+from kprod.spark.record_shapes import Rows
+from kprod.spark.task_sender import MOST_BYTES, MOST_ROWS, TaskSender
 
 
 @pytest.fixture(scope="module")
@@ -78,24 +78,21 @@ def test_what_is_no_record_fails_in_the_midst_of_a_slice(bootstrap: str) -> None
         writer(iter([b"v"] * 100 + [bytes(2_000_000)]))
 
 
-class Slices:
+class Slices(MeasuringProducer):
     """Takes what a task sends, and keeps how many records came at a time."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.sizes: list[int] = []
 
-    def send(self, *arguments: Any) -> None:
-        self.sizes.append(1)
-
-    def send_many(self, topic: str, values: list[Any], keys: list[Any] | None) -> int:
-        self.sizes.append(len(values))
-        return sum(map(len, values))
+    def send_rows(self, rows: Rows) -> None:
+        self.sizes.append(rows.num_rows)
 
 
 def sizes(items: Iterator[Any], clock: list[float]) -> list[int]:
     slices = Slices()
-    producer = cast("TaskProducer", slices)
-    RowSlices(RecordShapes(topic="t"), producer, lambda: clock[0]).send_all(items)
+    plan = partition_writer("t", bootstrap_servers="broker:9092").plan
+    TaskSender(plan, slices, now=lambda: clock[0]).send_items(items)
     return slices.sizes
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import pickle
+import traceback
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import javaproperties
 import pytest
 
+from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.spark import partition_writer
+from kprod.spark.options import resolved
 from kprod.spark.pipeline import Pipeline
-from kprod.spark.producer_options import resolved
+
+
+def shown(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: exposed(value) for name, value in options.items()}
 
 
 def test_each_kind_of_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +34,7 @@ def test_each_kind_of_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "plain": "$ {env} ${other:x}",
         "number": 5,
     }
-    assert resolved(options) == {
+    assert shown(resolved(options)) == {
         "env": "from the environment",
         "file": "from a file",
         "key": 'jaas password="a=b c";',
@@ -56,15 +64,32 @@ def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path, text: str) -
     file = tmp_path / "some.properties"
     file.write_bytes(text.encode())
     options = {"p": f"${{file:{file}:password}}"}
-    assert resolved(options) == {"p": javaproperties.loads(text)["password"]}
+    assert shown(resolved(options)) == {"p": javaproperties.loads(text)["password"]}
 
 
 def test_a_file_in_another_format_is_named(tmp_path: Path) -> None:
     file = tmp_path / "some.properties"
     file.write_text("password=\\uglysecret\n")
-    with pytest.raises(ConfigError, match=r"some\.properties' is no properties file") as raised:
+    with pytest.raises(ConfigError, match=r"some\.properties' is not a properties file") as raised:
         resolved({"p": f"${{file:{file}:password}}"})
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["user=canary\n", "user=canary\nb=\\uglysecret\n", "user=canary\xff"]
+)
+def test_a_traceback_shows_nothing_of_the_file(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "some.properties"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError) as raised:
+        resolved({"p": f"${{file:{file}:password}}"})
+    error: BaseException | None = raised.value.with_traceback(
+        raised.tb.tb_next
+    )  # the frame of this test has it
+    while error is not None:
+        shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+        assert "canary" not in "".join(shown.format())
+        error = error.__context__
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,13 +105,13 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_pipeline_shows_nothing_that_may_be_a_secret() -> None:
-    secret = {"password": "canary"}
+    login = {"sasl_plain_username": "u", "sasl_plain_password": "canary"}
     pipeline = Pipeline(
         topic="t",
         bootstrap_servers="b:1",
         path="p",
-        read_options=secret,
-        options=secret,
+        read_options={"password": "canary"},
+        options={"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", **login},
         spark_conf={"spark.hadoop.fs.s3a.secret.key": "canary"},
     )
     assert "canary" not in repr(pipeline)
@@ -103,5 +128,6 @@ def test_a_writer_carries_the_place_and_not_what_is_there(monkeypatch: pytest.Mo
         sasl_plain_password="${env:KPROD_SECRET}",
     )
     assert b"canary" not in pickle.dumps(writer)
+    assert b"KPROD_SECRET" in pickle.dumps(writer)
     assert "canary" not in repr(writer)
     assert "KPROD_SECRET" not in repr(writer)

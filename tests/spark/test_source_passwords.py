@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kprod.config.secret import exposed
 from kprod.spark.data_source import source_writer
 
 
@@ -16,5 +17,6 @@ def test_a_password_of_digits_is_text() -> None:
         "kafka.linger.ms": "7",
     }
     writer = source_writer(options)
-    given = {name: writer.options[name] for name in ("sasl.username", "sasl.password", "linger.ms")}
+    names = ("sasl.username", "sasl.password", "linger.ms")
+    given = {name: exposed(writer.options[name]) for name in names}
     assert given == {"sasl.username": "007", "sasl.password": "12345", "linger.ms": 7}

@@ -8,9 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from kprod.broker.log_reader import read_topic
-
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+from kprod.admin import read_topic
 
 ROWS = 5
 ALL = [b"row %d" % row for row in range(ROWS)]
@@ -59,6 +57,7 @@ def test_write_to_writes_the_rows_or_nothing(cluster: SparkSession, kafka: str) 
         cluster.sql("DROP TABLE IF EXISTS sql_made")
 
 
+@pytest.mark.full
 def test_what_spark_hands_no_options_to_is_refused(cluster: SparkSession, kafka: str) -> None:
     """``CREATE TABLE`` is taken by Spark alone; what would write or read the table is refused."""
     given = f"OPTIONS ('kafka.bootstrap.servers' '{kafka}', topic 'sql-refused')"

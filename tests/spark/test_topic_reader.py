@@ -163,7 +163,6 @@ def test_spans_are_what_tasks_get(servers: str) -> None:
     assert [span.number for span in spans if isinstance(span, Span)] == [0, 1]
 
 
-@pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_frame_is_written_and_read_back(cluster: SparkSession, kafka: str) -> None:
     frame = cluster.range(0, 100, 1, 3).selectExpr(

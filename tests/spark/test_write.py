@@ -11,15 +11,16 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import read_topic
 from kprod.errors import BrokerError, ConfigError, InvalidTopicError
 from kprod.spark import OffsetRange, SchemaError, WriteFailed, WriteResult, foreach_batch, write
-from kprod.spark.kafka_partitioning import key_partitions, numbers_by_task, spark_hash
+from kprod.spark.sharded import key_partitions, numbers_by_task, spark_hash
 from kprod_ext import partition_for_key
+from tests.support.ports import free_port
 from tests.support.steady_names import steady_repr
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 ROWS = 3_000
 TASKS = 4
@@ -54,6 +55,22 @@ def test_a_frame_is_written_and_its_result_is_the_log(cluster: SparkSession, kaf
     summary = write(keyed(cluster), "whole-frame", bootstrap_servers=kafka, results="summary")
     assert (summary.records, summary.shards) == (ROWS, ())
     assert min(found.first for found in summary.offsets["whole-frame"].values()) > 0
+
+
+def test_the_jobs_say_in_sparks_ui_what_they_do(cluster: SparkSession, kafka: str) -> None:
+    write(keyed(cluster), "described", bootstrap_servers=kafka)
+    context: Any = cluster.sparkContext
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    jobs = context._jsc.sc().statusStore().jobsList(None)
+    described = [jobs.apply(number).description() for number in range(jobs.size())]
+    assert "kprod: write to described" in [one.get() for one in described if one.isDefined()]
+
+
+def test_a_broker_that_cannot_be_reached(cluster: SparkSession) -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    with pytest.raises(WriteFailed, match=f"cannot connect to {nowhere}") as raised:
+        write(keyed(cluster), "nowhere", bootstrap_servers=nowhere, max_block_ms=500)
+    assert "\n" not in str(raised.value)
 
 
 def test_each_kafka_partition_is_written_by_one_task(cluster: SparkSession, kafka: str) -> None:
@@ -163,7 +180,7 @@ def test_a_rate_is_kept_by_all_tasks_together(cluster: SparkSession, kafka: str)
         ("id as value", "value: column 'value' must be string or binary"),
         ("'v' as value, id as key", "key: column 'key'"),
         ("'v' as value, 'one' as partition", "partition: .* an integer, not string"),
-        ("'v' as value, true as timestamp", "timestamp: .* a timestamp.*, not boolean"),
+        ("'v' as value, true as timestamp", "timestamp: .* a timestamp.*, not bool"),
         ("'v' as value, map('a', 1) as headers", "headers: .* a map of string to binary"),
         ("'v' as value, id as carrier", "no place for .'carrier'."),
         ("'v' as key", "no column 'value'"),

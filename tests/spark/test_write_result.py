@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 from kprod.spark import OffsetRange, PartitionReport
 from kprod.spark.spark_job import bar, progress_line
@@ -40,14 +41,25 @@ def test_ranges_of_the_same_partition_are_joined() -> None:
     assert result.offsets == {"<t>": {0: span(0, 2, 9, 5), 1: span(1, -1, -1, 4)}}
     assert [shard.task for shard in result.shards] == [0, 1]
     assert result.reasons == {"too large": 1}
-    assert str(result) == "9 records (0.0 MB), 1 skipped in 2.0 s, 4 records/s, 2 shards"
+    assert (
+        str(result) == "9 records (0.0 MB), 1 skipped in 2.0 s, 4 records/s, 2 shards in 4 attempts"
+    )
     assert "<td>&lt;t&gt;</td>" in result._repr_html_()
     assert json.loads(json.dumps(result.as_dict()))["offsets"]["<t>"]["0"]["last"] == 9
     lone = write_result([report(0, 1, span(0, 5, 5, 1))], seconds=2.0)
-    assert str(lone) == "1 record (0.0 MB) in 2.0 s, 0 records/s, 1 shard"
+    assert str(lone) == "1 record (0.0 MB) in 2.0 s, 0 records/s, 1 shard in 2 attempts"
     twice = add_results([result, result])
     assert (twice.records, twice.seconds, twice.reasons) == (18, 4.0, {"too large": 2})
     assert twice.offsets["<t>"][0] == span(0, 2, 9, 10)
+
+
+def test_it_says_what_is_counted() -> None:
+    """Shards, also in a summary that has left the single ones out."""
+    whole = write_result([report(0, 0, span(0, 5, 9, 5)), report(1, 0)], seconds=1.0)
+    assert str(whole).endswith("5 records/s, 2 shards")
+    assert str(replace(whole, shards=())).endswith("5 records/s")
+    once = replace(whole, committed=1, already_there=2, rewritten=1, shards=())
+    assert str(once).endswith("of 3 shards 1 committed (1 of them rewritten), 2 already there")
 
 
 def test_nothing_written_is_a_result_too() -> None:

@@ -58,6 +58,12 @@ class BrokerProcess:
         """Let it go on where it was."""
         thaw(self.pid)
 
+    def go_on(self) -> None:
+        """Let it run, whether it was frozen or killed."""
+        if self._process is None:
+            self.start()
+        self.thaw()
+
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(how)

@@ -35,7 +35,7 @@ def librdkafka_mock(topics: dict[str, int]) -> Iterator[str]:
     host = ConfluentProducer(
         {"bootstrap.servers": "replaced-by-the-mock", "test.mock.num.brokers": 3, "log_level": 3}
     )
-    cluster = host.list_topics(timeout=20)
+    cluster = host.list_topics(timeout=120)
     yield ",".join(f"{b.host}:{b.port}" for b in cluster.brokers.values())
     host.flush(1)
 

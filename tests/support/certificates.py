@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 from pathlib import Path
 
 import trustme
@@ -84,6 +85,14 @@ class Certificates:
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return self._write("self-signed.pem", private + built.public_bytes(Encoding.PEM))
 
+    def directory(self) -> str:
+        """A directory as ``openssl rehash`` makes it, with the authority in it."""
+        path = self.folder / "authorities"
+        path.mkdir(exist_ok=True)
+        authority = x509.load_pem_x509_certificate(self.authority.cert_pem.bytes())
+        (path / f"{subject_hash(authority.subject)}.0").write_bytes(self.authority.cert_pem.bytes())
+        return str(path)
+
     def encrypted_key(self) -> str:
         """The client's, with its certificates."""
         data = Path(self.client).read_bytes()
@@ -102,3 +111,13 @@ class Certificates:
         secret = BestAvailableEncryption(KEY_PASSWORD.encode())
         store = pkcs12.serialize_key_and_certificates(b"client", key, first, others, secret)
         return self._write("client.p12", store)
+
+
+def subject_hash(subject: x509.Name) -> str:
+    """The name under which OpenSSL looks a certificate up: a hash of its subject, in lower case."""
+    attributes = [
+        x509.NameAttribute(each.oid, " ".join(str(each.value).lower().split())) for each in subject
+    ]
+    encoded = x509.Name(attributes).public_bytes()
+    content = encoded[2 if encoded[1] < 128 else 2 + (encoded[1] & 127) :]
+    return f"{int.from_bytes(hashlib.sha1(content).digest()[:4], 'little'):08x}"

@@ -7,7 +7,7 @@ import time
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-SECONDS = 60.0
+SECONDS = 300.0
 FETCH_WAIT_MS = 10
 """A broker waits so long at the end of a partition before it says that this is the end."""
 ELECTING = (

@@ -49,7 +49,7 @@ def read_each(
         assigned = [ConfluentPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)]
         ends = {}
         for tp in assigned:
-            low, high = consumer.get_watermark_offsets(tp, timeout=20)
+            low, high = consumer.get_watermark_offsets(tp, timeout=120)
             ends[tp.partition] = high - low
         consumer.assign(assigned)
         count = 0

@@ -1,4 +1,4 @@
-"""A SOCKS5 and an HTTP proxy on loopback, as small as such can be."""
+"""A SOCKS5 and an HTTP proxy on loopback, as small as such can be"""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ import asyncio
 import socket
 import struct
 import threading
-from typing import Self
+from base64 import b64encode
+from typing import NamedTuple, Self
 
 CONNECTED = b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"
 
 
-class LocalProxy:
-    """Speaks SOCKS5 (RFC 1928, 1929) and HTTP CONNECT on ``port``; ``login`` is asked for if set.
+class Wish(NamedTuple):
+    """A place to connect to, what the client is answered then, and what the place is sent."""
 
-    ``asked`` lists the places that were connected to.
+    host: str
+    port: int
+    granted: bytes = b""
+    request: bytes = b""
+
+
+class LocalProxy:
+    """Speaks SOCKS5 (RFC 1928, 1929) and HTTP on ``port``; ``login`` is asked for if set.
+
+    HTTP by CONNECT or with the whole address in the request. Names below ``example`` are this
+    machine. ``asked`` lists the places that were connected to.
     """
 
     def __init__(self, login: tuple[str, str] | None = None) -> None:
@@ -54,10 +65,15 @@ class LocalProxy:
         upstream: asyncio.StreamWriter | None = None
         try:
             first = await reader.readexactly(1)
-            host, port = await (self._socks(reader, writer) if first == b"\x05" else http(reader))
-            self.asked.append(f"{host}:{port}")
-            back, upstream = await asyncio.open_connection(host, port)
-            writer.write(CONNECTED if first == b"\x05" else b"HTTP/1.1 200 OK\r\n\r\n")
+            if first == b"\x05":
+                wish = Wish(*await self._socks(reader, writer), granted=CONNECTED)
+            else:
+                wish = await self._http(first, reader, writer)
+            self.asked.append(f"{wish.host}:{wish.port}")
+            here = "127.0.0.1" if wish.host.endswith(".example") else wish.host
+            back, upstream = await asyncio.open_connection(here, wish.port)
+            writer.write(wish.granted)
+            upstream.write(wish.request)
             ways = [asyncio.create_task(copy(reader, upstream))]
             ways.append(asyncio.create_task(copy(back, writer)))
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -91,11 +107,21 @@ class LocalProxy:
         (port,) = struct.unpack(">H", await reader.readexactly(2))
         return host, port
 
-
-async def http(reader: asyncio.StreamReader) -> tuple[str, int]:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode()
-    host, _, port = head.split(" ")[1].rpartition(":")
-    return host, int(port)
+    async def _http(
+        self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Wish:
+        head = first + await reader.readuntil(b"\r\n\r\n")
+        expected = b"basic " + b64encode(":".join(self._login or ()).encode())
+        if self._login and expected.lower() not in head.lower():
+            # Some repeat what they were told.
+            writer.write(b"HTTP/1.1 407 " + head.replace(b"\r\n", b" ") + b"\r\n")
+            writer.write(b"content-length: 0\r\n\r\n")
+            raise ValueError("not let in")
+        method, target = head.decode().split(" ")[:2]
+        host, _, port = target.removeprefix("http://").partition("/")[0].rpartition(":")
+        if method == "CONNECT":
+            return Wish(host, int(port), granted=b"HTTP/1.1 200 OK\r\n\r\n")
+        return Wish(host, int(port), request=head)
 
 
 async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:

@@ -32,7 +32,7 @@ class HeldPort:
         self._socket.close()
 
 
-def await_listener(port: int, seconds: float = 20.0) -> None:
+def await_listener(port: int, seconds: float = 300.0) -> None:
     """Return once something accepts connections on ``port``; AssertionError if nothing does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

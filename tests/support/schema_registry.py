@@ -118,7 +118,14 @@ class FakeRegistry:
             return self._new(match[1], asked.body)
         if match := re.fullmatch(r"/subjects/(.+)", path):
             return self._found(match[1], asked.body)
+        if match := re.fullmatch(r"/schemas/ids/(\d+)", path):
+            return self._by_id(int(match[1]))
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def _by_id(self, number: int) -> Answer:
+        if 0 < number <= len(self.ids):
+            return 200, json.loads(self.ids[number - 1])
+        return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
 
     def _new(self, subject: str, schema: Any) -> Answer:
         if self.refuses(subject, schema):

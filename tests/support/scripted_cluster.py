@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.records.record_batch import RecordBatch, read_batches
+from kprod.records.record_batch import RecordBatch, read_batches
 from kprod.transport.memory import ServerEnd
 from kprod.types import TopicPartition
 from kprod.wire.framing import FrameReader

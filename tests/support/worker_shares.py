@@ -28,6 +28,7 @@ TOGETHER = {
     "tests/integration/test_transactions.py": "shared_kafka",
     "tests/simulation/test_mutants.py": "simulation",
     "tests/spark/exactly_once/test_atomic_surfaces.py": "spark_cluster",
+    "tests/spark/exactly_once/test_repeatable.py": "spark_cluster",
     "tests/spark/exactly_once/test_spark_facts.py": "spark_cluster",
     "tests/spark/exactly_once/test_surfaces.py": "spark_cluster",
     "tests/spark/test_cluster.py": "spark_cluster",
@@ -41,38 +42,42 @@ TOGETHER = {
 """Files that share what is expensive: one worker runs them all."""
 
 ALONE = (
-    "tests/docs/test_examples.py",
     "tests/fault/test_frozen_processes.py",
     "tests/integration/test_programs_of_users.py",
     "tests/integration/test_same_programs.py",
     "tests/simulation/test_seeds.py",
     "tests/spark/exactly_once/test_protocol.py",
     "tests/spark/test_pipeline_command.py",
-    "tests/unit/cli/test_demo.py",
+    "tests/integration/cli/test_demo.py",
 )
 """Files whose tests are long and share nothing: any worker takes any of them."""
 
 
 LONGEST_FIRST = (
     "spark_cluster",
-    "tests/docs/test_examples.py::test_examples_of_spark",
-    "tests/integration/test_programs_of_users.py",
-    "tests/spark/test_pipeline_command.py",
-    "tests/unit/cli/test_demo.py",
-    "tests/fault/",
-    "tests/integration/lifecycle/",
-    "tests/integration/test_apache_kafka_",
     "shared_kafka",
-    "tests/integration/security/",
+    "tests/spark/test_client_without_jvm.py",
+    "tests/spark/test_declarative_pipelines.py",
+    "tests/examples/",
+    "tests/integration/test_programs_of_users.py",
+    "tests/spark/exactly_once/test_cancelled.py",
+    "tests/spark/test_pipeline_command.py",
+    "tests/docs/test_examples.py",
+    "tests/integration/cli/test_demo.py",
     "simulation",
     "tests/simulation/",
+    "tests/fault/",
+    "tests/integration/test_apache_kafka_",
+    "tests/integration/lifecycle/",
+    "tests/integration/security/",
+    "tests/integration/cli/",
     "tests/spark/",
     "tests/integration/",
     "tests/property/",
     "tests/soak/",
 )
 """Beginnings of names of shares that are handed out early, that none is under way when all others
-are over. Those of Apache Kafka need a download, which is on its way meanwhile."""
+are over: by what they take alone, a share of Spark two minutes, those at the end seconds."""
 
 
 def share(nodeid: str) -> str:

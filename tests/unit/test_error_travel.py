@@ -76,7 +76,7 @@ def test_a_note_on_the_copy_is_not_one_on_the_original(way: Callable[[Any], Any]
     error = ConnectionLost("gone")
     error.add_note("first")
     way(error).add_note("second")
-    assert error.__notes__ == ["first", *ConnectionLost("").__notes__]
+    assert error.__notes__ == ["first"]
 
 
 class Application(Exception):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 import traceback
 
 import pytest
@@ -83,12 +82,12 @@ def test_the_tables_are_those_of_kafka() -> None:
     assert REFRESHES_METADATA <= RETRIABLE
 
 
-@pytest.mark.parametrize("code", range(-1, 134))
-def test_a_code_says_whether_to_retry(code: int) -> None:
-    error = BrokerError(code)
-    assert error.code == code
-    assert error.retriable == (code in KAFKA_RETRIABLE)
-    assert error.refreshes_metadata == (code in KAFKA_REFRESHES)
+def test_every_code_says_whether_to_retry() -> None:
+    for code in range(-1, 134):
+        error = BrokerError(code)
+        assert error.code == code
+        assert error.retriable == (code in KAFKA_RETRIABLE)
+        assert error.refreshes_metadata == (code in KAFKA_REFRESHES)
 
 
 @pytest.mark.parametrize("code", sorted(MAYBE_WRITTEN))
@@ -120,48 +119,28 @@ def traceback_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def test_a_traceback_leads_to_the_page_of_the_error_and_its_text_does_not() -> None:
+def test_the_number_is_no_part_of_the_text() -> None:
     error = DeliveryTimeoutError("late")
-    assert traceback_of(error).endswith(
-        "DeliveryTimeoutError: late\n"
-        "KP-1303: run 'kprod errors KP-1303', or see errors/KP-1303 in the documentation\n"
-    )
+    assert traceback_of(error).endswith("DeliveryTimeoutError: late\n")
     assert (str(error), repr(error)) == ("late", "DeliveryTimeoutError('late')")
-    assert error.with_number() == "late (KP-1303)"
+    assert (error.number, error.with_number()) == ("KP-1303", "late (KP-1303)")
 
 
-def test_the_page_stands_below_every_note() -> None:
-    error = ConnectionLost("gone")
-    error.add_note("first")
-    error.add_note("second")
-    assert [line[:7] for line in traceback_of(error).splitlines()[1:]] == [
-        "first",
-        "second",
-        "KP-1601",
-    ]
-    with pytest.raises(TypeError):
-        error.add_note(3)  # type: ignore[arg-type]
-    assert len(error.__notes__) == 3
-
-
-def test_an_error_whose_traceback_nobody_writes_carries_no_note() -> None:
-    error = ConnectionLost("gone")
-    assert vars(error) == vars(pickle.loads(pickle.dumps(error))) == {}
+@pytest.mark.parametrize("error", [DeliveryTimeoutError("late"), ConnectionLost("late")])
+def test_a_pattern_may_end_where_the_text_ends(error: KprodError) -> None:
+    """pytest looks at the notes of an error as well."""
+    with pytest.raises(type(error), match=r"^late$"):
+        raise error
 
 
 def test_a_class_of_the_application_has_the_number_of_the_class_it_extends() -> None:
     class TooLate(DeliveryTimeoutError):
         pass
 
-    assert "KP-1303" in traceback_of(TooLate("a day"))
+    assert TooLate("a day").number == "KP-1303"
 
 
 def test_an_error_under_another_packages_name_has_the_number_of_what_it_stands_for() -> None:
     told = translated(DeliveryTimeoutError("late"))
     assert isinstance(told, KprodError)
     assert (told.number, str(told)) == ("KP-1303", "KafkaTimeoutError: late")
-    assert told.__notes__ == [], "nothing is added to what programs moved here may look at"
-    assert "errors/KP-1303" in traceback_of(told)
-    told.add_note("first")
-    told.add_note("second")
-    assert told.__notes__ == ["first", "second"]

@@ -49,7 +49,8 @@ def test_calls_have_the_arguments_of_theirs(name: str) -> None:
         [(found.name, found.default, found.kind) for found in parameters(kind, name)]
         for kind in (kafka.KafkaProducer, KafkaProducer)
     )
-    assert ours == theirs
+    assert ours[: len(theirs)] == theirs
+    assert all(default is None for _, default, _ in ours[len(theirs) :])  # those are kprod's own
 
 
 def parameters(kind: type, name: str) -> list[inspect.Parameter]:
@@ -79,7 +80,7 @@ def test_each_of_their_defaults_is_taken(name: str) -> None:
     ],
 )
 def test_what_asks_for_more_than_their_defaults_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"{name} (cannot be used|means nothing with)"):
+    with pytest.raises(ConfigError, match=f"{name} (cannot be used|has no effect with)"):
         ProducerConfig.from_options({name: value})
 
 

@@ -45,7 +45,6 @@ def test_a_time_that_has_passed_is_no_time() -> None:
     assert not Latch().wait(-5)
 
 
-@pytest.mark.threads
 def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
     with interruptible():
         for number in range(500):
@@ -54,7 +53,6 @@ def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
             _others_wait_and_open(latch)
 
 
-@pytest.mark.threads
 @pytest.mark.parametrize("timeout", [None, LONG])
 def test_a_signal_that_another_thread_got_is_acted_on(timeout: float | None) -> None:
     """As one is that comes between the last step of Python and the system call that waits."""

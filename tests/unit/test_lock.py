@@ -47,7 +47,6 @@ def test_it_may_be_taken_without_a_block() -> None:
         pass
 
 
-@pytest.mark.threads
 def test_an_exception_at_any_moment_of_a_block_leaves_it_free() -> None:
     lock = Lock()
 

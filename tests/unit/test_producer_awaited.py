@@ -95,7 +95,6 @@ def test_a_cancelled_task_does_not_call_its_record_back(producer: KafkaProducer)
     assert asyncio.run(run()).offset == 1
 
 
-@pytest.mark.threads
 def test_no_wake_up_is_lost_between_asking_and_settling() -> None:
     async def run() -> None:
         for _ in range(300):

@@ -19,10 +19,11 @@ from kprod.errors import (
     BufferFullError,
     IllegalStateError,
     KprodTimeoutError,
+    PartitionError,
     ProducerClosedError,
 )
 from kprod.intake.partitioner import MURMUR2
-from kprod.types import DeliveryReport
+from kprod.types import DeliveryReport, TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.interruption import Interrupted, interruptible
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
@@ -301,7 +302,7 @@ def test_send_waits_when_very_many_callbacks_wait(broker: ScriptedBroker) -> Non
             producer.send("t", b"v")
             time.sleep(0.001)
 
-    with pytest.raises(BufferFullError, match="delivery callbacks wait to be run"):
+    with pytest.raises(BufferFullError, match="delivery callbacks are waiting to run"):
         send_until_the_callbacks_wait()
     counted = producer.metrics()["producer-metrics"]
     assert counted["buffer-exhausted-total"] == 0, "there was memory, but no room for callbacks"
@@ -362,3 +363,80 @@ def test_interceptors_are_told_of_a_send_that_a_signal_ends(broker: ScriptedBrok
     with producer, interruptible(), pytest.raises(Interrupted):
         producer.send("t", b"v")
     assert ear.heard == [("sends", None, type(None)), ("failed", None, Interrupted)]
+
+
+def test_an_interceptor_sees_the_partition_of_a_record_without_memory(
+    broker: ScriptedBroker,
+) -> None:
+    ear = Ear()
+    broker.next(ApiKey.PRODUCE, silence, silence, silence, silence)
+    options: dict[str, Any] = {"buffer_memory": 20_000, "batch_size": 10_000, "max_block_ms": 50}
+    producer = producer_before(broker.cluster, linger_ms=0, interceptors=[ear], **options)
+
+    def fill() -> None:
+        for _ in range(10):
+            producer.send("t", bytes(9000), key=b"k")
+
+    with pytest.raises(BufferFullError) as caught:
+        fill()
+    chosen = MURMUR2.partition(b"k", 2)
+    assert caught.value.topic_partition == TopicPartition("t", chosen)
+    assert ear.heard[-1] == ("failed", chosen, BufferFullError)
+    producer.close(0)
+
+
+# The callback of one call -------------------------------------------------------------------------
+
+Told = list[tuple[RecordMetadata, Exception | None]]
+
+
+def test_a_callback_is_called_once_with_where_its_record_is(producer: KafkaProducer) -> None:
+    """Of the first record by the Python path, then by the compiled one."""
+    told: Told = []
+    futures = [
+        producer.send("t", b"v", partition=1, callback=lambda *outcome: told.append(outcome))
+        for _ in range(3)
+    ]
+    producer.flush(LONG)
+    assert told == [(future.get(), None) for future in futures]
+    assert [metadata.offset for metadata, _ in told] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["python path", "compiled path"])
+def test_a_callback_is_called_once_with_the_error_and_the_partition(
+    broker: ScriptedBroker, producer: KafkaProducer, before: int
+) -> None:
+    for _ in range(before):
+        producer.send("t", b"v", partition=1).get(LONG)
+    broker.next(ApiKey.PRODUCE, refuse(87))
+    told: Told = []
+    future = producer.send("t", b"v", partition=1, callback=lambda *outcome: told.append(outcome))
+    producer.flush(LONG)
+    ((metadata, error),) = told
+    assert isinstance(error, BrokerError)
+    assert str(error) == str(future.exception)
+    assert (metadata.topic_partition, metadata.offset) == (("t", 1), -1)
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["python path", "compiled path"])
+def test_what_send_raises_is_not_reported_a_second_time(
+    producer: KafkaProducer, before: int
+) -> None:
+    for _ in range(before):
+        producer.send("t", b"v").get(LONG)
+    told: Told = []
+    with pytest.raises(PartitionError):
+        producer.send("t", b"v", partition=9, callback=lambda *outcome: told.append(outcome))
+    producer.close(LONG)
+    with pytest.raises(ProducerClosedError):
+        producer.send("t", b"v", callback=lambda *outcome: told.append(outcome))
+    assert told == []
+
+
+def test_a_callback_that_cannot_be_called_is_refused_with_nothing_queued(
+    producer: KafkaProducer,
+) -> None:
+    not_callable: Any = 5
+    with pytest.raises(TypeError, match="callback: expected a callable, got 5"):
+        producer.send("t", b"v", callback=not_callable)
+    assert producer.flush(LONG).delivered == 0

@@ -80,7 +80,6 @@ def test_every_path_asks_the_same_clock(observers: list[Observer]) -> None:
     assert all(before <= time <= after for time in stored_times(cluster))
 
 
-@pytest.mark.threads
 def test_a_clock_that_lets_others_run_keeps_two_writers_apart() -> None:
     """A bulk call writes without the GIL, which the clock of ``send`` has released."""
     producer, cluster = produced(ClockInPython)

@@ -55,6 +55,15 @@ def test_a_checkout_tells_of_a_stale_extension(checkout: Path, source: str) -> N
     assert "make build" in told.stderr
 
 
+def test_a_checkout_that_is_not_compiled_says_what_to_do(checkout: Path) -> None:
+    for compiled in checkout.rglob("*.so"):
+        compiled.rename(compiled.with_name(f"{compiled.name.partition('.')[0]}.cpython-30-x.so"))
+    told = imported(checkout).stderr
+    assert f"ImportError: {checkout} is the source of kprod" in told
+    assert "start Python in another folder" in told
+    assert "make build" in told
+
+
 def test_an_installed_package_is_not_looked_at(checkout: Path) -> None:
     (checkout / "kprod_ext/futures.pyx").touch()
     os.utime(checkout / "kprod_ext/futures.pyx", (2**33, 2**33))

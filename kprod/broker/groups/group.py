@@ -1,4 +1,4 @@
-"""The state of one consumer group: its members, and which generation it is in."""
+"""The state of one consumer group: its members and its generation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kprod.broker.protocol.messages import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Kafka's defaults, but for the initial delay, which only makes tests wait.
+    """Kafka's defaults, except for the initial delay, which would only slow tests.
 
     ``offsets_topic_partitions`` is 1 here and 50 in Kafka: one node needs no more.
     """
@@ -46,7 +46,7 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     knows_required_ids: bool = False
-    """Version 4 and later: a new member is told its id first, and joins with it (KIP-394)."""
+    """Version 4 and later: a new member first gets its id, and joins with it (KIP-394)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
-    """SyncGroup's answer, under the names of its fields: what the member is to consume."""
+    """SyncGroup's answer, with the names of its fields: the member's assignment."""
 
     error_code: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
@@ -92,9 +92,9 @@ SyncReply = Callable[[SyncAnswer], None]
 
 @dataclass(slots=True)
 class GroupMember:
-    """A consumer, as it joined last. Deadlines are times of the monotonic clock.
+    """A consumer, as it last joined. Deadlines are times of the monotonic clock.
 
-    ``join`` and ``sync`` hold what an answer is given to while the member waits for one.
+    ``join`` and ``sync`` are callbacks for answers that the member waits for.
     """
 
     member_id: str
@@ -106,7 +106,7 @@ class GroupMember:
 
     @property
     def waits(self) -> bool:
-        """Whether the member waits for an answer: it need not send heartbeats meanwhile."""
+        """Whether the member waits for an answer, and so need not send heartbeats."""
         return self.join is not None or self.sync is not None
 
     def refresh(self, now: float) -> None:
@@ -118,7 +118,7 @@ class GroupMember:
         return dict(self.joined.protocols).get(protocol or "", b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The strategy it likes best of some that every member has."""
+        """The member's preferred strategy of those that every member supports."""
         return next(name for name, _ in self.joined.protocols if name in candidates)
 
 
@@ -135,8 +135,8 @@ class GroupState(enum.Enum):
 class ConsumerGroup:
     """Members and generations (Kafka: ClassicGroup). Without I/O and clock; not thread-safe.
 
-    What has to be answered is collected in ``answers``, for the caller to give once it holds no
-    lock. ``changed`` says that the group has to be written to the offsets topic.
+    Answers are collected in ``answers``; the caller sends them after releasing its locks.
+    ``changed``: the group has to be written to the offsets topic.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -149,7 +149,7 @@ class ConsumerGroup:
         self.members: dict[str, GroupMember] = {}
         self.static_members: dict[str, str] = {}
         self.pending: dict[str, float] = {}
-        """Ids that were given out and have not joined yet, with the time until they may."""
+        """Ids that were assigned and have not joined yet, with their deadlines."""
         self.join_deadline: float | None = None
         self.sync_deadline: float | None = None
         self.earliest_end = 0.0
@@ -160,25 +160,25 @@ class ConsumerGroup:
     # Answers -------------------------------------------------------------------------------
 
     def answer(self, reply: Callable[[_Answer], None], answer: _Answer) -> None:
-        """Have a join or a sync answered."""
+        """Queue the answer to a join or a sync."""
         self.answers.append(lambda: reply(answer))
 
     def refuse_sync(self, member: GroupMember, error: ErrorCode) -> None:
-        """End the sync that a member waits in, if it waits in one."""
+        """Fail the member's pending sync, if any."""
         if member.sync is not None:
             self.answer(member.sync, SyncAnswer(error_code=error))
             member.sync = None
 
     def refuse(self, member: GroupMember, error: ErrorCode) -> None:
-        """End the join and the sync that a member waits in."""
+        """Fail the member's pending join and sync."""
         if member.join is not None:
             self.answer(member.join, JoinAnswer(error_code=error, member_id=member.member_id))
             member.join = None
         self.refuse_sync(member, error)
 
     def current_join_answer(self, member: GroupMember) -> JoinAnswer:
-        """The answer to a member of the present generation; the leader gets all members."""
-        told = self.members.values() if member.member_id == self.leader else ()
+        """The answer to a member of the current generation; the leader gets all members."""
+        listed = self.members.values() if member.member_id == self.leader else ()
         return JoinAnswer(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -191,7 +191,7 @@ class ConsumerGroup:
                     "group_instance_id": other.joined.instance_id,
                     "metadata": other.metadata(self.protocol),
                 }
-                for other in told
+                for other in listed
             ),
         )
 
@@ -236,14 +236,14 @@ class ConsumerGroup:
         return protocol_type == self.protocol_type and bool(names & self._candidates())
 
     def _candidates(self) -> set[str]:
-        """The strategies that every member has."""
+        """The strategies that every member supports."""
         sets = [{name for name, _ in member.joined.protocols} for member in self.members.values()]
         return set.intersection(*sets) if sets else set()
 
     # Rebalances ----------------------------------------------------------------------------
 
     def prepare_rebalance(self, now: float, delay: float = 0.0) -> None:
-        """Have all members join again; the rebalance time-out removes the others."""
+        """Make all members join again; the rebalance time-out removes the others."""
         if self.state is GroupState.COMPLETING_REBALANCE:
             for member in self.members.values():
                 member.assignment = b""
@@ -257,14 +257,14 @@ class ConsumerGroup:
         self.maybe_complete_join(now)
 
     def join_rebalance(self, now: float, delay: float = 0.0) -> None:
-        """A member joins the rebalance that goes on, or begins one."""
+        """Add a member to the current rebalance, or begin one."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self.maybe_complete_join(now)
         else:
             self.prepare_rebalance(now, delay)
 
     def maybe_complete_join(self, now: float) -> None:
-        """End the phase of joining when all members have joined."""
+        """End the join phase if all members have joined."""
         if self.state is not GroupState.PREPARING_REBALANCE or now < self.earliest_end:
             return
         if not self.pending and self._all_joined():
@@ -306,7 +306,7 @@ class ConsumerGroup:
         return votes.most_common(1)[0][0]
 
     def assign(self, assignments: dict[str, bytes], now: float) -> None:
-        """The leader's assignment: members that wait get their shares, the others on request."""
+        """Set the leader's assignment: waiting members get theirs now, the others on request."""
         self.state = GroupState.STABLE
         self.changed = True
         for member in self.members.values():
@@ -317,7 +317,7 @@ class ConsumerGroup:
                 member.refresh(now)
 
     def sync_answer(self, member: GroupMember) -> SyncAnswer:
-        """A member's share in the present generation."""
+        """A member's assignment in the current generation."""
         return SyncAnswer(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol,
@@ -353,7 +353,7 @@ class ConsumerGroup:
             self._end_sync_phase(now)
 
     def _end_sync_phase(self, now: float) -> None:
-        """Some members were told the new generation and never asked for their share."""
+        """Remove members that got the new generation and never requested their assignment."""
         self.sync_deadline = None
         if self.state is GroupState.COMPLETING_REBALANCE:
             for member in list(self.members.values()):
@@ -362,7 +362,7 @@ class ConsumerGroup:
             self._after_removal(now)
 
     def drop(self, member: GroupMember, now: float) -> None:
-        """A member has left or is gone: the others share what it had."""
+        """Remove a member that has left or timed out; the others take over its partitions."""
         self.remove(member, ErrorCode.unknown_member_id)
         self._after_removal(now)
 
@@ -373,7 +373,7 @@ class ConsumerGroup:
             self.maybe_complete_join(now)
 
     def resign(self, error: ErrorCode, now: float) -> None:
-        """This node is not the coordinator any more: no member waits here."""
+        """Fail all waiting members: this node is no longer the coordinator."""
         for member in self.members.values():
             member.refresh(now)
             self.refuse(member, error)

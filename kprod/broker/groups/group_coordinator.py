@@ -188,7 +188,7 @@ class GroupCoordinator:
                 self._offsets.append(group.group_id, [group_entry(group, now_ms)])
             except BrokerError as error:
                 # Members go on; after a restart they would have to join again, nothing worse.
-                _log.warning("group %s could not be written: %s", group.group_id, error)
+                _log.warning("group %r could not be written: %s", group.group_id, error)
 
     # Time ----------------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from kprod.broker.log.producer_state import VerificationGuard
 from kprod.broker.protocol.messages import Message
 from kprod.broker.protocol.record_schema import Field, RecordSchema, entity
 from kprod.broker.records.batch_writer import read_marker, write_batch
-from kprod.broker.records.record_batch import TRANSACTIONAL, BatchHeader, StoredRecord
 from kprod.clock import Clock
 from kprod.errors import ProtocolError
+from kprod.records.record_batch import TRANSACTIONAL, BatchHeader, StoredRecord
 from kprod.types import TopicPartition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -230,7 +230,7 @@ class OffsetStore:
                     )
         self._committed = {name: offsets for name, offsets in self._committed.items() if offsets}
         for group_id in (*self._committed, *chain(*self._pending.values())):
-            # A client without membership has committed: no record tells of its group.
+            # A client that is not a member has committed: no record describes its group.
             if self.partition_of(group_id) == log.where.partition:
                 groups.setdefault(group_id, ConsumerGroup(group_id))
         return groups

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -14,6 +13,7 @@ from kprod.broker.node import Call, Node
 from kprod.broker.protocol.api_key import VERSIONS, ApiKey, VersionRange
 from kprod.broker.protocol.messages import Message
 from kprod.broker.transactions.transaction import HIGHEST_VERSION
+from kprod.clock import wall
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE: Final = 3
@@ -109,7 +109,7 @@ def _lifetime(authentication: Authentication, exchange: Exchange) -> float | Non
     """Seconds until the client has to log in again, None for never."""
     limits = [] if authentication.session_lifetime is None else [authentication.session_lifetime]
     if exchange.expires is not None:
-        limits.append(max(0.001, exchange.expires - time.time()))
+        limits.append(max(0.001, exchange.expires - wall()))
     return min(limits, default=None)
 
 

@@ -11,8 +11,8 @@ from kprod.broker.log.indexes import AbortedTransaction, TimestampOffset
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.node import Call, Give, Later, Node, by_topic, or_error
 from kprod.broker.protocol.messages import Message
-from kprod.broker.records.codecs import CorruptBatch
 from kprod.errors import BrokerError
+from kprod.records.codecs import CorruptBatch
 from kprod.types import TopicPartition
 
 READ_COMMITTED: Final = 1
@@ -90,10 +90,10 @@ class _Answer(NamedTuple):
 
 
 def fetch(call: Call, node: Node) -> Message | Later:
-    """The batches, as soon as they are ``min_bytes``, an error, or ``max_wait`` is over.
+    """The batches, once there are ``min_bytes``, or an error, or after ``max_wait``.
 
-    Fetch sessions (KIP-227) are never begun: the answer always has session id 0, which tells the
-    client to name all its partitions each time.
+    Fetch sessions (KIP-227) are not supported: the answer always has the session id 0, so the
+    client names all its partitions each time.
     """
     if getattr(call.body, "session_epoch", -1) not in _FULL_FETCH_EPOCHS:
         return {"error_code": ErrorCode.fetch_session_id_not_found}

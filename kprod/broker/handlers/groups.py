@@ -59,7 +59,7 @@ def _joined(answer: JoinAnswer, call: Call) -> Message:
 
 
 def heartbeat(call: Call, node: Node) -> Message:
-    """27 tells the member to join again, 25 and 22 that the group went on without it."""
+    """Answer 27 if the member must join again, 25 or 22 if the group has continued without it."""
     body = call.body
     instance_id = getattr(body, "group_instance_id", None)
     node.check_coordinates(body.group_id)

@@ -17,8 +17,11 @@ from kprod.broker.network.connection import HangUp
 from kprod.broker.node import Call, Node
 from kprod.broker.protocol.messages import Message
 from kprod.broker.records.batch_writer import seal
-from kprod.broker.records.codecs import CODEC_NAMES, BatchTooLarge, CorruptBatch
-from kprod.broker.records.record_batch import (
+from kprod.broker.topics import Topic
+from kprod.broker.transactions.transaction_rules import ProducerIdentity
+from kprod.errors import BrokerError
+from kprod.records.codecs import CODEC_NAMES, BatchTooLarge, CorruptBatch
+from kprod.records.record_batch import (
     CRC_START,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -27,9 +30,6 @@ from kprod.broker.records.record_batch import (
     BatchHeader,
     read_batches,
 )
-from kprod.broker.topics import Topic
-from kprod.broker.transactions.transaction_rules import ProducerIdentity
-from kprod.errors import BrokerError
 from kprod.types import BytesLike
 
 _ZSTD: Final = CODEC_NAMES.index("zstd")

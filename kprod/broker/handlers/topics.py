@@ -93,7 +93,7 @@ def _delete_topic(name: str | None, topic_id: uuid.UUID | None, node: Node) -> M
     topic = node.topic(name, topic_id)
     if topic.is_internal:
         raise BrokerError(ErrorCode.invalid_topic_exception, f"{topic.name} is the broker's own")
-    node.topics.delete(topic.name)
+    node.topics.delete(topic.name, node.options.clock.wall_ms())
     node.groups.forget_topic(topic.name)
     node.state.forget(log.where for log in topic.partitions)
     for log in topic.partitions:

@@ -66,7 +66,7 @@ def verified(
 
 @contextmanager
 def _fencing(call: Call, first_with_fenced: int) -> Iterator[None]:
-    """Error 90 was 47 before clients could tell them apart (KIP-588)."""
+    """Answer 47 instead of 90 to clients that do not distinguish them (KIP-588)."""
     try:
         yield
     except BrokerError as error:
@@ -154,7 +154,7 @@ def add_offsets_to_txn(call: Call, node: Node) -> Message:
 
 
 _FIRST_WITH_EPOCHS: Final = 5
-"""Each transaction has an epoch of its own from here on; the answer tells the next (KIP-890)."""
+"""From this version on each transaction has its own epoch; the answer has the next (KIP-890)."""
 
 
 def end_txn(call: Call, node: Node) -> Message:

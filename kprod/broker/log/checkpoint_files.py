@@ -41,6 +41,14 @@ def flush_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_data(descriptor: int) -> None:
+    """Force a file's bytes to the disk, without its times where the system can do that."""
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
+
+
 _CHECKPOINT_VERSION: Final = "0"
 _Row = TypeVar("_Row")
 _log = logging.getLogger(__name__)

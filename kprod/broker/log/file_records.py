@@ -7,10 +7,12 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kprod.broker.records.codecs import CorruptBatch
-from kprod.broker.records.file_slice import FileSlice, OpenFile
-from kprod.broker.records.legacy_message import LegacyMessage, StoredHeader, legacy_size
-from kprod.broker.records.record_batch import (
+from kprod.broker.descriptors import OpenFile
+from kprod.broker.log.checkpoint_files import sync_data
+from kprod.broker.records.file_slice import FileSlice
+from kprod.records.codecs import CorruptBatch
+from kprod.records.legacy_message import LegacyMessage, StoredHeader, legacy_size
+from kprod.records.record_batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC_AT,
@@ -108,7 +110,7 @@ class FileRecords:
 
     def flush(self) -> None:
         """Force what was appended to the disk."""
-        os.fdatasync(self._fd)
+        sync_data(self._fd)
 
     def close(self) -> None:
         """Idempotent. Readers that are at it, and slices that are being sent, end first."""

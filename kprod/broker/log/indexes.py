@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kprod.broker.log.checkpoint_files import StorageError
-from kprod.broker.records.legacy_message import StoredHeader
+from kprod.broker.descriptors import OpenFile, closed_in_children
+from kprod.broker.log.checkpoint_files import StorageError, sync_data
+from kprod.records.legacy_message import StoredHeader
 
 
 class MappedEntries:
@@ -36,7 +37,7 @@ class MappedEntries:
         self.byte_size = path.stat().st_size
         self.count = self.capacity = self.byte_size // layout.size
         self._map = _mapped(path, self.byte_size)
-        self._fd = -1
+        self._file: OpenFile | None = None  # to append to
 
     def __getitem__(self, position: int) -> tuple[Any, ...]:
         mapped = self._map
@@ -50,9 +51,9 @@ class MappedEntries:
             raise IndexError(f"{self.path} is full")
         if self.byte_size < self.capacity * self._layout.size:
             self._resize(self.capacity * self._layout.size)
-        if self._fd < 0:
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
-        os.pwrite(self._fd, self._layout.pack(*fields), self.count * self._layout.size)
+        if self._file is None:
+            self._file = OpenFile(os.open(self.path, os.O_WRONLY | os.O_CLOEXEC))
+        os.pwrite(self._file.fd, self._layout.pack(*fields), self.count * self._layout.size)
         self.count += 1
 
     @property
@@ -91,9 +92,9 @@ class MappedEntries:
         self._stop_writing()
 
     def _stop_writing(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _resize(self, byte_size: int) -> None:
         os.truncate(self.path, byte_size)
@@ -117,7 +118,8 @@ def _mapped(path: Path, byte_size: int) -> mmap.mmap | None:
     if not byte_size:
         return None
     with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), byte_size, access=mmap.ACCESS_READ)
+        # It has a descriptor of its own.
+        return closed_in_children(mmap.mmap(file.fileno(), byte_size, access=mmap.ACCESS_READ))
 
 
 class OffsetIndex(MappedEntries):
@@ -304,4 +306,4 @@ class TransactionIndex:
         """Force the entries to the disk. ``OSError``."""
         if self._entries:
             with self.path.open("rb") as file:
-                os.fdatasync(file.fileno())
+                sync_data(file.fileno())

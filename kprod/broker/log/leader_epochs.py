@@ -20,8 +20,8 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """Epochs and their first offsets, both increasing (Kafka: LeaderEpochFileCache, KIP-101).
 
-    Not thread-safe: the partition's lock. The file is replaced before an offset of a new epoch is
-    given out, so that a reader can always tell which leader wrote what it has.
+    Guarded by the partition's lock. The file is replaced before an offset of a new epoch is
+    assigned, so that a reader always knows which leader wrote a record.
     """
 
     def __init__(self, path: Path | None) -> None:

@@ -13,7 +13,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.producer_snapshot import drop_snapshots_before
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.records.file_slice import FileSlice
-from kprod.broker.records.legacy_message import StoredHeader
+from kprod.records.legacy_message import StoredHeader
 
 
 def holder(segments: Sequence[LogSegment], offset: int) -> int:
@@ -172,7 +172,7 @@ class LocalLog:
 
 
 OnFailure: TypeAlias = Callable[[OSError], None]
-"""Is told, without any lock, that the disk failed."""
+"""Called, without a lock held, when the disk has failed."""
 
 
 def ignore_failure(_: OSError) -> None:

@@ -16,8 +16,8 @@ from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.producer_state import NO_PRODUCER
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.records.batch_writer import rewrite_batch
-from kprod.broker.records.legacy_message import LegacyMessage, StoredBatch
-from kprod.broker.records.record_batch import RecordBatch, StoredRecord, read_batches
+from kprod.records.legacy_message import LegacyMessage, StoredBatch
+from kprod.records.record_batch import RecordBatch, StoredRecord, read_batches
 from kprod.types import TopicPartition
 
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"

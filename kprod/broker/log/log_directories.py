@@ -13,9 +13,11 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from kprod.broker.descriptors import OpenFile
 from kprod.broker.log.checkpoint_files import (
     StorageError,
     TopicOverrides,
@@ -31,7 +33,7 @@ from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig, with_overrides
 from kprod.broker.log.log_loader import LogLoader
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.records.codecs import CorruptBatch
+from kprod.records.codecs import CorruptBatch
 from kprod.types import TopicPartition
 
 NODE_ID: Final = 1
@@ -49,7 +51,8 @@ _PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,5})")
 _DELETED_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+-\d{1,5}\.)?[0-9a-f]{32}-delete")
 """Kafka's form, and the one without topic and partition that older releases of kprod wrote."""
 _LONGEST_NAME: Final = 255
-_LOADING_THREADS: Final = 2
+RECOVERY_THREADS: Final = 2
+"""Kafka's default of ``num.recovery.threads.per.data.dir``."""
 _CLOSING_THREADS: Final = 16
 """Closing a log is waiting for the disk, which forces many files at once for the price of one."""
 _OF_THE_PROCESS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -65,39 +68,43 @@ class LogDirectory:
     registry's, which has a lock.
     """
 
-    def __init__(self, path: Path, cluster_id: str, config_of: Callable[[str], LogConfig]) -> None:
-        """``config_of`` gives the settings of a topic.
+    def __init__(
+        self,
+        path: Path,
+        cluster_id: str,
+        config_of: Callable[[str], LogConfig],
+        recovery_threads: int = RECOVERY_THREADS,
+    ) -> None:
+        """``config_of`` gives the settings of a topic; so many threads load partitions.
 
         Raises ``StorageError`` when another broker has the directory or wrote it differently,
         ``OSError`` when it cannot be read or written.
         """
         self.path = path
         self._config_of = config_of
+        self._recovery_threads = recovery_threads
+        # Directories of deleted partitions that wait for ``file.delete.delay.ms``, with the time.
+        self._doomed: list[tuple[int, Path]] = []
         self.failure: OSError | None = None
         path.mkdir(parents=True, exist_ok=True)
-        self._lock_fd = self._take_lock()
+        self._lock = self._take_lock()
         try:
             self._check_cluster(cluster_id)
             self.topic_ids: dict[str, uuid.UUID] = {}  # of the partitions that were loaded
             self._cleaner = LogCleaner(path)
             self.logs = self._load()
         except BaseException:
-            self._release_lock()
+            self._lock.close()
             raise
 
-    def _take_lock(self) -> int:
-        lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def _take_lock(self) -> OpenFile:
+        lock = OpenFile(os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(lock)
+            lock.close()
             raise StorageError(f"{self.path} is in use by another broker") from None
         return lock
-
-    def _release_lock(self) -> None:
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-            self._lock_fd = -1
 
     def _check_cluster(self, cluster_id: str) -> None:
         found = known_cluster_id(self.path)
@@ -130,7 +137,7 @@ class LogDirectory:
             )
             for where, directory in found
         ]
-        with ThreadPoolExecutor(_LOADING_THREADS, "kprod-broker-load") as pool:
+        with ThreadPoolExecutor(self._recovery_threads, "kprod-broker-load") as pool:
             logs = dict(zip((w for w, _ in found), pool.map(LogLoader.load, loaders), strict=True))
         if not clean and logs:
             self._write_checkpoints(logs)
@@ -184,15 +191,27 @@ class LogDirectory:
         self.logs[where] = log
         return log
 
-    def remove(self, where: TopicPartition) -> None:
-        """Take a partition off the disk; readers that still hold its log find nothing in it."""
+    def remove(self, where: TopicPartition, now_ms: int) -> None:
+        """Rename a partition's directory, to be deleted after ``file.delete.delay.ms``.
+
+        Readers that still hold its log find nothing in it. The next start deletes what waits.
+        """
         log = self.logs.pop(where)
         log.abandon()
         doomed = self.path / deleted_name(where)
         log.directory.rename(doomed)
         flush_directory(self.path)
-        shutil.rmtree(doomed)
+        self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+        self._delete_due(now_ms)
         self._cleaner.forget(where)
+
+    def _delete_due(self, now_ms: int) -> None:
+        for entry in list(self._doomed):
+            due_ms, directory = entry
+            if due_ms <= now_ms:
+                with suppress(ValueError):  # another thread has it
+                    self._doomed.remove(entry)
+                    shutil.rmtree(directory)
 
     def maintain(self, now_ms: int) -> None:
         """Apply retention and compaction, flush what is due, and write checkpoints.
@@ -205,6 +224,7 @@ class LogDirectory:
                 if self.failure is not None:
                     return
                 self._maintain(log, now_ms)
+            self._delete_due(now_ms)
             self._write_checkpoints(dict(self.logs))
         except OSError as error:
             _log.exception("%s could not be maintained", self.path)
@@ -232,7 +252,7 @@ class LogDirectory:
                 replace_file(self.path / _CLEAN_SHUTDOWN, marker.encode())
             except OSError:
                 _log.exception("%s could not be marked as clean", self.path)
-        self._release_lock()
+        self._lock.close()
 
     def _write_checkpoints(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         points = {where: log.recovery_point for where, log in logs.items()}
@@ -244,7 +264,7 @@ class LogDirectory:
         """Let go of everything as a crash would."""
         for log in self.logs.values():
             log.abandon()
-        self._release_lock()
+        self._lock.close()
 
 
 def _close(log: PartitionLog) -> bool:
@@ -297,13 +317,21 @@ class LogDirectories:
     Not thread-safe: creating, removing and closing are the registry's, which has a lock.
     """
 
-    def __init__(self, paths: Sequence[Path], config: LogConfig) -> None:
-        """Raises ``StorageError`` when a directory is another broker's, or has what another has.
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        config: LogConfig,
+        recovery_threads: int = RECOVERY_THREADS,
+    ) -> None:
+        """``recovery_threads`` of each directory load its partitions.
+
+        Raises ``StorageError`` when a directory is another broker's, or has what another has.
 
         ``OSError`` when the first directory cannot be used.
         """
         self.path = paths[0]
         self._config = config
+        self._recovery_threads = recovery_threads
         self.path.mkdir(parents=True, exist_ok=True)
         self.overrides = TopicOverrides(self.path / TOPIC_OVERRIDES)
         self._unusable: dict[Path, OSError] = {}
@@ -338,7 +366,10 @@ class LogDirectories:
         usable = [path for path in paths if path not in self._unusable]
         with ThreadPoolExecutor(len(usable), "kprod-broker-open") as pool:
             opening = [
-                pool.submit(LogDirectory, path, self.cluster_id, self.config_of) for path in usable
+                pool.submit(
+                    LogDirectory, path, self.cluster_id, self.config_of, self._recovery_threads
+                )
+                for path in usable
             ]
         opened: list[LogDirectory] = []
         fatal: BaseException | None = None
@@ -419,12 +450,12 @@ class LogDirectories:
             if directory.failure is None:
                 flush_directory(directory.path)
 
-    def remove(self, where: TopicPartition) -> None:
-        """Take a partition off the disk; readers that still hold its log find nothing in it."""
+    def remove(self, where: TopicPartition, now_ms: int) -> None:
+        """See ``LogDirectory.remove``. The name is free at once."""
         self.logs.pop(where)
         for directory in self.directories:
             if where in directory.logs:
-                directory.remove(where)
+                directory.remove(where, now_ms)
         if all(left.topic != where.topic for left in self.logs):
             del self.topic_ids[where.topic]
             self.overrides.replace(where.topic, {})

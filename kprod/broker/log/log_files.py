@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 from kprod.broker.log.checkpoint_files import StorageError
 from kprod.broker.log.indexes import TransactionIndex
 from kprod.broker.log.producer_snapshot import parse_snapshot
-from kprod.broker.records.codecs import CODEC_NAMES, CorruptBatch
-from kprod.broker.records.legacy_message import LegacyMessage, read_sets
-from kprod.broker.records.record_batch import RecordBatch, StoredRecord
+from kprod.records.codecs import CODEC_NAMES, CorruptBatch
+from kprod.records.legacy_message import LegacyMessage, read_sets
+from kprod.records.record_batch import RecordBatch, StoredRecord
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")

@@ -13,7 +13,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.producer_snapshot import ProducerLoader
 from kprod.broker.log.segment import LogSegment
-from kprod.broker.records.codecs import CorruptBatch
+from kprod.records.codecs import CorruptBatch
 from kprod.types import TopicPartition
 
 _BASE: Final = "[0-9]" * 20

@@ -33,9 +33,9 @@ from kprod.broker.log.producer_state import (
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.records.batch_writer import TransactionMarker, write_marker
 from kprod.broker.records.file_slice import in_memory
-from kprod.broker.records.legacy_message import StoredBatch, read_sets
-from kprod.broker.records.record_batch import BatchHeader, StoredRecord
 from kprod.errors import BrokerError
+from kprod.records.legacy_message import StoredBatch, read_sets
+from kprod.records.record_batch import BatchHeader, StoredRecord
 from kprod.types import BytesLike, TopicPartition
 
 _READ_BYTES: Final = 1024 * 1024

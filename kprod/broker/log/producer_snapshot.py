@@ -28,8 +28,8 @@ from kprod.broker.log.producer_state import (
 )
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.records.batch_writer import read_marker
-from kprod.broker.records.codecs import CorruptBatch
-from kprod.broker.records.legacy_message import LegacyMessage, StoredHeader
+from kprod.records.codecs import CorruptBatch
+from kprod.records.legacy_message import LegacyMessage, StoredHeader
 
 _VERSION: Final = 1
 _PREFIX: Final = struct.Struct(">hI")

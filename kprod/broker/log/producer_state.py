@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.indexes import AbortedTransaction
 from kprod.broker.records.batch_writer import TransactionMarker
-from kprod.broker.records.record_batch import BatchHeader
 from kprod.errors import BrokerError
+from kprod.records.record_batch import BatchHeader
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ class AppendedBatch(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """The base offset the producer was told."""
+        """The base offset that the producer got."""
         return self.last_offset - self.offset_delta
 
 

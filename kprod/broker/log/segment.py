@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -12,9 +11,10 @@ from typing import Final, NamedTuple
 from kprod.broker.log.file_records import FileRecords
 from kprod.broker.log.indexes import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.records.codecs import CorruptBatch
 from kprod.broker.records.file_slice import FileSlice
-from kprod.broker.records.legacy_message import StoredBatch, StoredHeader, read_sets
+from kprod.clock import wall_ms
+from kprod.records.codecs import CorruptBatch
+from kprod.records.legacy_message import StoredBatch, StoredHeader, read_sets
 from kprod.types import BytesLike
 
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -53,7 +53,7 @@ class LogSegment:
         self.transaction_index = TransactionIndex(directory / f"{name}.txnindex{suffix}")
         self.config = config
         self._rolling_from: int | None = None
-        self._created_ms = time.time_ns() // 1_000_000
+        self._created_ms = wall_ms()
         self._bytes_since_index_entry = 0
         self._largest = self.time_index.last if self.time_index.sane else self.time_index.none
 
@@ -95,7 +95,7 @@ class LogSegment:
             self._rolling_from = -1 if first is None else first.max_timestamp
         if self._rolling_from >= 0 and header.max_timestamp >= 0:
             return header.max_timestamp - self._rolling_from
-        return time.time_ns() // 1_000_000 - self._created_ms
+        return wall_ms() - self._created_ms
 
     def append(self, header: StoredHeader, buffers: Sequence[BytesLike]) -> None:
         """Write one batch. ``header`` has its final offsets. Call ``undo`` after an error."""

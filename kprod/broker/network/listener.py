@@ -9,12 +9,12 @@ import json
 import secrets
 import socket
 import ssl
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from kprod.broker.network.stream import PlainStream, TlsStream
+from kprod.clock import wall
 
 SCRAM: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """Mechanisms, and the hash of each."""
@@ -24,19 +24,19 @@ _REFUSED: Final = "Authentication failed: invalid credentials"
 
 
 class Refused(Exception):
-    """The login failed; the client may be told the text."""
+    """The login failed; the text may be sent to the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a token allows: to be ``principal``, until ``expires`` (seconds since 1970)."""
+    """The result of a valid token: ``principal``, until ``expires`` (seconds since 1970)."""
 
     principal: str
     expires: float | None = None
 
 
 TokenCheck: TypeAlias = Callable[[str], Grant]
-"""Tells what a token of OAUTHBEARER allows. Raises ``Refused``."""
+"""Validates an OAUTHBEARER token and returns its grant. Raises ``Refused``."""
 
 
 class Exchange:
@@ -145,7 +145,7 @@ def _stored(name: str, password: bytes) -> tuple[bytes, bytes, bytes, int]:
 
 
 class _OAuthBearer(Exchange):
-    """RFC 7628: a token that is refused is told in one more round."""
+    """RFC 7628: the refusal of a token takes one more round."""
 
     def __init__(self, check: TokenCheck) -> None:
         self._check = check
@@ -156,7 +156,7 @@ class _OAuthBearer(Exchange):
             raise Refused("Authentication failed: invalid token")
         try:
             grant = self._check(_token(message))
-            if grant.expires is not None and grant.expires <= time.time():
+            if grant.expires is not None and grant.expires <= wall():
                 raise Refused("the token has expired")
         except Refused as refused:
             self._refused = True
@@ -199,10 +199,10 @@ _TOLD_PORT: Final = 9092
 class Listener:
     """A listener as in Kafka's ``listeners``: a name, an address, a security protocol.
 
-    ``open`` makes a stream of an accepted socket: here is where TLS goes in (``with_tls``). With
-    an ``authentication`` a client has to log in before anything but ApiVersions, SaslHandshake and
-    SaslAuthenticate is dispatched. ``port`` 0 lets the system choose. ``path`` is that of a Unix
-    domain socket, instead of host and port, which clients are told all the same.
+    ``open`` makes a stream of an accepted socket, with TLS if it is ``with_tls``. With an
+    ``authentication`` a client must log in before any request but ApiVersions, SaslHandshake and
+    SaslAuthenticate. With ``port`` 0 the system chooses one. ``path`` is that of a Unix domain
+    socket to listen on; host and port are then only advertised to clients.
     """
 
     name: str = "PLAINTEXT"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import select
 import threading
 import time
 from collections import deque
@@ -14,9 +12,10 @@ from types import NoneType
 from typing import Final, Protocol, TypeAlias
 
 from kprod.broker.handler_pool import HandlerPool, QuietLog
+from kprod.broker.network.bell import Bell, new_selector
 from kprod.broker.network.connection import PAUSE, Connection, HangUp
 from kprod.broker.network.listener import Session
-from kprod.broker.network.stream import READ, WRITE, Part
+from kprod.broker.network.stream import READ, Part
 from kprod.clock import Clock
 
 
@@ -74,12 +73,13 @@ Dispatch: TypeAlias = Callable[[bytearray, Session, Reply], None]
 class NetworkThread:
     """Reads requests and hands them to the handlers (Kafka: Processor). Thread-safe.
 
-    A connection is armed for one event at a time (EPOLLONESHOT). The thread that gets the event
-    has the connection until it arms it again: the network thread reads, a handler answers and
-    sends. What a client does not take at once is sent from here.
+    A connection is registered with the selector while nobody owns it. The network thread takes it
+    out when it has an event, and owns it until it registers it again or gives it to a handler: the
+    network thread reads, a handler answers and sends. What a client does not take at once is sent
+    from here.
 
-    An error of ours, or a lack of memory, costs the connection it happens to and no other. The
-    thread ends when it is told to, and by nothing else.
+    An error of ours, or a lack of memory, costs the connection it happens to and no other. Only
+    ``close`` ends the thread.
     """
 
     def __init__(
@@ -94,16 +94,20 @@ class NetworkThread:
         self._pool = pool
         self._clock = clock
         self._max_idle = max_idle
-        self._epoll = select.epoll()
-        self._bell_out, self._bell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._epoll.register(self._bell_out, select.EPOLLIN)
+        self._bell = Bell()
+        self._selector = new_selector()
+        self._selector.register(self._bell.fileno(), READ)
+        # A selector with a descriptor of its own (kqueue, for one) sees at once what another
+        # thread registers; that of poll(2) does so only when it is called again.
+        self._is_live = hasattr(self._selector, "fileno")
         self._complaints = QuietLog(_log, clock)
         self._losses = QuietLog(_log, clock)
-        # Guards the two below, and which thread owns a connection: an unmuted one that is not
-        # paused is either armed, or the network thread has its event.
+        # Guards the selector and the three below, and which thread owns a connection: an unmuted
+        # one that is not paused is either registered, or the network thread has its event.
         self._lock = threading.Lock()
         self._connections: dict[int, Connection] = {}
         self._stopping = False
+        self._closed = False
         self._swept = clock.monotonic()
         # Connections of this thread that wait for memory, or have more to read at once. A deque
         # may be added to by handlers while this thread takes from it.
@@ -126,48 +130,38 @@ class NetworkThread:
         with self._lock:
             if not self._stopping:
                 self._connections[fd] = connection
-                self._epoll.register(fd, READ | select.EPOLLONESHOT)
-                return
-        connection.close()
+                self._selector.register(fd, READ, connection)
+                added = True
+            else:
+                added = False
+        if added:
+            self._show_selector()
+        else:
+            connection.close()
 
     def _run(self) -> None:
-        failed = False
         while not self._stopping:
             try:
-                if failed:
-                    self._rearm()
-                    failed = False
-                self._turn()
+                self._serve_ready()
             except Exception:
-                failed = True
                 self._complaints.exception("the network thread met an unexpected error")
                 time.sleep(_PAUSE)  # memory may be there again
 
-    def _turn(self) -> None:
+    def _serve_ready(self) -> None:
         """Serve every connection that has an event."""
-        for fd, _ in self._epoll.poll(_PAUSE if self._paused else _POLL):
-            connection = self._connections.get(fd)
-            if connection is not None:
-                self._serve(connection)
-            elif fd == self._bell_out:
-                os.read(fd, 4096)
+        for key, _ in self._selector.select(_PAUSE if self._paused else _POLL):
+            if key.data is None:
+                self._bell.clear()
+            else:
+                with self._lock:
+                    self._selector.unregister(key.fd)
+                self._serve(key.data)
         for _ in range(len(self._paused)):
             self._serve(self._paused.popleft())
         now = self._clock.monotonic()
         if now - self._swept >= _POLL:
             self._swept = now
             self._sweep(now)
-
-    def _rearm(self) -> None:
-        """Have the events again that were lost when ``poll`` could not return them, for instance.
-
-        A connection that has nothing to read is found to have nothing to read.
-        """
-        paused = set(self._paused)
-        with self._lock:
-            for fd, connection in self._connections.items():
-                if not connection.muted and connection not in paused:
-                    self._epoll.modify(fd, READ | WRITE | select.EPOLLONESHOT)
 
     def _serve(self, connection: Connection) -> None:
         """Send the rest of an answer, or read on."""
@@ -195,8 +189,16 @@ class NetworkThread:
 
     def _arm(self, connection: Connection, interest: int) -> None:
         with self._lock:
+            if self._closed:
+                raise ConnectionAbortedError("the broker is closed")
             connection.unmute()
-            self._epoll.modify(connection.stream.fileno(), interest | select.EPOLLONESHOT)
+            self._selector.register(connection.stream.fileno(), interest, connection)
+        self._show_selector()
+
+    def _show_selector(self) -> None:
+        """Have the network thread wait for what another thread has just registered, too."""
+        if not self._is_live and threading.get_ident() != self._thread.ident:
+            self._bell.ring()
 
     def _handle(self, connection: Connection, frame: bytearray) -> None:
         """Answer, in a handler's thread; and the next request as well if it is there already."""
@@ -263,8 +265,7 @@ class NetworkThread:
             with self._lock:
                 connection.unmute()
                 self._paused.append(connection)
-            with contextlib.suppress(OSError):  # full of wake-ups already, or closed
-                os.write(self._bell, b"!")
+            self._bell.ring()
         else:
             self._arm(connection, interest)
 
@@ -292,7 +293,7 @@ class NetworkThread:
             self._losses.warning(
                 "closing the connection of %s: %s", connection.session.peer, reason
             )
-        elif not isinstance(reason, (OSError, ValueError, NoneType)):  # ValueError: closed epoll
+        elif not isinstance(reason, (OSError, NoneType)):
             self._complaints.exception(
                 "closing the connection of %s after an unexpected error", connection.session.peer
             )
@@ -302,11 +303,11 @@ class NetworkThread:
         with self._lock:
             if self._connections.get(fd) is connection:
                 del self._connections[fd]
-                with contextlib.suppress(OSError, ValueError):
-                    self._epoll.unregister(fd)
+                with contextlib.suppress(KeyError):  # the thread that closes it has its event
+                    self._selector.unregister(fd)
 
     def _sweep(self, now: float) -> None:
-        """Let go of clients that do nothing, or do it too slowly."""
+        """Disconnect clients that do nothing, or do it too slowly."""
         for connection in self.connections:
             if connection.stalled(now, self._max_idle):
                 _log.info("letting go of %s, which is idle or too slow", connection.session.peer)
@@ -318,8 +319,7 @@ class NetworkThread:
             self._stopping = True
         for connection in self.connections:
             connection.cut()
-        with contextlib.suppress(OSError):
-            os.write(self._bell, b"!")
+        self._bell.ring()
 
     def close(self, *, handlers_ended: bool = True) -> None:
         """Wait for the thread and close what is left.
@@ -332,6 +332,7 @@ class NetworkThread:
         for connection in self.connections:
             if handlers_ended or not connection.muted:
                 self._close(connection, None)
-        self._epoll.close()
-        os.close(self._bell)
-        os.close(self._bell_out)
+        with self._lock:
+            self._closed = True
+            self._selector.close()
+        self._bell.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import select
+import selectors
 import socket
 import stat
 import threading
@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from kprod.broker.descriptors import closed_in_children
 from kprod.broker.handler_pool import HandlerPool, QuietLog
+from kprod.broker.network.bell import Bell, new_selector
 from kprod.broker.network.connection import Connection, RequestMemory
 from kprod.broker.network.listener import Listener, Session
 from kprod.broker.network.network_thread import Dispatch, NetworkThread
+from kprod.broker.network.stream import READ
 from kprod.clock import Clock
 
 _BACKLOG: Final = 1024
@@ -48,13 +51,14 @@ class Server:
             self._close_sockets()
             raise
         self._stopping = threading.Event()
+        self._bell = Bell()
         self._acceptor: threading.Thread | None = None
         self._network: NetworkThread | None = None
 
     def _listen(self, listener: Listener) -> None:
         opened = _open_unix(listener.path) if listener.path is not None else _open_tcp(listener)
         opened.setblocking(False)
-        self._sockets.append(opened)
+        self._sockets.append(closed_in_children(opened))
         port = opened.getsockname()[1] if listener.path is None else listener.port
         self.listeners.append(replace(listener, port=port))
 
@@ -62,25 +66,25 @@ class Server:
         """Begin to accept; ``dispatch`` answers requests, in threads of ``pool``."""
         self._network = NetworkThread(dispatch, pool, self._clock, max_idle=_MAX_IDLE)
         self._network.start()
+        # Here, not in the thread: there may be no descriptor left once that runs.
         self._acceptor = threading.Thread(
-            target=self._accept, name="kprod-broker-acceptor", daemon=True
+            target=self._accept, args=(new_selector(),), name="kprod-broker-acceptor", daemon=True
         )
         self._acceptor.start()
 
-    def _accept(self) -> None:
-        ready = select.poll()
-        pairs = zip(self._sockets, self.listeners, strict=True)
-        by_fd = {opened.fileno(): (opened, listener) for opened, listener in pairs}
-        for fd in by_fd:
-            ready.register(fd, select.POLLIN)
-        while not self._stopping.is_set():
-            try:
-                for fd, _ in ready.poll():
-                    if not self._stopping.is_set():
-                        self._accept_one(*by_fd[fd])
-            except Exception:  # no memory for another connection
-                self._complaints.exception("could not accept a connection")
-                self._stopping.wait(_ACCEPT_PAUSE)
+    def _accept(self, ready: selectors.BaseSelector) -> None:
+        with ready as selector:
+            selector.register(self._bell.fileno(), READ)
+            for opened, listener in zip(self._sockets, self.listeners, strict=True):
+                selector.register(opened, READ, (opened, listener))
+            while not self._stopping.is_set():
+                try:
+                    for key, _ in selector.select():
+                        if not self._stopping.is_set():
+                            self._accept_one(*key.data)
+                except Exception:  # no memory for another connection
+                    self._complaints.exception("could not accept a connection")
+                    self._stopping.wait(_ACCEPT_PAUSE)
 
     def _accept_one(self, opened: socket.socket, listener: Listener) -> None:
         try:
@@ -107,9 +111,7 @@ class Server:
     def hang_up(self) -> None:
         """Stop listening and cut every connection. Idempotent."""
         self._stopping.set()
-        for opened in self._sockets:
-            with contextlib.suppress(OSError):
-                opened.shutdown(socket.SHUT_RDWR)
+        self._bell.ring()
         if self._acceptor is not None:
             self._acceptor.join()
         self._close_sockets()
@@ -126,6 +128,7 @@ class Server:
         network, self._network = self._network, None
         if network is not None:
             network.close(handlers_ended=handlers_ended)
+        self._bell.close()
 
 
 def _open_tcp(listener: Listener) -> socket.socket:

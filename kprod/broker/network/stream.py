@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
+import selectors
 import socket
 import ssl
 from collections.abc import Sequence
 from typing import Final
 
+from kprod.broker.descriptors import closed_in_children
 from kprod.broker.records.file_slice import FileSlice
 from kprod.types import BytesLike
 
-READ: Final = select.POLLIN
-"""Wait until the peer has sent something. In poll and in epoll it is the same bit."""
-WRITE: Final = select.POLLOUT
+READ: Final = selectors.EVENT_READ
+"""Wait until the peer has sent something."""
+WRITE: Final = selectors.EVENT_WRITE
 """Wait until the peer takes something."""
 
 Part = BytesLike | FileSlice
@@ -32,7 +33,7 @@ class PlainStream:
         client.setblocking(False)
         with contextlib.suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket: socket.socket = client
+        self._socket: socket.socket = closed_in_children(client)
 
     def fileno(self) -> int:
         """The descriptor to wait for."""
@@ -101,7 +102,9 @@ class TlsStream(PlainStream):
 
     def __init__(self, client: socket.socket, context: ssl.SSLContext) -> None:
         super().__init__(client)
-        self._socket = context.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
+        self._socket = closed_in_children(
+            context.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
+        )
         self._ready = False
 
     def advance(self) -> int:

@@ -1,1 +1,1 @@
-"""Record batches as bytes: read, written, compressed; of every format that Kafka has had."""
+"""What the broker writes: batches of its own, what compaction leaves, slices of files."""

@@ -14,9 +14,9 @@ import lz4.frame
 import zstandard
 from crc32c import crc32c
 
-from kprod.broker.records.codecs import CorruptBatch
-from kprod.broker.records.legacy_message import StoredBatch
-from kprod.broker.records.record_batch import (
+from kprod.records.codecs import CorruptBatch
+from kprod.records.legacy_message import StoredBatch
+from kprod.records.record_batch import (
     CONTROL,
     CRC_START,
     HEADER,

@@ -6,22 +6,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kprod.broker.descriptors import OpenFile
 from kprod.types import BytesLike
-
-
-class OpenFile:
-    """A descriptor that stays open for as long as this object is referenced.
-
-    A segment may be deleted while a response that holds a slice of it waits for a slow client;
-    its bytes are then still there for that client, and the number of the descriptor is not given
-    to another file.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __del__(self) -> None:
-        os.close(self.fd)
 
 
 @dataclass(frozen=True, slots=True)

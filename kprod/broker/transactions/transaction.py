@@ -55,15 +55,15 @@ HIGHEST_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionConfig:
-    """Kafka's defaults, but for the partitions of the state topic: 1 here and 50 in Kafka.
+    """Kafka's defaults, except for the partitions of the state topic: 1 here and 50 in Kafka.
 
-    ``transaction_version`` is the level of Kafka's feature of that name: with 2 every transaction
-    that ends begins a new epoch, and partitions are added by the first batch (KIP-890); 1 and 0
-    are what brokers before 4.0 do. ``marker_delay_ms`` is the time between the answer to EndTxn
-    and the markers, in which the producer's next transaction is told to wait (51); with 0 the
-    markers are written before the answer. ``fences_late_commits``: a commit that comes after the
-    coordinator has aborted the transaction is answered PRODUCER_FENCED, as by brokers with
-    KAFKA-20785; brokers before it answer INVALID_TXN_STATE.
+    ``transaction_version`` is the level of Kafka's feature of that name. With 2 the end of a
+    transaction begins a new epoch, and the first batch adds a partition (KIP-890); brokers before
+    4.0 behave like 1 and 0. ``marker_delay_ms`` is the time between the answer to EndTxn and the
+    markers, during which the producer's next transaction gets CONCURRENT_TRANSACTIONS (51); with 0
+    the markers are written before the answer. ``fences_late_commits``: a commit after the
+    coordinator has aborted the transaction gets PRODUCER_FENCED, as from brokers with KAFKA-20785;
+    older brokers answer INVALID_TXN_STATE.
     """
 
     transaction_version: int = HIGHEST_VERSION
@@ -104,7 +104,7 @@ class TransactionState(enum.IntEnum):
 
     @property
     def spelled(self) -> str:
-        """Kafka's name, as DescribeTransactions tells it."""
+        """Kafka's name, as in DescribeTransactions."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 

@@ -262,7 +262,7 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def identity_after(transaction: Transaction) -> ProducerIdentity:
-    """The producer's identity once the transaction has ended (EndTxn 5 tells it)."""
+    """The producer's identity after the end of the transaction (in the answer to EndTxn 5)."""
     if transaction.next_producer_id != NO_PRODUCER_ID:
         return ProducerIdentity(transaction.next_producer_id, 0)
     return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)

@@ -9,13 +9,13 @@ from typing import Any, Final
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.protocol.record_schema import Field, RecordSchema, entity
 from kprod.broker.records.batch_writer import write_batch
-from kprod.broker.records.record_batch import BatchHeader
 from kprod.broker.transactions.transaction import (
     NO_PRODUCER_ID,
     Transaction,
     TransactionState,
 )
 from kprod.errors import ProtocolError
+from kprod.records.record_batch import BatchHeader
 from kprod.types import TopicPartition
 
 TRANSACTION_TOPIC: Final = "__transaction_state"

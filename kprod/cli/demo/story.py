@@ -1,4 +1,4 @@
-"""The demo from beginning to end: a broker, a topic, writing, reading back, the verdict."""
+"""The demo from start to end: a broker, a topic, writing, reading back, the verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from kprod.cli.child_process import BrokerProcess
-from kprod.cli.client_options import reader_security
 from kprod.cli.demo.flights import Flights, Tally
 from kprod.cli.demo.report import Report, Screen
 from kprod.cli.demo.writers import Target, write_plainly, write_with_spark
@@ -39,10 +38,10 @@ class Plan:
 
 @contextmanager
 def home_of(plan: Plan, work: Path, screen: Screen) -> Iterator[str]:
-    """The address of the broker for the block, which starts and stops it unless it is the user's.
+    """Yield the address of the user's broker, or of an embedded one that runs for the block.
 
-    With ``keep`` it goes on after a block that ended well, and the user is told how to stop it.
-    Raises CommandFailure when it does not start.
+    With ``keep`` the embedded broker keeps running after a successful block, and the screen shows
+    how to stop it. Raises CommandFailure if it does not start.
     """
     if plan.bootstrap_servers is not None:
         yield plan.bootstrap_servers
@@ -85,35 +84,34 @@ class Story:
         self._plan = plan
         self._screen = screen
 
-    def tell(self) -> int:
-        """Write, read back, judge; return the exit code. Raises CommandFailure if it cannot go on.
+    def run(self) -> int:
+        """Write, read back, compare; return the exit code. Raises CommandFailure on failure.
 
-        A signal ends it early, with everything it started, and the exit code a shell expects.
+        A signal stops it early, with everything it started, and with the exit code a shell expects.
         """
         with tempfile.TemporaryDirectory(prefix="kprod-", ignore_cleanup_errors=True) as work:
             try:
                 with stop_signals():
-                    return self._tell(Path(work))
+                    return self._run(Path(work))
             except Stopped as stopped:
                 self._screen.say(f"Stopped by {stopped}; nothing is left running.")
                 return stopped.exit_code
 
-    def _tell(self, work: Path) -> int:
+    def _run(self, work: Path) -> int:
         plan, screen = self._plan, self._screen
         flights = Flights(plan.records)
         with home_of(plan, work, screen) as address:
-            security = reader_security({**plan.options, "bootstrap_servers": address})
-            target = Target(address, plan.topic, plan.partitions, security)
+            target = Target(address, plan.topic, plan.partitions, plan.options)
             screen.say(f"{len(flights):,} flights to topic {plan.topic!r} on {address}")
             try:
                 report = self._write_and_judge(flights, target, work)
             except Stopped:
-                self._tell_delivered(target, len(flights))
+                self._report_delivered(target, len(flights))
                 raise
             report.show(screen)
         return 0 if report.exact else 1
 
-    def _tell_delivered(self, target: Target, flights: int) -> None:
+    def _report_delivered(self, target: Target, flights: int) -> None:
         try:
             delivered = sum(target.written().values())
         except KprodError as error:
@@ -124,11 +122,11 @@ class Story:
     def _write_and_judge(self, flights: Flights, target: Target, work: Path) -> Report:
         options, count = self._plan.options, len(flights)
         if self._plan.spark:
-            with self._screen.bar("Spark is writing", count, before="Spark is starting") as tell:
-                written = write_with_spark(flights, target, options, tell, work)
+            with self._screen.bar("Spark is writing", count, before="Spark is starting") as advance:
+                written = write_with_spark(flights, target, options, advance, work)
         else:
-            with self._screen.bar("Writing", count, before="Connecting") as tell:
-                written = write_plainly(flights, target, options, tell)
+            with self._screen.bar("Writing", count, before="Connecting") as advance:
+                written = write_plainly(flights, target, options, advance)
         started = time.monotonic()
         tally = Tally(flights)
         with self._screen.bar("Reading back", len(flights)) as progress:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kprod.broker.log_reader import create_topic, end_offsets, read_topic
+from kprod.admin import create_topic, end_offsets, read_topic
 from kprod.cli.child_process import ChildSession
 from kprod.cli.client_options import open_producer
 from kprod.cli.demo.flights import Flights
@@ -21,16 +21,15 @@ from kprod.config.option import plain_name
 from kprod.errors import BrokerError, KprodError
 
 if TYPE_CHECKING:
-    from kprod.broker.client_security import ClientSecurity
-    from kprod.broker.records.record_batch import StoredRecord
+    from kprod.records.record_batch import StoredRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Acknowledged records, their key and value bytes, and the seconds it took.
+    """Acknowledged records, their key and value bytes, and the elapsed seconds.
 
-    ``tasks`` is the number of Spark tasks that wrote, 0 without Spark. ``options`` are those of the
-    producer that matter for speed, in words, where this process has one.
+    ``tasks`` is the number of Spark tasks that wrote, 0 without Spark. ``options`` describes the
+    producer options that matter for speed, if this process has the producer.
     """
 
     records: int
@@ -40,12 +39,12 @@ class Written:
     options: str = ""
 
     def save(self, path: Path) -> None:
-        """Leave it for another process."""
+        """Write it to a file for another process."""
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
     def load(cls, path: Path) -> Written:
-        """The result that another process has left. Raises OSError when it left none."""
+        """The result that another process saved. Raises OSError if there is none."""
         return cls(**json.loads(path.read_text()))
 
 
@@ -54,52 +53,52 @@ READ_SECONDS = 600.0  # for reading everything back
 
 
 class Target:
-    """One topic, seen through the independent reader. Only what is written from now on counts."""
+    """One topic, read by the independent reader. Only records written from now on count."""
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, partitions: int, security: ClientSecurity
+        self, bootstrap_servers: str, topic: str, partitions: int, options: Mapping[str, Any]
     ) -> None:
-        """Create the topic unless it is there. Raises KprodError when no broker answers."""
+        """Create the topic unless it exists. Raises KprodError if no broker answers."""
         self.bootstrap_servers = bootstrap_servers
         self.topic = topic
-        self._security = security
+        self._options = options
         self._create(partitions)
-        self._before = end_offsets(bootstrap_servers, topic, security=security)
+        self._before = end_offsets(bootstrap_servers, topic, options=options)
 
     def _create(self, partitions: int) -> None:
         try:
-            create_topic(self.bootstrap_servers, self.topic, partitions, security=self._security)
+            create_topic(self.bootstrap_servers, self.topic, partitions, options=self._options)
         except BrokerError as error:
             if error.code != TOPIC_ALREADY_EXISTS:
                 raise
 
     def written(self) -> dict[int, int]:
-        """Records added since, by partition."""
-        now = end_offsets(self.bootstrap_servers, self.topic, security=self._security)
+        """Number of records added since the start, by partition."""
+        now = end_offsets(self.bootstrap_servers, self.topic, options=self._options)
         return {partition: end - self._before[partition] for partition, end in sorted(now.items())}
 
     def read(self) -> Iterator[tuple[int, StoredRecord]]:
-        """The records added since, each with its partition, in offset order per partition."""
+        """The records added since the start, each with its partition, in offset order."""
         return read_topic(
             self.bootstrap_servers,
             self.topic,
             since=self._before,
             timeout=READ_SECONDS,
-            security=self._security,
+            options=self._options,
         )
 
 
 LINGER_MS = 20  # unless an option says otherwise
 LOOK_EVERY = 2_000  # records
-LAST_SECONDS = 1.0  # after Ctrl-C, for what is on its way
+LAST_SECONDS = 1.0  # after Ctrl-C, for records in flight
 
 
 def write_plainly(
     flights: Flights, target: Target, options: Mapping[str, Any], progress: Callable[[int], None]
 ) -> Written:
-    """Write every flight by one producer with ``options``, one record after the other.
+    """Write every flight with one producer with ``options``, one ``send`` per record.
 
-    ``progress`` gets the number of acknowledged flights meanwhile. Raises CommandFailure when a
+    ``progress`` is called with the number of acknowledged flights. Raises CommandFailure if a
     record is not delivered.
     """
     failures: list[KprodError] = []
@@ -120,11 +119,11 @@ def write_plainly(
     finally:
         producer.close(timeout=LAST_SECONDS)  # when interrupted; else it is closed already
     if report.failed:
-        first = next(iter(failures), "not told in time")
+        first = next(iter(failures), "no result before the close timeout")
         raise CommandFailure(f"{report.failed:,} records failed; the first: {first}")
     seconds = time.monotonic() - started
-    told = producer_options(producer.config)
-    return Written(records=report.delivered, bytes=sent_bytes, seconds=seconds, options=told)
+    described = producer_options(producer.config)
+    return Written(records=report.delivered, bytes=sent_bytes, seconds=seconds, options=described)
 
 
 def _names_linger(options: Mapping[str, Any]) -> bool:
@@ -137,7 +136,7 @@ def as_json(flights: Flights, row: int) -> bytes:
     return json.dumps({"row": row, "task": 0, **fields}, separators=(",", ":")).encode()
 
 
-POLL_EVERY = 0.25  # seconds between two looks at the topic
+POLL_EVERY = 0.25  # seconds between two reads of the topic's offsets
 STOP_SECONDS = 5.0
 LAST_LINES = 30  # of the job's log, when it fails
 
@@ -149,15 +148,15 @@ def write_with_spark(
     progress: Callable[[int], None],
     work: Path,
 ) -> Written:
-    """Write every flight by a Spark job; its JVM and Python workers end with this call.
+    """Write every flight with a Spark job; its JVM and Python workers end with this call.
 
-    In a process of its own, because a JVM that was started inside this one would stay until this
-    one ends, and would print between the lines of the demo. ``work`` is a directory for temporary
-    files. ``progress`` gets the number of flights in the topic meanwhile. Raises CommandFailure
-    with the end of Spark's log when the job fails.
+    The job is a separate process: a JVM started in this one would run until this process ends,
+    and would print between the lines of the demo. ``work`` is a directory for temporary files.
+    ``progress`` is called with the number of flights in the topic. Raises CommandFailure with the
+    end of Spark's log if the job fails.
     """
     flights.write_csv(work / "flights.csv")
-    # In a file of a directory that is ours alone: other users see the command line.
+    # In a file of a private directory: other users can see the command line.
     job = {"bootstrap_servers": target.bootstrap_servers, "topic": target.topic}
     (work / "job.json").write_text(json.dumps({**job, "options": dict(options)}))
     command = [sys.executable, "-m", "kprod.cli.demo.flights_job", str(work)]
@@ -165,7 +164,7 @@ def write_with_spark(
     try:
         while session.exit_code is None:
             time.sleep(POLL_EVERY)
-            with suppress(KprodError):  # the job itself will say if the broker is gone
+            with suppress(KprodError):  # if the broker is gone, the job itself reports it
                 progress(sum(target.written().values()))
         if session.exit_code != 0:
             last = "\n".join(session.output().splitlines()[-LAST_LINES:])

@@ -22,18 +22,20 @@ from kprod.cli.client_options import (
     take_servers,
     with_config,
 )
-from kprod.cli.exits import Stopped, stop_signals, told_failures
+from kprod.cli.exits import Stopped, reported_failures, stop_signals
 from kprod.cli.perf.workload import Workload, letters, lines_of
+from kprod.cli.terminal import echo
 from kprod.errors import KprodError
+from kprod_ext.peer_text import escaped
 
 if TYPE_CHECKING:
     from kprod.cli.perf.measurement import Measured
 
 
-Topic: TypeAlias = Annotated[str, typer.Option(help="Where the records go.")]
+Topic: TypeAlias = Annotated[str, typer.Option(help="The topic to write to.")]
 Partitions: TypeAlias = Annotated[
     int | None,
-    typer.Option(min=1, help="Partitions of the embedded broker's topic; 6 without this."),
+    typer.Option(min=1, help="Partitions of the embedded broker's topic; default 6."),
 ]
 Records: TypeAlias = Annotated[int, typer.Option(min=1, help="How many records to send.")]
 Size: TypeAlias = Annotated[
@@ -44,31 +46,29 @@ PayloadFile: TypeAlias = Annotated[
     typer.Option(exists=True, dir_okay=False, help="Send the lines of this file instead."),
 ]
 Keys: TypeAlias = Annotated[
-    int, typer.Option(min=0, max=10_000_000, help="Different keys; 0 for none.")
+    int, typer.Option(min=0, max=10_000_000, help="Number of different keys; 0 for none.")
 ]
 Compression: TypeAlias = Annotated[
-    Literal["none", "gzip", "snappy", "lz4", "zstd"], typer.Option(help="Codec of the batches.")
+    Literal["none", "gzip", "snappy", "lz4", "zstd"], typer.Option(help="Compression codec.")
 ]
 CallName: TypeAlias = Literal["send", "send_many", "send_arrow"]
-Call: TypeAlias = Annotated[CallName, typer.Option(help="The call that sends.")]
+Call: TypeAlias = Annotated[CallName, typer.Option(help="The method that sends.")]
 Acks: TypeAlias = Annotated[
     Literal["all", "1", "0"],
-    typer.Option(help="Replicas that must have a record; less than all is not idempotent."),
+    typer.Option(help="Replicas that must store a record; 0 and 1 turn idempotence off."),
 ]
 Rate: TypeAlias = Annotated[
-    float | None, typer.Option(min=1, help="Records a second. Without it: all that will go.")
+    float | None, typer.Option(min=1, help="Records per second. Default: as many as possible.")
 ]
 WarmUp: TypeAlias = Annotated[
-    int, typer.Option(min=0, help="Records sent before the clock starts, and not counted.")
+    int, typer.Option(min=0, help="Records sent before the measurement starts; not counted.")
 ]
-AsJson: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print the figures as JSON, and nothing else.")
-]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print only the figures, as JSON.")]
 
 
 CpuSeconds: TypeAlias = Callable[[], float | None]
 LAST_SECONDS = 5.0
-"""After Ctrl-C, for what is queued already."""
+"""After Ctrl-C, for records that are already queued."""
 
 
 def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
@@ -88,11 +88,11 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how many records a second this machine delivers, and what a record costs.
+    """Measure how many records per second this machine delivers, and the cost of a record.
 
     Prints throughput, CPU time per record, latency percentiles, memory, batches and retries. Ctrl-C
-    ends it early and prints what was measured so far. The exit code is 0 only when every record
-    was delivered.
+    stops it early and prints the figures so far. The exit code is 0 only if every record was
+    delivered.
     """
     if bootstrap_servers is not None and partitions is not None:
         raise typer.BadParameter("--partitions is about the embedded broker's topic")
@@ -106,7 +106,7 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     console = Console(stderr=as_json)
     try:
         with (
-            told_failures("kprod perf"),
+            reported_failures("kprod perf"),
             stop_signals(),
             _cluster(bootstrap_servers, topic, partitions or 6) as (address, broker_cpu),
         ):
@@ -126,7 +126,7 @@ def _measure(
     warm_up: int,
     console: Console,
 ) -> tuple[Measured, int]:
-    """The figures, and the exit code that a signal or an error on the way asks for, else 0."""
+    """The figures, and the exit code: that of a signal or error meanwhile, else 0."""
     from kprod.cli.perf.display import live_progress
     from kprod.cli.perf.measurement import Measurement
 
@@ -142,7 +142,7 @@ def _measure(
     except Stopped as stopped:
         return measurement.so_far(LAST_SECONDS), stopped.exit_code
     except KprodError as error:
-        typer.echo(f"kprod perf: {error.with_number()}", err=True)
+        echo(f"kprod perf: {error.with_number()}", err=True)
         return measurement.so_far(LAST_SECONDS), 1
     return measured, 0
 
@@ -151,7 +151,7 @@ def _measure(
 def _cluster(
     bootstrap_servers: str | None, topic: str, partitions: int
 ) -> Iterator[tuple[str, CpuSeconds]]:
-    """The address, and what tells the CPU seconds of an embedded broker, None for another one."""
+    """The address, and a function that returns the CPU seconds of an embedded broker, else None."""
     if bootstrap_servers is not None:
         yield bootstrap_servers, lambda: None
         return
@@ -179,10 +179,10 @@ def _options(texts: list[str] | None, *, acks: str, compression: str) -> dict[st
 
 def _show(measured: Measured, console: Console, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(measured.as_json()))
+        echo(json.dumps(measured.as_json()))
         return
     from kprod.cli.perf.display import table_of
 
     console.print(table_of(measured))
     if measured.first_error is not None:
-        console.print(f"The first failure seen: {measured.first_error}", markup=False)
+        console.print(f"The first failure seen: {escaped(measured.first_error)}", markup=False)

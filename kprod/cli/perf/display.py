@@ -20,14 +20,14 @@ from kprod.cli.figures import EMBEDDED, PERCENTILES
 from kprod.cli.perf.measurement import Measured
 
 SHOWN_EVERY = 0.25
-"""Seconds. Drawing is CPU time of the process that is measured."""
+"""Seconds. Drawing costs CPU time in the process that is measured."""
 
 
 @contextmanager
 def live_progress(console: Console, records: int) -> Iterator[Callable[[int], None]]:
-    """A bar with the rate of the moment; told how many records are queued. Nothing off a terminal.
+    """A bar with the current rate; call it with the number of records queued. For terminals only.
 
-    Drawn by the caller, not by a thread of its own, and gone when the block ends.
+    Drawn in the caller's thread, and removed when the block ends.
     """
     if not console.is_terminal:
         yield lambda queued: None
@@ -42,7 +42,7 @@ def live_progress(console: Console, records: int) -> Iterator[Callable[[int], No
         task = progress.add_task("", total=records, rate=0.0)
         shown_at, shown = time.perf_counter(), 0
 
-        def tell(queued: int) -> None:
+        def advance(queued: int) -> None:
             nonlocal shown_at, shown
             now = time.perf_counter()
             if now - shown_at >= SHOWN_EVERY:
@@ -51,14 +51,14 @@ def live_progress(console: Console, records: int) -> Iterator[Callable[[int], No
                 progress.refresh()
                 shown_at, shown = now, queued
 
-        yield tell
+        yield advance
 
 
 MILLION = 1e6
 
 
 def table_of(measured: Measured) -> Table:
-    """Every figure in a line of its own."""
+    """A table with one figure per line."""
     table = Table("figure", show_header=True, title=_title(measured), title_justify="left")
     table.add_column("measured", justify="right", overflow="fold")
     for name, figure in rows(measured):
@@ -67,7 +67,7 @@ def table_of(measured: Measured) -> Table:
 
 
 def rows(measured: Measured) -> Iterator[tuple[str, str]]:
-    """The figures in the order of the display: a label, and the value with its unit."""
+    """The figures in display order: a label, and the value with its unit."""
     yield "throughput", f"{measured.records_per_second:,.0f} records/s"
     yield "", f"{measured.megabytes_per_second:,.1f} MB/s of values"
     yield "CPU time", f"{measured.cpu_us_per_record:,.2f} us/record"

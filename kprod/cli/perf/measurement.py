@@ -1,4 +1,4 @@
-"""Sends a workload, and measures what it cost and how long it took."""
+"""Sends a workload and measures its cost and duration."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from kprod.types import DeliveryReport
 from kprod.version import VERSION
 
 BUSY = 0.9
-"""Of one core, or of all: nothing is left beyond that."""
+"""Share of one core, or of all, above which the CPU is considered used up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Figures of one run. ``records`` were acknowledged; rates and costs are about those.
+    """Figures of one run. ``records`` were acknowledged; rates and costs refer to those.
 
     ``latency_ms`` has milliseconds by percentile, from the call (or, at a given rate, from when it
     was due) to the outcome, of ``latency_samples`` records. ``payload_bytes`` are bytes of values,
     ``batch_bytes`` those of an average batch on the wire. ``request_latency_ms`` is an average
-    since the producer was made. ``first_error`` is the first seen among the records watched.
+    since the producer was made. ``first_error`` is the first error among the sampled records.
 
-    What it depends on: ``rate`` (records a second that were asked for, None for all that will go),
-    ``call`` and ``options`` in words, ``cores`` of this process, and the CPU time of the
-    embedded broker meanwhile, None for another cluster.
+    The circumstances: ``rate`` (requested records per second, None for as many as possible),
+    ``call`` and ``options`` as text, ``cores`` of this process, and the CPU time of the embedded
+    broker meanwhile, None for another cluster.
     """
 
     records: int
@@ -56,17 +56,17 @@ class Measured:
 
     @property
     def records_per_second(self) -> float:
-        """Acknowledged records a second, from the first call to the last outcome."""
+        """Acknowledged records per second, from the first call to the last outcome."""
         return self.records / self.seconds if self.seconds else 0.0
 
     @property
     def megabytes_per_second(self) -> float:
-        """10^6 bytes of values a second."""
+        """10^6 bytes of values per second."""
         return self.payload_bytes / self.seconds / 1e6 if self.seconds else 0.0
 
     @property
     def cpu_us_per_record(self) -> float:
-        """Microseconds of CPU time, of all threads of the process, per acknowledged record."""
+        """Microseconds of the process's CPU time, all threads, per acknowledged record."""
         return 1e6 * self.cpu_seconds / self.records if self.records else 0.0
 
     @property
@@ -76,22 +76,22 @@ class Measured:
 
     @property
     def limited_by(self) -> str:
-        """The resource that was used up first, in words."""
+        """The resource that was used up first, as text."""
         seconds = self.seconds or 1e-9
         own = self.cpu_seconds / seconds
         broker = (self.broker_cpu_seconds or 0.0) / seconds
         if self.rate is not None and self.records_per_second >= BUSY * self.rate:
-            return "the rate that was asked for"
+            return "the requested rate"
         if broker >= BUSY:
-            return "the embedded broker, which is Python and has a core at most"
+            return "the embedded broker, which is written in Python and uses one core at most"
         if self.broker_cpu_seconds is not None and own + broker >= BUSY * self.cores:
-            return f"{self.cores} cores, which producer and embedded broker share"
+            return f"{self.cores} cores, shared by producer and embedded broker"
         if own >= BUSY:
             return "the calling thread: one core"
-        return "waiting: for the cluster, the network or the disk"
+        return "waiting for the cluster, the network or the disk"
 
     def as_json(self) -> dict[str, Any]:
-        """Every figure by name, the derived ones too."""
+        """Every figure by name, including the derived ones."""
         return asdict(self) | {
             "records_per_second": self.records_per_second,
             "megabytes_per_second": self.megabytes_per_second,
@@ -108,10 +108,10 @@ COUNTED = ("record-send-total", "batch-total", "byte-total", "request-total", "r
 
 
 class Measurement:
-    """One run of a workload on a producer of its own. Thread: one.
+    """One run of a workload with its own producer. Thread: one.
 
-    ``warm_up`` records go first, and are no part of any figure: they bring connections, metadata
-    and the producer's identity. The clock runs from the first record to the last outcome.
+    ``warm_up`` records are sent first and not counted: they open connections and fetch metadata
+    and the producer id. The clock runs from the first record to the last outcome.
     """
 
     def __init__(
@@ -122,9 +122,9 @@ class Measurement:
         warm_up: int = 0,
         broker_cpu: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """Sends what warms up. Raises KprodError when it cannot be delivered.
+        """Send the warm-up records. Raises KprodError if they cannot be delivered.
 
-        ``broker_cpu`` tells the CPU seconds of a broker that shares this machine's cores.
+        ``broker_cpu`` returns the CPU seconds of a broker that shares this machine's cores.
         """
         self._producer = producer
         self._workload = workload
@@ -141,16 +141,16 @@ class Measurement:
         self._meter = CostMeter()
 
     def run(self, progress: Progress) -> Measured:
-        """Send everything and wait for the last outcome. Raises KprodError when sending does.
+        """Send everything and wait for the last outcome. Raises KprodError if sending does.
 
-        After an exception of any kind, ``so_far`` tells what was reached.
+        After any exception, ``so_far`` returns the figures up to then.
         """
         started = time.perf_counter()
         rate, queued = self._workload.rate, 0
         for chunk in self._workload.chunks(self._most):
             asked = time.perf_counter()
             if rate is not None:
-                # What was late already when it was sent has waited since it was due.
+                # A record that is sent late has waited since it was due.
                 asked = started + queued / rate
                 time.sleep(max(0.0, asked - time.perf_counter()))
             self._send(chunk, asked)
@@ -159,7 +159,7 @@ class Measurement:
         return self._result(self._producer.flush(), interrupted=False)
 
     def so_far(self, timeout: float) -> Measured:
-        """Close the producer, waiting ``timeout`` seconds at most; return what was reached."""
+        """Close the producer, waiting at most ``timeout`` seconds; return the figures so far."""
         return self._result(self._producer.close(timeout), interrupted=True)
 
     def _warm_up(self, records: int) -> None:
@@ -174,20 +174,20 @@ class Measurement:
             self._send_watched(chunk, self._note_error)
 
     def _send(self, chunk: Chunk, asked: float) -> None:
-        def told(outcome: object) -> None:
+        def on_outcome(outcome: object) -> None:
             self._latencies.append(time.perf_counter() - asked)
             self._note_error(outcome)
 
-        self._send_watched(chunk, told)
+        self._send_watched(chunk, on_outcome)
 
-    def _send_watched(self, chunk: Chunk, told: Callable[[object], object]) -> None:
-        """Queue all records; ``told`` is called with the outcome, KprodError or not, of the first.
+    def _send_watched(self, chunk: Chunk, on_outcome: Callable[[object], object]) -> None:
+        """Queue all records; ``on_outcome`` is called with the first one's result or KprodError.
 
-        That one goes by ``send``, however the others are sent: so its latency means the same
-        everywhere, and it waits for what is sent with it all the same.
+        The first one is always sent with ``send``, so that its latency means the same for every
+        call; its batch contains the others all the same.
         """
         key = None if chunk.keys is None else chunk.keys[0]
-        self._producer.send(self._workload.topic, chunk.values[0], key).add_both(told)
+        self._producer.send(self._workload.topic, chunk.values[0], key).add_both(on_outcome)
         if len(chunk.values) > 1:
             self._send_rest(chunk)
 

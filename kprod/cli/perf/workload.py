@@ -1,4 +1,4 @@
-"""The workload of a measurement: number and content of records, their rate, and the call."""
+"""The workload of a measurement: number, content and rate of the records, and the call."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from kprod.cli.record_lines import LINE, pieces
+
 if TYPE_CHECKING:
     from kprod.producer import KafkaProducer
 
 
 DISTINCT = 1000
-"""Different values that are sent in turn, so that a codec has something to do."""
+"""Number of different values, which are sent in rotation: a codec needs some variety."""
 
 DISTINCT_BYTES = 16_000_000
-"""Bytes of all of them at most."""
+"""Limit of the bytes of all of them."""
 
 SEED = 2013
 MOST_AT_ONCE = 5_000
@@ -25,9 +27,9 @@ PACES_A_SECOND = 500
 
 
 class Chunk(NamedTuple):
-    """Records that are sent without looking at the clock in between; ``keys`` None: without.
+    """Records that are sent without reading the clock in between; ``keys`` None: without keys.
 
-    ``start`` is how many records of the workload come before.
+    ``start`` is the number of records of the workload before this chunk.
     """
 
     start: int
@@ -39,9 +41,8 @@ class Chunk(NamedTuple):
 class Workload:
     """Records for one topic. Immutable.
 
-    ``values`` are sent in turn, again and again. ``keys`` is the number of different keys, 0 for
-    records without; key ``n`` is ``b"key-n"``. ``rate`` is records a second, None for as many as
-    will go.
+    ``values`` are sent in rotation. ``keys`` is the number of different keys, 0 for records without
+    keys; key ``n`` is ``b"key-n"``. ``rate`` is records per second, None for as many as possible.
     """
 
     topic: str
@@ -51,7 +52,7 @@ class Workload:
     rate: float | None = None
 
     def chunks(self, most: int) -> Iterator[Chunk]:
-        """All records in turn, at most ``most`` at a time, and fewer when the rate is slow."""
+        """All records in order, at most ``most`` at a time, and fewer at a low rate."""
         size = most
         if self.rate is not None:
             size = max(1, min(most, int(self.rate / PACES_A_SECOND)))
@@ -83,7 +84,7 @@ def letters(size: int) -> list[bytes]:
 
 def lines_of(file: Path) -> list[bytes]:
     """Each line of the file as a value. Raises ValueError for an empty file."""
-    lines = file.read_bytes().splitlines()
+    lines = [line for line in pieces([file.read_bytes()], LINE) if line is not None]
     if not lines:
         raise ValueError(f"{file} has no lines")
     return lines
@@ -95,14 +96,14 @@ def _ring(items: Sequence[bytes], size: int) -> Sequence[bytes]:
 
 
 def _cut(ring: Sequence[bytes], start: int, count: int) -> Sequence[bytes]:
-    """``count`` items from the one that is ``start`` places on, going round; at most one round."""
+    """``count`` items of the cyclic sequence from position ``start``; at most one cycle."""
     at = start % len(ring)
     piece = ring[at : at + count]
     return piece if len(piece) == count else [*piece, *ring[: count - len(piece)]]
 
 
 SendChunk: TypeAlias = Callable[[Chunk], object]
-"""Queues all records of a chunk but the first; it has one more at least."""
+"""Queues all records of a chunk but the first; a chunk has at least two."""
 
 
 def _one_by_one(producer: KafkaProducer, workload: Workload) -> SendChunk:
@@ -128,7 +129,7 @@ def _many_at_once(producer: KafkaProducer, workload: Workload) -> SendChunk:
 
 
 def _columns(producer: KafkaProducer, workload: Workload) -> SendChunk:
-    """With record batches that are slices of columns made beforehand."""
+    """Send record batches that are slices of columns prepared beforehand."""
     from pyarrow import RecordBatch
 
     values = _column(workload.values)
@@ -147,7 +148,7 @@ def _columns(producer: KafkaProducer, workload: Workload) -> SendChunk:
 
 
 def _column(items: Sequence[bytes]) -> Any:
-    """The items in an Arrow array, and from the first again: ``MOST_AT_ONCE`` follow each."""
+    """The items in an Arrow array, repeated so that ``MOST_AT_ONCE`` more follow each of them."""
     import pyarrow
 
     rounds = 1 + -(-MOST_AT_ONCE // len(items))
@@ -157,7 +158,7 @@ def _column(items: Sequence[bytes]) -> Any:
 class SendingCall(NamedTuple):
     """A way of sending a workload with one producer. Thread: one.
 
-    ``most`` records go between two looks at the clock, and so between two that are watched.
+    ``most`` records are sent between two readings of the clock, so one of ``most`` is sampled.
     """
 
     most: int

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import compute
+
 from kprod.errors import ConfigError, KprodError, PartitionError, RecordTypeError
-from kprod.spark.columns.payload_format import PayloadFormat, plain_values
+from kprod.spark.columns.arrow_kinds import is_bytes, is_list, is_text, plain_kind, plain_values
+from kprod.spark.columns.payload_format import Convert, PayloadFormat
 
 ROLES = ("value", "key", "topic", "partition", "timestamp", "headers")
 
@@ -67,8 +71,6 @@ class ColumnRoles:
 
         Raises as ``find``.
         """
-        import pyarrow as pa
-
         names = batch.schema.names
         columns = {role: batch.column(name) for role, name in self.find(names).items()}
         if "value" not in columns:
@@ -79,9 +81,16 @@ class ColumnRoles:
         return pa.RecordBatch.from_pydict(columns)
 
 
+def roles_of(options: Mapping[str, Any]) -> ColumnRoles:
+    """The roles that options of a writer give to columns. Raises ConfigError."""
+    named = {role: options[role] for role in ("key", "value") if options.get(role, role) != role}
+    packs = options.get("value_format", "binary") != "binary"
+    return ColumnRoles({**named, **(options.get("columns") or {})}, packs)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """The columns of a batch, all but its topics, and the rows that no record can be made of.
+    """The columns of a batch, all but its topics, and its invalid rows.
 
     ``topics`` is a column of text, None when all rows go to one topic. Immutable.
     """
@@ -94,13 +103,39 @@ class RecordColumns:
         """The rows without a fault, by topic; in their order within each topic."""
         batch, topics = self.batch, self.topics
         if self.faults:
-            kept = _without(batch.num_rows, self.faults)
-            batch = batch.take(kept)
-            topics = None if topics is None else topics.take(kept)
+            topics = None if topics is None else without(topics, self.faults)
+            batch = without(batch, self.faults)
         if topic is not None:
             yield topic, batch
             return
         yield from _by_topic(batch, topics)
+
+
+def converters(
+    kinds: Mapping[str, Any],
+    topic: str | None,
+    value: PayloadFormat,
+    key: PayloadFormat,
+    shown: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Convert]:
+    """What makes columns of records of columns with these Arrow types, by role.
+
+    The driver makes them to judge a job's columns, and each task for those of its batches.
+    ``topic`` wins over the column. Raises RecordTypeError for a type that does not fit; it names
+    the column as it is ``shown``.
+    """
+    made: dict[str, Convert] = {}
+    for role, kind in kinds.items():
+        what = f"{role}: {shown.get(role, 'the column')}"
+        if role in ("value", "key"):
+            made[role] = (value if role == "value" else key).converter(what, kind)
+        elif role != "topic" or topic is None:
+            made[role] = _of_type(_OTHERS[role](what, plain_kind(kind)))
+    return made
+
+
+def _of_type(convert: Callable[[Any], Any]) -> Convert:
+    return lambda column: (convert(plain_values(column)), {})
 
 
 def record_columns(
@@ -108,22 +143,15 @@ def record_columns(
 ) -> RecordColumns:
     """Convert a batch with columns named for their roles (``ColumnRoles.arrange``).
 
-    ``topic`` wins over the column. Raises RecordTypeError for a column of a type that does not fit.
+    Raises as ``converters``.
     """
-    import pyarrow as pa
-
     columns: dict[str, Any] = {}
     faults: dict[int, KprodError] = {}
-    topics = None
-    for role, column in zip(batch.schema.names, batch.columns, strict=True):
-        if role == "topic":
-            topics = None if topic is not None else _topics(column)
-        elif role in ("value", "key"):
-            chosen = value if role == "value" else key
-            columns[role], wrong = chosen.encode(role, column)
-            faults |= wrong
-        else:
-            columns[role] = _CONVERSIONS[role](plain_values(column))
+    kinds = {field.name: field.type for field in batch.schema}
+    for role, convert in converters(kinds, topic, value, key).items():
+        columns[role], wrong = convert(batch.column(role))
+        faults |= wrong
+    topics = columns.pop("topic", None)
     if topic is None:
         faults |= _without_topic(topics, batch.num_rows)
     return RecordColumns(pa.RecordBatch.from_pydict(columns), topics, faults)
@@ -131,8 +159,6 @@ def record_columns(
 
 def beyond_partitions(records: Any, count: int) -> dict[int, KprodError]:
     """The rows of ``records`` for partitions that a topic of ``count`` partitions lacks."""
-    from pyarrow import compute
-
     if "partition" not in records.schema.names:
         return {}
     column = records.column("partition")
@@ -145,15 +171,12 @@ def beyond_partitions(records: Any, count: int) -> dict[int, KprodError]:
     }
 
 
-def _without(rows: int, faults: Mapping[int, KprodError]) -> Any:
-    import pyarrow as pa
-
-    return pa.array([row for row in range(rows) if row not in faults], pa.int64())
+def without(rows: Any, faults: Container[int]) -> Any:
+    """The rows of a batch or a column that have no fault."""
+    return rows.take(pa.array([row for row in range(len(rows)) if row not in faults], pa.int64()))
 
 
 def _by_topic(batch: Any, topics: Any) -> Iterator[tuple[str, Any]]:
-    from pyarrow import compute
-
     encoded = topics.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     if len(names) == 1:
@@ -170,8 +193,6 @@ def _by_topic(batch: Any, topics: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _without_topic(topics: Any, rows: int) -> dict[int, KprodError]:
-    from pyarrow import compute
-
     if topics is None:
         bad = list(range(rows))
     else:
@@ -185,8 +206,6 @@ def _without_topic(topics: Any, rows: int) -> dict[int, KprodError]:
 
 def _not_utf8(topics: Any) -> dict[int, KprodError]:
     """Spark lets any bytes pass for text."""
-    import pyarrow as pa
-
     try:
         topics.validate(full=True)
     except pa.ArrowInvalid:
@@ -206,67 +225,63 @@ def _undecodable(text: bytes | None) -> str | None:
     return None
 
 
-def _topics(column: Any) -> Any:
-    import pyarrow as pa
-
-    topics = plain_values(column)
-    if pa.types.is_null(topics.type):
-        return topics.cast(pa.string())
-    if not (pa.types.is_string(topics.type) or pa.types.is_large_string(topics.type)):
-        if pa.types.is_string_view(topics.type):
-            return topics.cast(pa.large_string())
-        raise RecordTypeError(f"topic: the column must be text, not {topics.type}")
-    return topics
+def _topics(what: str, kind: Any) -> Callable[[Any], Any]:
+    if not (is_text(kind) or pa.types.is_null(kind)):
+        raise RecordTypeError(f"{what} must be text, not {kind}")
+    return lambda column: column.cast(pa.large_string())
 
 
-def _partitions(column: Any) -> Any:
-    import pyarrow as pa
-
-    if pa.types.is_integer(column.type):
-        return column.cast(pa.int64())
-    if pa.types.is_null(column.type):
-        return column
-    raise RecordTypeError(f"partition: the column must hold integers, not {column.type}")
+def _partitions(what: str, kind: Any) -> Callable[[Any], Any]:
+    if not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise RecordTypeError(f"{what} must be an integer, not {kind}")
+    return lambda column: column.cast(pa.int64())
 
 
-def _timestamps(column: Any) -> Any:
-    import pyarrow as pa
+def _timestamps(what: str, kind: Any) -> Callable[[Any], Any]:
+    if pa.types.is_timestamp(kind):
+        return lambda column: column
+    if not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise RecordTypeError(
+            f"{what} must be a timestamp, or an integer of ms since 1970, not {kind}"
+        )
+    return lambda column: column.cast(pa.int64())
 
-    if pa.types.is_timestamp(column.type) or pa.types.is_null(column.type):
-        return column
-    if pa.types.is_integer(column.type):
-        return column.cast(pa.int64())
+
+def _headers(what: str, kind: Any) -> Callable[[Any], Any]:
+    """A map, or a list of structs with two fields, whose key comes first then."""
+    names, pair = ["key", "value"], []
+    if pa.types.is_map(kind):
+        pair = [kind.key_type, kind.item_type]
+    elif is_list(kind) and pa.types.is_struct(kind.value_type):
+        names = [field.name for field in kind.value_type]
+        pair = [kind.value_type.field(name).type for name in sorted(names)]
+    fits = sorted(names) == ["key", "value"] and len(pair) == 2 and is_text(pair[0])
+    if fits and (is_text(pair[1]) or is_bytes(pair[1]) or pa.types.is_null(pair[1])):
+        return (lambda column: column) if names[0] == "key" else _swapped
+    if pa.types.is_null(kind):
+        return lambda column: column
     raise RecordTypeError(
-        "timestamp: the timestamp column must hold timestamps or ms since the epoch, not"
-        f" {column.type}"
+        f"{what} must be a map of string to binary, or an array of structs of key: string and"
+        f" value: binary, not {kind}"
     )
 
 
-def _headers(column: Any) -> Any:
-    """A map or a list of structs with two fields, the key first."""
-    import pyarrow as pa
-
-    kind = column.type
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        return column
-    pair = kind.value_type
-    if not pa.types.is_struct(pair) or {field.name for field in pair} != {"key", "value"}:
-        return column
-    if [field.name for field in pair] == ["key", "value"]:
-        return column
+def _swapped(column: Any) -> Any:
+    """The same headers, whose structs have the key first."""
     pairs = column.values
-    again = pa.StructArray.from_arrays(
+    swapped = pa.StructArray.from_arrays(
         [pairs.field("key"), pairs.field("value")],
         names=["key", "value"],
         mask=pairs.is_null() if pairs.null_count else None,
     )
-    lists = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), again)
+    lists = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), swapped)
     if column.null_count:
         lists = pa.compute.if_else(column.is_valid(), lists, pa.scalar(None, lists.type))
     return lists
 
 
-_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+_OTHERS: dict[str, Callable[[str, Any], Callable[[Any], Any]]] = {
+    "topic": _topics,
     "partition": _partitions,
     "timestamp": _timestamps,
     "headers": _headers,

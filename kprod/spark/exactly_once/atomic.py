@@ -6,13 +6,13 @@ without KIP-939. Why each step is where it is:
 1. An attempt has a transactional id of its own. So an attempt that Spark starts beside another one
    does not fence it, and whichever of them Spark counts can be committed.
 2. The marker of a shard is in the transaction of its rows, and in a group that only this attempt
-   writes. So it tells whether a transaction that is over was committed.
+   writes. So it shows whether a transaction that has ended was committed.
 3. The driver takes over the name of the batch before it looks at the record. From then on no other
    driver puts a decision there.
 4. All other open transactions of the job are fenced and aborted, and every prepared one is seen
    to be open, before the decision. What was lost before it fails the batch with nothing visible.
 5. The decision is on record before the first transaction is committed. After it the batch only
-   goes forward: by this driver, by the next one, or by tasks that write what timed out anew.
+   goes forward: by this driver, by the next one, or by tasks that write again what timed out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from kprod.spark.exactly_once.protocol import (
     LONGEST_PAUSE,
     Decision,
     decided,
+    forgotten,
     go_forward,
+    is_begun,
     marker_of,
     read_decision,
 )
@@ -64,6 +66,9 @@ class Ended:
 
 Ending: TypeAlias = Generator[Step, Any, Ended]
 
+GRACE = 2.0
+"""Seconds in which Spark has killed all tasks of a job that has ended."""
+
 
 def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
     """One attempt of a task: write the shard and leave it prepared, unless the batch is decided.
@@ -72,6 +77,11 @@ def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
     """
     decision = yield from read_decision(shard, wait=False)
     if decision is not None and is_done(decision.layout, shard):
+        return (yield from go_forward(shard, decision, patience))
+    if decision is None and (yield from is_begun(shard, (shard.number,))):
+        decision = yield from read_decision(shard, wait=True)
+        if decision is None or not is_done(decision.layout, shard):
+            raise forgotten(shard)
         return (yield from go_forward(shard, decision, patience))
     own = replace(shard, attempt=attempt)
     yield TakeOver(own.transactional_id)
@@ -85,8 +95,9 @@ def commit(of: Shard, shards: int, prepared: Sequence[PreparedShard], patience: 
     """The driver's part, once all tasks are done; may be called again, by whichever driver.
 
     ``of`` is any shard of the batch. Raises BatchNotCommitted and TransactionTooSlow with nothing
-    visible, BatchIncomplete when the batch is decided and a transaction was lost all the same,
-    Fenced when another driver has taken over and does not decide.
+    visible, BatchNotCommitted too when another run has decided, whose rows may be others;
+    BatchIncomplete when the batch is decided and a transaction was lost all the same, Fenced when
+    another driver has taken over and does not decide.
     """
     mine = tuple(one.transaction for one in prepared)
     try:
@@ -96,11 +107,17 @@ def commit(of: Shard, shards: int, prepared: Sequence[PreparedShard], patience: 
             yield from _make_sure(of, mine)
             markers = decided(of, shards, prepared)
             yield CommitMarkers(of.layout_id, tuple(markers))
-            yield from _end(of, prepared)
+            yield from _end(of, prepared, of.run)
             return Ended(committed=True, by_us=True)
     except Fenced:
         decision = yield from _wait_for_decision(of, patience)
     yield from _finish(of, decision, mine)
+    if decision.layout.run != of.run and _uncounted(decision, mine):
+        raise BatchNotCommitted(
+            f"batch {of.batch} of {of.job_name!r} was decided by another run meanwhile; of this one"
+            " nothing is visible. Start it again: its tasks compare their rows with those that are"
+            " there. Jobs that run at the same time need a job_id each"
+        )
     return Ended(committed=True, by_us=False)
 
 
@@ -110,12 +127,23 @@ def abort(of: Shard, prepared: Sequence[PreparedShard]) -> Ending:
     yield TakeOver(of.layout_id)
     decision = yield from _on_record(of, mine)
     if decision is None:
-        others: list[PreparedTransaction] = yield ListOpen(of.job_name)
         yield EndAll(mine, committed=False)
-        yield FenceAll(_besides(others, mine))
-        return Ended(committed=False, by_us=True)
+        return (yield from abandon(of))
     yield from _finish(of, decision, mine)
     return Ended(committed=True, by_us=False)
+
+
+def abandon(of: Shard) -> Ending:
+    """The job has ended, or was cancelled: abort what its tasks have left open.
+
+    Twice, for tasks that are being killed go on for a moment, and may prepare a transaction after
+    the first time. An attempt that has only taken over its id is fenced as well.
+    """
+    for pause in (GRACE, 0.0):
+        found: list[PreparedTransaction] = yield ListOpen(of.job_name, idle=True)
+        yield FenceAll(tuple(one.transactional_id for one in found))
+        yield Pause(pause)
+    return Ended(committed=False, by_us=True)
 
 
 def _on_record(
@@ -155,29 +183,40 @@ def _finish(
     of: Shard, decision: Decision, mine: tuple[PreparedTransaction, ...]
 ) -> Generator[Step, Any, None]:
     """Go forward with a decision that is on record, and abort what is mine and does not count."""
-    winners = list(decision.winners.values())
-    counted = {one.transaction[:3] for one in winners}
-    yield EndAll(tuple(one for one in mine if one[:3] not in counted), committed=False)
+    yield EndAll(_uncounted(decision, mine), committed=False)
     if decision.is_atomic:
-        yield from _end(of, winners)
+        yield from _end(of, list(decision.winners.values()), decision.layout.run)
 
 
-def _end(of: Shard, winners: Sequence[PreparedShard]) -> Generator[Step, Any, None]:
+def _uncounted(
+    decision: Decision, mine: tuple[PreparedTransaction, ...]
+) -> tuple[PreparedTransaction, ...]:
+    counted = {one.transaction[:3] for one in decision.winners.values()}
+    return tuple(one for one in mine if one[:3] not in counted)
+
+
+def _end(
+    of: Shard, winners: Sequence[PreparedShard], decided_by: str
+) -> Generator[Step, Any, None]:
     done: Sequence[bool] = yield EndAll(tuple(one.transaction for one in winners), committed=True)
     missing: list[int] = []
     for one, committed in zip(winners, done, strict=True):
-        if not committed:  # by us; the marker tells whether somebody else has
+        if not committed:  # by us; the marker shows whether another driver has
             marker: Marker | None = yield ReadMarker(one.shard.group)
-            if not was_won(marker, one.shard):
+            others = marker is not None and marker.run != of.run == decided_by
+            if others or not was_won(
+                marker, one.shard
+            ):  # others: a later run, with rows of its own
                 missing.append(one.shard.number)
     if missing:
         visible = tuple(one.shard.number for one in winners if one.shard.number not in missing)
         raise BatchIncomplete(
             f"batch {of.batch} of {of.job_name!r} is decided, and not all of it is visible:"
-            f" transactions of shards {_some(missing)} were aborted before they could be committed,"
+            f" transactions of shards {_some(missing)} were aborted before they could be committed"
+            " (another run may have written them since),"
             f" those of {_some(visible)} were committed. Write the batch again under the same name"
             " (start the query again, or the job with its job_id): shards that are there are"
-            " skipped, the others are written",
+            " compared and skipped, the others are written",
             visible,
             tuple(missing),
         )

@@ -14,11 +14,11 @@ from kprod.spark.errors import (
     StaleBatch,
     TransactionTooSlow,
 )
-from kprod.spark.exactly_once.shard import Shard
+from kprod.spark.exactly_once.shard import MOST_SHARDS, Shard
 
 VERSION = 1
 MOST_BYTES = 4_000
-"""Brokers take 4,096 unless told otherwise (``offset.metadata.max.bytes``)."""
+"""Brokers take 4,096 by default (``offset.metadata.max.bytes``)."""
 
 Ranges = Mapping[str, Sequence[Sequence[int]]]
 """By topic: partition, first offset, last offset, records."""
@@ -28,16 +28,21 @@ Ranges = Mapping[str, Sequence[Sequence[int]]]
 class Marker:
     """The shard is done up to and with ``batch``, which has ``rows`` and ``bytes`` there.
 
-    ``shards`` is how many the batch has, None where that cannot change. ``ranges`` are where its
-    records are; empty when there was no room for them. ``winners`` makes a layout the decision
-    about an atomic batch, or one of ``pieces`` of it (``protocol.Decision``). Immutable.
+    ``shards`` is how many the batch has, None where that cannot change. ``digest`` is that of
+    ``shard.PlacedRows``, ``topic`` the one that the rows went to (``Shard.target``), ``run``
+    the call that has written them, ``start`` as in ``Shard``. ``ranges`` are where the records are;
+    empty when there was no room for them. ``winners`` makes a layout the decision about an atomic
+    batch, or one of ``pieces`` of it (``protocol.Decision``). Immutable.
     """
 
     batch: int
     shards: int | None = None
     rows: int = 0
     bytes: int = 0
+    digest: int | None = None
+    topic: str | None = None
     run: str = ""
+    start: str = ""
     ranges: Ranges = field(default_factory=dict)
     winners: str | None = None
     pieces: int = 1
@@ -50,20 +55,24 @@ class Marker:
     @property
     def metadata(self) -> str:
         """The metadata to commit beside the offset."""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "kprod": VERSION,
             "batch": self.batch,
             "shards": self.shards,
             "rows": self.rows,
             "bytes": self.bytes,
+            "digest": self.digest,
+            "topic": self.topic,
             "run": self.run,
         }
+        if self.start:
+            fields["start"] = self.start
         if self.winners is not None:
-            told |= {"winners": self.winners, "pieces": self.pieces}
-        whole = json.dumps({**told, "ranges": self.ranges}, separators=(",", ":"))
+            fields |= {"winners": self.winners, "pieces": self.pieces}
+        whole = json.dumps({**fields, "ranges": self.ranges}, separators=(",", ":"))
         if len(whole.encode()) <= MOST_BYTES:
             return whole
-        return json.dumps(told, separators=(",", ":"))
+        return json.dumps(fields, separators=(",", ":"))
 
 
 def read_marker(offset: int, metadata: bytes, group: str) -> Marker | None:
@@ -74,24 +83,63 @@ def read_marker(offset: int, metadata: bytes, group: str) -> Marker | None:
     if offset < 0:
         return None
     try:
-        told = json.loads(metadata)
-        if told["kprod"] != VERSION or told["batch"] != offset - 1:
-            raise ValueError(told)
-        return Marker(
-            batch=int(told["batch"]),
-            shards=None if told["shards"] is None else int(told["shards"]),
-            rows=int(told["rows"]),
-            bytes=int(told["bytes"]),
-            run=str(told["run"]),
-            ranges=dict(told.get("ranges", {})),
-            winners=told.get("winners"),
-            pieces=int(told.get("pieces", 1)),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return _parsed(json.loads(metadata), offset - 1)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MarkerError(
             f"the consumer group {group!r} has committed offset {offset} with metadata that kprod"
             f" did not write: {metadata[:100]!r}; give the job another transaction_prefix"
         ) from error
+
+
+def _parsed(fields: Any, batch: int) -> Marker:
+    """The marker of ``batch``. Raises ValueError, KeyError and TypeError for anything else."""
+    if _integer(fields["kprod"]) != VERSION or _integer(fields["batch"]) != batch:
+        raise ValueError(f"not a marker of batch {batch}")
+    shards, digest = fields["shards"], fields.get("digest")
+    topic, winners = fields.get("topic"), fields.get("winners")
+    if winners is None and "pieces" in fields:
+        raise ValueError("pieces of no decision")
+    return Marker(
+        batch=batch,
+        shards=None if shards is None else _integer(shards, 1, MOST_SHARDS),
+        rows=_integer(fields["rows"]),
+        bytes=_integer(fields["bytes"]),
+        digest=None if digest is None else _integer(digest, most=(1 << 64) - 1),
+        topic=None if topic is None else _text(topic),
+        run=_text(fields["run"]),
+        start=_text(fields.get("start", "")),
+        ranges=_ranges(fields.get("ranges", {})),
+        winners=None if winners is None else _text(winners),
+        pieces=_integer(fields.get("pieces", 1), 1),
+    )
+
+
+def _integer(value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"expected an integer of {least} to {most}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("expected a text")
+    return value
+
+
+def _ranges(fields: Any) -> Ranges:
+    if not isinstance(fields, dict):
+        raise TypeError("expected ranges by topic")
+    for found in fields.values():
+        for numbers in _list(found):
+            if len([_integer(number) for number in _list(numbers)]) != 4:
+                raise ValueError("expected partition, first offset, last offset, records")
+    return fields
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError("expected a list")
+    return value
 
 
 SHARE_OF_TIME = 0.5
@@ -101,12 +149,20 @@ SHARE_OF_TIME = 0.5
 def is_done(marker: Marker | None, shard: Shard) -> bool:
     """Whether an attempt at the shard was committed.
 
-    Raises StaleBatch when a later batch was, and ShardCountChanged.
+    Raises StaleBatch when a later batch was, RowsChanged when its rows went to another topic, and
+    ShardCountChanged.
     """
     if marker is None or marker.batch < shard.batch:
         return False
     if marker.batch > shard.batch:
         raise StaleBatch(_stale(marker, shard))
+    if marker.topic is not None and marker.topic != shard.target:
+        before, now = _place(marker.topic), _place(shard.target)
+        raise RowsChanged(
+            f"{shard} was begun for {before}, and is to go to {now} now: nothing was written or"
+            " dropped. Each topic needs a job_id of its own. To finish a batch of a query, write it"
+            f" to {before} first"
+        )
     _check_count(marker, shard)
     return True
 
@@ -124,15 +180,26 @@ def was_won(marker: Marker | None, shard: Shard) -> bool:
     return marker is not None and marker.batch >= shard.batch
 
 
-def check_rows(marker: Marker, shard: Shard, rows: int, nbytes: int) -> None:
-    """Raises RowsChanged when the rows at hand are not those that the marker is about."""
-    if (rows, nbytes) != (marker.rows, marker.bytes):
+def check_rows(
+    marker: Marker, shard: Shard, *, rows: int, nbytes: int | None, digest: int | None
+) -> None:
+    """Raises RowsChanged when the rows at hand are not those that the marker is about.
+
+    What is None, there or here, is not known.
+    """
+    found, wanted = f"{rows:,} rows", f"{marker.rows:,} rows"
+    if nbytes is not None:
+        found, wanted = f"{found} of {nbytes:,} bytes", f"{wanted} of {marker.bytes:,} bytes"
+    if found == wanted and None not in (digest, marker.digest) and digest != marker.digest:
+        found = "as many others"
+    if found != wanted:
         raise RowsChanged(
-            f"{shard} was written before with {marker.rows:,} rows of {marker.bytes:,} bytes, and"
-            f" now has {rows:,} of {nbytes:,}: nothing was written or dropped. Either its rows are"
+            f"{shard} was written before with {wanted}, and now has {found}: nothing was written or"
+            " dropped. Either its rows are"
             " not the same when Spark computes them again (write them to a table first, or leave"
             " out what is random or reads a clock), or they belong to something else that goes by"
-            " the same name: a copy of the checkpoint or another job needs a job_id of its own"
+            " the same name: a copy of the checkpoint, a new checkpoint or another job needs a"
+            " job_id of its own"
         )
 
 
@@ -171,6 +238,10 @@ def _check_count(marker: Marker, shard: Shard) -> None:
             f" shards={marker.shards} until that batch is done; later ones may have another number",
             begun_with=marker.shards,
         )
+
+
+def _place(target: str) -> str:
+    return f"the topic {target!r}" if target else "the topics of its rows"
 
 
 def _stale(marker: Marker, shard: Shard) -> str:

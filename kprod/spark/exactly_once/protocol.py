@@ -16,19 +16,23 @@ layout on record says that the batch goes forward, and with how many shards.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kprod.errors import InvalidRecordError
 from kprod.spark.errors import MarkerError, RowsChanged
-from kprod.spark.exactly_once.marker import Marker, is_done, is_laid_out
+from kprod.spark.exactly_once.marker import Marker, is_done, is_laid_out, was_won
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
     CommitMarker,
     CompareRows,
     Delivered,
     EndAll,
+    FenceAll,
     Fenced,
+    ListOpen,
     Pause,
     PreparedShard,
     Protocol,
@@ -58,14 +62,15 @@ def deliver(shard: Shard, patience: float) -> Protocol:
     if shard.shards is None:
         return (yield from write_once(shard, patience))
     layout = yield from lay_out(shard)
-    delivered: Delivered
-    if layout.winners is None:
-        delivered = yield from write_once(shard, patience)
-    else:  # the batch was begun with delivery="atomic", and is decided
-        decision = yield from read_decision(shard, wait=True)
-        if decision is None or not is_done(decision.layout, shard):
+    decision = Decision(layout, {})
+    if decision.is_atomic:  # the batch was begun with delivery="atomic"
+        found = yield from read_decision(shard, wait=True)
+        if found is None or not is_done(found.layout, shard):
             raise AssertionError(f"{shard}: its layout was on record, and is not any more")
-        delivered = yield from go_forward(shard, decision, patience)
+        decision = found
+    if (layout.run, layout.start) != (shard.run, shard.start):
+        yield from _fence_prepared(shard, decision.winners.values())
+    delivered: Delivered = yield from go_forward(shard, decision, patience)
     return replace(delivered, rewritten=delivered.by_us and layout.run != shard.run)
 
 
@@ -82,7 +87,10 @@ def write_once(shard: Shard, patience: float) -> Protocol:
         marker = marker_of(shard, written)
         yield CommitMarker(shard.transactional_id, shard.group, marker)
     except Fenced as fenced:
-        return (yield from _wait_for_winner(shard, patience, fenced))
+        marker = yield from _wait_for_winner(shard, patience, fenced)
+        if shard.shards is not None:
+            yield CompareRows(marker)
+        return Delivered(marker=marker, by_us=False)
     return Delivered(marker=marker, by_us=True)
 
 
@@ -96,10 +104,13 @@ def go_forward(shard: Shard, decision: Decision, patience: float) -> Protocol:
             f"{shard} had no rows when its batch was decided, and has some now: nothing was"
             " written. Its rows are not the same when Spark computes them again"
         )
-    yield EndAll((winner.transaction,), committed=True)  # its marker tells what came of it
-    delivered: Delivered = yield from write_once(
-        replace(shard, attempt=winner.shard.attempt), patience
-    )
+    own = replace(shard, attempt=winner.shard.attempt)
+    (committed,) = yield EndAll((winner.transaction,), committed=True)
+    if committed:  # now, or before: either way its marker was there
+        marker: Marker | None = yield ReadMarker(own.group)
+        if not was_won(marker, own):
+            raise forgotten(own)
+    delivered: Delivered = yield from write_once(own, patience)
     return replace(delivered, rewritten=delivered.by_us)
 
 
@@ -111,6 +122,7 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
     """
     pause = FIRST_PAUSE
     looks = 0 if shard.number == 0 else LOOKS
+    begun: bool | None = None
     while True:
         # No wait for a begun transaction: the shard that takes over the id next ends it.
         layout: Marker | None = yield ReadMarker(shard.layout_id, wait=False)
@@ -121,12 +133,24 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
             yield Pause(pause)
             pause = min(2 * pause, LONGEST_LOOK)
             continue
+        if layout is None and begun is None:  # before taking over: it may be many questions
+            begun = yield from is_begun(shard, range(shard.shards or 0))
         try:
             yield TakeOver(shard.layout_id)
             layout = yield ReadMarker(shard.layout_id)
+            if layout is None and begun:
+                raise forgotten(shard)
             if layout is not None and is_laid_out(layout, shard):
                 return layout
-            fresh = Marker(batch=shard.batch, shards=shard.shards, run=shard.run)
+            if layout is None or not shard.start or layout.start != shard.start:
+                yield from _fence_prepared(shard, ())
+            fresh = Marker(
+                batch=shard.batch,
+                shards=shard.shards,
+                topic=shard.target,
+                run=shard.run,
+                start=shard.start,
+            )
             yield CommitMarker(shard.layout_id, shard.layout_id, fresh)
         except Fenced:
             # By another task of the batch, which has four more steps to take. Taking over again
@@ -137,20 +161,68 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
             return fresh
 
 
-def _wait_for_winner(shard: Shard, patience: float, fenced: Fenced) -> Protocol:
+def _fence_prepared(shard: Shard, winners: Iterable[PreparedShard]) -> Generator[Step, Any, None]:
+    """Abort what an earlier start with ``delivery="atomic"`` has prepared and not decided.
+
+    Readers of committed records would wait behind it. The first batch of a start aborts it before
+    any of its shards is there: by the task that lays out the batch, before the layout is committed,
+    and by every task that finds the layout of another start. A task of that other start may have
+    listed what is open, before an ``atomic`` task wrote, and committed the layout after it. What
+    a decision counts, its ``winners``, is not aborted.
+    """
+    found: list[PreparedTransaction] = yield ListOpen(shard.job_name, if_possible=True)
+    counted = {one.transaction.transactional_id for one in winners}
+    names = [one.transactional_id for one in found]
+    lost = (name for name in names if OF_ATOMIC.search(name) and name not in counted)
+    yield FenceAll(tuple(lost))
+
+
+OF_ATOMIC = re.compile(r"\.\d+/\d+$", re.ASCII)
+"""How the transactional ids end that ``delivery="atomic"`` uses."""
+
+
+def is_begun(shard: Shard, numbers: Iterable[int]) -> Generator[Step, Any, bool]:
+    """Whether one of these shards of the batch is there, in either mode of delivery.
+
+    Brokers forget the offset of each group by itself, the oldest first, and a layout is the oldest
+    of its batch. So without a layout there is none that counts, or what was begun is forgotten in
+    part; but the layout may have come since it was read: read it again.
+    """
+    for number in numbers:
+        for attempt in (None, 0):
+            one = replace(shard, number=number, attempt=attempt)
+            # Without waiting: what is open belongs to an attempt, and the next one will end it.
+            marker: Marker | None = yield ReadMarker(one.group, wait=False)
+            if was_won(marker, one):
+                return True
+    return False
+
+
+def forgotten(shard: Shard) -> MarkerError:
+    """The error where a part of what was on record about a batch is there, and a part is not."""
+    return MarkerError(
+        f"batch {shard.batch} of {shard.job_name!r} was begun before, and some of what the groups"
+        f" {shard.job_name}.* said about it is gone: nothing was written. Brokers forget offsets"
+        " one by one, after offsets.retention.minutes, so nobody knows which shards are there."
+        " Look what the topic has; to write all rows (again), give the job another job_id"
+    )
+
+
+def _wait_for_winner(shard: Shard, patience: float, fenced: Fenced) -> Generator[Step, Any, Marker]:
+    """The marker of another attempt of the same call. Raises Fenced where there is none."""
     waited, pause = 0.0, FIRST_PAUSE
     while True:
         marker: Marker | None = yield ReadMarker(shard.group, wait=False)
         if marker is not None and is_done(marker, shard):
             if marker.run != shard.run:
-                # Its rows may be others, and this attempt has consumed a part of its own: the next
-                # one finds the marker before it reads any, and compares all of them.
+                # Its rows may be others, and this attempt cannot tell how many bytes it would have
+                # had: the next one finds the marker before it reads any, and compares all of them.
                 raise Fenced(
                     f"{shard}: another run of the job has taken over and written it, with"
                     f" {marker.rows:,} rows of {marker.bytes:,} bytes; the next attempt compares"
                     " its rows with those. Jobs that run at the same time need a job_id each"
                 )
-            return Delivered(marker=marker, by_us=False)
+            return marker
         if fenced.too_slow is not None:
             # Most likely there is no other attempt. If there is one, this failure does no harm:
             # Spark starts none beside it, and a third one would find what the other has written.
@@ -173,6 +245,8 @@ def marker_of(shard: Shard, written: Written) -> Marker:
         shards=shard.shards,
         rows=written.rows,
         bytes=written.bytes,
+        digest=written.digest,
+        topic=shard.target,
         run=shard.run,
         ranges=written.ranges,
     )
@@ -206,7 +280,14 @@ def decided(of: Shard, shards: int, prepared: Sequence[PreparedShard]) -> list[t
     return [
         (
             _group(of, number),
-            Marker(batch=of.batch, shards=shards, run=of.run, winners=piece, pieces=len(pieces)),
+            Marker(
+                batch=of.batch,
+                shards=shards,
+                topic=of.target,
+                run=of.run,
+                winners=piece,
+                pieces=len(pieces),
+            ),
         )
         for number, piece in enumerate(pieces)
     ]
@@ -215,7 +296,7 @@ def decided(of: Shard, shards: int, prepared: Sequence[PreparedShard]) -> list[t
 def read_decision(of: Shard, *, wait: bool) -> Generator[Step, Any, Decision | None]:
     """The decision on record, about any batch; ``wait`` as in ``ReadMarker``.
 
-    Raises MarkerError for a decision that is not whole.
+    Raises MarkerError for a decision that is not whole, or that kprod did not write.
     """
     layout: Marker | None = yield ReadMarker(of.layout_id, wait=wait)
     if layout is None or layout.winners is None or layout.batch != of.batch:
@@ -229,7 +310,7 @@ def read_decision(of: Shard, *, wait: bool) -> Generator[Step, Any, Decision | N
         if piece.batch > layout.batch:  # another run goes on meanwhile
             return Decision(piece, {})
         text += piece.winners
-    return Decision(layout, dict(_winners(of, text)))
+    return Decision(layout, _winners(of, text, layout.shards))
 
 
 def _group(of: Shard, number: int) -> str:
@@ -244,15 +325,35 @@ def _entry(one: PreparedShard | None) -> str:
     return f"{one.shard.attempt}:{found.producer_id}:{found.epoch}:{level}"
 
 
-def _winners(of: Shard, text: str) -> Any:
-    for number, entry in enumerate(text.split(",")):
-        if entry:
-            attempt, producer_id, epoch, level = entry.split(":")
-            shard = replace(of, number=number, attempt=int(attempt))
-            transaction = PreparedTransaction(
-                shard.transactional_id,
-                int(producer_id),
-                int(epoch),
-                level=int(level) if level else None,
-            )
-            yield number, PreparedShard(shard, transaction)
+ENTRY = re.compile(r"(\d{1,9}):(\d{1,19}):(\d{1,5}):(\d{0,3})", re.ASCII)
+"""Attempt, producer id, epoch, and the level of ``transaction.version`` if it is known."""
+
+
+def _winners(of: Shard, text: str, shards: int | None) -> dict[int, PreparedShard]:
+    entries = text.split(",")
+    found = [ENTRY.fullmatch(entry) for entry in entries]
+    try:
+        if len(entries) != shards or any(e and not f for e, f in zip(entries, found, strict=True)):
+            raise InvalidRecordError(f"expected {shards} entries, ATTEMPT:PRODUCER ID:EPOCH:LEVEL")
+        return {
+            number: _winner(of, number, *one.groups()) for number, one in enumerate(found) if one
+        }
+    except InvalidRecordError as error:
+        raise MarkerError(
+            f"the decision about {of} is one that kprod did not write: {text[:100]!r}; give the job"
+            " another transaction_prefix"
+        ) from error
+
+
+def _winner(
+    of: Shard, number: int, attempt: str, producer_id: str, epoch: str, level: str
+) -> PreparedShard:
+    shard = replace(of, number=number, attempt=int(attempt))
+    transaction = PreparedTransaction(
+        shard.transactional_id,
+        int(producer_id),
+        int(epoch),
+        level=int(level) if level else None,
+    )
+    transaction.check()
+    return PreparedShard(shard, transaction)

@@ -107,12 +107,16 @@ class FenceAll:
 
 @dataclass(frozen=True, slots=True)
 class ListOpen:
-    """Which transactions of attempts at the shards of this job are open (``Shard.layout_id``).
+    """List the open transactions of attempts at shards of the job.
 
-    Answered by a list of PreparedTransaction.
+    Answered by a list of PreparedTransaction. ``idle``: those too which an attempt has taken over
+    without writing yet, as it may begin one, and that of the layout. ``if_possible``: none where
+    brokers cannot list them, as those that ``delivery="atomic"`` does not write to.
     """
 
     job_name: str
+    idle: bool = False
+    if_possible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,24 +128,28 @@ class CheckTime:
 
 @dataclass(frozen=True, slots=True)
 class CompareRows:
-    """Nothing is written: raise RowsChanged unless the rows are those of the marker."""
+    """This attempt writes nothing more: raise RowsChanged unless its rows are the marker's."""
 
     marker: Marker
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Let others go on for so many seconds."""
+    """Wait for so many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The result of ``WriteRows``: the rows and bytes it was given, all of them stored."""
+    """The result of ``WriteRows``: the rows and bytes it was given, all of them stored.
+
+    ``digest`` as in ``Marker``.
+    """
 
     rows: int
     bytes: int
+    digest: int | None = None
     ranges: Ranges = field(default_factory=dict)
 
 

@@ -6,9 +6,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,19 +19,14 @@ from kprod.transport.tcp_transport import TcpTransport
 from kprod.types import DeliveryReport
 from tests.integration.lifecycle.account import Account, Truth
 from tests.support.broker_process import BrokerProcess
+from tests.support.tier import one_of
 
 LONG = 40.0
-MANY = 100_000
+MANY = 100_000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 30_000
 PARTITIONS = 4
 TOPIC = "closing"
-LATE = 0.1 if os.environ.get("KPROD_CAMPAIGN") == "long" else 1.5
+LATE = 0.1 if os.environ.get("KPROD_CAMPAIGN") == "long" else 15.0
 """Seconds it may take longer than it was given: the first is promised, a busy machine gets more."""
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker:
-        yield broker
 
 
 def knowing(broker: BrokerProcess, **options: Any) -> KafkaProducer:
@@ -70,14 +64,12 @@ def truth_of_what_waits(
     return truth
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("timeout", [0, 0.5])
+@pytest.mark.parametrize("timeout", one_of(0.5, 0))
 def test_close_in_time_while_brokers_are_down(broker: BrokerProcess, timeout: float) -> None:
     truth_of_what_waits(broker, timeout, broker.kill, broker.start)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("timeout", [0, 0.5])
+@pytest.mark.parametrize("timeout", one_of(0.5, 0))
 def test_close_in_time_while_the_broker_hangs(broker: BrokerProcess, timeout: float) -> None:
     truth = truth_of_what_waits(broker, timeout, broker.freeze, broker.thaw)
     assert truth.maybe_stored > 0
@@ -150,7 +142,6 @@ def test_a_send_that_waits_for_metadata_ends_at_once(broker: BrokerProcess) -> N
 # Many who close -----------------------------------------------------------------------------------
 
 
-@pytest.mark.threads
 def test_ten_threads_close_while_others_send(broker: BrokerProcess) -> None:
     producer = knowing(broker)
     account = Account(producer, TOPIC, PARTITIONS)
@@ -175,7 +166,6 @@ def test_ten_threads_close_while_others_send(broker: BrokerProcess) -> None:
     assert account.check_against(broker.bootstrap_servers).stored == len(account.futures)
 
 
-@pytest.mark.threads
 def test_the_shortest_of_many_deadlines_holds(broker: BrokerProcess) -> None:
     producer = knowing(broker)
     broker.freeze()

@@ -8,20 +8,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.lifecycle.blocked import TOPIC
+from tests.integration.lifecycle import blocked
 from tests.support.broker_process import BrokerProcess
+from tests.support.tier import one_of
 
 ROOT = Path(__file__).parents[3]
+TOPIC, PARTITIONS = blocked.TOPIC, 2
 RUNS = 20 if os.environ.get("KPROD_CAMPAIGN") == "long" else 1
 PROMISED = 0.25
-LATE = 2.0
-"""Seconds a busy machine may take longer than promised."""
+LATE = 2.0 if RUNS > 1 else 20.0
+"""Seconds a busy machine may take longer than promised: a campaign has one of its own."""
 WHILE_OPEN = [
     "send_waiting_for_memory",
     "send_waiting_for_metadata",
@@ -32,15 +33,8 @@ WHILE_OPEN = [
 WHILE_CLOSING = ["close", "leave"]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), {TOPIC: 2}) as broker:
-        yield broker
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(60 * RUNS)
-@pytest.mark.parametrize("call", WHILE_OPEN + WHILE_CLOSING)
+@pytest.mark.timeout(360 * RUNS)
+@pytest.mark.parametrize("call", [*one_of(*WHILE_OPEN), *one_of(*WHILE_CLOSING)])
 def test_ctrl_c_ends_a_call_that_blocks(call: str, broker: BrokerProcess) -> None:
     worst = 0.0
     for _ in range(RUNS):

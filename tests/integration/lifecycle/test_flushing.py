@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from kprod.types import DeliveryReport
 from kprod_ext.futures import FutureRecordMetadata
 from tests.integration.lifecycle.account import Account
 from tests.support.broker_process import BrokerProcess
+from tests.support.tier import one_of
 
 LONG = 40.0
 PARTITIONS = 4
@@ -23,14 +22,7 @@ TOPIC = "flushing"
 THREADS = 8
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker:
-        yield broker
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("hangs", [True, False])
+@pytest.mark.parametrize("hangs", one_of(True, False))
 def test_records_stay_queued_when_brokers_cannot_be_reached(
     broker: BrokerProcess, hangs: bool
 ) -> None:
@@ -54,8 +46,6 @@ def test_records_stay_queued_when_brokers_cannot_be_reached(
         assert account.check_against(broker.bootstrap_servers).stored == 1000
 
 
-@pytest.mark.slow
-@pytest.mark.threads
 def test_flush_among_threads_that_send(broker: BrokerProcess) -> None:
     """Each of many flushes waits for all that its thread has sent, and none waits for ever."""
     sent = 0

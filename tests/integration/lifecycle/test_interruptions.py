@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,13 @@ import pytest
 from tests.integration.lifecycle.interrupted import PARTITIONS, TOPIC
 from tests.support.broker_process import BrokerProcess
 from tests.support.judge import Stored, read_back
+from tests.support.tier import one_of
 
 ROOT = Path(__file__).parents[3]
 INTERRUPTIONS = 10_000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 500
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker:
-        yield broker
-
-
-@pytest.mark.slow
-@pytest.mark.threads
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("habit", ["mixed", "lone"])
+@pytest.mark.parametrize("habit", one_of("mixed", "lone"))
 def test_interruptions_anywhere(broker: BrokerProcess, habit: str) -> None:
     command = [sys.executable, "-m", "tests.integration.lifecycle.interrupted"]
     command += [str(INTERRUPTIONS), broker.bootstrap_servers, habit]

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kprod.admin import end_offsets
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import end_offsets
 from tests.integration.lifecycle.late_imports import CODECS, TOPIC
 from tests.support.ports import free_port
 

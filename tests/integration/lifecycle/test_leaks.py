@@ -15,6 +15,8 @@ from tests.integration.lifecycle.leaks import PARTITIONS, TOPIC, Held
 from tests.support.broker_process import BrokerProcess
 from tests.support.cutting_proxy import CutPlan, CuttingProxy
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[3]
 MOST_GROWTH = 8 * 2**20
 MOST_NEW_OBJECTS = 1000
@@ -35,8 +37,7 @@ AMOUNTS = {"short": Amounts(200_000, 40, 40, 55), "long": Amounts(10_000_000, 1_
 CAMPAIGN = AMOUNTS[os.environ.get("KPROD_CAMPAIGN", "short")]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(CAMPAIGN.seconds + 60)
+@pytest.mark.timeout(CAMPAIGN.seconds + 360)
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     plan = CutPlan(seed=5, cuts=10**9, most_up=UP, most_down=DOWN)
     with BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker, CuttingProxy(plan) as proxy:

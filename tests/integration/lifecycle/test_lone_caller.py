@@ -24,9 +24,8 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.interruption import Interrupted, interruptible
 
 TOPIC = "lone"
+PARTITIONS = 1
 LONG = 20.0
-
-pytestmark = pytest.mark.threads
 
 
 class Watched(TcpBackend):
@@ -65,12 +64,6 @@ class Lone:
         deadline = time.monotonic() + LONG
         while not self.waits_itself():
             assert time.monotonic() < deadline, "the thread never leaves the work to who waits"
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), {TOPIC: 1}) as broker:
-        yield broker
 
 
 @pytest.fixture

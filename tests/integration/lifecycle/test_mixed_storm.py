@@ -6,6 +6,7 @@ microseconds look for the same mistakes.
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import threading
@@ -23,8 +24,10 @@ from kprod.types import DeliveryReport
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.broker_process import BrokerProcess
 from tests.support.judge import read_back
+from tests.support.tier import one_of
 
-THREADS, RECORDS = 6, 3_000
+THREADS = 6
+RECORDS = 30_000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 3_000
 TOPICS = {"keyed": 6, "spread": 12}
 BUFFER = 400_000
 CLOSERS = 2
@@ -131,11 +134,8 @@ def quick_switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-@pytest.mark.slow
-@pytest.mark.threads
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("quick_switches")
-@pytest.mark.parametrize("codec", [None, "lz4"])
+@pytest.mark.parametrize("codec", one_of("lz4", None))
 def test_once_and_in_order(tmp_path: Path, codec: Any) -> None:
     with BrokerProcess(tmp_path, TOPICS) as broker:
         producer = KafkaProducer(

@@ -21,7 +21,7 @@ MOST_KEPT = 5_000_000
     os.environ.get("KPROD_CAMPAIGN") != "long",
     reason="ten minutes; unit/sender/test_unused_topics.py counts what a few hundred topics keep",
 )
-@pytest.mark.timeout(SECONDS + 60)
+@pytest.mark.timeout(SECONDS + 360)
 def test_topics_that_were_used_once_take_no_memory(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, {"in-use": 1}) as broker:
         command = [sys.executable, "-m", "tests.integration.lifecycle.unused_topics"]

@@ -25,7 +25,7 @@ from tests.support.guarded_broker import PASSWORD, USER, unsigned_token
 from tests.support.judge import read_back
 from tests.support.topic_admin import TopicAdmin
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.full
 
 LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
 VERSIONS = [NEWEST, OLDER] if LONG else [NEWEST]

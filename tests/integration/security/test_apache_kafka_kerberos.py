@@ -24,7 +24,7 @@ from tests.support.kerberos_realm import KerberosRealm
 from tests.support.recipes import recipe
 from tests.support.topic_admin import TopicAdmin
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.full
 
 VERSIONS = [NEWEST, OLDER] if os.environ.get("KPROD_CAMPAIGN") == "long" else [NEWEST]
 VALUES = [b"small", b"x" * 900_000, b"last"]

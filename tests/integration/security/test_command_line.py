@@ -67,7 +67,7 @@ def test_a_wrong_password_is_told_and_not_shown(guarded: GuardedBroker, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("-X", "linger_ms=5"), "options about connecting only"),
+        (("-X", "linger_ms=5"), "connection options only"),
         (("-X", "security_protocol=SLS"), "security_protocol"),
         (("-X", "security_protocol=SASL_SSL", "-X", f"sasl_plain_username={USER}"), "sasl_mechani"),
     ],

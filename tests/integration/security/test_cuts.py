@@ -49,8 +49,6 @@ def behind(name: str, cutter: CuttingProxy, path: str, open_proxy: LocalProxy) -
     return {"proxy_url": f"{name}://127.0.0.1:{cutter.port}"}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("name", "protection", "mechanism"), EVERY if LONG else SOME)
 def test_nothing_is_lost_or_doubled_by_cuts(
     name: str, protection: str, mechanism: str, certificates: Certificates, tmp_path: Path

@@ -96,7 +96,7 @@ def test_no_credentials(msk: Msk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     text = refused({**msk.options, "sasl_msk_region": REGION})
-    assert "there are no credentials of AWS" in text
+    assert "there are no AWS credentials" in text
 
 
 def test_no_region(msk: Msk) -> None:
@@ -117,3 +117,18 @@ def test_the_region_is_in_the_name_of_a_broker(msk: Msk, host: str, region: str)
     assert grant.principal == f"User:{KEY}"
     assert grant.expires is not None
     assert abs(grant.expires - expires) <= 1
+
+
+def test_a_fault_of_the_signer_is_none_of_the_credentials(
+    msk: Msk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attribute that a package misses says nothing about credentials."""
+
+    def broken(*_: object) -> None:
+        raise AttributeError("module 'botocore' has no attribute 'auth'")
+
+    signer = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
+    monkeypatch.setattr(f"{signer}.generate_auth_token", broken)
+    monkeypatch.setattr(f"{signer}.generate_auth_token_from_credentials_provider", broken)
+    with pytest.raises(AttributeError, match="botocore"):
+        MskTokens("b-1.example", REGION).token()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kprod import KafkaProducer
+from kprod import KafkaProducer, aio, kafka
 from kprod.broker import Authentication, EmbeddedBroker, make_listener, tls_context
 from kprod.errors import (
     AuthenticationError,
@@ -119,6 +120,35 @@ def resolving_to_loopback() -> Any:
     return TcpBackend(resolver=resolve)
 
 
+def native_without_tls(**options: Any) -> None:
+    with KafkaProducer(**options) as producer:
+        producer.send("t", b"never")
+
+
+def aio_without_tls(**options: Any) -> None:
+    async def run() -> None:
+        async with aio.Producer(**options) as producer:
+            await producer.send("t", b"never")
+
+    asyncio.run(run())
+
+
+def kafka_without_tls(**options: Any) -> None:
+    kafka.KafkaProducer(bootstrap_timeout_ms=1_000, **options)
+
+
+@pytest.mark.parametrize("send", [native_without_tls, aio_without_tls, kafka_without_tls])
+def test_a_port_without_tls(send: Callable[..., None]) -> None:
+    with EmbeddedBroker() as broker, pytest.raises((KprodError, kafka.errors.KafkaError)) as raised:
+        send(
+            bootstrap_servers=broker.bootstrap_servers, security_protocol="SSL", max_block_ms=1_000
+        )
+    assert str(raised.value).endswith(
+        f" bootstrap broker at {broker.bootstrap_servers}: it closed the connection at the start of"
+        " the TLS handshake; if this port does not use TLS, change security_protocol"
+    )
+
+
 def old(context: ssl.SSLContext) -> None:
     context.maximum_version = ssl.TLSVersion.TLSv1_2
 
@@ -144,7 +174,7 @@ def test_a_version_that_is_too_old(certificates: Certificates) -> None:
             ssl_cafile=certificates.ca,
             ssl_minimum_version="TLSv1.3",
         )
-    assert "share no version of TLS" in text
+    assert "share no TLS version" in text
 
 
 def new(context: ssl.SSLContext) -> None:
@@ -160,7 +190,7 @@ def test_a_version_that_is_newer_than_those_enabled(certificates: Certificates) 
             ssl_cafile=certificates.ca,
             ssl_enabled_protocols="TLSv1.2",
         )
-    assert "share no version of TLS" in text
+    assert "share no TLS version" in text
 
 
 def test_a_broker_that_only_knows_what_is_broken(certificates: Certificates) -> None:
@@ -171,7 +201,7 @@ def test_a_broker_that_only_knows_what_is_broken(certificates: Certificates) -> 
             security_protocol="SSL",
             ssl_cafile=certificates.ca,
         )
-    assert "share no version of TLS" in text
+    assert "share no TLS version" in text
 
 
 def test_no_cipher_in_common(certificates: Certificates) -> None:
@@ -258,7 +288,7 @@ def failing() -> str:
         (lambda: "", "not a token"),
         (lambda: "two words", "not a token"),
         (lambda: "with\x01control", "not a token"),
-        (lambda: ("token", 1.0), "expired already"),
+        (lambda: ("token", 1.0), "already expired"),
         (lambda: b"bytes", "neither a token"),
         (lambda: "a.b.c", "refused"),
         (lambda: ("dG9rZW4", 4e9), "refused"),
@@ -310,7 +340,7 @@ def answering(answer: bytes) -> Iterator[str]:
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server"),
         (b"SSH-2.0-OpenSSH_9.0\r\n", "an SSH server"),
         (b"\x00\x00\x00\x0a0123456789", "does not speak TLS"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", "share no version of TLS"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "share no TLS version"),
         (b"\x15\x03\x03\x00\x02\x02\x28", "nothing in common"),
         (b"\x15\x03\x03\x00\x02\x02\x70", "knows no host of this name"),
         (b"\x16\x03\x03\x00\x04\x02\x00\x00\x00", "no TLS with"),
@@ -359,7 +389,7 @@ def test_the_wrong_protocol_is_told_with_the_first_attempt(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     options = {**guarded.secrets(*client), "bootstrap_servers": guarded.address(*listener)}
-    assert "see security_protocol" in told(caplog, **options)
+    assert "security_protocol" in told(caplog, **options)
 
 
 def test_http_is_recognised_without_tls(caplog: pytest.LogCaptureFixture) -> None:

@@ -199,7 +199,7 @@ class Application:
             self._world.violated(f"nothing went wrong, but: {error!r}")
         if error.next_step is NextStep.RETRY_CALL:
             self._call_again(told, plan)
-        elif error.next_step is NextStep.ABORT:
+        elif error.next_step in (NextStep.ABORT, NextStep.BEGIN_AGAIN):
             if producer.state is not State.READY:  # a block has aborted
                 self._end_aborted(told, plan)
             told.ends(ABORTED)

@@ -1,18 +1,17 @@
 """Bugs planted on purpose in what a transactional producer says to brokers: each must be noticed.
 
-Those of its decisions come from ``tests.simulation.transactions.bugs``; the others are here.
+Those of its decisions are in ``bugs_of_decisions``; the others are here.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kprod.sender.coordination import Coordination
-from kprod.sender.rounds.transaction import TransactionRound
-from kprod.sender.sequences import ProducerIdentity
+from kprod.sender.coordinator import CoordinatorRequests
 from kprod.sender.transaction_requests import (
     AddPartitions,
     Ask,
@@ -23,7 +22,7 @@ from kprod.sender.transaction_requests import (
 from kprod.sender.transactions import State, Transactions
 from kprod.types import ProducerId
 from kprod.wire import transactions as wire
-from tests.simulation.transactions import bugs as of_decisions
+from tests.simulation.exactly_once import bugs_of_decisions as of_decisions
 
 
 class Bug(NamedTuple):
@@ -72,10 +71,12 @@ class GoesOnWithTheOldEpoch(Coordination):
 class NamesNoTransaction(Coordination):
     """Produce requests do not name the transactional id."""
 
-    transactional_id = ""
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.transactional_id = ""
 
 
-class StaysWithACoordinator(TransactionRound):
+class StaysWithACoordinator(CoordinatorRequests):
     """Who was found once is asked for ever."""
 
     def answered(self, ask: Ask, version: int, body: memoryview, now: float) -> int:
@@ -85,13 +86,11 @@ class StaysWithACoordinator(TransactionRound):
         return throttle_ms
 
 
-class KeepsWhatWasQueued(TransactionRound):
+class KeepsWhatWasQueued(CoordinatorRequests):
     """What an aborted transaction has queued is left to the next one."""
 
-    def __init__(self, transactions: Transactions, coordination: Coordination, *parts: Any) -> None:
-        super().__init__(transactions, coordination, *parts)
-        drained = coordination._drained
-        coordination._drained = lambda: transactions.state is State.ABORTING or drained()
+    def _gather(self, state: State, now: float) -> bool:
+        return super()._gather(state, now) or state is State.ABORTING
 
     def _drop_queued(self, now: float) -> None:
         pass
@@ -100,13 +99,14 @@ class KeepsWhatWasQueued(TransactionRound):
 class EndsBeforeTheAnswers(Coordination):
     """A transaction ends while records are on their way."""
 
-    def __init__(
-        self, transactions: Transactions, identity: ProducerIdentity, drained: Callable[[], bool]
-    ) -> None:
-        super().__init__(transactions, identity, lambda: True)
+    def due(self, *, drained: bool) -> Ask | None:
+        return super().due(drained=True)
+
+    def settle(self, *, drained: bool) -> bool:
+        return super().settle(drained=True)
 
 
-class ForgetsWhatFailed(TransactionRound):
+class ForgetsWhatFailed(CoordinatorRequests):
     """A question without an answer is not asked again."""
 
     def failed(self, ask: Ask, error: Any, now: float, *, sent: bool) -> None:
@@ -158,12 +158,12 @@ class AsksTheWrongCoordinator(CommitOffsets):
         return wire.TRANSACTION, self.of.transactional_id
 
 
-ROUND = "kprod.sender.assembly.TransactionRound"
+ROUND = "kprod.sender.assembly.CoordinatorRequests"
 COORDINATION = "kprod.sender.coordination"
 PLACES: tuple[tuple[type, str], ...] = (
     (Transactions, "kprod.sender.assembly.Transactions"),
     (Coordination, "kprod.sender.assembly.Coordination"),
-    (TransactionRound, ROUND),
+    (CoordinatorRequests, ROUND),
     (EndTransaction, f"{COORDINATION}.EndTransaction"),
     (AddPartitions, f"{COORDINATION}.AddPartitions"),
     (CommitOffsets, f"{COORDINATION}.CommitOffsets"),

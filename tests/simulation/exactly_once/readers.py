@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kprod.broker.records.record_batch import read_batches
+from kprod.records.record_batch import read_batches
 from tests.simulation.app import uid_of
 from tests.simulation.exactly_once.marked_log import MarkedLog
 from tests.simulation.model.partition_log import PartitionLog, StoredBatch

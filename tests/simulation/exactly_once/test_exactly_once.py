@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
+from tests.simulation.bites import MORE_SEEDS, not_noticed
 from tests.simulation.exactly_once.bugs import BUGS, Bug
 from tests.simulation.exactly_once.campaign import campaign
 from tests.simulation.exactly_once.draw import draw
 from tests.simulation.exactly_once.world import attempt
+from tests.support.tier import seeds
 
-SEEDS = int(os.environ.get("KPROD_EXACTLY_ONCE_SEEDS", "500"))
+SEEDS = seeds("KPROD_EXACTLY_ONCE_SEEDS", 100, 1000)
 CHUNK = 100
-ENOUGH_SEEDS = 1000
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -37,11 +36,13 @@ def test_what_a_long_run_has_found_is_mended(seed: int) -> None:
     assert not attempt(draw(seed)).violations
 
 
+@pytest.mark.full
 def test_a_seed_always_does_the_same() -> None:
     digests = [attempt(draw(seed)).digest for seed in range(20)]
     assert digests == [attempt(draw(seed)).digest for seed in range(20)]
 
 
+@pytest.mark.full
 def test_the_seeds_reach_every_fate() -> None:
     fates = campaign(range(50)).fates
     assert fates["committed"] > fates["aborted"] > 0
@@ -49,14 +50,12 @@ def test_the_seeds_reach_every_fate() -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_noticed(bug: Bug) -> None:
+    known = KNOWN.get(bug.name, 0)
+    seeds = (known, *range(MORE_SEEDS))
     with bug.planted():
-        found = next((seed for seed in _seeds(bug) if attempt(draw(seed)).violations), None)
-    assert found is not None, f"{ENOUGH_SEEDS} seeds did not notice {bug.name}"
+        found = next((seed for seed in seeds if attempt(draw(seed)).violations), None)
+    assert found is not None, not_noticed(bug.name, known, "Set MORE_SEEDS to 10,000")
     assert not attempt(draw(found)).violations
-
-
-def _seeds(bug: Bug) -> list[int]:
-    return [KNOWN.get(bug.name, 0), *range(ENOUGH_SEEDS)]
 
 
 KNOWN = {
@@ -71,7 +70,4 @@ KNOWN = {
     "KeepsWhatWasQueued": 12,
     "AsksTheWrongCoordinator": 13,
 }
-"""Seeds that notice what few others do.
-
-A change of the model may move them: a bug that takes long to notice has lost its seed.
-"""
+"""Seeds that notice what few others do. A change of the model may move them."""

@@ -1,24 +1,84 @@
 """A driver that commits atomic batches, over the model of brokers and tasks: it commits, aborts.
 
 Spark counts one result of each task, whichever it is. It calls ``commit`` again at times, and
-``abort`` after a ``commit`` that failed; a driver that died may go on with either.
+``abort`` after a ``commit`` that failed; a driver that died may go on with either. An operator may
+end transactions meanwhile, as ``kprod transactions`` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kprod.admin import GroupOffset, OpenTransaction
+from kprod.cli.spark_batches import OffsetsOf, refusal
 from kprod.spark.errors import ShardCountChanged
-from kprod.spark.exactly_once import atomic
-from kprod.spark.exactly_once.atomic import Ending
+from kprod.spark.exactly_once import atomic, protocol
+from kprod.spark.exactly_once.atomic import Ended, Ending
+from kprod.spark.exactly_once.marker import Marker
 from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import PreparedShard, Protocol
-from tests.spark.exactly_once.model import PATIENCE, ROWS, Attempt, Driver, World
+from kprod.spark.exactly_once.steps import (
+    EndAll,
+    FenceAll,
+    ListOpen,
+    PreparedShard,
+    Protocol,
+    ReadMarker,
+)
+from kprod.transactional.two_phase_commit import PreparedTransaction
+from kprod.types import TopicPartition
+from tests.spark.exactly_once.model import (
+    LAYOUT,
+    PATIENCE,
+    ROWS,
+    Attempt,
+    Deliver,
+    Driver,
+    Row,
+    World,
+)
 
 Prepare = Callable[[Shard, int, float], Protocol]
 Commit = Callable[[Shard, int, Sequence[PreparedShard], float], Ending]
 Abort = Callable[[Shard, Sequence[PreparedShard]], Ending]
+Refusal = Callable[[OpenTransaction, OffsetsOf], str | None]
+AbortByHand = Callable[[str], Ending]
+
+
+def commit_by_hand(job_name: str, refuses: Refusal = refusal) -> Ending:
+    """``kprod transactions commit`` of every open transaction of the job that it does not refuse.
+
+    The layout is read for each of them, and all are judged before the first one is committed.
+    """
+    found: list[PreparedTransaction] = yield ListOpen(job_name, idle=True)
+    chosen = []
+    for one in found:
+        layout: Marker | None = yield ReadMarker(f"{job_name}.layout")
+        if refuses(_described(one), _offsets_of({f"{job_name}.layout": layout})) is None:
+            chosen.append(one)
+    yield EndAll(tuple(chosen), committed=True)
+    return Ended(committed=True, by_us=True)
+
+
+def abort_by_hand(job_name: str) -> Ending:
+    """``kprod transactions abort`` with the job's name as the prefix."""
+    found: list[PreparedTransaction] = yield ListOpen(job_name, idle=True)
+    yield FenceAll(tuple(one.transactional_id for one in found))
+    return Ended(committed=False, by_us=True)
+
+
+def _described(one: PreparedTransaction) -> OpenTransaction:
+    return OpenTransaction(one.transactional_id, one.producer_id, one.epoch, "Ongoing", 0, 0, ())
+
+
+def _offsets_of(markers: Mapping[str, Marker | None]) -> OffsetsOf:
+    def offsets_of(group: str) -> dict[TopicPartition, GroupOffset]:
+        marker = markers.get(group)
+        if marker is None:
+            return {}
+        return {TopicPartition("t", 0): GroupOffset(marker.offset, marker.metadata)}
+
+    return offsets_of
 
 
 @dataclass(frozen=True)
@@ -29,6 +89,9 @@ class Version:
     prepare: Prepare = atomic.prepare
     commit: Commit = atomic.commit
     abort: Abort = atomic.abort
+    deliver: Deliver = protocol.deliver
+    refuses: Refusal = refusal
+    abort_by_hand: AbortByHand = abort_by_hand
 
 
 class AtomicDriver(Driver):
@@ -37,6 +100,8 @@ class AtomicDriver(Driver):
     _world: AtomicWorld
 
     def _begin(self) -> None:
+        self._world.held = set()
+        self._cancelled = False
         self._ending: Attempt | None = None
         self._aborting = False
         self._prepared: list[PreparedShard] = []
@@ -54,14 +119,43 @@ class AtomicDriver(Driver):
         again = self._tries[number] > 0 and world.dice.random() < 0.05
         self._tries[number] += 0 if again else 1  # a stage that runs again counts anew
         batch = world.checkpoint
-        rows = [(batch, row) for row in range(ROWS) if hash((row, 7)) % self.shards == number]
-        protocol = world.version.prepare(shard, self._tries[number] - 1, PATIENCE)
-        attempt = Attempt(protocol, shard, rows, world.brokers)
+        rows: list[Row] = [
+            (batch, row) for row in range(ROWS) if hash((row, 7)) % self.shards == number
+        ]
+        preparing = world.version.prepare(shard, self._tries[number] - 1, PATIENCE)
+        attempt = Attempt(preparing, shard, rows, world.brokers)
         world.attempts.append(attempt)
         return attempt
 
+    def _cancel(self) -> None:
+        """By Ctrl-C, or because the query is stopped: Spark kills the tasks, and some of them late.
+
+        The driver aborts meanwhile. Its pause is longer than Spark takes to kill them.
+        """
+        world = self._world
+        self._cancelled = True
+        running = [one for tries in self._tasks.values() for one in tries if one in world.attempts]
+        late = [one for one in running if world.dice.random() < 0.5]
+        gone = [one for one in running if one not in late]
+        if self._ending in world.attempts:
+            gone.append(self._ending)
+        world.attempts = [one for one in world.attempts if one not in gone]
+        self._end(aborting=True)
+        assert self._ending is not None
+        self._ending.before_pause = lambda: world.kill(late)
+
+    def _check_nothing_open(self) -> None:
+        """What the tasks of a cancelled driver have begun is ended when its abort is done."""
+        brokers = self._world.brokers
+        for one in (one for tries in self._tasks.values() for one in tries):
+            for name, epoch in one.epochs.items():
+                if brokers.is_open(name, epoch):
+                    brokers.undecided.append(f"{name} stays open after the driver was cancelled")
+
     def move(self) -> None:
-        if self._ending is None:
+        if self._world.changes and not self._cancelled and self._world.dice.random() < 0.004:
+            self._cancel()
+        elif self._ending is None:
             self._look_after_tasks()
         elif self._ending.result is not None:
             self._has_ended()
@@ -104,6 +198,8 @@ class AtomicDriver(Driver):
         assert self._ending is not None
         world = self._world
         if self._aborting:
+            if self._cancelled and not self._ending.result.committed:
+                self._check_nothing_open()
             self.failed = True
         elif world.dice.random() < 0.1:
             self._end(aborting=False)  # once more, with the same messages
@@ -122,14 +218,68 @@ class AtomicDriver(Driver):
             self._end(aborting=True)
 
 
+class OnceDriver(Driver):
+    """One run of the job after its delivery was changed to ``exactly_once``."""
+
+    _world: AtomicWorld
+    _batch = -1
+
+    def _begin(self) -> None:
+        """A batch that comes once more to the same run is one in which it has looked."""
+        brokers, again = self._world.brokers, self._batch == self._world.checkpoint
+        self._batch = self._world.checkpoint
+        prepared = {(name, brokers.epochs[name]) for name in brokers.open if "/" in name}
+        self._world.held = set() if again else prepared
+        super()._begin()
+
+
 class AtomicWorld(World):
-    """A job whose batches are atomic. ``brokers.undecided`` has what readers saw too early."""
+    """A job whose batches are atomic. ``brokers.undecided`` has what readers saw too early.
+
+    With ``changes`` some of its runs have another delivery, and drivers are cancelled: ``held`` is
+    what was open when the run at work began its batch. With ``operator`` somebody commits and
+    aborts what is open, at any moment.
+    """
 
     atomic = True
+    held: set[tuple[str, int]]
 
-    def __init__(self, seed: int, version: Version) -> None:
-        super().__init__(seed, atomic.prepare)
+    def __init__(
+        self, seed: int, version: Version, *, changes: bool = False, operator: bool = False
+    ) -> None:
+        super().__init__(seed, version.deliver)
         self.version = version
+        self.changes = changes
+        self._operator = operator
 
-    def driver(self, shards: int) -> AtomicDriver:
+    def driver(self, shards: int) -> Driver:
+        if self.changes and self.dice.random() < 0.5:
+            return OnceDriver(self, self.runs, shards)
         return AtomicDriver(self, self.runs, shards)
+
+    def _brokers_move(self, chance: float) -> None:
+        if self._operator and self.dice.random() < 0.02:
+            self._end_by_hand()
+        else:
+            super()._brokers_move(chance)
+
+    def _end_by_hand(self) -> None:
+        version, job = self.version, LAYOUT.removesuffix(".layout")
+        ending = (
+            commit_by_hand(job, version.refuses)
+            if self.dice.random() < 0.5
+            else version.abort_by_hand(job)
+        )
+        of = Shard(prefix="p", job="j", number=0, batch=0, shards=None, topic="t")
+        self.attempts.append(Attempt(ending, of, [], self.brokers))
+
+    def finished(self) -> None:
+        """Readers see the batch: nothing is open in front of it."""
+        for name, epoch in sorted(self.held):
+            if self.brokers.is_open(name, epoch):
+                self.brokers.undecided.append(f"{name} stays open in front of a batch that is done")
+        super().finished()
+
+    def kill(self, late: list[Attempt]) -> None:
+        """These tasks end wherever they are."""
+        self.attempts = [one for one in self.attempts if one not in late]

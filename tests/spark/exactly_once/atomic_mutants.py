@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kprod.spark.exactly_once.atomic import Ended, Ending, commit, prepare
+from kprod.admin import OpenTransaction
+from kprod.cli.spark_batches import OffsetsOf, refusal
+from kprod.spark.exactly_once.atomic import Ended, Ending, abort, commit, prepare
 from kprod.spark.exactly_once.marker import Marker, is_done
-from kprod.spark.exactly_once.protocol import decided, marker_of, read_decision
+from kprod.spark.exactly_once.protocol import decided, deliver, lay_out, marker_of, read_decision
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
     CommitMarker,
@@ -15,7 +18,9 @@ from kprod.spark.exactly_once.steps import (
     Delivered,
     EndAll,
     FenceAll,
+    Fenced,
     ListOpen,
+    Pause,
     Prepare,
     PreparedShard,
     Protocol,
@@ -25,6 +30,7 @@ from kprod.spark.exactly_once.steps import (
 )
 from kprod.transactional.two_phase_commit import PreparedTransaction
 from tests.spark.exactly_once.atomic_model import Version
+from tests.spark.exactly_once.model import LAYOUT
 
 Shards = Sequence[PreparedShard]
 
@@ -120,6 +126,49 @@ def abort_after_decision(of: Shard, prepared: Shards) -> Ending:
     return Ended(committed=False, by_us=True)
 
 
+def aborted_once(of: Shard, prepared: Shards) -> Ending:
+    """What is open is aborted, and the tasks that are being killed prepare one more transaction."""
+    yield TakeOver(of.layout_id)
+    yield EndAll(_transactions(prepared), committed=False)
+    opened: list[PreparedTransaction] = yield ListOpen(of.job_name)
+    yield FenceAll(tuple(one.transactional_id for one in opened))
+    yield Pause(1.0)
+    return Ended(committed=False, by_us=True)
+
+
+def nothing_aborted_without_reports(of: Shard, prepared: Shards) -> Ending:
+    """No task has reported yet, so nothing is taken for prepared."""
+    if prepared:
+        return (yield from abort(of, prepared))
+    yield Pause(1.0)
+    return Ended(committed=False, by_us=True)
+
+
+def layout_of_others_believed(shard: Shard, patience: float) -> Protocol:
+    """Whoever has laid out the batch, it has fenced what was prepared."""
+    layout = yield from lay_out(shard)
+    return (yield from deliver(replace(shard, run=layout.run), patience))
+
+
+def prepared_stays(shard: Shard, patience: float) -> Protocol:
+    """With ``exactly_once`` nobody fences what an earlier start has prepared."""
+    delivering = deliver(shard, patience)
+    answer = None
+    fenced: Fenced | None = None
+    while True:
+        try:
+            step = delivering.send(answer) if fenced is None else delivering.throw(fenced)
+        except StopIteration as end:
+            delivered: Delivered = end.value
+            return delivered
+        answer, fenced = None, None
+        if not isinstance(step, FenceAll):
+            try:
+                answer = yield step
+            except Fenced as raised:
+                fenced = raised
+
+
 def marker_outside(shard: Shard, attempt: int, patience: float) -> Protocol:
     """The marker goes elsewhere: what was committed is taken for lost, and written again."""
     preparing = prepare(shard, attempt, patience)
@@ -156,6 +205,28 @@ def committed_by_tasks(shard: Shard, attempt: int, patience: float) -> Protocol:
     return Delivered(marker=marker_of(own, written), by_us=True)
 
 
+def anything_committed_by_hand(found: OpenTransaction, offsets_of: OffsetsOf) -> str | None:
+    """An operator commits whatever is open: tasks that write still, and batches not decided."""
+    return None
+
+
+def committed_by_name(found: OpenTransaction, offsets_of: OffsetsOf) -> str | None:
+    """An operator believes in the names on record: the ids may be open for the next batch."""
+    for layout in offsets_of(LAYOUT).values():
+        entries = (json.loads(layout.metadata).get("winners") or "").split(",")
+        attempts = [entry.partition(":")[0] for entry in entries]
+        if found.transactional_id in (f"p.j.{n}/{one}" for n, one in enumerate(attempts)):
+            return None
+    return refusal(found, offsets_of)
+
+
+def aborted_by_hand_by_epoch(job_name: str) -> Ending:
+    """An operator aborts by EndTxn: a task goes on under its epoch, without its first rows."""
+    found: list[PreparedTransaction] = yield ListOpen(job_name)
+    yield EndAll(tuple(found), committed=False)
+    return Ended(committed=False, by_us=True)
+
+
 def _commits(*wrong: object) -> list[Version]:
     return [Version(one.__name__, commit=one) for one in wrong]  # type: ignore[attr-defined, arg-type]
 
@@ -181,3 +252,18 @@ ATOMIC_MUTANTS = (
         committed_by_tasks,
     ),
 )
+
+MUTANTS_OF_OPERATORS = (
+    Version("anything_committed_by_hand", refuses=anything_committed_by_hand),
+    Version("committed_by_name", refuses=committed_by_name),
+    Version("aborted_by_hand_by_epoch", abort_by_hand=aborted_by_hand_by_epoch),
+)
+"""Found where an operator ends transactions."""
+
+MUTANTS_OF_CHANGES = (
+    Version("aborted_once", abort=aborted_once),
+    Version("nothing_aborted_without_reports", abort=nothing_aborted_without_reports),
+    Version("prepared_stays", deliver=prepared_stays),
+    Version("layout_of_others_believed", deliver=layout_of_others_believed),
+)
+"""Found where drivers are cancelled and the delivery changes between two starts."""

@@ -8,19 +8,22 @@ copies of them; attempts and drivers die at any step, and those that seem dead g
 from __future__ import annotations
 
 import random
-import re
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from kprod.spark.errors import ExactlyOnceError, ShardCountChanged, TransactionTooSlow
 from kprod.spark.exactly_once.atomic import Ending
-from kprod.spark.exactly_once.marker import Marker, read_marker
+from kprod.spark.exactly_once.marker import Marker, check_rows, read_marker
+from kprod.spark.exactly_once.runner import names_of_attempts
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
     CommitMarker,
     CommitMarkers,
+    CompareRows,
     EndAll,
     FenceAll,
     Fenced,
@@ -36,8 +39,10 @@ from kprod.spark.exactly_once.steps import (
 )
 from kprod.transactional.two_phase_commit import PreparedTransaction
 
-Row = tuple[int, int]
-"""Batch and number."""
+Row = tuple[int, ...]
+"""Batch and number, and more where rows of several jobs are told apart."""
+Offset = tuple[int, str, int]
+"""With its metadata, and its place in the order in which offsets were sent."""
 
 ROWS = 12
 BATCHES = 3
@@ -49,15 +54,26 @@ WAIT = object()
 """Brokers say: not yet."""
 
 
+@cache
+def row_hash(row: Row) -> int:
+    """The same in every process, and without a pattern."""
+    return zlib.crc32(repr(row).encode())
+
+
+def digest(rows: list[Row]) -> int:
+    """As ``PlacedRows`` has it: a row's topic, the fourth, is none of the columns that place it."""
+    return sum(row_hash(row[:3]) for row in rows)
+
+
 @dataclass
 class Transaction:
     rows: list[Row] = field(default_factory=list)
-    offsets: dict[str, tuple[int, str]] = field(default_factory=dict)
+    offsets: dict[str, Offset] = field(default_factory=dict)
     decided: bool = False  # to commit; its markers are on their way
 
     @property
     def batches(self) -> set[int]:
-        return {batch for batch, _ in self.rows}
+        return {row[0] for row in self.rows}
 
 
 class Brokers:
@@ -66,14 +82,15 @@ class Brokers:
     def __init__(self, dice: random.Random, *, stable: bool = True) -> None:
         self.epochs: dict[str, int] = {}
         self.open: dict[str, Transaction] = {}
-        self.groups: dict[str, tuple[int, str]] = {}
+        self.groups: dict[str, Offset] = {}
         self.log: Counter[Row] = Counter()
         self.ended: dict[tuple[str, int], bool] = {}  # by name and epoch: whether committed
         self.undecided: list[str] = []  # rows that became visible without a decision on record
-        self._late: dict[str, tuple[int, str]] = {}  # markers are written, the group not told yet
+        self._late: dict[str, Offset] = {}  # markers are written, the group not told yet
         self._timed_out: set[tuple[str, int]] = set()
         self._dice = dice
         self._stable = stable
+        self._offsets = 0
 
     def take_over(self, name: str) -> Any:
         found = self.open.get(name)
@@ -90,6 +107,12 @@ class Brokers:
             return WAIT if wait else None
         found = self.groups.get(group)
         return None if found is None else read_marker(found[0], found[1].encode(), group)
+
+    def expire(self, offsets: int) -> None:
+        """Forget so many of them, the oldest first."""
+        oldest = sorted(self.groups, key=lambda group: self.groups[group][2])
+        for group in oldest[:offsets]:
+            del self.groups[group]
 
     def check(self, name: str, epoch: int) -> None:
         if self.epochs.get(name) != epoch:
@@ -110,13 +133,18 @@ class Brokers:
         if found is not None and found.decided:
             return WAIT
         offsets = self.open.setdefault(name, Transaction()).offsets
-        offsets[group] = (marker.offset, marker.metadata)
+        self._offsets += 1
+        offsets[group] = (marker.offset, marker.metadata, self._offsets)
         return None
 
     def commit(self, name: str, epoch: int) -> None:
         self.check(name, epoch)
-        self.open[name].decided = True
-        self._note_undecided(name)
+        found = self.open.get(name)
+        if found is not None:
+            found.decided = True
+            self._note_undecided(name)
+        elif not self.ended.get((name, epoch)):  # somebody has aborted it under its own epoch
+            raise Fenced(name)
 
     def end(self, name: str, epoch: int, committed: bool) -> Any:
         """EndTxn of whoever knows the epoch: whether it has ended, or had, in this way."""
@@ -135,14 +163,20 @@ class Brokers:
             self.ended[name, epoch] = False
         return True
 
-    def opened(self, job_name: str) -> list[PreparedTransaction]:
+    def opened(self, job_name: str, idle: bool) -> list[PreparedTransaction]:
         """What ListTransactions and DescribeTransactions tell of attempts at shards."""
-        attempt = re.compile(re.escape(job_name) + r"\.\d+/\d+")
+        attempts = names_of_attempts(job_name, layout=idle)
+        names = self.epochs if idle else self.open
         return [
             PreparedTransaction(name, 1, self.epochs[name])
-            for name, one in sorted(self.open.items())
-            if attempt.fullmatch(name) and not one.decided
+            for name in sorted(names)
+            if attempts.fullmatch(name) and not (name in self.open and self.open[name].decided)
         ]
+
+    def is_open(self, name: str, epoch: int) -> bool:
+        """Whether the transaction of this epoch is open, and nobody has decided to end it."""
+        found = self.open.get(name)
+        return found is not None and not found.decided and self.epochs[name] == epoch
 
     def time_out(self) -> None:
         """A coordinator aborts what was open for too long, in a new epoch."""
@@ -156,7 +190,7 @@ class Brokers:
 
     def _note_undecided(self, name: str) -> None:
         """A transaction becomes visible: is the layout of its batch on record by now?"""
-        recorded = [self.groups.get(LAYOUT, (0, ""))[0], self._late.get(LAYOUT, (0, ""))[0]]
+        recorded = [one.get(LAYOUT, (0, "", 0))[0] for one in (self.groups, self._late)]
         recorded += [
             one.offsets[LAYOUT][0]
             for other, one in self.open.items()
@@ -204,10 +238,11 @@ class Attempt:
         self.shard = shard
         self.result: Any = None
         self.error: Exception | None = None
+        self.before_pause: Callable[[], None] = lambda: None
         self._rows = rows
         self._protocol = protocol
         self._brokers = brokers
-        self._epochs: dict[str, int] = {}
+        self.epochs: dict[str, int] = {}
         self._left: list[Step] = []
         self._step: Any = None
         self._go_on(lambda: next(protocol))
@@ -223,6 +258,8 @@ class Attempt:
 
     def move(self) -> None:
         """Take the step that is due, or a part of it."""
+        if isinstance(self._step, Pause):
+            self.before_pause()
         try:
             answer = self._take(self._step)
         except Fenced as fenced:
@@ -251,7 +288,7 @@ class Attempt:
             case TakeOver(name):
                 epoch = brokers.take_over(name)
                 if epoch is not WAIT:
-                    self._epochs[name] = epoch
+                    self.epochs[name] = epoch
                 return epoch
             case ReadMarker(group, wait):
                 return brokers.read(group, wait)
@@ -267,7 +304,7 @@ class Attempt:
             case CommitMarkers(name, markers):
                 return self._commit_markers(name, markers)
             case Prepare(name, group, marker):
-                epoch = self._epochs[name]
+                epoch = self.epochs[name]
                 added = brokers.add_offset(name, epoch, group, marker)
                 return WAIT if added is WAIT else PreparedTransaction(name, 1, epoch)
             case EndAll(transactions, committed):
@@ -276,20 +313,23 @@ class Attempt:
                 if self._part < len(names):
                     self._part += brokers.take_over(names[self._part]) is not WAIT
                     return WAIT
-            case ListOpen(job_name):
-                return brokers.opened(job_name)
+            case ListOpen(job_name, idle):
+                return brokers.opened(job_name, idle)
+            case CompareRows(marker):
+                found = digest(self._rows)
+                check_rows(marker, self.shard, rows=len(self._rows), nbytes=0, digest=found)
         return None
 
     def _write(self, name: str) -> Any:
         """Half of the rows, then the others."""
         half = len(self._rows) // 2
         parts = (self._rows[:half], self._rows[half:])
-        if self._brokers.write(name, self._epochs[name], parts[self._part]) is WAIT:
+        if self._brokers.write(name, self.epochs[name], parts[self._part]) is WAIT:
             return WAIT
         self._part += 1
         if self._part < len(parts):
             return WAIT
-        return Written(rows=len(self._rows), bytes=0)
+        return Written(rows=len(self._rows), bytes=0, digest=digest(self._rows))
 
     def _end_all(self, transactions: tuple[PreparedTransaction, ...], committed: bool) -> Any:
         """One after the other."""
@@ -303,7 +343,7 @@ class Attempt:
         return tuple(self._answers)
 
     def _commit_markers(self, name: str, markers: tuple[tuple[str, Marker], ...]) -> Any:
-        epoch = self._epochs[name]
+        epoch = self.epochs[name]
         if self._part < len(markers):
             if self._brokers.add_offset(name, epoch, *markers[self._part]) is not WAIT:
                 self._part += 1
@@ -312,7 +352,7 @@ class Attempt:
         return None
 
     def _commit(self, name: str, group: str, marker: Marker) -> Any:
-        epoch = self._epochs[name]
+        epoch = self.epochs[name]
         if self._part == 0:
             if self._brokers.add_offset(name, epoch, group, marker) is not WAIT:
                 self._part = 1
@@ -349,7 +389,9 @@ class Driver:
         )  # fmt: skip
         self._tries[number] += 1
         shard = world.named(shard, self._run * 100 + self._tries[number])
-        rows = [(batch, row) for row in range(ROWS) if hash((row, 7)) % self.shards == number]
+        rows: list[Row] = [
+            (batch, row) for row in range(ROWS) if hash((row, 7)) % self.shards == number
+        ]
         attempt = Attempt(world.deliver(shard, PATIENCE), shard, rows, world.brokers)
         world.attempts.append(attempt)
         return attempt

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kprod import KafkaProducer
+from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker, TransactionConfig
-from kprod.broker.open_transactions import open_transactions
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import ProducerFencedError
-from kprod.spark.atomic_batch import BatchEnd
+from kprod.spark.acknowledgements import RowPolicy
 from kprod.spark.errors import (
     BatchIncomplete,
     BatchNotCommitted,
@@ -24,20 +24,20 @@ from kprod.spark.errors import (
     StaleBatch,
     TransactionTooSlow,
 )
+from kprod.spark.exactly_once import atomic
 from kprod.spark.exactly_once.marker import Marker
 from kprod.spark.exactly_once.protocol import decided
+from kprod.spark.exactly_once.runner import Runner
 from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.shard_run import ShardRun
 from kprod.spark.exactly_once.steps import Delivered, PreparedShard
-from kprod.spark.producer_options import job_options, transactional_options
-from kprod.spark.rejected_rows import RowPolicy
+from kprod.spark.job_tasks import BatchEnd
+from kprod.spark.options import job_options, transactional_options
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
-from tests.spark.exactly_once.test_shards import deliver
+from tests.spark.exactly_once.test_shards import deliver, forget
 from tests.spark.exactly_once_kills.request_watch import Moment, RequestWatch, WatchedBroker
 from tests.support.committed_records import committed
 
 PARTITIONS = 2
-TIMEOUT = 600.0
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["protocol-1", "protocol-2"])
@@ -56,19 +56,26 @@ def shard(topic: str, number: int = 0, **values: Any) -> Shard:
     return Shard(number=number, topic=topic, **given)
 
 
-def write(servers: str, wanted: Shard, rows: Sequence[bytes], attempt: int = 0) -> Delivered:
+def write(
+    servers: str,
+    wanted: Shard,
+    rows: Sequence[bytes],
+    attempt: int = 0,
+    before_rows: Callable[[], object] = lambda: None,
+) -> Delivered:
     def send_rows(producer: Any) -> None:
+        before_rows()
         for row in rows:
             producer.send(wanted.topic, row)
 
-    with ShardRun(
+    with Runner(
         shard=wanted,
         options=options(servers),
         timeout=None,
         policy=RowPolicy(),
         send_rows=send_rows,
     ) as run:
-        return run.prepare(attempt)
+        return run.follow(atomic.prepare(run.shard, attempt, run.patience))
 
 
 def rows_of(number: int) -> list[bytes]:
@@ -87,7 +94,6 @@ def end(servers: str, topic: str, of: Sequence[PreparedShard], **values: Any) ->
         shards=2,
         prepared=tuple(of),
         options=options(servers),
-        transaction_timeout=TIMEOUT,
     )
     shipped: BatchEnd = pickle.loads(pickle.dumps(made))
     return shipped
@@ -145,11 +151,63 @@ def test_another_run_with_another_number_of_shards_begins_anew(servers: str) -> 
     assert_there(servers, "fewer", BOTH)
 
 
+@pytest.mark.parametrize("start", ["", "next"])
+def test_what_was_prepared_does_not_hide_what_exactly_once_writes(servers: str, start: str) -> None:
+    """The delivery of a query is changed between two starts, before the batch was decided."""
+    topic = f"changed-{start}"
+    values = {"start": "first"} if start else {}
+    for n in (0, 1):  # batch 0 of an earlier start
+        deliver(servers, shard(topic, n, **values), lambda p, n=n: send(p, topic, n))
+    prepared(servers, topic, batch=1, run="second")
+    write(servers, shard(topic, 0, batch=1, run="second"), rows_of(0), attempt=1)
+    later = {"batch": 1, "run": "third", "start": start}
+    for n in (0, 1):
+        deliver(servers, shard(topic, n, **later), lambda p, n=n: send(p, topic, n))
+    assert_there(servers, topic, BOTH + BOTH)
+
+
+def test_a_layout_of_another_run_hides_nothing_that_is_open(servers: str) -> None:
+    """A task that outlives its start lays out the batch while an atomic task is about to write.
+
+    It looks for open transactions before that one is, and the next start finds its layout.
+    """
+    topic = "outlived"
+    write(
+        servers,
+        shard(topic, 1, run="second"),
+        rows_of(1),
+        before_rows=lambda: deliver(
+            servers, shard(topic, run="first"), lambda producer: send(producer, topic, 0)
+        ),
+    )
+    assert len([one for one in open_transactions(servers) if topic in one.transactional_id]) == 1
+    for n in (0, 1):
+        deliver(servers, shard(topic, n, run="third"), lambda p, n=n: send(p, topic, n))
+    assert_there(servers, topic, BOTH)
+
+
+def test_what_a_decision_does_not_count_is_aborted_and_the_rest_committed(servers: str) -> None:
+    """The driver dies behind its decision, and a copy of a task writes after that."""
+    topic = "counted"
+    waiting = prepared(servers, topic)
+    write(
+        servers,
+        shard(topic),
+        rows_of(0),
+        attempt=1,
+        before_rows=lambda: decide(servers, topic, waiting),
+    )
+    for n in (0, 1):
+        found = deliver(servers, shard(topic, n, run="second"), lambda p, n=n: send(p, topic, n))
+        assert not found.by_us, "what was prepared is committed, not rewritten"
+    assert_there(servers, topic, BOTH)
+
+
 def test_after_the_decision_the_number_of_shards_stays(servers: str) -> None:
     end(servers, "decided", prepared(servers, "decided")).commit()
     with pytest.raises(ShardCountChanged, match="begun with 2 shards, and now has 3"):
         write(servers, shard("decided", 2, shards=3), [b"third"])
-    with pytest.raises(RowsChanged, match="now has 9 of"):
+    with pytest.raises(RowsChanged, match="now has 9 rows of"):
         write(servers, shard("decided", 1), rows_of(1)[1:])
     assert_there(servers, "decided", BOTH)
 
@@ -231,7 +289,7 @@ def test_what_timed_out_after_the_decision_is_written_anew(servers: str) -> None
         assert (raised.value.visible, raised.value.missing) == ((0,), (1,))
     again = [write(servers, shard("late", n, run="second"), rows_of(n)) for n in (0, 1)]
     assert [(one.by_us, one.rewritten) for one in again] == [(False, False), (True, True)]
-    assert end(servers, "late", []).commit().committed
+    assert end(servers, "late", [], run="second").commit().committed
     assert_there(servers, "late", BOTH)
 
 
@@ -261,12 +319,76 @@ def test_a_driver_that_was_left_behind_commits_nothing(servers: str) -> None:
     assert_there(servers, "behind", BOTH + BOTH)
 
 
+def test_another_driver_of_the_same_name_never_drops_rows_in_silence(servers: str) -> None:
+    """Two jobs under one name: the rows of the one that decides first are visible, and the other
+    one is told that its own are not."""
+    others = [b"other " + row for row in BOTH]
+    first = prepared(servers, "twins")
+    second = [
+        write(servers, shard("twins", n, run="second"), others[n::2], attempt=1).prepared
+        for n in (0, 1)
+    ]
+    left = [one for one in second if one is not None]
+    decide(servers, "twins", first)
+    ended = end(servers, "twins", left, run="second")
+    with pytest.raises(BatchNotCommitted, match="decided by another run meanwhile"):
+        ended.commit()
+    assert ended.abort().committed, "what was decided goes forward"
+    with pytest.raises(RowsChanged, match="nothing was written or dropped"):
+        write(servers, shard("twins", 0, run="third"), others[::2])
+    assert_there(servers, "twins", BOTH)
+
+
+def test_a_lost_shard_that_another_run_has_written_is_not_taken_for_ones_own(servers: str) -> None:
+    waiting = prepared(servers, "lost-to-other")
+    decide(servers, "lost-to-other", waiting)
+    time_out(servers, waiting[1])
+    other = write(servers, shard("lost-to-other", 1, run="second"), [b"other rows"])
+    assert other.by_us
+    with pytest.raises(BatchIncomplete, match="another run may have written them since") as raised:
+        end(servers, "lost-to-other", waiting).commit()
+    assert (raised.value.visible, raised.value.missing) == ((0,), (1,))
+    with pytest.raises(RowsChanged, match="nothing was written or dropped"):
+        write(servers, shard("lost-to-other", 1, run="third"), rows_of(1))
+    assert_there(servers, "lost-to-other", [*rows_of(0), b"other rows"])
+
+
+@pytest.mark.parametrize("mode", ["atomic", "exactly once"])
+def test_a_decision_that_was_forgotten_is_not_made_anew(servers: str, mode: str) -> None:
+    """Brokers have dropped the group of the layout, and not yet those of the shards."""
+    topic = f"forgotten-{mode.replace(' ', '-')}"
+    end(servers, topic, prepared(servers, topic)).commit()
+    forget(servers, shard(topic).layout_id)
+    writes: dict[str, Callable[[Shard], Delivered]] = {
+        "atomic": lambda fewer: write(servers, fewer, rows_of(fewer.number)),
+        "exactly once": lambda fewer: deliver(
+            servers, fewer, lambda producer: send(producer, topic, fewer.number)
+        ),
+    }
+    for number in range(2):
+        fewer = shard(topic, number, shards=3, run="second")
+        with pytest.raises(MarkerError, match="about it is gone: nothing was written"):
+            writes[mode](fewer)
+    assert_there(servers, topic, BOTH)
+
+
+@pytest.mark.parametrize("servers", [2], indirect=True)
+def test_a_shard_that_was_forgotten_before_its_decision_is_not_written_again(servers: str) -> None:
+    """Its marker is older than the decision. By protocol 2 the coordinator still knows its end."""
+    end(servers, "older", prepared(servers, "older")).commit()
+    forget(servers, "p.older.0/0")
+    with pytest.raises(MarkerError, match="about it is gone: nothing was written"):
+        write(servers, shard("older", 0, run="second"), rows_of(0))
+    assert not write(servers, shard("older", 1, run="second"), rows_of(1)).by_us
+    assert_there(servers, "older", BOTH)
+
+
 def test_an_attempt_that_was_fenced_fails(servers: str) -> None:
     def send_rows(producer: Any) -> None:
         producer.send("fenced", b"row")
         time_out(servers, PreparedShard(shard("fenced"), PreparedTransaction("p.fenced.0/0", 0, 0)))
 
-    run = ShardRun(
+    run = Runner(
         shard=shard("fenced"),
         options=options(servers),
         timeout=None,
@@ -274,7 +396,7 @@ def test_an_attempt_that_was_fenced_fails(servers: str) -> None:
         send_rows=send_rows,
     )
     with run, pytest.raises(ProducerFencedError):
-        run.prepare(0)
+        run.follow(atomic.prepare(run.shard, 0, run.patience))
     assert_there(servers, "fenced", [])
 
 

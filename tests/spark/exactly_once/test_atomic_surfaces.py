@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
-from kprod.broker.open_transactions import open_transactions
+from kprod.admin import open_transactions
 from kprod.errors import ConfigError
 from kprod.spark import WriteFailed, foreach_batch, partition_writer, sharded, write
 from kprod.spark.pipeline import Pipeline, run_pipeline
@@ -24,7 +24,7 @@ from tests.spark.exactly_once.test_surfaces import (
 )
 from tests.support.committed_records import committed
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 
 ATOMIC: dict[str, Any] = {"delivery": "atomic", "progress": False}
 

@@ -11,18 +11,18 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from kprod.errors import ErrorCode, KprodError
-from kprod.spark.atomic_batch import BatchEnd
+from kprod.spark.acknowledgements import RowPolicy
+from kprod.spark.exactly_once import atomic, protocol
+from kprod.spark.exactly_once.runner import Runner
 from kprod.spark.exactly_once.shard import PREFIX, Shard
-from kprod.spark.exactly_once.shard_run import ShardRun
-from kprod.spark.producer_options import job_options, transactional_options
-from kprod.spark.rejected_rows import RowPolicy
-from kprod.spark.task_outcome import is_fatal
+from kprod.spark.job_tasks import BatchEnd, is_fatal
+from kprod.spark.options import job_options, transactional_options
 from tests.support.apache_kafka.broker import ApacheKafka, Guards
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.committed_records import committed
 from tests.support.topic_admin import TopicAdmin
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.full
 
 PASSWORD = "canary-pa55word"
 LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
@@ -98,7 +98,7 @@ def deliver(kafka: ApacheKafka, user: str, topic: str, delivery: str) -> None:
         for row in ROWS:
             producer.send(topic, row)
 
-    with ShardRun(
+    with Runner(
         shard=shard,
         options=options(kafka, user),
         timeout=None,
@@ -106,16 +106,15 @@ def deliver(kafka: ApacheKafka, user: str, topic: str, delivery: str) -> None:
         send_rows=send_rows,
     ) as run:
         if delivery == "exactly_once":
-            run.deliver()
+            run.follow(protocol.deliver(run.shard, run.patience))
             return
-        prepared = run.prepare(0).prepared
+        prepared = run.follow(atomic.prepare(run.shard, 0, run.patience)).prepared
         assert prepared is not None
     BatchEnd(
         of=shard,
         shards=1,
         prepared=(prepared,),
         options=options(kafka, user),
-        transaction_timeout=600.0,
     ).commit()
 
 

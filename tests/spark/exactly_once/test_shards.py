@@ -5,18 +5,21 @@ from __future__ import annotations
 import pickle
 import random
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
+from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.open_transactions import open_transactions
 from kprod.errors import ConfigError, DeliveryError, ProducerFencedError
+from kprod.spark.acknowledgements import RowPolicy
 from kprod.spark.errors import (
     MarkerError,
     RowsChanged,
@@ -24,14 +27,13 @@ from kprod.spark.errors import (
     StaleBatch,
     TransactionTooSlow,
 )
+from kprod.spark.exactly_once import protocol
 from kprod.spark.exactly_once.marker import Marker
-from kprod.spark.exactly_once.placement import SHARD_COLUMN, Layout
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.shard_run import ShardRun
+from kprod.spark.exactly_once.runner import Runner
+from kprod.spark.exactly_once.shard import HASH_COLUMN, SHARD_COLUMN, Layout, Shard, placed_rows
 from kprod.spark.exactly_once.steps import Delivered
+from kprod.spark.options import job_options, transactional_options
 from kprod.spark.partition_writer import partition_writer
-from kprod.spark.producer_options import job_options, transactional_options
-from kprod.spark.rejected_rows import RowPolicy
 from tests.support.committed_records import committed
 
 PARTITIONS = 2
@@ -60,7 +62,7 @@ def sends(topic: str, rows: list[bytes], before_end: Callable[[], None] = lambda
 
 def deliver(servers: str, wanted: Shard, send_rows: Any, **given: Any) -> Delivered:
     options = {"bootstrap_servers": servers, **given.pop("options", {})}
-    with ShardRun(
+    with Runner(
         shard=wanted,
         options=transactional_options(job_options(options)),
         timeout=None,
@@ -68,7 +70,7 @@ def deliver(servers: str, wanted: Shard, send_rows: Any, **given: Any) -> Delive
         send_rows=send_rows,
         **given,
     ) as run:
-        return run.deliver()
+        return run.follow(protocol.deliver(run.shard, run.patience))
 
 
 def rows(text: str, count: int = 50) -> list[bytes]:
@@ -164,6 +166,92 @@ def test_another_number_of_shards_is_refused_within_a_batch(servers: str) -> Non
     assert deliver(servers, shard("fewer", 0, shards=2), sends("fewer", rows("b"))).by_us
     assert deliver(servers, shard("fewer", 0, shards=1, batch=1), sends("fewer", rows("c"))).by_us
     assert_there(servers, "fewer", rows("a") + rows("b") + rows("c"))
+
+
+def deliver_placed(
+    servers: str, wanted: Shard, values: list[bytes], after: int = 0, then: Any = None
+) -> Delivered:
+    """Rows as ``sharded`` gives them; ``then`` is called when ``after`` of them are sent."""
+    packed = Layout(wanted.number, wanted.shards or 1).packed
+    items = [
+        {"value": value, SHARD_COLUMN: packed, HASH_COLUMN: zlib.crc32(value) - (1 << 63)}
+        for value in values
+    ]
+    placed = placed_rows(items, wanted.number)
+
+    def send_rows(producer: Any) -> None:
+        for number, item in enumerate(placed):
+            producer.send(wanted.topic, item["value"])
+            if then is not None and number + 1 == after:
+                then()
+
+    return deliver(servers, wanted, send_rows, placed=placed)
+
+
+def test_as_many_other_rows_of_the_same_size_are_not_taken_for_the_same(servers: str) -> None:
+    """Their order makes no difference: a shuffle gives another one each time."""
+    wanted = shard("alike")
+    assert deliver_placed(servers, wanted, rows("a")).by_us
+    assert not deliver_placed(servers, replace(wanted, run="again"), rows("a")[::-1]).by_us
+    with pytest.raises(RowsChanged, match="now has as many others"):
+        deliver_placed(servers, replace(wanted, run="new checkpoint"), rows("b"))
+    assert_there(servers, "alike", rows("a"))
+
+
+@pytest.mark.parametrize("other", [rows("b"), rows("a", 49), rows("a")[::-1]])
+def test_a_copy_that_lost_compares_its_rows(servers: str, other: list[bytes]) -> None:
+    """Two attempts of one call: the loser has sent some rows, and counts those that are left."""
+    topic = f"copies-{len(other)}-{other[0].decode().replace(' ', '-')}"
+    wanted = shard(topic)
+
+    def is_fenced() -> None:
+        assert deliver_placed(servers, wanted, rows("a")).by_us
+
+    if sorted(other) == sorted(rows("a")):
+        assert not deliver_placed(servers, wanted, other, 20, is_fenced).by_us
+    else:
+        with pytest.raises(RowsChanged, match="nothing was written or dropped"):
+            deliver_placed(servers, wanted, other, 20, is_fenced)
+    assert_there(servers, topic, rows("a"))
+
+
+def forget(servers: str, *groups: str) -> None:
+    """As brokers do with offsets that are older than their retention."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    for ended in admin.delete_consumer_groups(list(groups)).values():
+        ended.result(60)
+
+
+@pytest.mark.parametrize("first_run", ["exactly once", "atomic"])
+def test_markers_that_expire_one_by_one(servers: str, first_run: str) -> None:
+    """The layout is the oldest. Shard 0 is not known any more, shard 1 is."""
+    topic = f"expired-{first_run.replace(' ', '-')}"
+    for number in (0, 1):
+        wanted = shard(topic, number, attempt=None if first_run == "exactly once" else 0)
+        one = replace(wanted, shards=None)  # as if its layout had gone meanwhile
+        assert deliver(servers, one, sends(topic, rows(f"{number}"))).by_us
+    forget(servers, f"p.{topic}.0" + ("" if first_run == "exactly once" else "/0"))
+    for number in (0, 1):
+        with pytest.raises(MarkerError, match="about it is gone: nothing was written"):
+            deliver(servers, shard(topic, number, run="second"), sends(topic, rows(f"{number}")))
+    assert_there(servers, topic, rows("0") + rows("1"))
+    later = shard(topic, 0, batch=1)
+    assert deliver(servers, later, sends(topic, rows("later"))).by_us
+    assert_there(servers, topic, rows("0") + rows("1") + rows("later"))
+
+
+def test_a_second_topic_under_one_name_is_refused(servers: str) -> None:
+    """With a fixed ``marker_topic`` both find the same markers; nothing is dropped in silence."""
+    first = shard("markers", job="two-topics", target="one-topic")
+    assert deliver(servers, first, sends("one-topic", rows("a"))).by_us
+    second = replace(first, target="another-topic", run="second")
+    for wanted in (second, replace(second, number=1)):  # with and without a marker of its own
+        with pytest.raises(RowsChanged, match="'one-topic', and is to go to the topic 'another-t"):
+            deliver(servers, wanted, sends("another-topic", rows("a")))
+    later = replace(second, batch=1)
+    assert deliver(servers, later, sends("another-topic", rows("b"))).by_us
+    assert_there(servers, "one-topic", rows("a"))
+    assert_there(servers, "another-topic", rows("b"))
 
 
 def test_a_job_whose_name_goes_on_as_another_one_does(servers: str) -> None:

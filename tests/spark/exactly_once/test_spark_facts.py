@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -17,11 +18,16 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kprod.errors import BrokerError, ConfigError, ErrorCode
 from kprod.spark import RowsChanged, WriteFailed, sharded, write
-from kprod.spark.data_source import MicroBatchWriter, Written, batch_writer, stream_writer
-from kprod.spark.exactly_once.placement import SHARD_COLUMN
-from kprod.spark.exactly_once.shard import JobName, Scope, Terms
-from kprod.spark.task_identity import TaskIdentity
-from kprod.spark.task_outcome import TaskOutcome, is_fatal
+from kprod.spark.data_source import (
+    MicroBatchWriter,
+    Written,
+    batch_writer,
+    query_of,
+    stream_writer,
+)
+from kprod.spark.exactly_once.shard import SHARD_COLUMN, JobName, Layout, Scope, Terms
+from kprod.spark.job_tasks import TaskOutcome, is_fatal
+from kprod.spark.python_worker import TaskIdentity
 from tests.spark.exactly_once.test_surfaces import (
     ONCE,
     PARTITIONS,
@@ -32,10 +38,10 @@ from tests.spark.exactly_once.test_surfaces import (
 )
 from tests.support.committed_records import committed
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 
 TASK = TaskIdentity(application="app", stage=3, partition=1, attempt=0)
-IN_STREAM = replace(TASK, query="q", batch=7, run="r")
+IN_STREAM = replace(TASK, query="q", batch=7)
 SHARDED = StructType([StructField("value", StringType()), StructField(SHARD_COLUMN, LongType())])
 OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery": "exactly_once"}
 
@@ -198,6 +204,34 @@ def test_spark_does_not_repeat_a_task_whose_marker_is_refused(code: ErrorCode) -
     assert not is_fatal(BrokerError(ErrorCode.NOT_COORDINATOR, "group kprod.job.0"))
 
 
+@pytest.mark.parametrize("scope", Scope)
+def test_two_calls_are_never_the_same_run(scope: Scope) -> None:
+    """Under one job_id, in one application and one job group: only attempts share a run."""
+    calls = [
+        replace(
+            Terms(topic="t", job_id="mine"),
+            scope=scope,
+            query="q",
+            batch=0,
+        )
+        for _ in range(2)
+    ]
+    runs = []
+    for call in calls:
+        shipped: Terms = pickle.loads(pickle.dumps(call))
+        attempts = [replace(TASK, attempt=number) for number in range(2)]
+        runs.append({shipped.shard(attempt, Layout(1, 2)).run for attempt in attempts})
+    assert [len(run) for run in runs] == [1, 1]
+    assert runs[0].isdisjoint(runs[1])
+
+
+def test_two_actions_with_one_writer_are_two_runs() -> None:
+    """Spark ships the callable of a DataFrame once, and runs it in a stage for each action."""
+    shipped: Terms = pickle.loads(pickle.dumps(Terms(topic="t", job_id="mine")))
+    stages = (replace(TASK, stage=stage) for stage in (3, 4))
+    assert len({shipped.shard(task, Layout(1, 2)).run for task in stages}) == 2
+
+
 def test_the_name_of_a_job() -> None:
     given = Terms(topic="t", job_id="mine")
     assert given.job_name(TASK) == JobName("mine", 0, lasting=True)
@@ -216,5 +250,17 @@ def test_the_name_of_a_job() -> None:
         batch.job_name(TASK)
     assert replace(batch, query="q").job_name(TASK) == JobName("q", 4, lasting=True)
     assert replace(batch, job_id="mine").job_name(TASK) == JobName("mine", 4, lasting=True)
-    with pytest.raises(ConfigError, match="does not tell which batch"):
+    with pytest.raises(ConfigError, match="does not say which batch"):
         replace(fresh, scope=Scope.QUERY).job_name(TASK)
+
+
+def test_a_checkpoint_tells_its_query(tmp_path: Path) -> None:
+    """Spark tells it to no writer on the driver, where what a stopped query has open is ended."""
+    (tmp_path / "metadata").write_text('{"id":"feb7ab5c"}\n')
+    for place in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
+        assert query_of(place) == "feb7ab5c"
+    (tmp_path / "other").mkdir()
+    for missing in (None, str(tmp_path / "other"), "nowhere://host/checkpoint"):
+        assert query_of(missing) is None
+    (tmp_path / "metadata").write_text("{}")
+    assert query_of(str(tmp_path)) is None

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import current_timestamp, rand
 
-from kprod.broker.open_transactions import open_transactions
+from kprod.admin import open_transactions
 from kprod.errors import ConfigError
 from kprod.spark import WriteFailed, WriteResult, foreach_batch, partition_writer, sharded, write
 from kprod.spark.pipeline import Pipeline, run_pipeline
 from tests.support.committed_records import committed
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 
 ROWS = 400
 TASKS = 4
@@ -96,10 +96,11 @@ def test_a_clock_in_the_rows(cluster: SparkSession, tmp_path: Path) -> None:
     timed = frame(cluster).withColumn("value", current_timestamp().cast("string"))
     with pytest.raises(ConfigError, match="not be the same when Spark computes them again"):
         sharded(timed, 2)
-    assert sharded(timed, 2, by="key").columns == ["key", "value", "kprod_shard"]
+    added = ["kprod_shard", "kprod_shard_hash"]
+    assert sharded(timed, 2, by="key").columns == ["key", "value", *added]
     lines = Lines(cluster, tmp_path)
     stream = lines.stream().withColumn("value", current_timestamp().cast("string"))
-    assert sharded(stream, 2).columns[-1] == "kprod_shard"
+    assert sharded(stream, 2).columns[-2:] == added
 
 
 def test_the_data_source_in_batches(cluster: SparkSession, kafka: str) -> None:
@@ -281,3 +282,26 @@ def test_a_pipeline(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
     result = run_pipeline(cluster, pipeline, lambda *_: None)
     assert_once_each(kafka, "once-pipeline", 100)
     assert (result.committed, result.already_there) == (0, 2)
+
+
+class UntoldFrame:
+    """A frame in a flow of a Declarative Pipeline, where Spark refuses to tell its columns."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("schema", "columns", "dtypes"):
+            raise AnalysisException("[ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION] not here")
+        return getattr(self._frame, name)
+
+
+def test_a_frame_that_tells_no_columns_is_put_into_shards(cluster: SparkSession) -> None:
+    told: Any = UntoldFrame(frame(cluster))
+    placed = sharded(told, 3, by="key")
+    named = sharded(frame(cluster), 3, by="key")
+    assert set(placed.columns) == set(named.columns)
+    columns = sorted(named.columns)
+    assert sorted(placed.select(*columns).collect()) == sorted(named.select(*columns).collect())
+    with pytest.raises(ConfigError, match=r"Declarative Pipeline needs by="):
+        sharded(told, 3)

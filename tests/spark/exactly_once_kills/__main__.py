@@ -10,7 +10,7 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.spark.exactly_once_kills.account import table
+from tests.spark.exactly_once_kills.account import summary, table
 from tests.spark.exactly_once_kills.campaign import Campaign, campaign
 from tests.spark.exactly_once_kills.hunts import HUNTS, hunted
 from tests.spark.exactly_once_kills.jobs import SURFACES
@@ -63,7 +63,9 @@ def _play(kills: Campaign, given: argparse.Namespace) -> int:
     except Violation:
         wrong += 1
         traceback.print_exc()
+    print(summary(kills.counted), flush=True)
     print("ended early:", dict(kills.ended_early), "jobs judged:", len(kills.jobs), flush=True)
+    print("cancelled:", kills.cancelled, "delivery changed:", kills.changed, flush=True)
     return 1 if wrong else 0
 
 

@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HEADS = ("kills", "jobs", "lost", "doubled", "visible early", "else wrong")
+OPEN_SECONDS = 30.0
+OPEN = f"open after {OPEN_SECONDS:.0f} s"
+HEADS = ("kills", "jobs", "lost", "doubled", "visible early", OPEN, "else wrong")
+"""Rows that are lost or doubled; jobs that had a transaction open so long after their end."""
 
 
 class Line(NamedTuple):
@@ -29,7 +32,7 @@ def table(logs: Iterable[Path]) -> str:
             told = json.loads(text)
             case = told["case"]
             line = Line(told["session"], told["broker"], case["delivery"], case["kind"])
-            counted.setdefault(line, Counter()).update(_counted(told))
+            counted.setdefault(line, Counter()).update(counts(told))
     rows = [("session", "broker", "delivery", "kind", *HEADS), ("---",) * (4 + len(HEADS))]
     for line, found in sorted(counted.items()):
         rows.append((*line, *(f"{found[head]:,}" for head in HEADS)))
@@ -38,7 +41,12 @@ def table(logs: Iterable[Path]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _counted(told: dict[str, Any]) -> Counter[str]:
+def summary(counted: Counter[str]) -> str:
+    """What a campaign came to, in a line."""
+    return ", ".join(f"{head}: {counted[head]:,}" for head in HEADS)
+
+
+def counts(told: dict[str, Any]) -> Counter[str]:
     """Of one job. A campaign that was ended in the middle of a job has no verdict about it."""
     verdict = told.get("verdict")
     if verdict is None:
@@ -48,5 +56,6 @@ def _counted(told: dict[str, Any]) -> Counter[str]:
         number = re.search(rf"(\d+) {head}", verdict)
         found[head] += int(number[1]) if number else 0
     found["visible early"] += "is visible" in verdict
+    found[OPEN] += told.get("lingered", 0.0) > OPEN_SECONDS or "a transaction is open" in verdict
     found["else wrong"] += verdict != "right" and found.total() == told["killed"] + 1
     return found

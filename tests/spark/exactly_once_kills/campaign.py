@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.spark.driver_process import standalone
+from tests.spark.exactly_once_kills.account import counts
 from tests.spark.exactly_once_kills.clusters import Cluster, a_cluster
 from tests.spark.exactly_once_kills.console_consumer import check_by_console_consumer
 from tests.spark.exactly_once_kills.jobs import Job, prepare
-from tests.spark.exactly_once_kills.judge import Violation, check_decided, judge
+from tests.spark.exactly_once_kills.judge import Violation, check_cancelled, check_decided, judge
 from tests.spark.exactly_once_kills.kinds import SHORT_TIMEOUT_MS, Case, Killer
 from tests.spark.exactly_once_kills.sessions import Session
 
@@ -29,6 +30,8 @@ NO_WORKER = "Timed out while waiting for the Python worker to connect back"
 """Spark gives the process of ``foreachBatch`` on Connect ten seconds: not enough at a high load."""
 BEGUN_WITH = re.compile(r"begun with (\d+) shards")
 ALLOWED = (
+    "KeyboardInterrupt",
+    "Cancelled",
     NO_WORKER,
     "Python worker exited unexpectedly",
     "BatchNotCommitted",
@@ -40,7 +43,7 @@ ALLOWED = (
 """After these a job may have to be started again; anything else that ends one is told."""
 
 
-AHEAD = ("driver", "shards")
+AHEAD = ("driver", "shards", "delivery")
 """Kinds that kill drivers: the next one starts meanwhile, where it takes no executors from this."""
 MASTERS = {
     "local": "local[2,8]",
@@ -68,7 +71,8 @@ def campaign(kind: str, broker: str, folder: Path, log: Path | None = None) -> I
 class Campaign:
     """Cases on one session and one cluster; ``log`` gets a line for each job.
 
-    ``kills`` counts those that struck, by kind. ``jobs`` are those that were judged right.
+    ``kills`` counts those that struck, by kind. ``jobs`` are those that were judged right, but for
+    twins. ``counted`` has what ``account.HEADS`` names.
     """
 
     def __init__(
@@ -88,6 +92,9 @@ class Campaign:
         self.kills: Counter[str] = Counter()
         self.jobs: list[Job] = []
         self.ended_early: Counter[str] = Counter()
+        self.counted: Counter[str] = Counter()
+        self.cancelled = 0  # runs, by Ctrl-C or query.stop(); nothing was open after 30 s
+        self.changed = 0  # starts with the other delivery
 
     def play(self, case: Case, planted: str | None = None) -> int:
         """One job with its kills; how many struck. Raises Violation.
@@ -118,7 +125,8 @@ class Campaign:
             told["ends"] = self._run_to_end(job, case, killer)
             if killer.saw is not None:
                 raise killer.saw
-            told["lingered"] = judge(job, self._cluster.direct)
+            wrote = json.loads(told["ends"][-1]).get("wrote")
+            told["lingered"] = judge(job, self._cluster.direct, wrote)
             told["verdict"] = "right"
         except Violation as wrong:
             told["verdict"] = f"WRONG: {wrong}"
@@ -127,9 +135,11 @@ class Campaign:
             self._cluster.watch.disarm()
             told |= {"killed": killer.killed, "seconds": round(time.monotonic() - started, 2)}
             self._note(told)
+            if planted is None:
+                self.counted += counts(told)
         shutil.rmtree(folder)
         self.kills[case.kind] += killer.killed
-        if planted is None:
+        if planted is None and wrote is None:
             self.jobs.append(job)
         return killer.killed
 
@@ -156,17 +166,23 @@ class Campaign:
             ends.append("driver gone" if told is None else _reason(told["failed"]))
             self.ended_early[ends[-1]] += 1
             self._look(job)
+            if told is not None and case.kind == "cancel":
+                self.cancelled += 1
+                check_cancelled(job, self._cluster.direct)
             if len(ends) == MOST_STARTS or len(ends) - ends.count(NO_WORKER) == MOST_RUNS:
                 raise Violation(f"started {len(ends)} times, and never ended: {ends}")
             if told is not None and job.surface == "call":
                 raise Violation(f"a call that cannot be started again has failed: {ends}")
-            shards = job.shards
+            shards, delivery = job.shards, job.delivery
+            if told is None and case.kind == "delivery":
+                delivery = "atomic" if delivery == "exactly_once" else "exactly_once"
+                self.changed += 1
             if told is None:
                 shards = case.shards if shards == case.other_shards else case.other_shards
             if told is not None and (found := BEGUN_WITH.search(told["failed"])):
                 shards = int(found[1])
             # As its error says: on a busy machine the short time-out may never be enough.
-            job = replace(job, shards=shards, transaction_timeout_ms=TIMEOUT_MS)
+            job = replace(job, shards=shards, delivery=delivery, transaction_timeout_ms=TIMEOUT_MS)
 
     def _note(self, told: dict[str, Any]) -> None:
         if self._log is not None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +33,7 @@ SURFACES = ("write", "source", "stream", "foreach")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """``surface`` is one of ``SURFACES``, "call" or "planted". ``folder`` is its own.
+    """``surface`` is one of ``SURFACES``, "call", "twins" or "planted". ``folder`` is its own.
 
     ``planted`` names the wrong version that writes it. ``connect``: from Spark Connect, where
     ``foreach_batch`` is not told which query it belongs to.
@@ -83,15 +86,20 @@ class Job:
         return asdict(self)
 
 
+def writers(job: Job) -> list[str]:
+    """The last word of the values of each writer. Twins have one name, and rows of one size."""
+    return [job.topic, job.topic.upper()] if job.surface == "twins" else [job.topic]
+
+
 def row(topic: str, batch: int, number: int) -> str:
     """The value of a row: its batch, its key, its place among the rows, and where it belongs."""
     return f"{batch} {number % KEYS} {number:06} {topic}"
 
 
-def expected(job: Job) -> list[str]:
-    """All values that a job writes."""
+def expected(job: Job, writer: str) -> list[str]:
+    """All values that a writer of the job writes."""
     each = ROWS // job.batches
-    return [row(job.topic, batch, number) for batch in range(job.batches) for number in range(each)]
+    return [row(writer, batch, number) for batch in range(job.batches) for number in range(each)]
 
 
 def task_of(job: Job, number: int) -> int:
@@ -115,6 +123,7 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
     ways: dict[str, Callable[[SparkSession, Job], dict[str, Any]]] = {
         "write": _write,
         "call": _call,
+        "twins": _twins,
         "source": _source,
         "stream": _stream,
         "foreach": _foreach,
@@ -123,11 +132,14 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
     return ways[job.surface](spark, job)
 
 
-def batch_frame(spark: SparkSession, job: Job, tasks: int = 1) -> DataFrame:
+def batch_frame(
+    spark: SparkSession, job: Job, tasks: int = 1, writer: str | None = None
+) -> DataFrame:
     """The rows of a batch job, from one task: their order is that of their numbers."""
+    last = job.topic if writer is None else writer
     key = f"cast(id % {KEYS} as string)"
     return spark.range(0, ROWS, 1, tasks).selectExpr(
-        f"{key} as key", f"concat('0 ', {key}, ' ', lpad(id, 6, '0'), ' {job.topic}') as value"
+        f"{key} as key", f"concat('0 ', {key}, ' ', lpad(id, 6, '0'), ' {last}') as value"
     )
 
 
@@ -137,7 +149,7 @@ def _options(job: Job) -> dict[str, Any]:
         "delivery": job.delivery,
         "job_id": job.topic,
         "shards": job.shards,
-        "shard_by": "key",
+        "shard_by": "key" if job.surface != "twins" else None,  # rows tell their writers apart
         "transaction_timeout_ms": job.transaction_timeout_ms,
     }
 
@@ -154,6 +166,25 @@ def _call(spark: SparkSession, job: Job) -> dict[str, Any]:
     options = {**_options(job), "job_id": None, "shards": None, "shard_by": None}
     options["transaction_prefix"] = f"kprod-spark.{job.topic}"
     return _said(write(batch_frame(spark, job, job.shards), job.topic, progress=False, **options))
+
+
+def _twins(spark: SparkSession, job: Job) -> dict[str, Any]:
+    """Two calls of one application, at the same time: which of them say that all is there?"""
+    from kprod.spark import write
+
+    def call(writer: str) -> str | None:
+        try:
+            write(
+                batch_frame(spark, job, writer=writer), job.topic, progress=False, **_options(job)
+            )
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"[:300]
+        return None
+
+    names = writers(job)
+    with ThreadPoolExecutor(len(names)) as threads:
+        errors = dict(zip(names, threads.map(call, names), strict=True))
+    return {"wrote": [name for name, error in errors.items() if error is None], "errors": errors}
 
 
 def _said(result: Any) -> dict[str, Any]:
@@ -203,9 +234,21 @@ def _foreach(spark: SparkSession, job: Job) -> dict[str, Any]:
     return {}
 
 
+class Cancelled(Exception):
+    """The query was stopped."""
+
+
+stop = threading.Event()
+"""Set by SIGUSR1: the query is to be stopped."""
+
+
 def _await(stream: Any, job: Job) -> None:
     checkpoint = stream.option("checkpointLocation", str(job.checkpoint()))
-    checkpoint.trigger(availableNow=True).start().awaitTermination()
+    query = checkpoint.trigger(availableNow=True).start()
+    while not query.awaitTermination(1):
+        if stop.is_set():
+            query.stop()
+            raise Cancelled
 
 
 def _planted(spark: SparkSession, job: Job) -> dict[str, Any]:
@@ -230,11 +273,13 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
     print("ready", flush=True)
+    signal.signal(signal.SIGUSR1, lambda *_: stop.set())
     for line in sys.stdin:
         told: dict[str, Any]
+        stop.clear()
         try:
             told = {"ended": run(spark, Job(**json.loads(line)))}
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             told = {"failed": f"{type(error).__name__}: {error}"}
         print(json.dumps(told), flush=True)
     os._exit(0)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
-from kprod.broker.open_transactions import open_transactions
+from kprod.admin import open_transactions
 from tests.spark.exactly_once_kills.clusters import PARTITIONS
-from tests.spark.exactly_once_kills.jobs import Job, expected, task_of
+from tests.spark.exactly_once_kills.jobs import Job, expected, task_of, writers
 from tests.support.committed_records import FETCH_WAIT_MS, committed, group_offset
 
 SHOWN = 5
@@ -25,8 +26,10 @@ class Violation(AssertionError):
     """A promise was broken."""
 
 
-def judge(job: Job, servers: str) -> float:
+def judge(job: Job, servers: str, wrote: Sequence[str] | None = None) -> float:
     """Raises Violation. Returns the seconds for which a transaction was still open at the end.
+
+    ``wrote`` are the writers that have said that all of their rows are there; None: all of them.
 
     By a consumer that reads committed records up to the end of each log: the last stable offset is
     there.
@@ -39,22 +42,32 @@ def judge(job: Job, servers: str) -> float:
         rows = [value.decode() for value in stored]
     except AssertionError as unstable:
         raise Violation(str(unstable)) from unstable
-    check_rows(job, rows)
+    check_rows(job, rows, wrote)
     return lingered
 
 
-def check_rows(job: Job, rows: list[str]) -> None:
-    """Raises Violation unless they are all that the job writes, each once, and in order."""
-    counted, wanted = Counter(rows), expected(job)
+def check_rows(job: Job, rows: list[str], wrote: Sequence[str] | None = None) -> None:
+    """Raises Violation unless they are all that the job writes, each once, and in order.
+
+    Of writers that are not in ``wrote`` rows may be missing: with "atomic" all or none.
+    """
+    counted = Counter(rows)
+    wanted = {name: expected(job, name) for name in writers(job)}
     doubled = [value for value, times in counted.items() if times > 1]
-    lost = sorted(set(wanted) - set(counted))
-    strange = sorted(set(counted) - set(wanted))
+    promised = [value for name in (wanted if wrote is None else wrote) for value in wanted[name]]
+    lost = sorted(set(promised) - set(counted))
+    strange = sorted(set(counted) - {value for values in wanted.values() for value in values})
     if doubled or lost or strange:
         raise Violation(
             f"{len(lost)} lost {lost[:SHOWN]}, {len(doubled)} doubled {doubled[:SHOWN]},"
             f" {len(strange)} strange {strange[:SHOWN]}"
         )
-    _check_order(job, rows)
+    for name, values in wanted.items():
+        missing = len(set(values) - set(counted))
+        if job.delivery == "atomic" and 0 < missing < len(values):
+            raise Violation(f"an atomic batch is visible in part: {missing} rows of {name} are not")
+    if job.surface != "twins":  # their keys are in several shards
+        _check_order(job, rows)
 
 
 def check_decided(job: Job, servers: str) -> None:
@@ -115,6 +128,15 @@ def visible(servers: str, topic: str) -> list[str]:
     return found
 
 
+AFTER_CANCEL = 30.0
+"""Seconds after which a job that was cancelled has no transaction open."""
+
+
+def check_cancelled(job: Job, servers: str) -> float:
+    """The job was cancelled: raises Violation unless all that it has begun is ended soon."""
+    return _await_no_transaction(job, servers, AFTER_CANCEL)
+
+
 def _await_no_transaction(job: Job, servers: str, longest: float) -> float:
     """A copy that lost may have left one: brokers end it at its time-out at the latest."""
     started = time.monotonic()
@@ -131,8 +153,8 @@ def _check_order(job: Job, rows: list[str]) -> None:
     """A key's rows are in one partition: each shard in order, and one batch after the other."""
     by_key: defaultdict[str, list[str]] = defaultdict(list)
     for value in rows:
-        _, key, number, _ = value.split()
-        by_key[f"{key} {task_of(job, int(number))}"].append(value)
+        _, key, number, writer = value.split()
+        by_key[f"{key} {task_of(job, int(number))} {writer}"].append(value)
     for key, found in by_key.items():
         if found != sorted(found):
             raise Violation(f"the rows of key {key} are not in order: {found[:SHOWN]}")

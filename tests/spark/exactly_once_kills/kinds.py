@@ -22,8 +22,8 @@ from tests.spark.kills import spark_children
 from tests.support.frozen import freeze, thaw
 
 LOCAL = {"worker": 4, "driver": 2, "shards": 2, "broker": 2, "coordinator": 2, "freeze": 2,
-         "shuffle": 3}  # fmt: skip
-CLUSTER = {"executor": 3, "worker": 1, "freeze": 1, "shuffle": 1}
+         "shuffle": 3, "twins": 3, "cancel": 3, "delivery": 2}  # fmt: skip
+CLUSTER = {"executor": 3, "worker": 1, "freeze": 1, "shuffle": 1, "twins": 1}
 STANDALONE = {"slow": 2, "overtaken": 2, "crossing": 2, "executor": 1, "freeze": 1}
 CONNECT = {"worker": 3, "driver": 1, "shards": 1, "broker": 1, "coordinator": 1, "freeze": 1,
            "shuffle": 1}  # fmt: skip
@@ -51,7 +51,9 @@ LATE = 1.5
 COPIES = 8.0
 """Seconds that a task waits for its copy."""
 STRIKES = {"worker": 5, "executor": 2, "driver": 2, "shards": 2, "broker": 3, "coordinator": 2,
-           "freeze": 2, "slow": 3, "overtaken": 2, "crossing": 1, "shuffle": 4}  # fmt: skip
+           "freeze": 2, "slow": 3, "overtaken": 2, "crossing": 1, "shuffle": 4,
+           "twins": 3,
+           "cancel": 2, "delivery": 2}  # fmt: skip
 """How often a kind strikes at most in one job: what a kill costs is the job around it."""
 
 
@@ -74,8 +76,13 @@ def draw(
 ) -> Case:
     """The case of this seed. Before Apache Kafka 4.0 transactions are those of protocol 1."""
     dice = random.Random(f"{seed} {kind} {delivery}")
-    may_end = kind not in ("driver", "shards", "broker", "coordinator", "freeze")
+    may_end = kind not in (
+        "driver", "shards", "broker", "coordinator", "freeze", "cancel", "delivery"
+    )  # fmt: skip
+    if kind == "cancel":  # Ctrl-C in a data source's job strikes PySpark, which goes on
+        surfaces = tuple(one for one in surfaces if one != "source")
     surface = dice.choice((*surfaces, "call") if may_end and len(surfaces) > 1 else surfaces)
+    surface = "twins" if kind == "twins" else surface
     shards = 2 if kind in COPYING else dice.randint(2, 5)  # a copy needs a free core beside it
     strikes = min(STRIKES[kind], 2) if surface == "call" else STRIKES[kind]  # it must not fail
     apis = APIS | (LISTING if delivery == "atomic" else {})
@@ -128,6 +135,7 @@ class Killer:
                 self.saw = seen
         acts: Mapping[str, Callable[[Sender], bool]] = {
             "worker": self._worker,
+            "twins": self._worker,  # beside another writer of the same name
             "executor": self._executor,
             "driver": self._driver,
             "shards": self._driver,
@@ -138,11 +146,14 @@ class Killer:
             "overtaken": self._overtaken,
             "crossing": self._crossing,
             "shuffle": self._shuffle,
+            "cancel": self._cancel,
+            "delivery": self._driver,
         }
         self.killed += acts[self._case.kind](sender)
         time.sleep(self._case.late)
         self._moments.popleft()
-        self.arm()
+        if self._case.kind != "cancel":  # a second one would strike the driver while it aborts
+            self.arm()
 
     def _worker(self, sender: Sender) -> bool:
         workers = spark_children(self._session.driver.pid)["worker"]
@@ -203,6 +214,11 @@ class Killer:
 
         watch.arm(_asks(), hold_copy, lambda other: _is_copy(other, sender))
         return watch.await_event(asked, COPIES)
+
+    def _cancel(self, _: Sender) -> bool:
+        """By Ctrl-C, and a stream by ``query.stop()``."""
+        self._session.cancel(stream=self._case.surface in ("stream", "foreach"))
+        return True
 
     def _shuffle(self, _: Sender) -> bool:
         return self._session.lose_shuffles() > 0

@@ -1,7 +1,7 @@
 """Wrong versions of both protocols, written by real tasks, with real producers, to real brokers.
 
 They are those that the model finds (``tests.spark.exactly_once.mutants``, ``atomic_mutants``), and
-take the place of the right protocol in ``ShardRun.follow`` and ``BatchEnd.follow``.
+take the place of the right protocol in ``Runner.follow``.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kprod.spark import sharded
-from kprod.spark.atomic_batch import BatchEnd
-from kprod.spark.exactly_once.placement import placed_batches
-from kprod.spark.exactly_once.shard import Terms
-from kprod.spark.exactly_once.shard_run import ShardRun
+from kprod.spark.acknowledgements import RowPolicy
+from kprod.spark.exactly_once.runner import Runner
+from kprod.spark.exactly_once.shard import Terms, placed_rows
 from kprod.spark.exactly_once.steps import Delivered
-from kprod.spark.producer_options import job_options, transactional_options
-from kprod.spark.rejected_rows import RowPolicy
-from kprod.spark.task_identity import this_task
-from kprod.spark.task_outcome import OUTCOME_SCHEMA
+from kprod.spark.job_tasks import OUTCOME_SCHEMA, BatchEnd
+from kprod.spark.options import job_options, transactional_options
+from kprod.spark.python_worker import this_task
 from tests.spark.exactly_once.atomic_model import Version
 from tests.spark.exactly_once.atomic_mutants import ATOMIC_MUTANTS
 from tests.spark.exactly_once.mutants import MUTANTS, Mutant
@@ -50,16 +48,16 @@ class PlantedTask:
         if (first := next(batches, None)) is None:
             return
         task = this_task()
-        layout, rows = placed_batches([first, *batches], task.partition)
+        rows = placed_rows([first, *batches], task.partition)
         found = list(rows)
-        shard = _terms(self.job).shard(task, layout)
+        shard = _terms(self.job).shard(task, rows.layout)
 
         def send_rows(producer: Any) -> None:
             for batch in found:
                 for row in batch.to_pylist():
                     producer.send(self.job.topic, row["value"].encode(), row["key"].encode())
 
-        with ShardRun(
+        with Runner(
             shard=shard,
             options=self.options,
             timeout=None,
@@ -70,7 +68,7 @@ class PlantedTask:
         told = pickle.dumps(delivered)
         yield pa.RecordBatch.from_pydict({"outcome": pa.array([told], pa.binary())})
 
-    def _deliver(self, run: ShardRun, attempt: int) -> Delivered:
+    def _deliver(self, run: Runner, attempt: int) -> Delivered:
         name = self.job.planted or RIGHT
         if self.job.delivery == "atomic":
             version = _ATOMIC.get(name, Version())
@@ -114,7 +112,6 @@ def write_wrongly(spark: SparkSession, frame: DataFrame, job: Job) -> None:
             shards=job.shards,
             prepared=prepared,
             options=options,
-            transaction_timeout=job.transaction_timeout_ms / 1000,
         )
         ended = spark.range(0, 1, 1, 1).mapInArrow(
             PlantedEnd(job.planted or RIGHT, end), OUTCOME_SCHEMA

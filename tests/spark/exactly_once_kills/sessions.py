@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -80,6 +81,10 @@ class Session:
         """End the driver, and all that belongs to it, at once."""
         if self._driver is not None:
             self._driver.kill()
+
+    def cancel(self, *, stream: bool) -> None:
+        """What a user does who wants the job to end: Ctrl-C, or ``query.stop()`` of its stream."""
+        os.kill(self.driver.pid, signal.SIGUSR1 if stream else signal.SIGINT)
 
     def await_told(self, driver: Driver) -> dict[str, Any] | None:
         """How the job of this driver has ended; None if the driver has."""

@@ -9,11 +9,11 @@ import pyarrow
 import pyarrow.compute
 from pyspark.daemon import manager
 
-import kprod.broker.open_transactions
+import kprod.admin.open_transactions
 import kprod.producer
 import kprod.spark
 
-WARM = (pyarrow.compute, kprod.broker.open_transactions, kprod.producer, kprod.spark)
+WARM = (pyarrow.compute, kprod.admin.open_transactions, kprod.producer, kprod.spark)
 
 if __name__ == "__main__":
     manager()

@@ -23,7 +23,7 @@ CLUSTER_ID = "a3Byb2QtdGVzdHMtMDAwMA"
 JVM = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 STAMPED = "-Dorg.slf4j.simpleLogger.showDateTime=true"
-STARTUP_SECONDS = 60.0
+STARTUP_SECONDS = 300.0
 LINES_TOLD = 20
 
 # The shell becomes the broker. What it leaves behind waits for the end of standard input, which
@@ -131,7 +131,7 @@ class ApacheKafka:
             return
         command = self._command("kafka.tools.StorageTool", *arguments, "-c", str(self._properties))
         ran = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=False, env=UTF8
+            command, capture_output=True, text=True, timeout=300, check=False, env=UTF8
         )
         assert ran.returncode == 0, f"the storage cannot be formatted:\n{ran.stdout}{ran.stderr}"
         kept.parent.mkdir(exist_ok=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.support.apache_kafka.broker import ApacheKafka, Guards, class_archive
 from tests.support.apache_kafka.jars import NEWEST
 
-SECONDS = 300
+SECONDS = 600
 
 
 def make_broker_archive(version: str) -> None:

@@ -1,6 +1,6 @@
 """Apache Kafka's jars: fetched by Maven once per version, kept below ``build/``.
 
-``python -m tests.support.apache_kafka.jars`` fetches all that tests need, and skips nothing.
+``python -m tests.support.apache_kafka.jars`` fetches what a run's tests need, and skips nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tier import FULL
+
 NEWEST = "4.3.1"
 OLDER = "3.9.2"
+OLDER_TOO = pytest.param(OLDER, marks=pytest.mark.full)
+"""The older version where both are tested: in the full run only."""
 
 POM = Path(__file__).with_name("pom.xml")
 CACHE = Path(__file__).parents[3] / "build" / "apache-kafka"
@@ -79,6 +83,8 @@ def _run_maven(version: str, into: Path, profile: str) -> str | None:
 
 
 if __name__ == "__main__":
-    fetched = [_fetched(NEWEST), _fetched(OLDER), _fetched(NEWEST, "tools")]
+    fetched = [_fetched(NEWEST)]
+    if FULL:
+        fetched += [_fetched(OLDER), _fetched(NEWEST, "tools")]
     reasons = [why_not for _, why_not in fetched if why_not is not None]
-    sys.exit("\n".join(reasons))
+    sys.exit("\n".join(reasons) or None)

@@ -346,7 +346,6 @@ def test_nobody_is_told_in_a_loop_that_was_closed(renews: bool) -> None:
     assert made[0].records[0].done()
 
 
-@pytest.mark.threads
 def test_no_callback_is_lost_between_asking_and_settling(renews: bool) -> None:
     async def main() -> None:
         for _ in range(200):

@@ -10,7 +10,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_loader import LogLoader
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.file_slice import in_memory
-from kprod.broker.records.record_batch import BatchHeader, read_batches
+from kprod.records.record_batch import BatchHeader, read_batches
 from kprod.types import TopicPartition
 from tests.support.raw_batch import raw_batch
 

@@ -22,9 +22,9 @@ from kprod.broker.handlers.produce import check_batch, check_keys
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.network.connection import HangUp
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.broker.records.record_batch import BatchHeader
 from kprod.broker.topics import MAX_PARTITIONS
 from kprod.errors import BrokerError
+from kprod.records.record_batch import BatchHeader
 from tests.support.raw_batch import raw_batch, raw_record
 from tests.unit.broker.logs import open_log
 from tests.unit.broker.nodes import answer_of, ask, request, running_node
@@ -293,5 +293,5 @@ print(len(together))
 def test_one_thread_at_a_time_imports_schemas() -> None:
     """Two that import modules which import each other may wait for each other."""
     command = [sys.executable, "-c", ONE_IMPORT_AT_A_TIME]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert ran.stdout.strip() == "0"

@@ -13,8 +13,8 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.log_files import check_directory
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.records.record_batch import BatchHeader, read_batches
 from kprod.errors import BrokerError
+from kprod.records.record_batch import BatchHeader, read_batches
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import append, produce, read_log, values
 

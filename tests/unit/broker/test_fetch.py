@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.broker.records.record_batch import read_batches
+from kprod.records.record_batch import read_batches
 from tests.unit.broker.logs import append, read_log
 from tests.unit.broker.nodes import ask, running_node
 

@@ -14,7 +14,7 @@ from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_files import check_directory
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.records.legacy_message import read_sets
+from kprod.records.legacy_message import read_sets
 from tests.support.legacy_messages import CODECS, legacy_message, legacy_wrapper
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.logs import SMALL, append, open_log, read_log

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import threading
 import uuid
 from pathlib import Path
 
@@ -13,9 +15,10 @@ from kprod.broker.log.checkpoint_files import StorageError, read_offsets
 from kprod.broker.log.log_cleaner import CLEANER_CHECKPOINT
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories, decode_id, deleted_name, encode_id
+from kprod.broker.log.log_loader import LogLoader
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.batch_writer import write_batch
-from kprod.broker.records.record_batch import BatchHeader
+from kprod.records.record_batch import BatchHeader
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import append, values
 
@@ -140,9 +143,9 @@ def test_a_future_version_is_refused_and_left_alone(tmp_path: Path, name: str) -
 
 def test_a_removed_partition_is_gone(tmp_path: Path) -> None:
     directory = with_one_partition(tmp_path)
-    directory.remove(WHERE)
+    directory.remove(WHERE, NOW)
     assert directory.topic_ids == {}
-    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+    assert not (tmp_path / str(WHERE)).exists()
     directory.close()
 
 
@@ -162,6 +165,65 @@ def test_what_a_crash_left_of_a_deleted_partition_goes(tmp_path: Path, name: str
     directory = open_directory(tmp_path)
     assert directory.logs == {}
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+    directory.close()
+
+
+def doomed(path: Path) -> list[Path]:
+    return list(path.glob("*-delete"))
+
+
+def test_the_files_of_a_deleted_partition_stay_for_a_while(tmp_path: Path) -> None:
+    config = LogConfig(file_delete_delay_ms=60_000)
+    directory = LogDirectories([tmp_path], config)
+    append(directory.create(WHERE, TOPIC_ID), b"a")
+    directory.remove(WHERE, NOW)
+    (waiting,) = doomed(tmp_path)
+    assert (waiting / "00000000000000000000.log").stat().st_size > 0
+    append(directory.create(WHERE, uuid.uuid4()), b"another")  # the name is free
+    directory.maintain(NOW + 59_999)
+    assert doomed(tmp_path) == [waiting]
+    directory.maintain(NOW + 60_000)
+    assert doomed(tmp_path) == []
+    assert values(directory.logs[WHERE]) == [b"another"]
+    directory.close()
+
+
+def test_without_a_delay_they_go_at_once(tmp_path: Path) -> None:
+    directory = LogDirectories([tmp_path], LogConfig(file_delete_delay_ms=0))
+    directory.create(WHERE, TOPIC_ID)
+    directory.remove(WHERE, NOW)
+    assert doomed(tmp_path) == []
+    directory.close()
+
+
+def test_the_next_start_deletes_what_waits(tmp_path: Path) -> None:
+    directory = with_one_partition(tmp_path)
+    directory.remove(WHERE, NOW)
+    directory.close()
+    assert len(doomed(tmp_path)) == 1
+    open_directory(tmp_path).close()
+    assert doomed(tmp_path) == []
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_so_many_threads_load_the_partitions_of_a_directory(
+    tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_one_partition(tmp_path).abandon()
+    for number in range(4, 12):
+        shutil.copytree(tmp_path / str(WHERE), tmp_path / f"some-topic.v1-{number}")
+    together, loading = threading.Barrier(threads), set[int]()
+    load = LogLoader.load
+
+    def slowly(loader: LogLoader) -> PartitionLog:
+        if len(loading) < threads and threading.get_ident() not in loading:
+            loading.add(threading.get_ident())
+            together.wait(60)
+        return load(loader)
+
+    monkeypatch.setattr(LogLoader, "load", slowly)
+    directory = LogDirectories([tmp_path], LogConfig(), recovery_threads=threads)
+    assert (len(directory.logs), len(loading)) == (9, threads)
     directory.close()
 
 

@@ -26,7 +26,7 @@ EVERY = [
     pytest.param(
         partial(load, api, version),
         id=f"{api.name}-{side}-{version}",
-        marks=() if version == NEWEST[api] else pytest.mark.slow,
+        marks=() if version == NEWEST[api] else pytest.mark.full,
     )
     for api, version in EVERY_VERSION
     for side, load in (("request", load_request_schema), ("response", load_response_schema))

@@ -103,8 +103,9 @@ class Serving:
         self.network.close()
 
 
-@pytest.fixture
-def serving() -> Iterator[Serving]:
+@pytest.fixture(params=["0", "1"], ids=["best_selector", "poll"])
+def serving(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+    monkeypatch.setenv("KPROD_PORTABLE", request.param)
     serving = Serving()
     with contextlib.closing(serving):
         yield serving

@@ -14,8 +14,8 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_files import check_directory
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.batch_writer import TransactionMarker, read_marker
-from kprod.broker.records.record_batch import RecordBatch, read_batches
 from kprod.errors import BrokerError
+from kprod.records.record_batch import RecordBatch, read_batches
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.logs import SMALL, append, open_log, read_log
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kprod.broker.log.producer_state import ProducerState
-from kprod.broker.records.record_batch import BatchHeader
 from kprod.errors import BrokerError
+from kprod.records.record_batch import BatchHeader
 from tests.support.raw_batch import raw_batch
 
 OUT_OF_ORDER, OLD_EPOCH = 45, 47

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from kprod.broker.descriptors import OpenFile
 from kprod.broker.handler_pool import HandlerPool
 from kprod.broker.network.connection import PAUSE, Connection, HangUp, RequestBuffer, RequestMemory
 from kprod.broker.network.listener import Session
 from kprod.broker.network.stream import READ, PlainStream
 from kprod.broker.purgatory import Timer
-from kprod.broker.records.file_slice import FileSlice, OpenFile
+from kprod.broker.records.file_slice import FileSlice
 from kprod.clock import SystemClock
 
 MIB = 1024 * 1024

@@ -11,8 +11,8 @@ from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.batch_writer import write_batch
-from kprod.broker.records.record_batch import BatchHeader, read_batches
 from kprod.errors import BrokerError
+from kprod.records.record_batch import BatchHeader, read_batches
 from tests.support.crash_images import crash_images
 from tests.unit.broker.logs import append, open_log, produce, read_log, values
 

@@ -12,7 +12,7 @@ from kprod.broker.log.indexes import TimestampOffset
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.records.file_slice import in_memory
-from kprod.broker.records.record_batch import BatchHeader, read_batches
+from kprod.records.record_batch import BatchHeader, read_batches
 from tests.support.raw_batch import raw_batch, raw_record
 
 BASE = 1_000

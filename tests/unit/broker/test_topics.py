@@ -106,7 +106,7 @@ def test_a_deleted_topic_comes_back_empty_and_with_another_id(tmp_path: Path) ->
     with running_node(tmp_path) as node:
         old = node.topics.create("t", 2)
         append(old.partitions[0], b"gone")
-        node.topics.delete("t")
+        node.topics.delete("t", 0)
         assert node.topics.find("t") is None
         with pytest.raises(BrokerError):
             append(old.partitions[0], b"too late")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod.broker.records.codecs import CorruptBatch
-from kprod.broker.records.record_batch import LONG_BITS, read_varint
+from kprod.records.codecs import CorruptBatch
+from kprod.records.record_batch import LONG_BITS, read_varint
 from tests.support.raw_batch import varint
 
 INT_EDGES = {

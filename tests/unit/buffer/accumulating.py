@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from kprod.broker.records.record_batch import RecordBatch, read_batches
 from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
 from kprod.buffer.compression import CODEC_IDS
 from kprod.clock import ExponentialBackoff
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership, PartitionInfo, Partitions, TopicInfo
-from kprod.types import Broker, TopicPartition
+from kprod.errors import KprodError
+from kprod.records.record_batch import RecordBatch, read_batches
+from kprod.sender.deadlines import Deadlines
+from kprod.sender.partitions import PartitionSet, Window
+from kprod.types import Broker, ProducerId, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import AppendResult
@@ -34,36 +38,35 @@ def cluster(
     return ClusterSnapshot(brokers, {topic: TopicInfo(topic, None, parts)})
 
 
-class Gate:
-    """Admits every batch, except those of the partitions in ``shut``."""
+class Shut:
+    """A transaction that lets no batch of the partitions in ``shut`` leave."""
 
-    def __init__(self, *shut: int) -> None:
-        self.shut = set(shut)
-        self.assigned: list[ProducerBatch] = []
-
-    def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
-        return batch.tp.partition not in self.shut
-
-    def assign(self, batch: ProducerBatch) -> None:
-        self.assigned.append(batch)
-
-
-class Asking(Gate):
-    """Admits nothing, and remembers by leader what it was asked about."""
+    transactional_id = "shut"
+    implicit = True
 
     def __init__(self) -> None:
-        super().__init__()
-        self.asked: dict[int, list[int]] = {}
+        self.shut: set[int] = set()
+        self.reopen: Callable[[Iterable[TopicPartition]], None]
 
-    def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
-        self.asked.setdefault(leader.leader_id, []).append(batch.tp.partition)
-        return False
+    def open(self, partition: int) -> None:
+        self.shut.discard(partition)
+        self.reopen([TopicPartition("t", partition)])
+
+    def may_send(self, tp: TopicPartition) -> bool:
+        return tp.partition not in self.shut
+
+    def sequence_lost(self) -> None:
+        """Numbers are not looked at."""
+
+    def record_failed(self, error: KprodError) -> None:
+        """Nobody is told."""
 
 
 class Accumulating:
     """``linger`` is 10 s, the back-off 1, 2, 4, 8 s; memory for ``batches`` batches.
 
-    ``options`` are the accumulator's, or ``compression`` and ``compress`` of every topic.
+    ``options`` are the accumulator's, or ``compression`` and ``compress`` of every topic, or the
+    ``delivery_timeout``; ``late`` are the batches that ran out of it.
     """
 
     def __init__(self, batches: int = 10, **options: Any) -> None:
@@ -72,10 +75,10 @@ class Accumulating:
         self.wakes: list[None] = []
         codec = CODEC_IDS[options.pop("compression", "none")]
         settings = QueueSettings(10, codec=codec, compress=options.pop("compress", None))
+        delivery_timeout = options.pop("delivery_timeout", float("inf"))
         self.accumulator = RecordAccumulator(
             self.pool,
             clock=self.clock,
-            retry_backoff=ExponentialBackoff(1, 8, SteadyRandom()),
             **{
                 "batch_size": BATCH,
                 "settings": lambda topic: settings,
@@ -83,6 +86,20 @@ class Accumulating:
                 **options,
             },
         )
+        self.deadlines = Deadlines()
+        self.gate = Shut()
+        self.partitions = PartitionSet(
+            self.accumulator,
+            self.deadlines,
+            idempotent=False,
+            max_in_flight=5,
+            delivery_timeout=delivery_timeout,
+            retry_backoff=ExponentialBackoff(1, 8, SteadyRandom()),
+            new_window=partial(Window, BATCH, 10 * BATCH, float("inf")),
+            transaction=self.gate,
+        )
+        self.late: list[ProducerBatch] = []
+        self.partitions.expired = lambda batches, now: self.late.extend(batches)
 
     @property
     def used(self) -> int:
@@ -96,35 +113,65 @@ class Accumulating:
         tp = TopicPartition(topic, partition)
         return self.accumulator.append(tp, 1000, None, value, (), timeout)
 
+    def look(self, leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH) -> None:
+        """What the sender does before it looks which batches are ready."""
+        self.deadlines.fire(self.clock.now)
+        self.partitions.look(cluster(leaders=leaders, epoch=epoch), self.clock.now)
+
     def ready(self, leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH) -> dict[int, list[int]]:
         """Partitions that could be sent now, by node, in the order of their turn."""
-        snapshot = cluster(leaders=leaders, epoch=epoch)
-        gate = Asking()
-        for node, asked in self.accumulator.ready(snapshot, self.clock.now).nodes.items():
-            for acks in asked:
-                assert self.accumulator.drain(node, acks, gate, 1_000_000) == []
-        self.accumulator.reopened(TopicPartition("t", p) for ps in gate.asked.values() for p in ps)
-        return gate.asked
+        self.look(leaders, epoch)
+        groups = self.partitions.groups
+        return {each.node_id: [one.tp.partition for one in each.ready] for each in groups}
 
     def next_check(self) -> float:
-        return self.accumulator.ready(cluster(), self.clock.now).next_check
+        self.look()
+        return self.deadlines.first - self.clock.now
 
     def drain(
-        self,
-        gate: Gate | None = None,
-        max_bytes: int = 1_000_000,
-        node: int = 1,
-        leaders: Sequence[int] = (1, 1, 1),
+        self, max_bytes: int = 1_000_000, node: int = 1, leaders: Sequence[int] = (1, 1, 1)
     ) -> list[ProducerBatch]:
         """What one request to ``node`` would carry, of everything that is ready."""
-        self.accumulator.ready(cluster(leaders=leaders), self.clock.now)
-        taken = self.accumulator.drain(node, -1, gate or Gate(), max_bytes)
-        return [batch for batch, _ in taken]
+        self.look(leaders)
+        groups = [each for each in self.partitions.groups if each.node_id == node]
+        now, most = self.clock.now, self.pool.total
+        return [batch for each in groups for batch in each.drain(max_bytes, most, now)]
+
+    def drain_each(self, count: int) -> list[ProducerBatch]:
+        """So many batches of one partition, each once the one before it has its outcome."""
+        found: list[ProducerBatch] = []
+        for _ in range(count):
+            (batch,) = self.drain()
+            batch.partition.resolved(batch)
+            found.append(batch)
+        return found
+
+    def number_from(self, start: int, partition: int = 0) -> None:
+        """The next batch gets this sequence number."""
+        producer = self.partitions.identity.producer = ProducerId(7, 1)
+        queue = self.accumulator.partition_queue(TopicPartition("t", partition))
+        state = self.partitions.of(queue)
+        state.producer, state.next_sequence = producer, start
+
+    def take_all(self) -> list[ProducerBatch]:
+        """Everything that is queued."""
+        return self.partitions.take_queued(self.clock.now)
 
     def attempt(self, batch: ProducerBatch) -> None:
         """Send it, without success, and queue it again."""
-        batch.attempt(self.clock.now, LEADER)
-        self.accumulator.put_back(batch)
+        batch.partition.sent(batch, self.clock.now)
+        batch.partition.off_wire(batch)
+        batch.partition.put_back(batch, self.clock.now)
+
+    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """A broker has found it too large."""
+        self.accumulator.refused_as_too_large(batch, batch.partition.queue)
+        return self.cut(batch, 2)
+
+    def cut(self, batch: ProducerBatch, count: int) -> list[ProducerBatch]:
+        """It is to leave in so many parts."""
+        parts: list[ProducerBatch] = batch.partition.split(batch, count, self.clock.now)
+        return parts
 
 
 def read(batch: ProducerBatch) -> RecordBatch:

@@ -10,7 +10,7 @@ import pytest
 
 from kprod.types import ProducerId
 from kprod_ext.batch import ProducerBatch
-from tests.unit.buffer.accumulating import BATCH, Accumulating, Gate, read
+from tests.unit.buffer.accumulating import BATCH, Accumulating, read
 
 Compress = Callable[[memoryview], bytes]
 
@@ -159,17 +159,12 @@ def test_other_partitions_go_on_meanwhile(rig: Accumulating, codec: Codec) -> No
     assert sorted(numbers(drain_all(rig)) + seen) == [0, 1, 2, 3, 4, 100, 101, 102]
 
 
-@pytest.mark.parametrize("end", ["take_all", "take_expired"])
-def test_a_batch_may_end_while_a_caller_is_at_it(rig: Accumulating, codec: Codec, end: str) -> None:
+def test_a_batch_may_end_while_a_caller_is_at_it(rig: Accumulating, codec: Codec) -> None:
     fill(rig, 2)
     gone: list[ProducerBatch] = []
 
     def end_all() -> None:
-        gone.extend(
-            rig.accumulator.take_all()
-            if end == "take_all"
-            else rig.accumulator.take_expired(rig.clock.now + 1)
-        )
+        gone.extend(rig.take_all())
         give_back(rig, gone)
 
     codec.within = end_all
@@ -185,7 +180,7 @@ def test_a_batch_may_end_while_a_caller_is_at_it(rig: Accumulating, codec: Codec
 
 def test_what_has_ended_is_not_compressed(rig: Accumulating, codec: Codec) -> None:
     fill(rig, 2)
-    give_back(rig, rig.accumulator.take_all())
+    give_back(rig, rig.take_all())
     fill(rig, 2)
     assert codec.calls == 0
     assert len(drain_all(rig)) == 2
@@ -228,21 +223,14 @@ def test_an_interrupted_caller_leaves_its_batch_to_the_sender(
     assert give_back(rig, found) == 0
 
 
-class Numbering(Gate):
-    """Gives every batch its place in the sequence, as the sender does."""
-
-    def assign(self, batch: ProducerBatch) -> None:
-        super().assign(batch)
-        batch.give_sequence(ProducerId(7, 1), 100 * len(self.assigned))
-
-
 def test_a_batch_gets_its_sequence_after_it_was_compressed(rig: Accumulating, codec: Codec) -> None:
     fill(rig, 4)
-    gate = Numbering()
-    found = [batch for _ in range(3) for batch in rig.drain(gate)]
+    rig.number_from(100)
+    found = [batch for _ in range(3) for batch in rig.drain()]
     assert codec.calls == 3, "a batch was compressed twice"
     headers = [read(batch) for batch in found]
-    assert [header.base_sequence for header in headers] == [100, 200, 300]
+    ends = [header.base_sequence + header.record_count for header in headers]
+    assert [header.base_sequence for header in headers] == [100, *ends[:2]]
     assert {(header.producer_id, header.producer_epoch) for header in headers} == {(7, 1)}
 
 
@@ -254,7 +242,8 @@ def test_a_log_that_keeps_a_codecs_error_keeps_no_view_of_the_batch(
 
     fill(rig, 2)
     codec.within = fail
-    as_it_is = rig.drain(Numbering())[0]
+    rig.number_from(0)
+    as_it_is = rig.drain()[0]
     assert [record.exc_info is not None for record in caplog.records] == [True]
     as_it_is.give_sequence(ProducerId(7, 2), 0)
     assert read(as_it_is).producer_epoch == 2

@@ -139,7 +139,6 @@ def test_it_is_crowded_until_half_of_them_have_run(callbacks: Callbacks) -> None
     assert not callbacks.crowded
 
 
-@pytest.mark.threads
 def test_it_is_not_crowded_once_all_have_run() -> None:
     """The thread may run them all as soon as they are in its queue."""
     callbacks = Callbacks(NAME, most_waiting=2)
@@ -324,7 +323,7 @@ def test_being_told_means_that_the_callbacks_are_queued(callbacks: Callbacks) ->
         future_of(delivery, 0).add_callback(told.append)
         settler = threading.Thread(target=delivery.succeed, args=(0, -1))
         settler.start()
-        assert delivery.wait_until_told(LONG)
+        assert delivery.wait_until_notified(LONG)
         assert callbacks.drain(LONG)
         assert len(told) == 1
         settler.join(LONG)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import pytest
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, Partitions, TopicInfo
+from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
 from kprod_ext import CompiledSend, FutureRecordMetadata, StickyPartition, TopicAppender
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
 
 TP = TopicPartition("t", 0)
+BATCH = 100
 
 
 class Sending(CompiledSend):
@@ -25,6 +30,51 @@ class Sending(CompiledSend):
 
     def _send(self, *_arguments: object) -> str:
         return "asked the Python path"
+
+
+class CountingTopics(CompiledTopics):
+    """Notes the appenders that it gives out."""
+
+    def __init__(self, *parts: Any, **options: Any) -> None:
+        super().__init__(*parts, **options)
+        self.appenders: set[TopicAppender] = set()
+
+    def appender(self, topic: str, partitions: int) -> TopicAppender:
+        appender = super().appender(topic, partitions)
+        self.appenders.add(appender)
+        return appender
+
+
+class BothPaths(CompiledSend):
+    """A ``send`` with a Python path that places the record, and is counted."""
+
+    def __init__(self, rig: SenderRig) -> None:
+        sender = rig.sender
+        self.topics = CountingTopics(
+            self._topic_appenders, sender.accumulator, sender.metadata, largest=1_000
+        )
+        self.asked = 0
+        self._rig = rig
+        self._partitioner = DefaultPartitioner(BATCH, random.Random(1))
+
+    def _send(
+        self,
+        name: str,
+        value: bytes,
+        key: bytes | None,
+        _headers: None,
+        number: int | None,
+        *_: Any,
+    ) -> FutureRecordMetadata:
+        self.asked += 1
+        topic = self._rig.sender.metadata.snapshot.topics[name]
+        if number is None:
+            number = self._partitioner.choose(topic, key)
+        future = self._rig.queue(value, partition=number)
+        self._partitioner.appended(topic, number, len(value), False)
+        sticky = self._partitioner.sticky(name)
+        self.topics.admit(TopicPartition(name, number), len(topic), sticky)
+        return future
 
 
 def rig_with_topic(partitions: int, batch_size: int = 200) -> SenderRig:
@@ -140,17 +190,80 @@ def test_a_sticky_partition_that_was_not_used_yet_asks() -> None:
     assert send.send("t", b"v") == "asked the Python path"
 
 
-def test_a_partition_without_a_leader_closes_the_appender() -> None:
-    rig = rig_with_topic(2)
+def lose_leaders(rig: SenderRig, *lost: int) -> None:
+    """Let the cluster tell that these partitions of the topic have no leader."""
+    nodes = [-1 if number in lost else 1 for number in range(len(rig.cluster.topics["t"]))]
+    rig.cluster.topics["t"] = nodes
+    led = [number for number, node in enumerate(nodes) if node != -1]
+    rig.sender.metadata.request_update()
+    assert rig.run(lambda: list(rig.sender.metadata.snapshot.topics["t"].available) == led)
+
+
+def test_after_the_loss_of_a_leader_only_records_without_a_key_ask() -> None:
+    rig = rig_with_topic(2, batch_size=2_000)
     send = lane_over(rig)
     rig.queue()
-    send.topics.admit(TP, 2, StickyPartition(0, 50))
-    rig.cluster.topics["t"] = [-1, 1]
-    rig.sender.metadata.request_update()
-    assert rig.run(lambda: rig.sender.metadata.snapshot.topics["t"].available == (1,))
+    rig.queue(partition=1)
+    send.topics.admit(TP, 2, None)
+    send.topics.admit(TopicPartition("t", 1), 2, StickyPartition(1, 500, StickyPartition(0, 50)))
+    assert isinstance(send.send("t", b"no key"), FutureRecordMetadata)
+    lose_leaders(rig, 0)
+    assert send.send("t", b"no key") == "asked the Python path"
+    waits = send.send("t", b"explicit", partition=0)
+    assert isinstance(waits, FutureRecordMetadata)
+    lose_leaders(rig)
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(waits.succeeded)
+
+
+def test_partitions_drawn_before_one_lost_its_leader_are_not_stuck_to() -> None:
+    """A send was under way when the snapshot came."""
+    rig = rig_with_topic(3, batch_size=2_000)
+    send = lane_over(rig)
+    for number in range(3):
+        rig.queue(partition=number)
+        send.topics.admit(TopicPartition("t", number), 3, None)
+    lose_leaders(rig, 1)
+    send.topics.admit(TP, 3, StickyPartition(0, 50, StickyPartition(1, 50)))
     assert send.send("t", b"v") == "asked the Python path"
+    send.topics.admit(TP, 3, StickyPartition(0, 50, StickyPartition(2, 50)))
+    assert isinstance(send.send("t", b"v"), FutureRecordMetadata)
 
 
+@pytest.mark.parametrize("lost", [(), (3,), range(6)], ids=["led", "one leaderless", "no leader"])
+def test_a_partition_without_a_leader_costs_the_others_no_appender(lost: Iterable[int]) -> None:
+    rig = rig_with_topic(6, batch_size=2_000)
+    lose_leaders(rig, *lost)
+    send = BothPaths(rig)
+    for number in range(6):
+        send.send("t", b"first", partition=number)
+    assert send.asked == 6
+    for number in range(600):
+        send.send("t", b"explicit", partition=number % 6)
+        send.send("t", b"keyed", b"%d" % number)
+    assert send.asked == 6
+    assert len(send.topics.appenders) == 1
+
+
+def test_records_without_a_key_avoid_partitions_without_a_leader() -> None:
+    rig = rig_with_topic(6, batch_size=2_000)
+    send = BothPaths(rig)
+    for number in range(6):
+        send.send("t", b"first", partition=number)
+    for sent_before in range(30):
+        lost = sent_before % 6
+        for _ in range(sent_before):  # so that the loss comes at another place of those drawn ahead
+            send.send("t", b"v" * (BATCH // 2))
+        lose_leaders(rig, lost)
+        send.asked = 0
+        futures = [send.send("t", b"v" * (BATCH // 2)) for _ in range(100)]
+        went = {future.topic_partition.partition for future in futures}
+        assert went == set(range(6)) - {lost}
+        assert send.asked <= 10  # once for the snapshot, then for each chain of those drawn ahead
+    assert len(send.topics.appenders) == 1
+
+
+@pytest.mark.full
 def test_a_full_batch_wakes_the_sender_and_the_next_record_asks() -> None:
     rig = rig_with_topic(1)
     send = lane_over(rig)
@@ -268,6 +381,9 @@ def test_a_sticky_partition_of_a_topic_that_had_more_does_not_take_the_compiled_
     rig = rig_with_topic(1)
     send = lane_over(rig)
     rig.queue(b"first")
-    send.topics.admit(TP, 1, StickyPartition(100_000_000, 100))
+    send.topics.admit(TP, 1, None)
+    appender = send._topic_appenders.get("t")
+    assert appender is not None
+    appender.stick(StickyPartition(100_000_000, 100))
     assert send.send("t", b"no key") == "asked the Python path"
     assert isinstance(send.send("t", b"explicit", partition=0), FutureRecordMetadata)

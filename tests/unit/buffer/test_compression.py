@@ -54,7 +54,7 @@ def test_more_records_fit_into_a_batch_that_compresses_well(codec: str) -> None:
     assert counts[0] <= 2
     assert counts[-1] > 4 * counts[0], "the estimate did not follow"
     rig.accumulator.close()
-    for batch in rig.accumulator.take_all():
+    for batch in rig.take_all():
         batch.release()
     assert rig.used == 0
 

@@ -43,7 +43,6 @@ def test_a_reader_is_not_disturbed_by_later_entries() -> None:
     assert seen == [0, 1, 2]
 
 
-@pytest.mark.threads
 def test_threads_that_want_the_same_entry_get_the_same() -> None:
     entries = CopyOnWriteMap()
     start = threading.Barrier(4)

@@ -113,7 +113,6 @@ def test_waiting_for_what_has_ended_hurries_nobody() -> None:
     assert delivery.wait(0)
 
 
-@pytest.mark.threads
 def test_of_many_threads_that_settle_one_wins() -> None:
     for _ in range(50):
         delivery = BatchDelivery(TP, nobody)
@@ -261,7 +260,6 @@ class OutcomeReader:
         self.is_open = True
 
 
-@pytest.mark.timeout(20)
 def test_a_latch_is_opened_without_the_lock(delivery: BatchDelivery) -> None:
     latch = OutcomeReader(delivery)
     delivery.latch(latch)
@@ -280,7 +278,6 @@ class Ring:
         self._act()
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     ("ask", "keep"),
     [

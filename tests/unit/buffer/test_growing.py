@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.errors import BufferFullError
-from kprod.types import ProducerId, TopicPartition
-from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, cluster, read
+from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, read
 
 MOST = 5 * BATCH - 1
 """Room for ten records of ``VALUE``."""
@@ -15,7 +14,7 @@ MOST = 5 * BATCH - 1
 def growing(batches: int = 100) -> Accumulating:
     """Batches for node 1, which leads all partitions, may grow as far as they ever may."""
     rig = Accumulating(batches, batch_max_size=MOST)
-    rig.accumulator.let_grow(1, MOST)
+    rig.partitions.window_of(1).size = MOST
     look_at_queues(rig)
     return rig
 
@@ -26,11 +25,12 @@ def look_at_queues(rig: Accumulating) -> None:
         rig.append(partition, b"")
         rig.clock.advance(10)
         for batch in rig.drain():
+            batch.partition.resolved(batch)
             batch.release()
 
 
 def sizes(rig: Accumulating) -> list[int]:
-    return [batch.record_count for batch in rig.accumulator.take_all()]
+    return [batch.record_count for batch in rig.take_all()]
 
 
 def test_what_comes_while_a_batch_cannot_leave_joins_it() -> None:
@@ -38,8 +38,9 @@ def test_what_comes_while_a_batch_cannot_leave_joins_it() -> None:
     for _ in range(2):
         rig.append()
     assert rig.ready() == {1: [0]}
-    assert rig.drain(Gate(0)) == []
-    rig.accumulator.reopened([TopicPartition("t", 0)])
+    rig.gate.shut.add(0)
+    assert rig.drain() == []
+    rig.gate.open(0)
     for _ in range(5):
         rig.append()
     (batch,) = rig.drain()
@@ -56,17 +57,17 @@ def test_growing_is_allowed_by_node() -> None:
         for _ in range(12):
             for partition in (0, 1):
                 rig.append(partition)
-        rig.accumulator.ready(cluster(leaders=leaders), rig.clock.now)
+        rig.look(leaders)
         counts: dict[int, list[int]] = {0: [], 1: []}
-        for batch in rig.accumulator.take_all():
+        for batch in rig.take_all():
             counts[batch.tp.partition].append(batch.record_count)
         return counts
 
     assert grown() == {0: [2] * 6, 1: [2] * 6}, "before anything was allowed"
-    rig.accumulator.let_grow(1, 2 * BATCH)
+    rig.partitions.window_of(1).size = 2 * BATCH
     grown()  # the sender has looked at the queues only now
     assert grown() == {0: [4] * 3, 1: [2] * 6}
-    rig.accumulator.let_grow(1, 0)
+    rig.partitions.window_of(1).size = 0
     grown()
     assert grown() == {0: [2] * 6, 1: [2] * 6}, "what is allowed may be taken back"
 
@@ -162,12 +163,12 @@ def test_a_grown_batch_is_cut_in_two() -> None:
     rig = growing()
     for number in range(8):
         rig.append(value=VALUE + b"%d" % number)
+    rig.number_from(40)
     (batch,) = rig.drain()
-    batch.give_sequence(ProducerId(7, 1), 40)
     batch.attempt(rig.clock.now, LEADER)
-    halves = rig.accumulator.split(batch)
+    halves = rig.split(batch)
     assert [half.base_sequence for half in halves] == [40, 44]
-    values = [r.value for _ in range(2) for r in read(rig.drain()[0]).records()]
+    values = [r.value for half in rig.drain_each(2) for r in read(half).records()]
     assert values == [VALUE + b"%d" % number for number in range(8)]
     assert rig.used == 0, "the halves have memory of their own"
 
@@ -178,14 +179,14 @@ def test_what_a_broker_finds_too_large_is_not_grown_to_again() -> None:
         rig.append()
     (batch,) = rig.drain()
     batch.attempt(rig.clock.now, LEADER)
-    for half in rig.accumulator.split(batch):
-        rig.drain()
+    for half in rig.split(batch):
+        rig.drain_each(1)
         half.release()
     for _ in range(12):
         rig.append()
         rig.append(partition=1)
     by_partition: dict[int, list[int]] = {0: [], 1: []}
-    for queued in rig.accumulator.take_all():
+    for queued in rig.take_all():
         by_partition[queued.tp.partition].append(queued.record_count)
     assert by_partition == {0: [4, 4, 4], 1: [10, 2]}
 

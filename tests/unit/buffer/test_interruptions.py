@@ -8,13 +8,13 @@ import pytest
 
 from kprod_ext.batch import ProducerBatch
 from tests.support.interruption import interruptible, repeat_until_interrupted
+from tests.support.tier import one_of
 from tests.unit.buffer.accumulating import BATCH, Accumulating, read
 
 MANY = 1000
 
 
-@pytest.mark.threads
-@pytest.mark.parametrize("size", [10, BATCH // 2, BATCH])
+@pytest.mark.parametrize("size", one_of(10, BATCH // 2, BATCH))
 def test_an_interrupted_append_leaves_memory_and_queue_in_order(size: int) -> None:
     value = b"%04d" % size * (size // 4)
     with interruptible():

@@ -6,30 +6,18 @@ import pytest
 
 from kprod.buffer.compression import compressor
 from kprod.errors import KprodError, ProducerClosedError
-from kprod.types import ProducerId
 from kprod_ext.batch import ProducerBatch
-from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, read
+from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, read
 
 
-class Numbering(Gate):
-    """Numbers batches from ``start`` on."""
-
-    def __init__(self, start: int = 40) -> None:
-        super().__init__()
-        self._next = start
-
-    def assign(self, batch: ProducerBatch) -> None:
-        if not batch.has_sequence:
-            batch.give_sequence(ProducerId(7, 1), self._next)
-            self._next += batch.record_count
-
-
-def sent(rig: Accumulating, records: int, gate: Gate | None = None) -> ProducerBatch:
+def sent(rig: Accumulating, records: int, number_from: int | None = None) -> ProducerBatch:
     """A batch of small numbered records that is under way."""
     for number in range(records):
         rig.append(value=b"%d" % number)
+    if number_from is not None:
+        rig.number_from(number_from)
     rig.accumulator.begin_flush()
-    (batch,) = rig.drain(gate)
+    (batch,) = rig.drain()
     rig.accumulator.end_flush()
     batch.attempt(rig.clock.now, LEADER)
     return batch
@@ -47,8 +35,8 @@ def rig(request: pytest.FixtureRequest) -> Accumulating:
 
 def test_the_halves_hold_the_records_in_order(rig: Accumulating) -> None:
     batch = sent(rig, 9)
-    rig.accumulator.split(batch)
-    halves = [rig.drain()[0] for _ in range(2)]
+    rig.split(batch)
+    halves = rig.drain_each(2)
     assert [values(half) for half in halves] == [
         [b"0", b"1", b"2", b"3", b"4"],
         [b"5", b"6", b"7", b"8"],
@@ -61,48 +49,47 @@ def test_a_large_record_is_parted_from_the_small(rig: Accumulating) -> None:
     rig.append(value=b"small too")
     rig.accumulator.begin_flush()
     (batch,) = rig.drain()
-    rig.accumulator.split(batch)
-    assert values(rig.drain()[0]) == [b"small", VALUE]
-    assert values(rig.drain()[0]) == [b"small too"]
+    rig.split(batch)
+    found = [values(half) for half in rig.drain_each(2)]
+    assert found == [[b"small", VALUE], [b"small too"]]
 
 
 def test_the_halves_share_the_sequence_numbers(rig: Accumulating) -> None:
-    batch = sent(rig, 5, Numbering(start=40))
-    rig.accumulator.split(batch)
-    found = [read(rig.drain()[0]) for _ in range(2)]
+    batch = sent(rig, 5, 40)
+    rig.split(batch)
+    found = [read(half) for half in rig.drain_each(2)]
     assert [(half.producer_id, half.producer_epoch) for half in found] == [(7, 1), (7, 1)]
     assert [(half.base_sequence, half.record_count) for half in found] == [(40, 3), (43, 2)]
 
 
 def test_the_sequence_numbers_go_round(rig: Accumulating) -> None:
-    batch = sent(rig, 4, Numbering(start=2**31 - 2))
-    rig.accumulator.split(batch)
-    assert [read(rig.drain()[0]).base_sequence for _ in range(2)] == [2**31 - 2, 0]
+    batch = sent(rig, 4, 2**31 - 2)
+    rig.split(batch)
+    assert [read(half).base_sequence for half in rig.drain_each(2)] == [2**31 - 2, 0]
 
 
 def test_the_halves_leave_at_once_and_before_what_was_sent_later(rig: Accumulating) -> None:
     first = sent(rig, 4)
     later = sent(rig, 3)
-    rig.accumulator.put_back(later)
+    rig.attempt(later)
     rig.append(value=b"new")
-    halves = rig.accumulator.split(first)
+    halves = rig.split(first)
     assert rig.drain() == [halves[0]]
-    assert rig.accumulator.take_all()[:2] == [halves[1], later]
+    assert rig.take_all()[:2] == [halves[1], later]
 
 
 def test_the_halves_are_as_old_as_the_whole(rig: Accumulating) -> None:
     batch = sent(rig, 4)
     born = rig.clock.now
     rig.clock.advance(50)
-    rig.accumulator.split(batch)
-    assert len(rig.accumulator.take_expired(born)) == 2
+    assert [half.created_at for half in rig.split(batch)] == [born] * 2
 
 
 def test_what_is_known_of_the_whole_holds_for_the_halves(rig: Accumulating) -> None:
-    """An overtaken batch begins the log of a topic made anew: see ``Sequences.acknowledged``."""
+    """An overtaken batch begins the log of a topic made anew: see ``Partition.acknowledged``."""
     batch = sent(rig, 4)
     batch.maybe_written = batch.overtaken = True
-    for half in rig.accumulator.split(batch):
+    for half in rig.split(batch):
         assert half.maybe_written
         assert half.overtaken
 
@@ -110,7 +97,7 @@ def test_what_is_known_of_the_whole_holds_for_the_halves(rig: Accumulating) -> N
 def test_the_halves_have_all_their_attempts(rig: Accumulating) -> None:
     batch = sent(rig, 2)
     batch.attempts = 9
-    assert [half.attempts for half in rig.accumulator.split(batch)] == [0, 0]
+    assert [half.attempts for half in rig.split(batch)] == [0, 0]
 
 
 def test_nothing_is_expected_of_compression_after_a_batch_that_was_too_large() -> None:
@@ -120,7 +107,7 @@ def test_nothing_is_expected_of_compression_after_a_batch_that_was_too_large() -
         rig.append(value=bytes(BATCH // 4))
         rig.drain()
     fewer = records_of_a_batch(rig)
-    rig.accumulator.split(sent(rig, 2))
+    rig.split(sent(rig, 2))
     assert records_of_a_batch(rig) < fewer
 
 
@@ -140,15 +127,16 @@ def records_of_a_batch(rig: Accumulating) -> int:
 def test_a_batch_is_cut_into_as_many_parts_as_asked_for(rig: Accumulating, count: int) -> None:
     futures = [rig.append(value=b"%d" % number).future for number in range(9)]
     rig.accumulator.begin_flush()
-    (batch,) = rig.drain(Numbering(0x7FFF_FFFE))
-    parts = rig.accumulator.cut(batch, count)
+    rig.number_from(0x7FFF_FFFE)
+    (batch,) = rig.drain()
+    parts = rig.cut(batch, count)
     assert len(parts) == min(count, 9)
     counts = [part.record_count for part in parts]
     assert max(counts) - min(counts) <= 1
     found: list[bytes | None] = []
     for part in parts:
         assert part.base_sequence == (0x7FFF_FFFE + len(found)) & 0x7FFF_FFFF
-        assert rig.drain() == [part]
+        assert rig.drain_each(1) == [part]
         found += values(part)
         part.delivery.succeed(1000 + len(found), -1)
     assert found == [b"%d" % number for number in range(9)]
@@ -161,14 +149,14 @@ def test_a_record_larger_than_a_part_is_alone_in_one() -> None:
         rig.append(value=bytes(size))
     rig.accumulator.begin_flush()
     (batch,) = rig.drain()
-    parts = rig.accumulator.cut(batch, 4)
+    parts = rig.cut(batch, 4)
     assert [part.record_count for part in parts] == [2, 2]
 
 
 def test_the_memory_of_the_whole_comes_back(rig: Accumulating) -> None:
     batch = sent(rig, 4)
     assert rig.used >= BATCH
-    halves = rig.accumulator.split(batch)
+    halves = rig.split(batch)
     assert rig.used == 0
     for half in halves:
         half.release()
@@ -179,18 +167,18 @@ def test_futures_follow_their_records(rig: Accumulating) -> None:
     futures = [rig.append(value=b"%d" % number).future for number in range(4)]
     rig.accumulator.begin_flush()
     (batch,) = rig.drain()
-    first, second = rig.accumulator.split(batch)
+    first, second = rig.split(batch)
     first.delivery.succeed(100, -1)
     second.delivery.succeed(500, -1)
     assert [future.get(0).offset for future in futures] == [100, 101, 500, 501]
 
 
 def test_a_half_can_be_cut_again(rig: Accumulating) -> None:
-    rig.accumulator.split(sent(rig, 4, Numbering(40)))
+    rig.split(sent(rig, 4, 40))
     (first,) = rig.drain()
     first.attempt(rig.clock.now, LEADER)
-    rig.accumulator.split(first)
-    found = [read(rig.drain()[0]) for _ in range(3)]
+    rig.split(first)
+    found = [read(part) for part in rig.drain_each(3)]
     assert [(part.base_sequence, part.record_count) for part in found] == [
         (40, 1),
         (41, 1),
@@ -201,7 +189,7 @@ def test_a_half_can_be_cut_again(rig: Accumulating) -> None:
 def test_whoever_looks_meanwhile_finds_either_the_whole_or_the_halves(rig: Accumulating) -> None:
     batch = sent(rig, 4)
     assert rig.accumulator.incomplete == {batch}
-    halves = rig.accumulator.split(batch)
+    halves = rig.split(batch)
     assert rig.accumulator.incomplete == set(halves)
 
 
@@ -222,8 +210,8 @@ def test_records_of_every_shape_are_taken_over(size: int) -> None:
     rig.accumulator.begin_flush()
     (batch,) = rig.drain()
     expected = [(r.timestamp, r.key, r.value, r.headers) for r in read(batch).records()]
-    rig.accumulator.split(batch)
-    found = [record for _ in range(2) for record in read(rig.drain()[0]).records()]
+    rig.split(batch)
+    found = [record for half in rig.drain_each(2) for record in read(half).records()]
     assert [(r.timestamp, r.key, r.value, r.headers) for r in found] == expected
 
 
@@ -238,12 +226,12 @@ def test_an_outcome_that_a_closing_thread_has_set_stays(ended_before: bool) -> N
     (batch,) = rig.drain()
     closed = ProducerClosedError("closed")
     if not ended_before:
-        rig.accumulator.split(batch)
+        rig.split(batch)
     assert batch.delivery.fail(closed)
     assert not batch.delivery.fail(closed)
     if ended_before:
-        rig.accumulator.split(batch)
-    for part in rig.accumulator.take_all():
+        rig.split(batch)
+    for part in rig.take_all():
         assert not part.delivery.fail(KprodError("the sender goes on"))
     assert [str(future.exception) for future in futures] == ["closed"] * 4
     assert list(map(str, told)) == ["closed"]

@@ -7,7 +7,7 @@ import pytest
 from kprod import TopicPartition
 from kprod.buffer.delivery import BatchDelivery
 from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.writing import accounted
+from kprod.bulk.writing import Accounted
 from kprod_ext import SentRecords
 
 
@@ -32,7 +32,7 @@ class Finish:
 def test_a_call_that_ends_well_is_finished_once() -> None:
     finish = Finish(interrupted=0)
     delivery = BulkDelivery(finish.sent)
-    with accounted(delivery, finish):
+    with Accounted(delivery, finish):
         assert finish.calls == 0
     assert finish.calls == 1
     assert len(delivery) == 2
@@ -41,7 +41,7 @@ def test_a_call_that_ends_well_is_finished_once() -> None:
 def test_what_ends_a_call_early_has_its_handle() -> None:
     finish = Finish(interrupted=0)
     delivery = BulkDelivery(finish.sent)
-    with pytest.raises(ArithmeticError) as raised, accounted(delivery, finish):
+    with pytest.raises(ArithmeticError) as raised, Accounted(delivery, finish):
         raise ArithmeticError
     assert (raised.value.accepted, raised.value.delivery) == (2, delivery)  # type: ignore[attr-defined]
     assert "the first 2 records were queued" in raised.value.__notes__[0]
@@ -50,6 +50,6 @@ def test_what_ends_a_call_early_has_its_handle() -> None:
 def test_ctrl_c_at_the_very_end_has_the_handle_too() -> None:
     finish = Finish(interrupted=1)
     delivery = BulkDelivery(finish.sent)
-    with pytest.raises(KeyboardInterrupt) as raised, accounted(delivery, finish):
+    with pytest.raises(KeyboardInterrupt) as raised, Accounted(delivery, finish):
         pass
     assert (raised.value.accepted, raised.value.delivery) == (2, delivery)  # type: ignore[attr-defined]

@@ -74,7 +74,6 @@ def test_bytes_and_text_of_every_layout(kind: Any, cut: slice) -> None:
         assert [(r.value, r.key) for r in stored(sent(data, key="key"))] == rows
 
 
-@pytest.mark.timeout(30)
 def test_a_reader_with_threads_that_run_python_code() -> None:
     """They have to get the GIL while the next batch is waited for."""
     lines = [b"value", *(b"row %d" % row for row in range(50_000))]

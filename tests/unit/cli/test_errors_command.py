@@ -19,7 +19,7 @@ def test_a_page_is_found_by_number_and_by_name(name: str) -> None:
     assert ran.exit_code == 0
     first, *lines = ran.stdout.splitlines()
     assert first == f"# {BufferFullError.number}: BufferFullError"
-    assert "## What to do" in lines
+    assert "**What to do**" in lines
     assert f"A KprodTimeoutError ({KprodTimeoutError.number})." in ran.stdout, "without its link"
 
 

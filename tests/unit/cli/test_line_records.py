@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from io import BytesIO
+from collections.abc import Iterator
 
-from kprod.cli.record_lines import BadLineError, LineReader, LineRecord
+import pytest
+
+from kprod.cli.record_lines import BadLineError, LineReader, LineRecord, unescaped
 
 
 def read(text: bytes, key_separator: bytes | None = None) -> list[LineRecord | BadLineError]:
-    return list(LineReader(key_separator=key_separator).read(BytesIO(text)))
+    return list(LineReader(key_separator=key_separator).read([text]))
 
 
 def test_a_line_is_a_value_without_its_end() -> None:
@@ -35,11 +37,113 @@ def test_a_line_without_separator_is_an_error_of_that_line() -> None:
     assert second == LineRecord(2, b"k", b"v")
 
 
-def test_a_delimiter_may_lie_across_two_reads() -> None:
-    text = b"||".join([b"x" * 65_535, b"", b"y" * 70_000]) + b"||\n"
-    found = list(LineReader(delimiter=b"||").read(BytesIO(text)))
+@pytest.mark.parametrize("size", [1, 2, 65_536])
+def test_a_delimiter_may_lie_across_two_reads(size: int) -> None:
+    text = b"||".join([b"x" * 65_535, b"", b"y|y", b""]) + b"||\n"
+    chunks = [text[start : start + size] for start in range(0, len(text), size)]
+    found = list(LineReader(delimiter=b"||").read(chunks))
     assert [one.value for one in found if isinstance(one, LineRecord)] == [
         b"x" * 65_535,
         b"",
-        b"y" * 70_000,
+        b"y|y",
+        b"",
     ]
+
+
+def test_a_record_is_there_as_soon_as_its_delimiter_is() -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"a\0b"
+        raise AssertionError("read on before the first record was taken")
+
+    assert next(LineReader(delimiter=b"\0").read(chunks())) == LineRecord(1, None, b"a")
+
+
+@pytest.mark.parametrize("delimiter", [b"\n", b"\0"])
+def test_a_line_that_was_cut_off_is_not_a_record(delimiter: bytes) -> None:
+    reader = LineReader(delimiter=delimiter)
+    whole, part = reader.read([b"a" + delimiter + b"b"], cut_off=lambda: True)
+    assert whole == LineRecord(1, None, b"a")
+    assert str(part) == "line 2: stopped before its end; it is not sent"
+
+
+def test_only_the_end_of_a_line_is_taken_off() -> None:
+    assert read(b"a\rb\r\r\n\x85\x0b\n\r") == [
+        LineRecord(1, None, b"a\rb\r"),
+        LineRecord(2, None, b"\x85\x0b"),
+        LineRecord(3, None, b"\r"),
+    ]
+
+
+def from_json(text: str | bytes) -> LineRecord | BadLineError:
+    (found,) = LineReader(form="json").read([text if isinstance(text, bytes) else text.encode()])
+    return found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("1.10", "1e400", "-0", "12345678901234567.89", "9" * 5000, "true"),
+        *('{"a":1,"a":2}', '{ "a" : [1.0 , null] }', r'["\u00e9\/", "\ud800"]', '{"a":{"b":[]}}'),
+    ],
+)
+def test_json_that_is_no_text_arrives_as_it_is_written(value: str) -> None:
+    line = f' {{"headers": [{{"name": "h", "value": {value} }}], "key" :{value}, "value":{value}}} '
+    data = value.encode()
+    assert from_json(line) == LineRecord(1, data, data, (("h", data),))
+
+
+def test_a_time_that_is_none_is_not_given() -> None:
+    assert from_json('{"value": "v", "timestamp": -1}') == LineRecord(1, None, b"v")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('{"key": "k", "vlaue": 1}', "unknown member 'vlaue'"),
+        ('{"id": 1, "name": "x"}', "unknown member 'id'"),
+        ('{"key": "k"}', 'expected "value" or "value_base64"'),
+        ("{}", 'expected "value" or "value_base64"'),
+        ('{"value": 1, "value_base64": "/w=="}', 'expected "value" or "value_base64"'),
+        ('{"value": 1, "value": 2}', "'value' is given twice"),
+        ('{"value": [NaN]}', "NaN is not JSON"),
+        ('{"value": -Infinity}', "-Infinity is not JSON"),
+        (r'{"value": "\ud800"}', "surrogates not allowed"),
+        (b'{"value": "\xff"}', "invalid start byte"),
+        (b'{"value": "\xed\xa0\x80"}', "invalid continuation byte"),
+        ('{"value_base64": null}', "value_base64: expected a string, got null"),
+        ('{"value_base64": "?"}', "value_base64: "),
+        ('{"value": 1, "headers": {}}', "headers: expected a list"),
+        ('{"value": 1, "headers": [{"name": "h"}]}', 'expected "value" or "value_base64"'),
+        ('{"value": 1, "headers": [{"value": 1}]}', "a header is an object"),
+        ('{"value": 1, "headers": ["h"]}', "expected a JSON object"),
+        ('{"value": 1, "partition": 1.0}', "partition: expected a whole number, got 1.0"),
+        ('{"value": 1, "partition": true}', "partition: expected a whole number, got true"),
+        ('{"value": 1, "timestamp": 1e3}', "timestamp: expected a whole number, got 1e3"),
+        ('{"value": 1} {"value": 2}', "Extra data"),
+        ("", "Expecting value"),
+    ],
+)
+def test_a_json_line_that_says_no_record_is_refused(line: str | bytes, complaint: str) -> None:
+    found = from_json(line + b"\n" if isinstance(line, bytes) else f"{line}\n")
+    assert isinstance(found, BadLineError)
+    assert str(found).startswith("line 1: ")
+    assert complaint in str(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (r"\t\n\r\0", b"\t\n\r\0"),
+        (r"\x1e\xFF", b"\x1e\xff"),
+        (r"\\n\\x41", rb"\n\x41"),
+        ("é\udcff", b"\xc3\xa9\xff"),
+    ],
+)
+def test_escapes_stand_for_bytes(text: str, meant: bytes) -> None:
+    assert unescaped(text) == meant
+
+
+@pytest.mark.parametrize("text", [r"\d", "\\", r"\x1", r"\xg0", "\\\n"])
+def test_an_escape_that_stands_for_nothing_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        unescaped(text)

@@ -46,6 +46,7 @@ def test_letters_are_the_same_every_time_and_differ_among_themselves() -> None:
     assert {len(value) for value in values} == {20}
 
 
+@pytest.mark.full
 def test_large_values_are_few() -> None:
     assert len(letters(8_000_000)) == 2
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.broker.records.record_batch import StoredRecord
 from kprod.cli.record_template import RecordTemplate
+from kprod.records.record_batch import StoredRecord
 
 
 def stored(key: bytes | None, value: bytes | None) -> StoredRecord:
@@ -25,5 +25,5 @@ def test_a_null_has_the_length_minus_one() -> None:
 
 @pytest.mark.parametrize("text", ["%q", "100 %", "%%%"])
 def test_a_sign_that_stands_for_nothing_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="stands for nothing"):
+    with pytest.raises(ValueError, match="unknown placeholder"):
         RecordTemplate(text)

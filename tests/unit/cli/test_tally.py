@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kprod.broker.records.record_batch import StoredRecord
 from kprod.cli.demo.flights import COUNT, Flights, Tally
 from kprod.cli.demo.writers import as_json
+from kprod.records.record_batch import StoredRecord
 
 ROWS = 500
 FLIGHTS = Flights(ROWS)

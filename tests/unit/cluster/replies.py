@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kprod.types import Broker
-from kprod.wire.control import MetadataReply, PartitionReply, TopicReply
+from kprod.wire.control import MetadataReply, PartitionReplies, PartitionReply, TopicReply
 
 NODES = (1, 2, 3)
 
@@ -20,7 +20,7 @@ def topic(
 ) -> TopicReply:
     """A topic with these leaders for partitions 0, 1, ..."""
     parts = [PartitionReply(0, number, leader, epoch) for number, leader in enumerate(leaders)]
-    return TopicReply(error, name, topic_id, [] if error else parts)
+    return TopicReply(error, name, topic_id, PartitionReplies([] if error else parts))
 
 
 def reply(*topics: TopicReply, nodes: Sequence[int] = NODES, error: int = 0) -> MetadataReply:
@@ -32,4 +32,4 @@ def reply(*topics: TopicReply, nodes: Sequence[int] = NODES, error: int = 0) -> 
 def numbered(name: str, leaders: Mapping[int, int]) -> TopicReply:
     """A topic whose partitions have these numbers and leaders, in this order."""
     parts = [PartitionReply(0, number, leader, 0) for number, leader in leaders.items()]
-    return TopicReply(0, name, None, parts)
+    return TopicReply(0, name, None, PartitionReplies(parts))

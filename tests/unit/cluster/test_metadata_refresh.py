@@ -11,7 +11,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import LeaderHint
 from kprod.errors import ConnectionLost, KprodTimeoutError
 from kprod.types import Broker, TopicPartition
-from kprod.wire.control import MetadataReply, PartitionReply, TopicReply
+from kprod.wire.control import MetadataReply, PartitionReplies, PartitionReply, TopicReply
 from tests.support.steady_random import SteadyRandom
 from tests.unit.cluster.replies import numbered, reply, topic
 
@@ -219,7 +219,7 @@ def test_a_partition_in_trouble_is_asked_about_until_it_is_well(
 ) -> None:
     want(metadata, "t")
     parts = [PartitionReply(0, 0, 1, 0), PartitionReply(code, 1, -1, -1)]
-    learn(metadata, reply(TopicReply(0, "t", None, parts)), 0.0)
+    learn(metadata, reply(TopicReply(0, "t", None, PartitionReplies(parts))), 0.0)
     assert (metadata.due(1.0) == 0.0) == again
     learn(metadata, reply(topic("t", [1, 1])), 1.0)
     assert metadata.due(2.0) > 200

@@ -266,7 +266,7 @@ def test_a_timeout_explains_what_the_cluster_answers(code: int, meaning: str) ->
 
 
 @pytest.mark.parametrize(
-    ("code", "meaning"), [(17, "does not take this name"), (29, "may not describe or create it")]
+    ("code", "meaning"), [(17, "do not allow this name"), (29, "may not describe or create it")]
 )
 def test_a_refusal_says_what_it_means(code: int, meaning: str) -> None:
     metadata = new_metadata()
@@ -359,7 +359,6 @@ def test_the_next_who_waits_tells_the_sender_again() -> None:
     assert metadata.await_topic("t", LONG, asker.wake).name == "t"
 
 
-@pytest.mark.threads
 def test_an_exception_at_any_moment_of_a_wait_holds_up_nobody() -> None:
     def try_briefly(metadata: Metadata) -> None:
         with suppress(KprodTimeoutError):

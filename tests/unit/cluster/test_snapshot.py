@@ -19,7 +19,12 @@ from kprod.cluster.snapshot import (
     topic_info,
 )
 from kprod.types import Broker, TopicPartition
-from kprod.wire.control import decode_metadata_response
+from kprod.wire.control import (
+    PartitionReplies,
+    PartitionReply,
+    TopicReply,
+    decode_metadata_response,
+)
 from tests.support import hostile_answers
 
 ONE, TWO = Broker(1, "h1", 9092, "r1"), Broker(2, "h2", 9092)
@@ -244,12 +249,33 @@ def work_of_moving(count: int) -> int:
     return entered
 
 
+# Replicas -------------------------------------------------------------------------------------
+
+
+def test_replicas_belong_to_their_partition_in_whatever_order_they_come() -> None:
+    parts = [PartitionReply(0, 2, 5, 0, (5, 6), (5,)), PartitionReply(0, 0, 6, 0, (6, 7), (7, 6))]
+    told = TopicReply(0, "t", None, PartitionReplies(parts))
+    view = ClusterSnapshot().with_topics([topic_info(told)], {})
+    partitions = view.topics["t"].partitions
+    assert [partitions.replicas(number) for number in range(3)] == [(6, 7), (), (5, 6)]
+    assert [partitions.in_sync(number) for number in range(3)] == [(7, 6), (), (5,)]
+    moved = partitions.changed([PartitionInfo(0, 7, 1)])
+    assert (moved[0].leader_id, moved.replicas(0)) == (7, (6, 7))
+
+
+def test_the_partitions_that_a_node_leads() -> None:
+    topics = [topic([(1, 0), (2, 0), (1, 0)]), topic([(1, 0)], name="other")]
+    view = ClusterSnapshot().with_topics(topics, {})
+    assert view.partitions_of_node(1) == [("t", 0), ("t", 2), ("other", 0)]
+    assert view.partitions_of_node(3) == []
+
+
 # Memory ---------------------------------------------------------------------------------------
 
 
 def test_partitions_take_little_memory() -> None:
     """A hostile or a huge answer: what becomes of it takes little more than the answer itself."""
-    count = 50_000
+    count = 10_000
     told = [
         hostile_answers.partition(number, 1_000, hostile_answers.NOBODY) for number in range(count)
     ]

@@ -12,9 +12,9 @@ import pytest
 
 import kprod.config.option_types
 from kprod.config.option_types import ProducerOptions
-from kprod.config.pages import types_page
 from kprod.config.table import OPTIONS
 from tests.architecture.sources import ROOT
+from tools.pages.configuration import types_page
 
 MISTAKES = """\
 from kprod import KafkaProducer
@@ -45,7 +45,7 @@ def test_the_types_are_those_of_the_table() -> None:
         check=True,
         cwd=ROOT,
     ).stdout
-    assert kept.read_text() == formatted, "run: python -m kprod.config types; ruff format kprod"
+    assert kept.read_text() == formatted, "run: python -m tools.pages"
     assert OPTIONS.keys() <= ProducerOptions.__annotations__.keys()
 
 
@@ -56,13 +56,14 @@ def program(tmp_path: Path) -> Path:
     return written
 
 
+@pytest.mark.full
 def test_mypy_finds_every_planted_mistake(program: Path) -> None:
     told = checked("mypy", "--strict", "--no-error-summary", program)
     found = {line.split(":")[1] for line in told.splitlines() if ": error:" in line}
     assert found == {str(number) for number in PLANTED}, told
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_pyright_finds_every_planted_mistake(program: Path) -> None:
     if shutil.which("node") is None:  # pyright would fetch one
         pytest.skip("pyright needs Node.js")

@@ -81,25 +81,26 @@ AIOKAFKA = """
 """
 
 
-@pytest.mark.parametrize("name", sorted({*f"{JAVA}{LIBRDKAFKA}{KAFKA_PYTHON}{AIOKAFKA}".split()}))
-def test_the_options_of_other_clients_are_known(name: str) -> None:
-    problem = ""
-    try:
-        ProducerConfig.from_options({name: object()})
-    except ConfigError as error:
-        problem = str(error)
-    assert "unknown option" not in problem
+@pytest.mark.parametrize("names", [JAVA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA])
+def test_the_options_of_other_clients_are_known(names: str) -> None:
+    for name in names.split():
+        problem = ""
+        try:
+            ProducerConfig.from_options({name: object()})
+        except ConfigError as error:
+            problem = str(error)
+        assert "unknown option" not in problem
 
 
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("queue.buffering.max.messages", "kprod bounds bytes, not messages: set buffer_memory"),
+        ("queue.buffering.max.messages", "kprod limits bytes, not messages: set buffer_memory"),
         ("queue.buffering.max.kbytes", "set buffer_memory, in bytes"),
-        ("batch.num.messages", "kprod bounds bytes, not messages: set batch_size"),
+        ("batch.num.messages", "kprod limits bytes, not messages: set batch_size"),
         ("delivery.report.only.error", "add callbacks to the future that send() returns"),
-        ("statistics.interval.ms", "call metrics() when you want to know"),
-        ("error_cb", "outcomes are told by futures and interceptors"),
+        ("statistics.interval.ms", "call metrics() instead"),
+        ("error_cb", "futures and interceptors report outcomes"),
         ("default.topic.config", "set topic_options"),
         ("test.mock.num.brokers", "start a kprod.broker.EmbeddedBroker"),
     ],

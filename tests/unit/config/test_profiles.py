@@ -56,5 +56,5 @@ def test_an_unknown_profile_is_refused() -> None:
 
 
 def test_a_topic_has_no_profile() -> None:
-    with pytest.raises(ConfigError, match="profile holds for the whole producer"):
+    with pytest.raises(ConfigError, match="profile applies to the whole producer"):
         configured(topic_options={"t": {"profile": "latency"}})

@@ -28,7 +28,7 @@ def configured(**options: Any) -> ProducerConfig:
 @pytest.mark.parametrize(("options", "reason"), NOT_IDEMPOTENT)
 def test_idempotence_asked_for_but_impossible(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(
-        ConfigError, match=f"(?m)^enable_idempotence=True is impossible with {reason}$"
+        ConfigError, match=f"^enable_idempotence=True cannot be used with {reason}$"
     ):
         configured(enable_idempotence=True, **options)
 
@@ -99,7 +99,7 @@ def test_longest_back_off(name: str) -> None:
     first, longest = f"{name}_ms", f"{name}_max_ms"
     assert getattr(configured(**{first: 50_000}), longest) == 50_000
     assert getattr(configured(**{longest: 10}), first) == 10
-    with pytest.raises(ConfigError, match=f"(?m)^{longest}=10 must be at least {first}=20$"):
+    with pytest.raises(ConfigError, match=f"^{longest}=10 must be at least {first}=20$"):
         configured(**{first: 20, longest: 10})
 
 
@@ -171,5 +171,5 @@ def test_the_largest_size_is_what_was_set() -> None:
 def test_a_largest_size_out_of_range() -> None:
     with pytest.raises(ConfigError, match="batch_max_size=99 must be at least batch_size=100"):
         configured(batch_size=100, batch_max_size=99)
-    with pytest.raises(ConfigError, match=r"(?m)must be at most max_request_size=1048576$"):
+    with pytest.raises(ConfigError, match=r"must be at most max_request_size=1048576$"):
         configured(batch_max_size=1_048_577)

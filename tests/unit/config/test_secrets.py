@@ -47,20 +47,25 @@ def test_the_value_of_an_option_kprod_has_not_is_never_shown(
     assert SECRET not in told + caplog.text
 
 
-@pytest.mark.parametrize("name", [n for option in OPTIONS.values() for n in option.spellings])
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        (option.name, name)
+        for option in OPTIONS.values()
+        if option.secret
+        for name in option.spellings
+    ],
+)
 def test_the_value_of_a_secret_option_is_never_shown(
-    name: str, caplog: pytest.LogCaptureFixture
+    option: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (option,) = [each for each in OPTIONS.values() if name in each.spellings]
-    if not option.secret:
-        return
     told = ""
     with caplog.at_level(logging.DEBUG):
         try:
             ProducerConfig.from_options({name: SECRET})
         except ConfigError as error:
             told = f"{error} {error!r} {pickle.dumps(error)!r}"
-    assert option.name in told
+    assert option in told
     assert SECRET not in told + caplog.text
 
 
@@ -75,7 +80,7 @@ def test_a_configuration_that_has_secrets_goes_into_no_pickle() -> None:
     )
     assert SECRET not in repr(config)
     with pytest.raises(
-        TypeError, match="sasl_plain_password was given as text, and a pickle holds no"
+        TypeError, match="sasl_plain_password was given as text, and secrets are not"
     ):
         pickle.dumps(config)
 
@@ -121,5 +126,7 @@ def test_a_text_is_a_number_only_where_one_is_wanted(name: str, text: str, value
 def test_a_mistyped_name_is_put_right() -> None:
     with pytest.raises(ConfigError, match="did you mean 'sasl_plain_password'"):
         ProducerConfig.from_options({"sasl_plain_pasword": SECRET})
-    with pytest.raises(ConfigError, match=r"(?m)set up by sasl_mechanism and what it needs$"):
+    with pytest.raises(
+        ConfigError, match=r"configured with sasl_mechanism and the options it needs$"
+    ):
         ProducerConfig.from_options({"sasl_login_class": "x"})

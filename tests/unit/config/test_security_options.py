@@ -27,7 +27,7 @@ def test_what_a_file_of_java_says_besides_is_ignored(name: str) -> None:
     ("options", "words"),
     [
         ({"ssl_cafile": "f"}, "set security_protocol='SSL'"),
-        ({"ssl_certfile": "f"}, "means nothing with security_protocol='PLAINTEXT'"),
+        ({"ssl_certfile": "f"}, "has no effect with security_protocol='PLAINTEXT'"),
         ({"ssl_check_hostname": False}, "set security_protocol='SSL'"),
         ({"security_protocol": "SASL_PLAINTEXT", "ssl_cafile": "f"}, "set security_protocol='SASL"),
         ({"security_protocol": "SSL", "ssl_keyfile": "f"}, "ssl_keyfile is set without ssl_certf"),
@@ -55,16 +55,16 @@ def test_what_a_file_of_java_says_besides_is_ignored(name: str) -> None:
         ({**PLAIN, "sasl_plain_username": "u"}, "needs sasl_plain_password"),
         ({**PLAIN, "sasl_plain_password": "p"}, "needs sasl_plain_username"),
         ({**PLAIN, **LOGIN, "sasl_credentials": dict}, "sasl_credentials: expected"),
-        ({**PLAIN, **LOGIN, "sasl_oauthbearer_scope": "s"}, "sasl_oauthbearer_scope means nothing"),
+        ({**PLAIN, **LOGIN, "sasl_oauthbearer_scope": "s"}, "sasl_oauthbearer_scope has no effect"),
         ({**PLAIN, **LOGIN, "sasl_mechanism": "CRAM-MD5"}, "sasl_mechanism: expected"),
-        ({**PLAIN, **LOGIN, "sasl_kerberos_name": "n"}, "sasl_kerberos_name means nothing"),
+        ({**PLAIN, **LOGIN, "sasl_kerberos_name": "n"}, "sasl_kerberos_name has no effect"),
         (OAUTH, "needs sasl_oauth_token_provider, or"),
         ({**OAUTH, URL: "https://h/"}, "set without sasl_oauthbearer_client_id and"),
         ({**OAUTH, "sasl_oauthbearer_client_id": "i"}, "set without sasl_oauthbearer_token"),
         ({**OAUTH, "sasl_oauth_token_provider": "t"}, "sasl_oauth_token_provider: expected"),
         (
             {**OAUTH, "sasl_oauth_token_provider": print, URL: "https://h/"},
-            "leave sasl_oauthbearer",
+            "omit sasl_oauthbearer",
         ),
         *(
             (
@@ -116,7 +116,7 @@ def test_what_a_file_of_java_says_besides_is_ignored(name: str) -> None:
         ),
         (
             {**OAUTH, "sasl_jaas_config": JAAS.format(BEARER, 'extension_a="b\u00e9"')},
-            "sasl_jaas_config: extension_*: 'a' is not an extension RFC 7628 allows",
+            "sasl_jaas_config: extension_*: 'a' is not an extension that RFC 7628 allows",
         ),
         (
             {

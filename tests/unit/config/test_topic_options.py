@@ -65,9 +65,9 @@ def test_the_level_of_the_producers_codec_stays_with_that_codec() -> None:
         ),
         ({"linger": 3}, "unknown option 'linger'; did you mean 'linger_ms'?"),
         ({"linger_ms": 3, "linger.ms": 3}, 'linger_ms is set twice: "linger_ms" and "linger.ms"'),
-        ({"batch_size": 3}, "batch_size holds for the whole producer; a topic may have acks, "),
-        ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism holds for the whole producer"),
-        ({5: 3}, "the name of an option is text, not 5 (int)"),
+        ({"batch_size": 3}, "batch_size applies to the whole producer; a topic may have acks, "),
+        ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism applies to the whole producer"),
+        ({5: 3}, "an option's name must be text, not 5 (int)"),
     ],
 )
 def test_a_problem_names_the_topic(own: Any, text: str) -> None:
@@ -81,9 +81,9 @@ def test_a_problem_names_the_topic(own: Any, text: str) -> None:
         (["t"], "got ['t'] (list)"),
         ({"t": 3}, "3 (int) for topic 't' is not a dict"),
         ({"t": None}, "None for topic 't' is not a dict"),
-        ({"a b": {}}, "'a b' (str) is not the name of a topic"),
-        ({"..": {}}, "'..' (str) is not the name of a topic"),
-        ({5: {}}, "5 (int) is not the name of a topic"),
+        ({"a b": {}}, "'a b' (str) is not a valid topic name"),
+        ({"..": {}}, "'..' (str) is not a valid topic name"),
+        ({5: {}}, "5 (int) is not a valid topic name"),
     ],
 )
 def test_something_else_than_options_by_topic(topics: Any, reason: str) -> None:
@@ -104,8 +104,8 @@ def test_all_problems_are_reported_at_once() -> None:
 @pytest.mark.parametrize("acks", [0, 1])
 def test_idempotence_is_not_given_up_for_one_topic(acks: int, options: dict[str, Any]) -> None:
     assert problem({"t": {"acks": acks}}, **options) == (
-        f"topic_options['t']: acks={acks} is impossible with idempotence, which holds for the whole"
-        " producer; set enable_idempotence=False"
+        f"topic_options['t']: acks={acks} cannot be used with idempotence, which applies to the"
+        " whole producer; set enable_idempotence=False"
     )
 
 

@@ -272,7 +272,7 @@ def test_a_header_name_that_is_not_text(name: Any) -> None:
 
 def test_a_header_name_that_is_no_unicode_text() -> None:
     text = refused(freeze_headers, [("\ud800", b"")], InvalidRecordError)
-    assert text.startswith("headers[0]: the name '\\ud800' (str) cannot be written as UTF-8")
+    assert text.startswith("headers[0]: the name '\\ud800' (str) cannot be encoded as UTF-8")
 
 
 @pytest.mark.parametrize("value", ["text", 5, [b""], array("H", [1]), True], ids=steady_repr)

@@ -112,7 +112,6 @@ def test_a_topic_without_partitions_has_no_turns() -> None:
         RoundRobinPartitioner().choose(topic(0), None)
 
 
-@pytest.mark.threads
 def test_threads_take_turns() -> None:
     chooser, where, chosen = RoundRobinPartitioner(), topic(8), Counter[int]()
     taken: list[list[int]] = [[] for _ in range(4)]

@@ -80,6 +80,12 @@ def drawn(chooser: DefaultPartitioner, where: TopicInfo, rounds: int) -> list[in
     return periods
 
 
+def ahead_of(chooser: DefaultPartitioner) -> list[int]:
+    """The sticky partition, and those that were drawn ahead."""
+    sticky = chooser.sticky("t")
+    return [] if sticky is None else [each.partition for each in sticky.chain()]
+
+
 def test_it_stays_until_a_batch_is_full() -> None:
     chooser, where = partitioner(), topic(1000)
     first = chooser.choose(where, None)
@@ -118,11 +124,7 @@ def test_counting_starts_again_after_a_switch() -> None:
 def test_what_was_drawn_ahead_is_where_records_go() -> None:
     chooser, where = partitioner(), topic(1000)
     chooser.choose(where, None)
-    ahead: list[int] = []
-    sticky = chooser.sticky("t")
-    while sticky is not None:
-        ahead.append(sticky.partition)
-        sticky = sticky.following
+    ahead = ahead_of(chooser)
     assert len(ahead) == AHEAD
     assert drawn(chooser, where, AHEAD + 1)[:-1] == ahead
 
@@ -145,6 +147,25 @@ def test_one_that_was_drawn_ahead_and_lost_its_leader_is_left_out() -> None:
     lost = sticky.following.partition
     chooser.appended(where, first, BATCH, True)
     assert chooser.choose(topic(1000, leaderless=[lost]), None) != lost
+
+
+def test_none_of_those_drawn_ahead_stays_without_a_leader() -> None:
+    """Whoever has the first of them goes on to the others without asking."""
+    chooser, where = partitioner(), topic(1000)
+    chooser.choose(where, None)
+    last = ahead_of(chooser)[-1]
+    chooser.choose(topic(1000, leaderless=[last]), None)
+    assert last not in ahead_of(chooser)
+    assert len(ahead_of(chooser)) == AHEAD
+
+
+def test_those_drawn_ahead_stay_while_they_have_leaders() -> None:
+    chooser = partitioner()
+    chooser.choose(topic(1000), None)
+    before = ahead_of(chooser)
+    others = set(range(1000)) - set(before)
+    chooser.choose(topic(1000, leaderless=others), None)
+    assert ahead_of(chooser) == before
 
 
 def test_topics_are_counted_apart() -> None:
@@ -194,7 +215,6 @@ def test_new_partitions_are_drawn_too() -> None:
     assert set(drawn(chooser, topic(4), 200)) == {0, 1, 2, 3}
 
 
-@pytest.mark.threads
 def test_threads_share_one_sticky_partition() -> None:
     chooser, where = partitioner(), topic(16)
     switches: list[int] = []

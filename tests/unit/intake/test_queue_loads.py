@@ -26,6 +26,29 @@ def test_weights_of_some_partitions_only() -> None:
     assert table.partitions(range(table.total)) == [2, 5, 5]
 
 
+class Queues:
+    """Queues of these lengths, by topic and partition."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.lengths: dict[str, dict[int, int]] = {}
+
+    def are(self, topic: str, lengths: dict[int, int]) -> None:
+        self.changes += 1
+        self.lengths[topic] = lengths
+
+    def depths(self, topic: str) -> Mapping[int, int]:
+        return self.lengths.get(topic, {})
+
+
+def loads_of(queued: dict[int, int], topic: str = "t") -> QueueLoads:
+    """Loads that know these queues of one topic."""
+    loads, queues = QueueLoads(), Queues()
+    queues.are(topic, queued)
+    loads.watch(queues)
+    return loads
+
+
 def drawn(loads: QueueLoads, where: TopicInfo, times: int = 3000) -> dict[int | None, float]:
     """How large a share each partition gets."""
     rng = random.Random(5)
@@ -42,47 +65,43 @@ def test_nothing_is_known_at_first() -> None:
 
 
 def test_short_queues_are_drawn_more_often() -> None:
-    loads = QueueLoads()
-    loads.measured({"t": {1: 3, 2: 1}}, [], 0)
+    loads = loads_of({1: 3, 2: 1})
     assert drawn(loads, topic(3)) == about({0: 4 / 8, 1: 1 / 8, 2: 3 / 8})
 
 
 @pytest.mark.parametrize("queued", [{}, {0: 2, 1: 2, 2: 2}])
 def test_equal_queues_leave_it_to_chance(queued: dict[int, int]) -> None:
-    loads = QueueLoads()
-    loads.measured({"t": queued}, [], 0)
+    loads = loads_of(queued)
     assert drawn(loads, topic(3)) == {None: 1}
 
 
-def test_every_look_replaces_the_one_before() -> None:
-    loads, where = QueueLoads(), topic(2)
-    loads.measured({"t": {0: 9}}, [], 0)
+def test_queues_are_looked_at_again_when_they_have_changed() -> None:
+    loads, queues, where = QueueLoads(), Queues(), topic(2)
+    loads.watch(queues)
+    queues.are("t", {0: 9})
     assert drawn(loads, where) == about({0: 1 / 11, 1: 10 / 11})
-    loads.measured({"t": {1: 9}}, [], 1)
+    queues.are("t", {1: 9})
     assert drawn(loads, where) == about({0: 10 / 11, 1: 1 / 11})
-    loads.measured({}, [], 2)
+    queues.are("t", {})
     assert drawn(loads, where) == {None: 1}
 
 
 def test_topics_have_queues_of_their_own() -> None:
-    loads = QueueLoads()
-    loads.measured({"other": {0: 9}}, [], 0)
+    loads = loads_of({0: 9}, topic="other")
     assert drawn(loads, topic(2)) == {None: 1}
     assert drawn(loads, topic(2, name="other")) == about({0: 1 / 11, 1: 10 / 11})
-    assert loads.topics == {"t", "other"}
+    assert set(loads.topics) == {"t", "other"}
 
 
 def test_partitions_without_a_leader_are_not_drawn() -> None:
-    loads = QueueLoads()
-    loads.measured({"t": {0: 1}}, [], 0)
+    loads = loads_of({0: 1})
     assert drawn(loads, topic(4, leaderless=[1])) == about({0: 1 / 5, 2: 2 / 5, 3: 2 / 5})
     assert drawn(loads, topic(4, leaderless=[0])) == {None: 1}
     assert drawn(loads, topic(4, leaderless=range(4))) == {None: 1}
 
 
 def test_partitions_that_came_or_went_since_the_look() -> None:
-    loads = QueueLoads()
-    loads.measured({"t": {0: 1, 1: 1}}, [], 0)
+    loads = loads_of({0: 1, 1: 1})
     assert drawn(loads, topic(2)) == {None: 1}
     assert drawn(loads, topic(3)) == about({0: 1 / 4, 1: 1 / 4, 2: 2 / 4})
     assert drawn(loads, topic(1)) == {None: 1}
@@ -94,8 +113,11 @@ TWO = topic(4, brokers=2)  # 0 and 2 on broker 1, 1 and 3 on broker 2
 
 
 def looked(loads: QueueLoads, waiting: Iterable[int], *times: float) -> None:
+    queues = Queues()
+    queues.are("t", {1: 1})
+    loads.watch(queues)
     for now in times:
-        loads.measured({"t": {1: 1}}, list(waiting), now)
+        loads.waiting(list(waiting), now)
 
 
 def test_a_broker_that_takes_nothing_for_too_long_is_avoided() -> None:
@@ -139,9 +161,8 @@ def test_no_broker_is_avoided_unless_asked_for() -> None:
 
 
 def test_the_next_sticky_partition_is_drawn_by_load() -> None:
-    loads, where = QueueLoads(), topic(3)
+    loads, where = loads_of({0: 19, 1: 19}), topic(3)
     chooser = DefaultPartitioner(100, random.Random(3), loads=loads)
-    loads.measured({"t": {0: 19, 1: 19}}, [], 0)
     counts = Counter[int]()
     for _ in range(1000):
         counts[chooser.choose(where, None)] += 1
@@ -150,9 +171,10 @@ def test_the_next_sticky_partition_is_drawn_by_load() -> None:
 
 
 def test_a_load_that_changes_moves_nobody_before_the_batch_is_full() -> None:
-    loads, where = QueueLoads(), topic(50)
+    loads, queues, where = QueueLoads(), Queues(), topic(50)
+    loads.watch(queues)
     chooser = DefaultPartitioner(100, random.Random(3), loads=loads)
     first = chooser.choose(where, None)
-    loads.measured({"t": {first: 1000}}, [], 0)
+    queues.are("t", {first: 1000})
     chooser.appended(where, first, 99, True)
     assert chooser.choose(where, None) == first

@@ -222,7 +222,7 @@ def test_serializers_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("name", "data"),
-    [("str", b"x"), ("str", 5), ("json", {1, 2}), ("int", 1.5), ("int", 2**63), ("float", "1")],
+    [("json", {1, 2}), ("int", 2**63), ("float", 10**400)],
 )
 def test_what_a_serializer_by_name_does_not_take(name: str, data: Any) -> None:
     text = refused(Serializers(value=name), record("value", data))

@@ -1,31 +1,14 @@
-"""docs/metrics.md is what the table of metrics says, and metrics() gives what is in the table."""
+"""``metrics()`` gives what is in the tables of metrics."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-from kprod.metrics.__main__ import page
 from kprod.metrics.table import NODE_METRICS, PRODUCER_GAUGES, PRODUCER_METRICS, TOPIC_METRICS
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import producer_before
 
-ROOT = Path(__file__).parents[3]
 LONG = 20.0
-
-
-def test_the_page_in_the_documentation_is_current() -> None:
-    kept = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    assert kept == page(), "run: python -m kprod.metrics > docs/metrics.md"
-
-
-def test_it_is_printed_by_the_module() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "kprod.metrics"], cwd=ROOT, capture_output=True, check=True
-    )
-    assert ran.stdout.decode() == page()
 
 
 def test_names_are_kafkas_in_form_and_unlike() -> None:

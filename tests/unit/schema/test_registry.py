@@ -9,6 +9,7 @@ import pickle
 import threading
 import time
 import traceback
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -359,7 +360,7 @@ def failing() -> str:
 def test_a_secret_that_cannot_be_sent_is_not_told(
     fake: FakeRegistry, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(RegistryError, match=r"token: what it tells|password: .* OSError") as raised:
+    with pytest.raises(RegistryError, match=r"token: its value|password: .* OSError") as raised:
         SchemaRegistry(fake.url, **options).latest("s")
     assert "canary" not in "".join(traceback.format_exception(raised.value))
     assert fake.asked == []
@@ -411,8 +412,14 @@ def test_no_secret_is_shown_or_pickled(fake: FakeRegistry, monkeypatch: Any) -> 
         registry = SchemaRegistry(url if not options else fake.url, **options)  # type: ignore[arg-type]
         assert "canary" not in repr(registry)
         assert "canary" not in repr(vars(registry))
-        with pytest.raises(TypeError, match="a pickle holds no secrets"):
+        with pytest.raises(TypeError, match="secrets are not pickled"):
             pickle.dumps(registry)
+    key = "-----BEGIN PRIVATE KEY-----\ncanary-1\n-----END PRIVATE KEY-----\n"
+    for private in ({"headers": {"X-Api-Key": "canary-1"}}, {"ssl_keyfile": key}):
+        registry = SchemaRegistry(fake.url, **private)
+        with pytest.raises(TypeError, match=r"(X-Api-Key|ssl_keyfile).* secrets are not pickled"):
+            pickle.dumps(registry)
+        assert "canary" not in repr(vars(copy.deepcopy(registry)))
     monkeypatch.setenv("REGISTRY_PASSWORD", "pass")
     asks = SchemaRegistry(fake.url, username="me", password=FromEnvironment("REGISTRY_PASSWORD"))
     pickle.loads(pickle.dumps(asks)).register("s", ORDER)
@@ -456,3 +463,40 @@ def test_an_odd_answer_is_that_of_one_request(fake: FakeRegistry) -> None:
         registry.register("s", ORDER)
     fake.register("s", ORDER.as_json())
     assert registry.look_up("s", ORDER).id == 1
+
+
+def test_an_answer_too_long_for_a_schema_is_not_parsed(fake: FakeRegistry) -> None:
+    """A list takes thirty times the memory of its text."""
+    fake.odd = lambda _asked: (200, b"[" + b"[]," * 6_000_000 + b"[]]")
+    tracemalloc.start()
+    try:
+        with pytest.raises(RegistryError, match="the answer has more than 2097152 bytes") as raised:
+            SchemaRegistry(fake.url).latest("s")
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert not raised.value.retriable
+    assert used < 64 * 1024 * 1024  # 18 MB of them are the answer itself
+
+
+def test_a_schema_of_a_megabyte_is_taken(fake: FakeRegistry) -> None:
+    fake.register("s", {"schema": json.dumps({"type": "string", "doc": "\u00e9" * 170_000})})
+    assert len(SchemaRegistry(fake.url).latest("s").schema.text) > 1_000_000
+
+
+def test_headers_are_text_or_asked_for(fake: FakeRegistry, monkeypatch: Any) -> None:
+    """A pickle has where they are, and the names of a cluster and a pool, which are no secrets."""
+    headers: dict[str, Any] = {
+        "X-Api-Key": FromEnvironment("REGISTRY_KEY"),
+        "target-sr-cluster": "lsrc-1",
+    }
+    registry = pickle.loads(pickle.dumps(SchemaRegistry(fake.url, headers=headers)))
+    with pytest.raises(ConfigError, match="REGISTRY_KEY is not set"):
+        registry.register("s", ORDER)
+    monkeypatch.setenv("REGISTRY_KEY", "a key")
+    registry.register("s", ORDER)
+    assert fake.asked[-1].headers["x-api-key"] == "a key"
+    assert fake.asked[-1].headers["target-sr-cluster"] == "lsrc-1"
+    monkeypatch.setenv("REGISTRY_KEY", "two\nlines")
+    with pytest.raises(RegistryError, match="headers: the value of 'X-Api-Key' is not one line"):
+        registry.register("another", ORDER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import json
 import random
@@ -11,12 +12,17 @@ import traceback
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
+import time_machine
+from freezegun import freeze_time
 
 from kprod.errors import ConfigError, SaslAuthenticationError
 from kprod.security.client_credentials import ClientCredentials
+from kprod.security.oauthbearer import ProvidedTokens
 from tests.support.ports import free_port
+from tests.support.tier import seeds
 
 PAUSE = 0.1
 LIMIT = 0.3
@@ -147,19 +153,19 @@ def peak_of_refused(said: bytes) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_mutated_answer_is_a_token_or_told_in_one_line(seed: int) -> None:
-    rng = random.Random(seed)
-    said = bytearray(answer(TOKEN, b"content-type: application/json"))
-    for _ in range(rng.choice((1, 2, 5))):
-        at = rng.randrange(len(said))
-        said[at : at + rng.randrange(3)] = rng.randbytes(rng.choice((0, 1, 1, 30)))
-    with issuer([bytes(said)]) as provider:
-        try:
-            told = provider.token()
-        except SaslAuthenticationError as error:
-            told = str(error)
-    assert isinstance(told, tuple) or told.isprintable()
+def test_a_mutated_answer_is_a_token_or_told_in_one_line() -> None:
+    for seed in range(seeds("KPROD_TOKEN_SEEDS", 20, 200)):
+        rng = random.Random(seed)
+        said = bytearray(answer(TOKEN, b"content-type: application/json"))
+        for _ in range(rng.choice((1, 2, 5))):
+            at = rng.randrange(len(said))
+            said[at : at + rng.randrange(3)] = rng.randbytes(rng.choice((0, 1, 1, 30)))
+        with issuer([bytes(said)]) as provider:
+            try:
+                told = provider.token()
+            except SaslAuthenticationError as error:
+                told = str(error)
+        assert isinstance(told, tuple) or told.isprintable(), f"seed {seed}"
 
 
 @pytest.mark.parametrize(
@@ -187,3 +193,12 @@ def test_what_stands_behind_the_place_is_not_told() -> None:
     for told in (repr(credentials), str(refused.value)):
         assert "//127.0.0.1:" in told
         assert "canary" not in told
+
+
+PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize("freeze", [freeze_time(PAST), time_machine.travel(PAST, tick=False)])
+def test_a_token_is_good_where_the_clock_is_frozen(freeze: Any) -> None:
+    with issuer([answer(TOKEN)]) as credentials, freeze:
+        assert ProvidedTokens(credentials).token() == "t"

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import socket
 import threading
+import traceback
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
-from kprod.security.http_request import Answer, NoAnswer, request
+from kprod.config.secret import Secret
+from kprod.schema import RegistryError, Schema, SchemaRegistry
+from kprod.security.http_request import Answer, NoAnswer, ProxyRefused, request
+from tests.support.local_proxies import LocalProxy
+from tests.support.ports import free_port
+from tests.support.schema_registry import FakeRegistry
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 HOST = "issuer.example"
@@ -75,7 +84,7 @@ def named(monkeypatch: pytest.MonkeyPatch, *places: tuple[str, int]) -> None:
 
 def asked(url: str, timeout: float) -> Answer:
     return request(
-        "GET", url, body=None, headers={}, context=None, timeout=timeout, most_bytes=1000
+        "GET", Secret(url), body=None, headers=dict, context=None, timeout=timeout, most_bytes=1000
     )
 
 
@@ -120,3 +129,119 @@ def test_an_address_that_cannot_be_is_not_told(url: str) -> None:
     with pytest.raises(NoAnswer) as raised:
         asked(url, timeout=20.0)
     assert "canary" not in str(raised.value)
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment without proxies."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("form", ["http://127.0.0.1:{}", "127.0.0.1:{}/"])
+def test_a_proxy_of_the_environment(bare: pytest.MonkeyPatch, name: str, form: str) -> None:
+    with serving(OK) as (_, port), LocalProxy() as proxy:
+        bare.setenv(name, form.format(proxy.port))
+        bare.setenv("https_proxy", "http://nobody.example:1")
+        assert asked(f"http://{HOST}:{port}/x", timeout=20.0) == Answer(200, b"{}")
+        assert proxy.asked == [f"{HOST}:{port}"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_this_machine_is_asked_without_a_proxy(bare: pytest.MonkeyPatch, host: str) -> None:
+    """A login that may go there without TLS must not leave it."""
+    with serving(OK) as (_, port):
+        bare.setenv("ALL_PROXY", "http://nobody.example:1")
+        assert asked(f"http://{host}:{port}/", timeout=20.0) == Answer(200, b"{}")
+
+
+def test_hosts_that_need_no_proxy(bare: pytest.MonkeyPatch, waits: list[float | None]) -> None:
+    with serving(OK) as place:
+        named(bare, place)
+        bare.setenv("HTTP_PROXY", "http://nobody.example:1")
+        bare.setenv("NO_PROXY", "other.example,.example")
+        assert asked(f"http://{HOST}:80/", timeout=20.0) == Answer(200, b"{}")
+
+
+def test_https_goes_through_a_proxy_end_to_end(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    ours = str(tmp_path / "ca.pem")
+    authority.cert_pem.write_to_path(ours)
+    server = str(tmp_path / "server.pem")
+    authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(server)
+    with FakeRegistry(certfile=server) as fake, LocalProxy(("me", "pa:ss")) as proxy:
+        port = fake.url.rpartition(":")[2]
+        bare.setenv("HTTPS_PROXY", f"http://me:pa%3Ass@127.0.0.1:{proxy.port}")
+        registry = SchemaRegistry(f"https://{HOST}:{port}", ssl_cafile=ours, username="u")
+        assert registry.register("s", Schema('"string"')).id == 1
+        assert proxy.asked == [f"{HOST}:{port}"]
+        assert "proxy-authorization" not in fake.asked[0].headers
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_wants_another_login(
+    bare: pytest.MonkeyPatch, scheme: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LocalProxy(("me", "right")) as proxy:
+        bare.setenv(f"{scheme}_proxy", f"http://me:canary@127.0.0.1:{proxy.port}")
+        registry = SchemaRegistry(f"{scheme}://{HOST}:8081")
+        with pytest.raises(RegistryError) as raised:
+            registry.latest("s")
+    told = f"by the proxy 127.0.0.1:{proxy.port}: it answers 407 Proxy Authentication Required"
+    assert str(raised.value) == f"schema registry {scheme}://{HOST}:8081: {told}"
+    assert not raised.value.retriable
+    shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    for secret in ("canary", b64encode(b"me:canary").decode()):
+        assert secret not in "".join(shown.format())
+        assert secret not in caplog.text
+
+
+def test_a_proxy_that_is_not_there(bare: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    bare.setenv("HTTPS_PROXY", f"http://me:canary@127.0.0.1:{port}")
+    with pytest.raises(NoAnswer, match=rf"^by the proxy 127\.0\.0\.1:{port}: Connection refused$"):
+        asked(f"https://{HOST}/", timeout=20.0)
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\n"])
+def test_a_proxy_that_never_answers(bare: pytest.MonkeyPatch, answer: bytes) -> None:
+    """A head without end does not prolong the time for the whole."""
+    done = threading.Event()
+
+    def trickle() -> None:
+        client, _ = listener.accept()
+        with client, suppress(OSError):
+            client.sendall(answer)
+            while not done.wait(0.02):
+                client.sendall(b"x" if answer else b"")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        bare.setenv("HTTPS_PROXY", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        try:
+            with pytest.raises(NoAnswer, match=r"^by the proxy .*: no answer within 0\.5 s$"):
+                asked(f"https://{HOST}/", timeout=0.5)
+        finally:
+            done.set()
+            thread.join(20)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "socks5://me:canary@127.0.0.1:1080",
+        "https://me:canary@127.0.0.1:1080",
+        "http://me:canary@:1",
+        "http://canary:x/",
+    ],
+)
+def test_what_is_no_http_proxy_is_refused(bare: pytest.MonkeyPatch, given: str) -> None:
+    bare.setenv("ALL_PROXY", given)
+    with pytest.raises(ProxyRefused, match=r"HTTPS_PROXY or ALL_PROXY.*NO_PROXY") as raised:
+        asked(f"https://{HOST}/", timeout=20.0)
+    shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    assert "canary" not in "".join(line for line in shown.format() if __file__ not in line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kprod.sender.coordination import Coordination
-from kprod.sender.sequences import ProducerIdentity, Sequences
+from kprod.sender.partitions import ProducerIdentity
 from kprod.sender.transaction_requests import (
     AddOffsets,
     AddPartitions,
@@ -40,31 +40,33 @@ class Dialogue:
         self._upgrades = 0
         self.transactions = Transactions("tx", 60_000)
         self.identity = ProducerIdentity()
-        self.coordination = Coordination(
-            self.transactions, self.identity, lambda: not self.undrained
-        )
-        self.sequences = Sequences(
-            idempotent=True,
-            max_in_flight=5,
-            identity=self.identity,
-            transaction=self.coordination,
-        )
+        self.coordination = Coordination(self.transactions, self.identity)
+        self.reopened: list[TopicPartition] = []
+        self.coordination.reopen = self.reopened.extend
         self.upgrade(2 if implicit else 1)
 
     def upgrade(self, level: int) -> None:
         """The cluster's feature has this level from now on."""
         self._upgrades += 1
-        self.transactions.told(ApiVersions({}, {"transaction.version": level}, self._upgrades))
+        self.transactions.on_api_versions(
+            ApiVersions({}, {"transaction.version": level}, self._upgrades)
+        )
 
     @property
     def producer(self) -> ProducerId:
         assert self.identity.producer is not None
         return self.identity.producer
 
+    def next_ask(self) -> Ask | None:
+        return self.coordination.due(drained=not self.undrained)
+
     def due(self) -> Ask:
-        ask = self.coordination.due()
+        ask = self.next_ask()
         assert ask is not None
         return ask
+
+    def settle(self) -> bool:
+        return self.coordination.settle(drained=not self.undrained)
 
     def expect(self, kind: type[Ask]) -> Any:
         """The question that is due, which is one of this kind, and is sent now."""
@@ -77,7 +79,7 @@ class Dialogue:
         """The question that is due gets the usual answer, or a code; time passes after an end."""
         ask = self.expect(kind)
         left = self.coordination.answered(ask, self.reply(ask, code))
-        self.coordination.let_go()
+        self.coordination.release_hold()
         return left
 
     def reply(self, ask: Ask, code: int = 0) -> Any:
@@ -104,7 +106,7 @@ class Dialogue:
 
     def begin(self, *partitions: TopicPartition) -> None:
         """A transaction with records for these partitions, all of them stored."""
-        self.coordination.let_go()
+        self.coordination.release_hold()
         self.transactions.begin()
         for tp in partitions:
             self.coordination.may_send(tp)
@@ -121,8 +123,8 @@ class Dialogue:
     def finish(self, call: Call) -> None:
         """Commit or abort, whatever that takes."""
         self.transactions.start(call)
-        while not self.coordination.settle():
-            ask = self.coordination.due()
+        while not self.settle():
+            ask = self.next_ask()
             if ask is None:
                 break
             self.answer(type(ask))

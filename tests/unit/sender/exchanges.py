@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kprod.errors import KprodError, ProtocolError
+from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Buffers
 from kprod.wire.versions import ApiKey
 from tests.support.kio_messages import encode
@@ -81,5 +82,11 @@ def answer(correlation_id: int, body: bytes) -> bytes:
 
 def handshake_answer(correlation_id: int, version: int = 4, error: int = 0) -> bytes:
     """A broker's ApiVersions response, in the layout of that version."""
-    body = encode(api_versions(version, dict(OFFERED), error))
+    body = encode(api_versions(version, {**OFFERED, ApiKey.OFFSET_FETCH: (1, 9)}, error))
     return frame(correlation_id.to_bytes(4, "big") + bytes(body))
+
+
+def able(connection: BrokerConnection, now: float) -> bool:
+    """Whether a request handed over at this time would leave at once."""
+    connection.pass_time(now)
+    return connection.can_send

@@ -1,13 +1,17 @@
-"""Batches that go through ``Sequences`` as the sender lets them, without a sender."""
+"""Batches that go through a ``Partition`` as the sender lets them, without a sender."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from kprod.buffer.delivery import BatchDelivery
 from kprod.cluster.snapshot import Leadership
-from kprod.sender.sequences import Sequences
+from kprod.sender.partition import Partition
+from kprod.sender.partitions import PartitionSet, Window
 from kprod.types import ProducerId, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
+from tests.unit.buffer.accumulating import Accumulating
 
 LEADER = Leadership(1, 5, None)
 FIRST_ID = ProducerId(7, 0)
@@ -20,11 +24,28 @@ class Line:
     def __init__(
         self, *, idempotent: bool = True, max_in_flight: int = 5, producer: ProducerId = FIRST_ID
     ) -> None:
-        self.sequences = Sequences(idempotent=idempotent, max_in_flight=max_in_flight)
+        around = Accumulating()
+        self._accumulator = around.accumulator
+        self.partitions = PartitionSet(
+            around.accumulator,
+            around.deadlines,
+            idempotent=idempotent,
+            max_in_flight=max_in_flight,
+            delivery_timeout=120,
+            retry_backoff=around.partitions.retry_backoff,
+            new_window=partial(Window, SIZE, 10 * SIZE, 1.0),
+        )
         if idempotent:
-            self.sequences.identity.producer = producer
+            self.partitions.identity.producer = producer
         self.leader = LEADER
+        self.now = 0.0
         self._pool = BufferPool(1000 * SIZE, SIZE)
+
+    def partition(self, number: int = 0) -> Partition:
+        """As its leader is now."""
+        found = self.partitions.of(self._accumulator.partition_queue(TopicPartition("t", number)))
+        found.leader = self.leader
+        return found
 
     def batch(self, partition: int = 0, records: int = 1) -> ProducerBatch:
         """One that was never sent."""
@@ -36,39 +57,46 @@ class Line:
         return batch
 
     def admits(self, batch: ProducerBatch) -> bool:
-        return self.sequences.admits(batch, self.leader)
+        return self.partition(batch.tp.partition).may_send(batch, self.now)
 
     def send(self, batch: ProducerBatch | None = None, partition: int = 0) -> ProducerBatch:
         """Let a batch leave; it must be allowed to."""
         batch = batch or self.batch(partition)
         assert self.admits(batch)
-        self.sequences.assign(batch)
+        where = self.partition(batch.tp.partition)
+        where.assign(batch)
         batch.close()
-        self.sequences.left(batch)
-        batch.attempt(0.0, self.leader)
+        where.sent(batch, self.now)
         return batch
 
     def acknowledge(self, *batches: ProducerBatch) -> None:
         """They are stored in a log that holds 100 other records, and then nothing else."""
         for batch in batches:
-            self.sequences.off_wire(batch)
-            self.sequences.acknowledged(batch, batch.base_sequence + 100)
+            self.store(batch, batch.base_sequence + 100)
+
+    def store(self, batch: ProducerBatch, base_offset: int) -> None:
+        batch.partition.off_wire(batch)
+        batch.partition.acknowledged(batch, base_offset)
 
     def refuse(self, *batches: ProducerBatch, maybe: bool = False) -> None:
         """An attempt failed, there will be another."""
         for batch in batches:
             batch.maybe_written = batch.maybe_written or maybe
-            self.sequences.off_wire(batch)
+            batch.partition.off_wire(batch)
 
     def give_up(self, *batches: ProducerBatch) -> None:
         """An attempt failed, there will be no other."""
         for batch in batches:
-            self.sequences.off_wire(batch)
-            self.sequences.resolved(batch)
+            batch.partition.off_wire(batch)
+            batch.partition.resolved(batch)
 
     def prove(self, partition: int = 0) -> None:
         """Let the leader acknowledge one batch of one record."""
         self.acknowledge(self.send(partition=partition))
+
+    def renumber(self) -> list[ProducerBatch]:
+        """Those that get no new number."""
+        return self.partitions.renumber(self.now)
 
 
 def place(batch: ProducerBatch) -> tuple[int, int, int]:

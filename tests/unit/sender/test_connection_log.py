@@ -53,6 +53,7 @@ def test_every_broker_is_told_of(log: ConnectionLog, caplog: pytest.LogCaptureFi
 def test_that_it_works_again_is_told_once(
     log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     log.works(ONE, 0.0)
     assert told(caplog) == []
     for second in range(10):
@@ -60,11 +61,13 @@ def test_that_it_works_again_is_told_once(
     log.works(ONE, 12.0)
     log.works(ONE, 13.0)
     assert told(caplog)[1:] == [f"my-client: {ONE} is connected again after 12 s, 10 failures"]
+    assert [each.levelno for each in caplog.records if "again" in each.message] == [logging.INFO]
 
 
 def test_a_broker_that_comes_and_goes_is_told_of_twice_a_minute(
     log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     for second in range(int(INTERVAL) * 10):
         log.failed(ONE, REFUSED, second + 0.0)
         log.works(ONE, second + 0.5)

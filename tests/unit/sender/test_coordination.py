@@ -54,8 +54,9 @@ def test_a_moment_after_a_transaction_nothing_of_the_next_leaves(implicit: bool)
     dialogue.transactions.begin()
     assert not dialogue.coordination.may_send(T1)
     pending = dialogue.transactions.start_offsets(OFFSETS, MEMBER)
-    assert dialogue.coordination.due() is None
-    assert dialogue.coordination.let_go()
+    assert dialogue.next_ask() is None
+    dialogue.coordination.release_hold()
+    assert dialogue.reopened[-1] == T1
     assert dialogue.coordination.may_send(T1) is implicit
     assert dialogue.due() is not None
     assert not pending.ended.is_open
@@ -68,7 +69,7 @@ def test_a_moment_after_a_transaction_nothing_of_the_next_leaves(implicit: bool)
 def test_an_identity_comes_first_and_is_transactional(implicit: bool) -> None:
     dialogue = ready(implicit)
     assert dialogue.producer == ProducerId(40, 0, transactional=True)
-    assert dialogue.coordination.due() is None
+    assert dialogue.next_ask() is None
     assert dialogue.coordination.implicit is implicit
 
 
@@ -80,7 +81,7 @@ def test_in_protocol_1_partitions_are_added_before_anything_is_sent_to_them() ->
     assert dialogue.expect(AddPartitions).partitions == (T0, T1)
     dialogue.answer(AddPartitions)
     assert dialogue.coordination.may_send(T0)
-    assert dialogue.coordination.due() is None
+    assert dialogue.next_ask() is None
     dialogue.commit()
     assert dialogue.producer.epoch == 0
     dialogue.transactions.begin()
@@ -105,8 +106,8 @@ def test_an_empty_transaction_asks_nobody(implicit: bool) -> None:
     for call in (Call.COMMIT, Call.ABORT):
         dialogue.begin()
         dialogue.transactions.start(call)
-        assert dialogue.coordination.due() is None
-        assert dialogue.coordination.settle()
+        assert dialogue.next_ask() is None
+        assert dialogue.settle()
         dialogue.hear(call)
     assert dialogue.producer.epoch == 0
 
@@ -117,8 +118,8 @@ def test_the_end_waits_for_every_record(implicit: bool) -> None:
     dialogue.begin(T0)
     dialogue.undrained = True
     dialogue.transactions.start(Call.COMMIT)
-    assert dialogue.coordination.due() is None
-    assert not dialogue.coordination.settle()
+    assert dialogue.next_ask() is None
+    assert not dialogue.settle()
     dialogue.undrained = False
     assert dialogue.expect(EndTransaction).committed
 
@@ -250,8 +251,8 @@ def test_what_was_not_added_needs_no_end(sent: bool) -> None:
     else:
         dialogue.coordination.lost(dialogue.expect(AddPartitions), LOST, sent=False)
     dialogue.transactions.start(Call.ABORT)
-    assert dialogue.coordination.due() is None
-    assert dialogue.coordination.settle()
+    assert dialogue.next_ask() is None
+    assert dialogue.settle()
     dialogue.hear(Call.ABORT)
 
 

@@ -7,7 +7,7 @@ import pytest
 from kprod.errors import ProtocolError, UnsupportedVersionError
 from kprod.sender.connection import BrokerConnection
 from kprod.wire.versions import ApiKey
-from tests.unit.sender.exchanges import Noted, frame, handshake_answer
+from tests.unit.sender.exchanges import Noted, able, frame, handshake_answer
 
 NOW = 100.0
 ERROR_35 = b"\x00\x23"
@@ -43,7 +43,7 @@ def offered(first: int, last: int) -> bytes:
 
 def test_nothing_can_be_sent_before_the_handshake_is_over() -> None:
     connection = opened()
-    assert not connection.can_send(NOW)
+    assert not able(connection, NOW)
     with pytest.raises(UnsupportedVersionError):
         connection.send(Noted(), NOW)
     assert connection.in_flight == 1
@@ -54,7 +54,7 @@ def test_the_newest_version_is_tried_first() -> None:
     assert api_and_version(written(connection)) == (ApiKey.API_VERSIONS, 4)
     connection.received(handshake_answer(0), NOW)
     assert connection.established
-    assert connection.can_send(NOW)
+    assert able(connection, NOW)
     assert connection.in_flight == 0
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kprod.errors import ProtocolError
+from kprod.sender.broker import READS_PER_TURN, RECEIVE_BYTES
 from kprod.sender.connection import LONGEST_OTHER_ANSWER
-from kprod.sender.link import READS_PER_TURN, RECEIVE_BYTES
 from kprod.types import Broker
 from kprod.wire.control import (
     MOST_BROKERS,
@@ -28,8 +28,8 @@ from kprod.wire.versions import ApiKey
 from tests.support import hostile_answers as told
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
+from tests.unit.sender.broker_rig import REQUEST, SETTINGS, BrokerRig
 from tests.unit.sender.exchanges import Noted, answer
-from tests.unit.sender.link_rig import REQUEST, SETTINGS, LinkRig
 from tests.unit.sender.raw_server import RawServer
 from tests.unit.sender.test_network import NetworkRig
 
@@ -151,10 +151,10 @@ def test_results_of_more_partitions_than_a_transaction_has(decode: Any, version:
 
 def test_an_answer_of_megabytes_to_a_small_question() -> None:
     """Whatever is in it: only what tells of topics and records has a reason to be long."""
-    rig = LinkRig(RawServer(), settings=LONG)
+    rig = BrokerRig(RawServer(), settings=LONG)
     rig.connect()
     exchange = Noted(REQUEST, api=ApiKey.INIT_PRODUCER_ID)
-    rig.link.send(exchange, rig.clock.now)
+    rig.broker.send(exchange, rig.clock.now)
     rig.transport.deliver(answer(1, bytes(LONGEST_OTHER_ANSWER + 10)))
     for _ in range(99):
         rig.poll()
@@ -162,21 +162,35 @@ def test_an_answer_of_megabytes_to_a_small_question() -> None:
     assert "the most to be expected" in str(rig.errors[-1])
 
 
+@pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.OFFSET_FETCH])
+def test_an_answer_of_megabytes_to_a_question_about_many_partitions(api: ApiKey) -> None:
+    """Offsets come with metadata, 4 KiB for each partition by default: 260 fill 1 MiB."""
+    rig = BrokerRig(RawServer(), settings=LONG)
+    rig.connect()
+    exchange = Noted(REQUEST, api=api)
+    rig.broker.send(exchange, rig.clock.now)
+    body = bytes(2 * LONGEST_OTHER_ANSWER)
+    rig.transport.deliver(answer(1, body))
+    for _ in range(99):
+        rig.poll()
+    assert exchange.ends == [("answered", body)]
+
+
 def test_a_broker_that_sends_without_end_leaves_the_others_their_turn() -> None:
     """What is not read in a turn is read in the next one, whether or not the backend says so."""
-    rig = LinkRig(RawServer(), settings=LONG)
+    rig = BrokerRig(RawServer(), settings=LONG)
     rig.connect()
     exchange = rig.send()
     size = 5 * READS_PER_TURN * RECEIVE_BYTES // 2
     rig.transport.deliver(answer(1, bytes(size)))
-    before = rig.metrics.node(rig.link.broker.node_id).bytes_in
+    before = rig.metrics.node(rig.broker.address.node_id).bytes_in
     for turn in range(1, 4):
         assert exchange.ends == []
         if turn == 1:
             rig.poll()
         else:
             assert rig.backend.wakes == turn - 1
-            rig.link.tend(rig.clock.now)
-        read = rig.metrics.node(rig.link.broker.node_id).bytes_in - before
+            rig.broker.fire(rig.clock.now)
+        read = rig.metrics.node(rig.broker.address.node_id).bytes_in - before
         assert read == min(turn * READS_PER_TURN * RECEIVE_BYTES, size + 9)
     assert exchange.ends == [("answered", bytes(size))]

@@ -35,7 +35,7 @@ def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(cod
     with pytest.raises(TransactionAbortableError):
         dialogue.hear(Call.COMMIT)
     dialogue.transactions.start(Call.ABORT)
-    assert dialogue.coordination.settle(), "it was aborted already"
+    assert dialogue.settle(), "it was aborted already"
     dialogue.hear(Call.ABORT)
     assert dialogue.producer.epoch == 1
     dialogue.begin(T0)
@@ -48,7 +48,7 @@ def test_what_cannot_be_aborted_either_was_fenced(code: int) -> None:
     dialogue.answer(EndTransaction, 90)
     with pytest.raises(ProducerFencedError):
         dialogue.hear(Call.COMMIT)
-    assert dialogue.coordination.due() is None
+    assert dialogue.next_ask() is None
 
 
 @TOO_LATE

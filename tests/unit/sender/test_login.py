@@ -17,7 +17,7 @@ from kprod.sender.login import LEAST_PAUSE, MOST_ROUNDS, LoginSettings
 from kprod.wire.versions import ApiKey
 from tests.support.kio_messages import build, encode, response_schema
 from tests.support.scripted_cluster import OFFERED, api_versions
-from tests.unit.sender.exchanges import Noted, frame
+from tests.unit.sender.exchanges import Noted, able, frame
 
 NOW = 100.0
 SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
@@ -80,15 +80,15 @@ class Rig:
 
 def test_nothing_is_sent_before_the_login_is_over() -> None:
     rig = Rig()
-    assert not rig.connection.can_send(NOW)
+    assert not able(rig.connection, NOW)
     rig.shake()
-    assert not rig.connection.can_send(NOW)
+    assert not able(rig.connection, NOW)
     rig.go_on(auth_bytes=b"more")
     assert rig.connection.logs_in
-    assert not rig.connection.can_send(NOW)
+    assert not able(rig.connection, NOW)
     rig.go_on()
     assert rig.connection.established
-    assert rig.connection.can_send(NOW)
+    assert able(rig.connection, NOW)
 
 
 @pytest.mark.parametrize("mechanisms", [(), ("PLAIN",), tuple(f"M{n}" for n in range(5000))])
@@ -180,25 +180,25 @@ def test_requests_under_way_stay_so_when_the_login_is_repeated() -> None:
     for exchange in sent:
         rig.connection.send(exchange, NOW)
         rig.write()
-    assert rig.connection.login_due_in(NOW) == pytest.approx(9)
-    assert not rig.connection.can_send(NOW + 9)  # what is sent now might come after the end
-    rig.connection.tend_login(NOW + 9)
+    assert rig.connection.next_change - NOW == pytest.approx(9)
+    assert not able(rig.connection, NOW + 9)  # what is sent now might come after the end
+    rig.connection.pass_time(NOW + 9)
     assert int.from_bytes(rig.write()[4:6], "big") == ApiKey.SASL_HANDSHAKE
     rig.answer(b"one", NOW + 9)
     rig.answer(b"two", NOW + 9)
     assert [exchange.ends for exchange in sent] == [[("answered", b"one")], [("answered", b"two")]]
     rig.shake(NOW + 9)
-    assert not rig.connection.can_send(NOW + 9)
+    assert not able(rig.connection, NOW + 9)
     rig.go_on(NOW + 9, session_lifetime=timedelta(seconds=10))
-    assert rig.connection.can_send(NOW + 9)
-    assert rig.connection.login_due_in(NOW + 9) == pytest.approx(9)
+    assert able(rig.connection, NOW + 9)
+    assert rig.connection.next_change - (NOW + 9) == pytest.approx(9)
 
 
 def test_a_repeated_login_that_is_refused() -> None:
     rig = Rig()
     rig.shake()
     rig.go_on(session_lifetime=timedelta(seconds=10))
-    rig.connection.tend_login(NOW + 9)
+    rig.connection.pass_time(NOW + 9)
     rig.write()
     rig.shake(NOW + 9)
     with pytest.raises(SaslAuthenticationError):
@@ -210,7 +210,7 @@ def test_a_repeated_login_that_comes_too_soon_for_the_broker() -> None:
     rig = Rig()
     rig.shake()
     rig.go_on(session_lifetime=timedelta(seconds=10))
-    rig.connection.tend_login(NOW + 9)
+    rig.connection.pass_time(NOW + 9)
     rig.write()
     with pytest.raises(ConnectionLost, match="no other login"):
         rig.shake(NOW + 9, error_code=ErrorCode(34))
@@ -222,10 +222,10 @@ def test_a_login_is_not_repeated_sooner_than_apache_kafka_takes_one(seconds: flo
     rig = Rig()
     rig.shake(NOW + 0.3)
     rig.go_on(NOW + 0.3, session_lifetime=timedelta(seconds=seconds))
-    assert rig.connection.login_due_in(NOW + 0.3) == pytest.approx(LEAST_PAUSE)
+    assert able(rig.connection, NOW + 0.3)
+    assert not able(rig.connection, NOW + 0.3 + seconds)
+    assert rig.connection.next_change - (NOW + 0.3) == pytest.approx(LEAST_PAUSE)
     assert LEAST_PAUSE >= 1.0
-    assert rig.connection.can_send(NOW + 0.3)
-    assert not rig.connection.can_send(NOW + 0.3 + seconds)
 
 
 @pytest.mark.parametrize("lifetime", [0, -1, -(2**62), 2**62])
@@ -234,8 +234,8 @@ def test_lifetimes_that_do_not_end(lifetime: int) -> None:
     rig.shake()
     message = struct.pack(">hBB4sqB", 0, 0, 5, b"done", lifetime, 0)
     rig.answer(message)
-    assert rig.connection.login_due_in(NOW) > 10**9
-    assert rig.connection.can_send(NOW)
+    assert rig.connection.next_change - NOW > 10**9
+    assert able(rig.connection, NOW)
 
 
 def test_the_answer_to_a_login_comes_in_single_bytes() -> None:

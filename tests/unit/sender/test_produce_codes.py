@@ -121,6 +121,7 @@ def test_one_such_answer(broker: ScriptedBroker, mode: str, code: int, row: Row)
     futures = [rig.queue(b"a"), rig.queue(b"b")]
     assert rig.run(lambda: all(future.is_done for future in futures), seconds=5)
     assert broker.count(ApiKey.PRODUCE) == 1 + row.again
+    rig.run(lambda: False, seconds=1)
     assert broker.count(ApiKey.METADATA) - asked == row.refresh
     if row.again:
         assert [future.get(0).offset for future in futures] == [0, 1]
@@ -207,7 +208,7 @@ def test_a_duplicate_that_was_never_sent_before_is_a_loud_failure(
     rig = rig_of(broker, "idempotent")
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=5)
-    note, _ = error_of(future).__notes__
+    (note,) = error_of(future).__notes__
     assert "never sent before" in note
     assert "never sent before" in caplog.text
     assert rig.run(rig.queue().succeeded), "the next record is not harmed"

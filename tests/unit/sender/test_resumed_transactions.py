@@ -28,10 +28,10 @@ def resumed(implicit: bool) -> Dialogue:
 @pytest.mark.parametrize("call", [Call.COMMIT, Call.ABORT])
 def test_it_is_ended_by_one_request(implicit: bool, call: Call) -> None:
     dialogue = resumed(implicit)
-    assert not dialogue.coordination.settle()
-    assert dialogue.coordination.due() is None
+    assert not dialogue.settle()
+    assert dialogue.next_ask() is None
     dialogue.transactions.start(call)
-    assert not dialogue.coordination.settle()
+    assert not dialogue.settle()
     ask = dialogue.expect(EndTransaction)
     assert (ask.of.producer[:2], ask.committed) == (PREPARED, call is Call.COMMIT)
     assert ask.of.implicit is implicit
@@ -50,7 +50,7 @@ def test_the_protocol_is_the_one_that_brokers_tell_before_the_end() -> None:
     """Nobody was asked yet when the transaction is taken up."""
     dialogue = resumed(implicit=False)
     dialogue.transactions.start(Call.COMMIT)
-    assert not dialogue.coordination.settle()
+    assert not dialogue.settle()
     assert not dialogue.due().of.implicit
     dialogue.upgrade(2)
     assert dialogue.due().of.implicit
@@ -62,7 +62,7 @@ def test_one_that_was_taken_over_is_lost(implicit: bool, caplog: pytest.LogCaptu
     caplog.set_level(logging.INFO, "kprod")
     dialogue = resumed(implicit)
     dialogue.transactions.start(Call.COMMIT)
-    dialogue.coordination.settle()
+    dialogue.settle()
     dialogue.answer(EndTransaction, 90)
     if implicit:  # it may have been the coordinator itself: an abort tells
         dialogue.answer(EndTransaction, 90)
@@ -94,14 +94,14 @@ def test_a_transaction_ends_under_the_level_it_was_written_under(level: int, now
     dialogue = Dialogue(implicit=now == 2)
     dialogue.transactions.resume(PREPARED, level)
     dialogue.transactions.start(Call.COMMIT)
-    dialogue.coordination.settle()
+    dialogue.settle()
     ask = dialogue.expect(EndTransaction)
     assert ask.of.implicit is (level == 2)
     assert ask.version_cap == (None if level == 2 else 4)
     dialogue.coordination.answered(ask, dialogue.reply(ask))
     if level == 1:
         dialogue.answer(InitProducerId)
-    dialogue.coordination.let_go()
+    dialogue.coordination.release_hold()
     dialogue.hear(Call.COMMIT)
     assert dialogue.transactions.state is State.READY
 

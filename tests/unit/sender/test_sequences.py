@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.broker.records.record_batch import read_batches
 from kprod.cluster.snapshot import Leadership
-from kprod.sender.sequences import advance
+from kprod.records.record_batch import read_batches
+from kprod.sender.partition import PROOF_LASTS, Place
 from kprod.types import ProducerId
 from tests.unit.sender.sequencing import LEADER, Line, place
 
@@ -21,7 +21,12 @@ LAST = 2**31 - 1
     [(0, 1, 1), (10, 5, 15), (LAST - 1, 1, LAST), (LAST, 1, 0), (LAST - 1, 5, 3), (LAST, 2, 1)],
 )
 def test_numbers_go_round_after_the_largest(sequence: int, records: int, after: int) -> None:
-    assert advance(sequence, records) == after
+    line = Line()
+    line.prove()
+    partition = line.partition()
+    partition.next_sequence = sequence
+    line.acknowledge(line.send(line.batch(records=records)))
+    assert (partition.next_sequence, partition.anchor_sequence) == (after, after)
 
 
 def test_batches_are_numbered_from_zero_by_their_records() -> None:
@@ -53,10 +58,10 @@ def test_without_idempotence_nothing_is_numbered() -> None:
 
 def test_nothing_leaves_before_there_is_a_producer_id() -> None:
     line = Line()
-    line.sequences.identity.producer = None
-    assert line.sequences.needs_producer_id
+    line.partitions.identity.producer = None
+    assert line.partitions.needs_producer_id
     assert not line.admits(line.batch())
-    assert not Line(idempotent=False).sequences.needs_producer_id
+    assert not Line(idempotent=False).partitions.needs_producer_id
 
 
 # How many at once ---------------------------------------------------------------------------------
@@ -103,6 +108,21 @@ def test_a_new_leader_gets_nothing_until_the_old_one_owes_nothing() -> None:
     assert admitted(line) == 0
     line.acknowledge(*at_old)
     assert admitted(line) == 1
+
+
+def test_proof_lasts_a_minute_from_its_attempt_however_long_a_batch_has_waited() -> None:
+    line = Line()
+    line.prove()
+    old = line.batch()
+    line.now = PROOF_LASTS - 0.001
+    line.send(old)
+    assert line.admits(line.batch())
+    line.now = PROOF_LASTS
+    assert not line.admits(line.batch()), (
+        "batches are older than the proof, which ages all the same"
+    )
+    line.acknowledge(old)
+    assert admitted(line) == 5
 
 
 def test_an_answer_of_the_old_leader_does_not_prove_the_new_one() -> None:
@@ -162,7 +182,7 @@ def test_a_retry_may_go_when_the_one_before_it_was_given_up() -> None:
     first, second = line.send(), line.send()
     line.give_up(first)
     line.refuse(second)
-    assert line.sequences.is_oldest(second)
+    assert second.partition.is_oldest(second)
     assert line.admits(second)
 
 
@@ -170,11 +190,11 @@ def test_the_oldest_without_an_outcome_is_known() -> None:
     line = Line()
     line.prove()
     first, second = line.send(), line.send()
-    assert (line.sequences.is_oldest(first), line.sequences.is_oldest(second)) == (True, False)
+    assert (first.partition.is_oldest(first), second.partition.is_oldest(second)) == (True, False)
     line.acknowledge(second)
-    assert line.sequences.is_oldest(first)
+    assert first.partition.is_oldest(first)
     line.acknowledge(first)
-    assert not line.sequences.is_oldest(second)
+    assert not second.partition.is_oldest(second)
 
 
 def test_one_partition_does_not_hold_up_another() -> None:
@@ -186,18 +206,14 @@ def test_one_partition_does_not_hold_up_another() -> None:
 # A new epoch --------------------------------------------------------------------------------------
 
 
-def renumber(line: Line) -> list[object]:
-    return [*line.sequences.resequence()]
-
-
 def test_a_partition_that_was_refused_starts_anew_under_the_next_epoch() -> None:
     line = Line()
     line.prove()
     first, second = line.send(line.batch(records=2)), line.send(line.batch(records=3))
     line.refuse(first, second)
-    line.sequences.want_new_epoch(first)
+    first.partition.want_new_epoch()
     assert not line.admits(first)
-    assert renumber(line) == []
+    assert line.renumber() == []
     assert [place(first), place(second)] == [(7, 1, 0), (7, 1, 2)]
     line.send(first)
     assert not line.admits(line.batch()), "the new epoch must be proved first"
@@ -210,8 +226,8 @@ def test_the_bytes_of_a_renumbered_batch_say_so() -> None:
     line = Line()
     batch = line.send(line.batch(records=2))
     line.refuse(batch)
-    line.sequences.want_new_epoch(batch)
-    line.sequences.resequence()
+    batch.partition.want_new_epoch()
+    line.renumber()
     (found,) = read_batches(batch.build())
     assert found.crc_ok
     assert (found.producer_id, found.producer_epoch, found.base_sequence) == (7, 1, 0)
@@ -222,12 +238,12 @@ def test_nothing_is_renumbered_while_something_is_on_the_wire() -> None:
     line.prove()
     first, second = line.send(), line.send()
     line.refuse(first)
-    line.sequences.want_new_epoch(first)
-    assert renumber(line) == []
+    first.partition.want_new_epoch()
+    assert line.renumber() == []
     assert place(first) == (7, 0, 1)
     assert not line.admits(line.batch())
     line.acknowledge(second)
-    renumber(line)
+    line.renumber()
     assert place(first) == (7, 1, 0)
 
 
@@ -237,8 +253,8 @@ def test_what_may_be_stored_is_given_up_instead() -> None:
     first, doubtful, third = line.send(), line.send(), line.send()
     line.refuse(first, third)
     line.refuse(doubtful, maybe=True)
-    line.sequences.want_new_epoch(first)
-    assert renumber(line) == [doubtful]
+    first.partition.want_new_epoch()
+    assert line.renumber() == [doubtful]
     assert place(doubtful) == (7, 0, 2)
     assert [place(first), place(third)] == [(7, 1, 0), (7, 1, 1)]
 
@@ -249,8 +265,8 @@ def test_other_partitions_keep_their_epoch_until_they_owe_nothing() -> None:
     busy = line.send(partition=1)
     refused = line.send(partition=0)
     line.refuse(refused)
-    line.sequences.want_new_epoch(refused)
-    renumber(line)
+    refused.partition.want_new_epoch()
+    line.renumber()
     assert not line.admits(line.batch(1)), "two epochs at once in one partition"
     line.refuse(busy)
     line.send(busy)
@@ -264,8 +280,8 @@ def test_an_idle_partition_takes_the_new_epoch_from_zero() -> None:
     line.prove(1)
     refused = line.send(partition=0)
     line.refuse(refused)
-    line.sequences.want_new_epoch(refused)
-    renumber(line)
+    refused.partition.want_new_epoch()
+    line.renumber()
     assert place(line.send(partition=1)) == (7, 1, 0)
     assert not line.admits(line.batch(1)), "the new epoch must be proved first"
 
@@ -275,8 +291,8 @@ def test_partitions_refused_together_share_one_new_epoch() -> None:
     refused = [line.send(partition=n) for n in range(3)]
     line.refuse(*refused)
     for batch in refused:
-        line.sequences.want_new_epoch(batch)
-    renumber(line)
+        batch.partition.want_new_epoch()
+    line.renumber()
     assert [place(batch) for batch in refused] == [(7, 1, 0)] * 3
 
 
@@ -285,8 +301,8 @@ def test_a_partition_refused_again_goes_on_to_the_next_epoch() -> None:
     batch = line.send()
     for epoch in (1, 2, 3):
         line.refuse(batch)
-        line.sequences.want_new_epoch(batch)
-        renumber(line)
+        batch.partition.want_new_epoch()
+        line.renumber()
         assert place(batch) == (7, epoch, 0)
         line.send(batch)
 
@@ -295,12 +311,12 @@ def test_after_the_last_epoch_a_new_producer_id_is_needed() -> None:
     line = Line(producer=ProducerId(7, 2**15 - 1))
     batch = line.send()
     line.refuse(batch)
-    line.sequences.want_new_epoch(batch)
-    assert renumber(line) == []
-    assert line.sequences.needs_producer_id
+    batch.partition.want_new_epoch()
+    assert line.renumber() == []
+    assert line.partitions.needs_producer_id
     assert not line.admits(batch)
-    line.sequences.identity.producer = ProducerId(8, 0)
-    assert renumber(line) == []
+    line.partitions.identity.producer = ProducerId(8, 0)
+    assert line.renumber() == []
     assert place(batch) == (8, 0, 0)
     assert line.admits(batch)
 
@@ -309,10 +325,10 @@ def test_what_is_under_way_under_the_old_id_is_retried_under_it() -> None:
     line = Line(producer=ProducerId(7, 2**15 - 1))
     other, refused = line.send(partition=1), line.send(partition=0)
     line.refuse(refused, other)
-    line.sequences.want_new_epoch(refused)
-    renumber(line)
-    line.sequences.identity.producer = ProducerId(8, 0)
-    renumber(line)
+    refused.partition.want_new_epoch()
+    line.renumber()
+    line.partitions.identity.producer = ProducerId(8, 0)
+    line.renumber()
     line.send(other)
     assert place(other) == (7, 2**15 - 1, 0)
 
@@ -325,37 +341,34 @@ def test_the_halves_of_a_batch_take_its_place() -> None:
     line.prove()
     whole, later = line.send(line.batch(records=2)), line.send()
     line.refuse(whole, later)
-    halves = [line.batch(), line.batch()]
-    line.sequences.was_split(whole, halves)
-    order = [*halves, later]
+    order = [*whole.partition.split(whole, 2, line.now), later]
     for batch in order:
         assert [line.admits(other) for other in order] == [other is batch for other in order]
         line.send(batch)
         line.acknowledge(batch)
 
 
-def test_a_partition_is_told_of_once_when_what_was_refused_may_leave() -> None:
+# What lets a partition go on that waits -----------------------------------------------------------
+
+
+def test_a_partition_that_waits_goes_on_with_the_next_answer() -> None:
     line = Line()
-    line.prove(0)
-    first = line.send(partition=1)
-    assert line.sequences.take_changed() == []  # nothing was refused so far
-    second = line.batch(1)
+    first, second = line.send(), line.batch()
     assert not line.admits(second)
-    assert line.sequences.take_changed() == []  # it still would be
+    line.partition().move(Place.WAITING)
     line.acknowledge(first)
-    assert line.sequences.take_changed() == [second.tp]
-    assert line.sequences.take_changed() == []
-    line.acknowledge(line.send(second))
-    assert line.sequences.take_changed() == []
+    assert line.partition().place is Place.READY
+    assert line.admits(second)
 
 
-def test_what_was_refused_behind_a_new_epoch_is_told_of_when_it_has_come() -> None:
+def test_a_partition_that_waits_goes_on_with_its_new_epoch() -> None:
     line = Line()
     line.prove()
     refused = line.send()
     line.refuse(refused)
-    line.sequences.want_new_epoch(refused)
+    refused.partition.want_new_epoch()
     assert not line.admits(refused)
-    assert line.sequences.resequence() == []
-    assert line.sequences.take_changed() == [refused.tp]
+    line.partition().move(Place.WAITING)
+    assert line.renumber() == []
+    assert line.partition().place is Place.READY
     assert line.admits(refused)

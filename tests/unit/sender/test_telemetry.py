@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.sender.rounds.telemetry import SHORTEST_INTERVAL, Telemetry
+from kprod.sender.telemetry import SHORTEST_INTERVAL, Telemetry
 from kprod.wire.telemetry import NO_ID, PushReply, Subscription
 from kprod.wire.versions import ApiKey, ApiVersions
 
@@ -31,7 +31,7 @@ def telemetry(jitter: float = 1.5) -> Telemetry:
         return jitter
 
     made = Telemetry(draw)
-    made.told(BOTH)
+    made.on_api_versions(BOTH)
     return made
 
 
@@ -39,6 +39,10 @@ def subscribed(at: float = 10.0, *, jitter: float = 1.5) -> Telemetry:
     made = telemetry(jitter)
     made.subscribed(subscription(), at)
     return made
+
+
+def due_in(made: Telemetry, now: float) -> float:
+    return max(0.0, made.due_at - now)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +59,12 @@ def test_nothing_is_due_until_a_broker_takes_both_requests(
     ranges: dict[int, tuple[int, int]],
 ) -> None:
     made = Telemetry(lambda lowest, highest: lowest)
-    made.told(ApiVersions(ranges))
-    assert made.due_in(5) == FOREVER
-    made.told(BOTH)
-    assert made.due_in(5) == 0
-    made.told(ApiVersions({}))  # another broker, of an older release
-    assert made.due_in(5) == 0
+    made.on_api_versions(ApiVersions(ranges))
+    assert due_in(made, 5) == FOREVER
+    made.on_api_versions(BOTH)
+    assert due_in(made, 5) == 0
+    made.on_api_versions(ApiVersions({}))  # another broker, of an older release
+    assert due_in(made, 5) == 0
 
 
 def test_the_id_is_the_first_that_was_given() -> None:
@@ -82,10 +86,10 @@ def test_an_answer_without_an_id_ends_it() -> None:
 @pytest.mark.parametrize("jitter", [0.5, 1.5])
 def test_the_first_push_is_spread_and_the_others_keep_the_interval(jitter: float) -> None:
     made = subscribed(10, jitter=jitter)
-    assert made.due_in(10) == 60 * jitter
+    assert due_in(made, 10) == 60 * jitter
     assert made.pushed(PushReply(0, 0), 200, last=False)
-    assert made.due_in(200) == 60
-    assert made.due_in(230) == 30
+    assert due_in(made, 200) == 60
+    assert due_in(made, 230) == 30
     assert made.subscription is not None
 
 
@@ -93,22 +97,22 @@ def test_who_wants_nothing_is_asked_again_after_the_interval() -> None:
     made = telemetry()
     made.subscribed(subscription(metrics=()), 10)
     assert made.subscription is None
-    assert made.due_in(10) == 60
+    assert due_in(made, 10) == 60
 
 
 def test_an_interval_is_at_least_the_shortest_that_apache_kafka_allows() -> None:
     made = telemetry(0.5)
     made.subscribed(subscription(interval_ms=1), 10)
-    assert made.due_in(10) == pytest.approx(SHORTEST_INTERVAL / 2)
+    assert due_in(made, 10) == pytest.approx(SHORTEST_INTERVAL / 2)
     assert made.pushed(PushReply(0, 0), 11, last=False)
-    assert made.due_in(11) == pytest.approx(SHORTEST_INTERVAL)
+    assert due_in(made, 11) == pytest.approx(SHORTEST_INTERVAL)
 
 
 @pytest.mark.parametrize("interval_ms", [0, -1])
 def test_an_interval_that_cannot_be_is_five_minutes(interval_ms: int) -> None:
     made = telemetry(1.0)
     made.subscribed(subscription(interval_ms=interval_ms), 10)
-    assert made.due_in(10) == 300
+    assert due_in(made, 10) == 300
 
 
 @pytest.mark.parametrize("code", [117, 76])
@@ -116,9 +120,9 @@ def test_a_changed_subscription_is_asked_for_at_once(code: int) -> None:
     made = subscribed()
     assert not made.pushed(PushReply(code, 0), 100, last=False)
     assert made.subscription is None
-    assert made.due_in(100) == 0
+    assert due_in(made, 100) == 0
     made.subscribed(subscription(code), 100)  # to a question it is no reason to hurry
-    assert made.due_in(100) == 60
+    assert due_in(made, 100) == 60
 
 
 @pytest.mark.parametrize("code", [118, 89, -1, 15, 31])
@@ -126,14 +130,14 @@ def test_after_other_refusals_the_subscription_is_asked_for_in_the_next_interval
     made = subscribed()
     assert not made.pushed(PushReply(code, 0), 100, last=False)
     assert made.subscription is None
-    assert made.due_in(100) == 60
+    assert due_in(made, 100) == 60
 
 
 @pytest.mark.parametrize("code", [35, 42, 87])
 def test_what_asking_again_cannot_change_ends_it(code: int) -> None:
     made = subscribed()
     assert not made.pushed(PushReply(code, 0), 100, last=False)
-    assert made.due_in(10**9) == FOREVER
+    assert due_in(made, 10**9) == FOREVER
     other = telemetry()
     other.subscribed(subscription(code), 0)
     assert other.over
@@ -143,17 +147,17 @@ def test_what_asking_again_cannot_change_ends_it(code: int) -> None:
 def test_a_lost_question_is_asked_again_and_a_lost_push_waits_for_the_next() -> None:
     made = telemetry()
     made.lost(100)
-    assert made.due_in(100) == 30
+    assert due_in(made, 100) == 30
     made = subscribed()
     made.lost(100)
     assert made.subscription is not None
-    assert made.due_in(100) == 60
+    assert due_in(made, 100) == 60
 
 
 def test_the_last_push_is_due_at_once_and_ends_it() -> None:
     made = subscribed()
     made.leave()
-    assert made.due_in(11) == 0
+    assert due_in(made, 11) == 0
     assert made.pushed(PushReply(0, 0), 12, last=True)
     assert made.over
 
@@ -163,7 +167,7 @@ def test_a_push_that_was_on_its_way_is_followed_by_the_last() -> None:
     made.leave()
     assert made.pushed(PushReply(0, 0), 12, last=False)
     assert not made.over
-    assert made.due_in(12) == 0
+    assert due_in(made, 12) == 0
 
 
 @pytest.mark.parametrize("code", [117, 118, 42])

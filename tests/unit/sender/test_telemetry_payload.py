@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.metrics import ProducerMetrics
-from kprod.sender.rounds.telemetry import TelemetryPayload, Wanted
+from kprod.sender.telemetry import TelemetryPayload, Wanted
 from tests.support.metrics_data import ToldMetric, read_metrics, read_resource
 
 BEGIN, NOW, LATER = 1_000, 2_000, 3_000

@@ -207,7 +207,7 @@ def test_a_throttled_client_is_silent(broker: ScriptedBroker) -> None:
 
 
 def leaves(rig: SenderRig) -> Callable[[], bool]:
-    return lambda: rig.sender.takes_leave(rig.clock.now)
+    return lambda: rig.sender.ready_to_close(rig.clock.now)
 
 
 def test_the_last_push_says_so(broker: ScriptedBroker) -> None:
@@ -267,6 +267,6 @@ def test_an_id_that_somebody_waits_for_is_a_reason_to_connect(broker: ScriptedBr
     told = rig.sender.telemetry
     assert told is not None
     rig.sender.metadata.close()
-    told.wanted = True
+    told.want()
     assert rig.run(lambda: told.telemetry.identified.is_open)
     assert told.telemetry.instance_id == OWN_ID.bytes

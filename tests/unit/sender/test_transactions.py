@@ -151,12 +151,11 @@ def test_every_state_can_be_left_and_reached() -> None:
 
 
 def test_nobody_makes_the_move_of_another() -> None:
-    assert {move for move, who in MOVES.items() if who is Party.NOBODY} == set()
-    assert [move for move, who in MOVES.items() if who is Party.HEIR] == [
+    assert [move for move, who in MOVES.items() if who is Party.RECOVERING_PROCESS] == [
         (State.UNINITIALIZED, State.PREPARED)  # by another process than the one that has prepared
     ]
     for (_, to), who in MOVES.items():
-        if who is Party.HEIR:
+        if who is Party.RECOVERING_PROCESS:
             continue
         assert who is (Party.CALLER if to in LEADS_TO.values() and not _by_sender(to, who) else who)
 
@@ -324,10 +323,10 @@ def test_a_commit_that_was_taken_is_told_though_the_producer_closes_before_its_n
 
 def test_the_newest_word_on_the_clusters_features_counts() -> None:
     transactions = fresh()
-    transactions.told(ApiVersions({}, {"transaction.version": 2}, 7))
+    transactions.on_api_versions(ApiVersions({}, {"transaction.version": 2}, 7))
     assert transactions.level == 2
-    transactions.told(ApiVersions({}, {"transaction.version": 1}, 6))
-    transactions.told(ApiVersions({}))
+    transactions.on_api_versions(ApiVersions({}, {"transaction.version": 1}, 6))
+    transactions.on_api_versions(ApiVersions({}))
     assert transactions.level == 2
-    transactions.told(ApiVersions({}, {}, 8))
+    transactions.on_api_versions(ApiVersions({}, {}, 8))
     assert transactions.level == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.errors import BrokerError, DeliveryTimeoutError
-from kprod.sender.connection_log import INTERVAL, KEPT, UnreadFailures
+from kprod.sender.connection_log import INTERVAL, KEPT, UnobservedFailures
 from tests.support.fake_clock import FakeClock
 
 TIMEOUT = DeliveryTimeoutError("not acknowledged")
@@ -17,8 +17,8 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def unread(clock: FakeClock) -> UnreadFailures:
-    return UnreadFailures("my-client", clock.monotonic)
+def unread(clock: FakeClock) -> UnobservedFailures:
+    return UnobservedFailures("my-client", clock.monotonic)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -26,7 +26,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_the_first_are_told_at_once(
-    unread: UnreadFailures, caplog: pytest.LogCaptureFixture
+    unread: UnobservedFailures, caplog: pytest.LogCaptureFixture
 ) -> None:
     unread.failed("t", 7, TIMEOUT)
     (line,) = told(caplog)
@@ -36,7 +36,7 @@ def test_the_first_are_told_at_once(
 
 
 def test_more_of_the_same_are_counted_for_a_minute(
-    unread: UnreadFailures, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    unread: UnobservedFailures, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
         unread.failed("t", 7, TIMEOUT)
@@ -47,7 +47,7 @@ def test_more_of_the_same_are_counted_for_a_minute(
 
 
 def test_every_topic_and_cause_has_a_line_of_its_own(
-    unread: UnreadFailures, caplog: pytest.LogCaptureFixture
+    unread: UnobservedFailures, caplog: pytest.LogCaptureFixture
 ) -> None:
     for topic in ("a", "b"):
         for error in (TIMEOUT, BrokerError(3), BrokerError(29)):
@@ -56,7 +56,7 @@ def test_every_topic_and_cause_has_a_line_of_its_own(
 
 
 def test_what_is_remembered_is_bounded(
-    unread: UnreadFailures, caplog: pytest.LogCaptureFixture
+    unread: UnobservedFailures, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(KEPT + 1):
         unread.failed(f"t{number}", 1, TIMEOUT)

@@ -1,28 +1,33 @@
-"""What a broker may owe answers for is earned by answers and lost with connections."""
+"""What a broker may owe answers for is earned by answers and halved with each lost connection."""
 
 from __future__ import annotations
 
-from kprod.sender.window import Window
+import pytest
 
-LEAST, MOST, PATIENCE = 100, 6400, 3.0
+from kprod.sender.partitions import Window
+
+LEAST, MOST, SLOW = 100, 6400, 7.5
 QUICK = 0.001
 
 
 class Watched:
-    """A window and the sizes it has told."""
+    """A window and what happens to its requests."""
 
     def __init__(self, least: int = LEAST, most: int = MOST) -> None:
-        self.told: list[int] = []
-        self.window = Window(least, most, PATIENCE, self.told.append)
-        self.answer(0, seconds=0.0)  # nothing takes time but bytes
+        self.window = Window(least, most, SLOW)
 
-    def answer(self, nbytes: int, *, under_way: int = 0, seconds: float = QUICK) -> int:
+    def answer(self, nbytes: int, *, seconds: float = QUICK) -> int:
         """A request was answered; the size then."""
-        self.window.answered(nbytes, under_way + nbytes, seconds)
+        self.window.in_flight += nbytes
+        self.window.answered(nbytes, seconds)
         return self.window.size
 
-    def lose(self, sent_at: float = 99.0, now: float = 100.0) -> int:
-        self.window.lost(sent_at, now)
+    def lose(self, *requests: int, sent_at: float = 99.0, now: float = 100.0) -> int:
+        """The connection ended with these requests; the size then."""
+        for nbytes in requests:
+            self.window.in_flight += nbytes
+        for nbytes in requests:
+            self.window.failed(nbytes, sent_at, now, lost=True)
         return self.window.size
 
 
@@ -30,7 +35,6 @@ def test_it_begins_with_one_batch_and_doubles_with_every_window_that_is_answered
     rig = Watched()
     assert rig.window.size == LEAST
     assert [rig.answer(size) for size in (100, 200, 400, 800)] == [200, 400, 800, 1600]
-    assert rig.told == [100, 200, 400, 800, 1600]
 
 
 def test_it_has_a_bound() -> None:
@@ -38,105 +42,112 @@ def test_it_has_a_bound() -> None:
     for _ in range(20):
         rig.answer(1000)
     assert rig.window.size == MOST
-    assert len(rig.told) == 8, "what does not change is not told"
 
 
-def test_a_loss_takes_all_of_it_and_half_comes_back_quickly() -> None:
+def test_a_loss_halves_what_was_in_flight_and_half_of_the_window_comes_back_quickly() -> None:
     rig = Watched()
     rig.answer(3100)
-    assert rig.lose() == LEAST
-    assert [rig.answer(rig.window.size) for _ in range(4)] == [200, 400, 800, 1600]
+    assert rig.lose(500, 300) == 400
+    assert [rig.answer(rig.window.size) for _ in range(2)] == [800, 1600]
     assert rig.answer(1600) == 1700, "half of 3200 is regained: one batch for each window"
     assert rig.answer(850) == 1750
+
+
+def test_a_loss_with_little_in_flight_leaves_room_for_one_batch() -> None:
+    rig = Watched()
+    rig.answer(3100)
+    assert rig.lose(1) == LEAST
+
+
+def test_more_in_flight_than_the_window_halves_the_window() -> None:
+    rig = Watched()
+    rig.answer(700)
+    assert rig.lose(800, 800, 800) == 400
+
+
+def test_losses_that_follow_each_other_halve_it_each_time() -> None:
+    rig = Watched()
+    rig.answer(3100)
+    losses = enumerate((3200, 1600, 800, 400, 200, 100), start=101)
+    sizes = [rig.lose(size, sent_at=at - 0.5, now=at) for at, size in losses]
+    assert sizes == [1600, 800, 400, 200, 100, 100]
 
 
 def test_the_end_of_a_connection_counts_once_for_all_it_carried() -> None:
     rig = Watched()
     rig.answer(3100)
-    rig.lose(sent_at=98.0)
-    rig.lose(sent_at=99.0)
-    rig.lose(sent_at=100.0, now=100.0)
-    assert [rig.answer(rig.window.size) for _ in range(4)][-1] == 1600
-    rig.lose(sent_at=101.0, now=102.0)
-    assert rig.answer(LEAST) == 2 * LEAST
+    assert rig.lose(*[400] * 8) == 1600
+    assert rig.lose(400, sent_at=100.0, now=100.0) == 1600, "it was sent before the window fell"
+    assert rig.lose(400, sent_at=101.0, now=102.0) == 200
 
 
-def test_it_does_not_grow_beyond_what_is_carried_while_one_is_patient() -> None:
-    rig = Watched()
-    assert rig.answer(100, seconds=1.0) == 200
-    assert rig.answer(200, seconds=2.0) == 300, "200 in 2 s are 300 in 3 s"
-    assert rig.answer(300, seconds=3.0) == 300
-
-
-def test_what_was_under_way_before_it_had_to_arrive_too() -> None:
-    rig = Watched()
-    assert rig.answer(100, under_way=500, seconds=2.0) == 200
-    assert rig.answer(1000, under_way=200, seconds=3.0) == 1200
-
-
-def test_an_answer_that_took_too_long_takes_it_back_to_what_is_carried() -> None:
+def test_a_request_that_failed_for_another_reason_says_nothing_of_the_network() -> None:
     rig = Watched()
     rig.answer(3100)
-    assert rig.answer(3000, seconds=6.0) == 1500
-    assert rig.answer(150, seconds=QUICK) == 1510, "no slow start: it is as large as it should be"
-    assert rig.answer(10, seconds=1000.0) == LEAST
+    rig.window.in_flight += 500
+    rig.window.failed(500, 99.0, 100.0, lost=False)
+    assert (rig.window.size, rig.window.in_flight, rig.window.room()) == (3200, 0, MOST)
 
 
-def test_what_every_answer_takes_says_nothing_of_bytes() -> None:
-    window = Window(LEAST, MOST, PATIENCE, lambda size: None)
-    for size in (100, 200, 400):
-        window.answered(size, size, 10.0)
-        assert window.size == 2 * size
-    assert window.room(1_000_000) == MOST
-    window.answered(800, 800, 14.0)
-    assert window.size == 600, "800 in 4 s more"
-
-
-def test_small_requests_that_are_slow_take_nothing_back() -> None:
+@pytest.mark.parametrize("seconds", [5.0, 20.0, 1000.0])
+def test_acknowledgements_that_become_slow_take_nothing_back(seconds: float) -> None:
+    """Replicas that fall behind delay every answer, however few bytes were sent."""
     rig = Watched()
-    rig.answer(3100)
-    assert rig.answer(1, seconds=2.0) == 3200
+    for _ in range(20):
+        rig.answer(1000, seconds=0.005)
+    for _ in range(20):
+        assert rig.answer(1000, seconds=seconds) == MOST
+    assert rig.window.room() == MOST
+
+
+def test_an_answer_that_was_slow_earns_nothing() -> None:
+    """Where bytes take that long, twice as many would soon take longer than one waits."""
+    rig = Watched()
+    assert rig.answer(100, seconds=SLOW) == 200
+    assert rig.answer(200, seconds=SLOW + 0.1) == 200
+    assert rig.answer(200) == 400
+
+
+def test_a_window_that_was_lost_while_answers_are_slow_is_regained_once_they_are_quick() -> None:
+    rig = Watched()
+    rig.answer(3100, seconds=5.0)
+    rig.lose(1000)
+    assert [rig.answer(rig.window.size, seconds=20.0) for _ in range(2)] == [500, 500]
+    assert [rig.answer(rig.window.size, seconds=5.0) for _ in range(2)] == [1000, 2000]
 
 
 def test_requests_are_not_held_back_before_anything_went_wrong() -> None:
     rig = Watched()
-    assert rig.window.room(0) == rig.window.room(MOST) == MOST
+    assert rig.window.room() == MOST
     rig.answer(100)
-    assert rig.window.room(100_000) == MOST
+    rig.window.in_flight += 100_000
+    assert rig.window.room() == MOST
 
 
-def test_after_a_loss_one_batch_goes_at_a_time() -> None:
+def test_after_a_loss_no_more_goes_than_the_window_has() -> None:
     rig = Watched()
-    rig.lose()
-    assert rig.window.room(0) == LEAST
-    assert rig.window.room(1) == LEAST - 1
-    assert rig.window.room(LEAST) == rig.window.room(10 * LEAST) == 0
-    rig.answer(LEAST)
-    assert rig.window.room(LEAST) == LEAST
-
-
-def test_requests_are_held_back_after_an_answer_that_took_too_long() -> None:
-    rig = Watched()
-    rig.answer(3100)
-    rig.answer(200, seconds=4.0)
-    assert rig.window.room(150) == 0
-    assert rig.window.room(0) == 150
+    rig.lose(LEAST)
+    assert rig.window.room() == LEAST
+    rig.window.in_flight += 1
+    assert rig.window.room() == LEAST - 1
+    rig.window.in_flight += LEAST - 1
+    assert rig.window.room() == 0
+    rig.window.in_flight += 10 * LEAST
+    assert rig.window.room() == 0
+    rig.window.answered(10 * LEAST, QUICK)
+    assert rig.window.room() > 0
 
 
 def test_when_all_is_regained_requests_are_free() -> None:
     rig = Watched(most=400)
-    rig.lose()
+    rig.lose(LEAST)
     for _ in range(20):
         rig.answer(rig.window.size)
-    assert rig.window.room(1_000_000) == 400
+    rig.window.in_flight += 1_000_000
+    assert rig.window.room() == 400
 
 
-def test_a_clock_that_stands_still_is_no_slow_answer() -> None:
-    rig = Watched()
-    assert rig.answer(100, seconds=0.0) == 200
-
-
-def test_one_batch_may_be_larger_than_all_that_may_be_under_way() -> None:
+def test_one_batch_may_be_larger_than_all_that_may_be_in_flight() -> None:
     rig = Watched(least=500, most=100)
     assert rig.answer(500) == 500
-    assert rig.lose() == 500
+    assert rig.lose(500) == 500

@@ -372,7 +372,6 @@ def test_a_closed_backend_serves_no_more(network: Network) -> None:
     transport.close()
 
 
-@pytest.mark.threads
 def test_waking_and_closing_at_once(network: Network) -> None:
     stop = threading.Event()
 

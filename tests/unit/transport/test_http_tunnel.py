@@ -112,11 +112,11 @@ def test_a_login_of_which_one_half_is_empty_is_sent(login: str) -> None:
 
 REFUSALS = {
     "the request repeated as reason": (b"HTTP/1.1 407 ECHO\r\n\r\n", "407 Proxy Authentication"),
-    "the request repeated": (b"ECHO", "none of HTTP"),
+    "the request repeated": (b"ECHO", "not HTTP"),
     "escape codes": (b"HTTP/1.1 502 \x1b[31mno\r\n\r\n", "502 Bad Gateway"),
     "a status nobody knows": (b"HTTP/1.1 599 \xff" + b"x" * 1000 + b"\r\n\r\n", "it answers 599"),
-    "garbage": (b"SSH-2.0-x\r\n\r\n", "none of HTTP"),
-    "no status": (b"HTTP/1.1 2000 OK\r\n\r\n", "none of HTTP"),
+    "garbage": (b"SSH-2.0-x\r\n\r\n", "not HTTP"),
+    "no status": (b"HTTP/1.1 2000 OK\r\n\r\n", "not HTTP"),
     "an end": (b"HTTP/1.1 200", "ended the connection"),
     "headers without end": (OK[:-2] + b"x: y\r\n" * LONGEST_HEAD, "more than 65536 bytes"),
 }

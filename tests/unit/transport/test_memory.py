@@ -151,7 +151,6 @@ def test_poll_does_not_wait_when_there_is_something_to_report() -> None:
     assert time.monotonic() - started < 10
 
 
-@pytest.mark.threads
 def test_an_interrupted_wake_leaves_poll_usable() -> None:
     backend = MemoryBackend({ADDRESS: Recorder})
     with interruptible():

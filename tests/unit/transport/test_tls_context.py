@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,40 @@ def test_a_mark_of_the_byte_order_is_no_part_of_a_certificate(
     marked.write_bytes(b"\xef\xbb\xbf" + Path(certificates.ca).read_bytes())
     assert read_pem("ssl_cafile", str(marked)).startswith("-----BEGIN CERTIFICATE")
     assert len(TlsContexts(TlsSettings(cafile=str(marked))).current().get_ca_certs()) == 1
+
+
+def test_authorities_are_found_in_a_directory(certificates: Certificates) -> None:
+    """Both for brokers and for issuers; nothing but a handshake shows what a context would find."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificates.server)
+    folder = certificates.directory()
+    for context in (TlsContexts(TlsSettings(cafile=folder)).current(), trusting(folder)):
+        shake_hands(context, server)
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+    """Raises SSLError where the client refuses the certificate."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(back, there, server_hostname="localhost"),
+        server.wrap_bio(there, back, server_side=True),
+    ]
+    for end in ends * 2:
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    assert ends[0].version() is not None
+    assert ends[0].getpeercert()
+
+
+def test_a_directory_without_a_certificate_that_can_be_found_is_refused(
+    certificates: Certificates,
+) -> None:
+    for option, use in (
+        ("ssl_cafile", lambda path: TlsContexts(TlsSettings(cafile=path))),
+        ("sasl_oauthbearer_cafile", trusting),
+    ):
+        with pytest.raises(ConfigError, match=f"{option}.*openssl rehash"):
+            use(str(certificates.folder))
 
 
 def failing() -> str:

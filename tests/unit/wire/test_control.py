@@ -32,14 +32,15 @@ def body(text: str) -> memoryview:
 def test_metadata_responses_of_every_version(version: int) -> None:
     epoch = 9 if version >= 7 else -1
     topic_id = TOPIC_ID.bytes if version >= 10 else None
-    partitions = PartitionReplies([PartitionReply(0, 0, 1, epoch), PartitionReply(5, 1, -1, -1)])
+    led = PartitionReply(0, 0, 1, epoch, (1, 2), (1,))
+    partitions = PartitionReplies([led, PartitionReply(5, 1, -1, -1, (1, 2))])
     assert decode_metadata_response(version, metadata_response(version)) == MetadataReply(
         brokers=[Broker(1, "h1", 9092, "r1"), Broker(2, "h2", 9093, None)],
         cluster_id="cluster",
         controller_id=2,
         topics=[
             TopicReply(0, "flights", topic_id, partitions),
-            TopicReply(3, "wëather", None, PartitionReplies()),
+            TopicReply(3, "wëather", None, PartitionReplies(), internal=True),
         ],
         throttle_ms=250,
         error_code=0,
@@ -65,7 +66,9 @@ def test_error_codes_nobody_knows_are_values() -> None:
     ) == InitProducerIdReply(32767, -1, -1, 0)
     topic = "03e70001 7400000000018000 00000000 ffffffff 00000000 00000000"
     reply = decode_metadata_response(4, body("00000000 00000000 ffff ffffffff 00000001" + topic))
-    assert reply.topics == [TopicReply(999, "t", None, PartitionReplies([(-32768, 0, -1, -1)]))]
+    assert reply.topics == [
+        TopicReply(999, "t", None, PartitionReplies([PartitionReply(-32768, 0, -1, -1)]))
+    ]
     assert decode_api_versions_response(0, body("03e7 00000000")).error_code == 999
 
 

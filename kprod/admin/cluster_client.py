@@ -1,0 +1,315 @@
+"""Sends one request at a time to the brokers of a cluster, over connections like a producer's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from math import inf
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+
+from kprod.admin.leader_wait import ALL_LEADERS, BegunWait, LeaderWait, without_leader
+from kprod.clock import SystemClock, monotonic
+from kprod.config import ProducerConfig
+from kprod.config.option import plain_name
+from kprod.errors import (
+    BrokerError,
+    ConnectionLost,
+    ErrorCode,
+    KprodError,
+    KprodTimeoutError,
+    PartitionError,
+    UnsupportedVersionError,
+)
+from kprod.metrics import ProducerMetrics
+from kprod.security.composition import open_network
+from kprod.sender.assembly import broker_settings
+from kprod.sender.broker import Broker as Connection
+from kprod.sender.connection_log import ConnectionLog
+from kprod.sender.deadlines import Deadlines
+from kprod.sender.exchange import ControlRequest
+from kprod.sender.network import Network
+from kprod.types import Broker
+from kprod.wire import admin
+from kprod.wire.admin import Question
+from kprod.wire.control import MetadataReply, PartitionReplies, PartitionReply, TopicReply
+from kprod.wire.versions import ApiKey
+
+T = TypeVar("T")
+_CLIENT_ID: Final = "kprod-admin"
+NO_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class PartitionPlace(NamedTuple):
+    """The node ids of a partition; ``leader`` is -1 while there is none."""
+
+    number: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+class TopicDescription(NamedTuple):
+    """A topic: ``partitions`` in order; its own ``options``, by Kafka's names."""
+
+    name: str
+    internal: bool
+    partitions: tuple[PartitionPlace, ...]
+    options: Mapping[str, str]
+
+
+class _QuietLog(ConnectionLog):
+    """Logs connection failures at DEBUG only: each is raised to the caller."""
+
+    def failed(self, broker: str, error: KprodError, now: float) -> None:
+        """See ``ConnectionLog.failed``."""
+        self.detail("%s", error)
+
+
+class _Asked(Generic[T]):
+    """A request that was sent, and its answer or error."""
+
+    def __init__(self, question: Question[T]) -> None:
+        self._decode = question.decode
+        self.answer: T | None = None
+        self.error: KprodError | None = None
+        self.over = False
+
+    def answered(self, version: int, body: memoryview, _now: float) -> int:
+        self.answer, throttle_ms = self._decode(version, body)
+        self.over = True
+        return throttle_ms
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        self.error, self.over = error, True
+
+
+def connect(
+    bootstrap_servers: str | None, timeout: float, options: Mapping[str, Any]
+) -> ClusterClient:
+    """A client with these producer options, which works for ``seconds``. Raises ConfigError."""
+    given = dict(options)
+    if bootstrap_servers is not None:
+        given["bootstrap_servers"] = bootstrap_servers
+    if "client_id" not in map(plain_name, given):
+        given["client_id"] = _CLIENT_ID
+    return ClusterClient(ProducerConfig.from_options(given), monotonic() + timeout)
+
+
+class ClusterClient:
+    """Sends requests to the brokers of a cluster, and connects to each on first use.
+
+    Uses the connection options of a producer. Every method raises ``KprodTimeoutError`` at
+    ``deadline``, in seconds of ``time.monotonic``; ``ConnectionLost``, ``AuthenticationError`` and
+    ``ProtocolError`` for connections; ``UnsupportedVersionError`` for a broker that is too old; and
+    ``BrokerError`` for a broker's error. Used by one thread.
+    """
+
+    def __init__(self, config: ProducerConfig, deadline: float = inf) -> None:
+        self._deadline = deadline
+        self._bootstrap = [Broker(-n, *at) for n, at in enumerate(config.bootstrap_servers, 1)]
+        self._brokers: Mapping[int, Broker] = {}
+        self._failures: dict[str, KprodError] = {}  # by broker, since the request was made
+        self._deadlines = Deadlines()  # of its connections
+        rng = random.Random()
+        self._network = Network(
+            open_network(config),
+            config.bootstrap_servers,
+            broker_settings(config, rng, needed=(ApiKey.METADATA,)),
+            ProducerMetrics(),
+            SystemClock(),
+            self._failures.__setitem__,
+            rng,
+            deadlines=self._deadlines,
+            log=_QuietLog(config.client_id),
+        )
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        self._network.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, question: Question[T], node: int | None = None) -> T:
+        """The answer of the broker ``node``, or of any broker."""
+        asked, sent = _Asked(question), False
+        self._failures.clear()
+        while not asked.over:
+            now = monotonic()
+            target = None if sent else self._usable(node, now)
+            if target is not None:
+                request = ControlRequest(
+                    question.api, question.encode, asked.answered, asked.failed
+                )
+                sent = True
+                target.send(request, now)
+                continue
+            if not sent:
+                self._check_reachable(node)
+            if now >= self._deadline:
+                raise self._too_late(question.api, node)
+            until = min(self._deadline, self._deadlines.first)
+            self._network.poll(max(0.0, until - now))
+            self._deadlines.fire(monotonic())
+        if isinstance(asked.error, UnsupportedVersionError):  # without the advice to retry
+            raise UnsupportedVersionError(str(asked.error))
+        if asked.error is not None:
+            raise asked.error
+        return asked.answer  # type: ignore[return-value]  # the answer, since there is no error
+
+    def _usable(self, node: int | None, now: float) -> Connection | None:
+        network = self._network
+        return network.any_usable(now) if node is None else network.usable(node, now)
+
+    def _check_reachable(self, node: int | None) -> None:
+        """Raise if every usable broker has failed."""
+        if node is None:
+            places = [*self._bootstrap, *self._brokers.values()]
+        elif node in self._brokers:
+            places = [self._brokers[node]]
+        else:
+            raise ConnectionLost(f"broker {node} is not among those the cluster names")
+        failures = {str(place): self._failures.get(str(place)) for place in places}
+        reasons = [error for error in failures.values() if error is not None]
+        for error in reasons:
+            if not error.retriable:
+                raise error
+        if len(reasons) == len(failures):
+            raise reasons[0] if len(reasons) == 1 else ConnectionLost("; ".join(map(str, reasons)))
+
+    def _too_late(self, api: ApiKey, node: int | None) -> KprodTimeoutError:
+        places = self._bootstrap if node is None else [self._brokers[node]]
+        names = ", ".join(f"{place.host}:{place.port}" for place in places)
+        causes = "".join(f"; {error}" for error in self._failures.values())
+        return KprodTimeoutError(f"no answer to {api.name} from {names} in time{causes}")
+
+    def retried(self, call: Callable[[], T]) -> T:
+        """The result of ``call``, which is repeated while it raises a retriable BrokerError.
+
+        Raises KprodTimeoutError with the last error at the deadline.
+        """
+        waiting, refusal = BegunWait(ALL_LEADERS, self._deadline), None
+        while True:
+            try:
+                return call()
+            except KprodTimeoutError:
+                if refusal is None:
+                    raise
+                raise refusal from refusal.__cause__
+            except BrokerError as error:
+                if not error.retriable:
+                    raise
+                refusal = KprodTimeoutError(str(error))
+                refusal.__cause__ = error
+                waiting.pause(refusal)
+
+    def metadata(self, *topics: str, every: bool = False) -> MetadataReply:
+        """Metadata of the brokers, and of these topics or ``every`` one."""
+        reply = self.ask(admin.metadata(None if every else topics))
+        self._brokers = {broker.node_id: broker for broker in reply.brokers}
+        self._network.follow(self._brokers)
+        return reply
+
+    def leaders(self, topic: str, wait: LeaderWait = ALL_LEADERS) -> dict[int, int]:
+        """The leader's node id by partition, once the topic exists and has leaders.
+
+        Raises KprodTimeoutError if leaders are missing at the end of the wait, and PartitionError
+        if the topic does not have the partition of ``wait``.
+        """
+        waiting = BegunWait(wait, self._deadline)
+        while True:
+            leaders, missing = self._present_leaders(topic, wait.partition)
+            if missing is None:
+                return leaders
+            waiting.pause(missing)
+
+    def _present_leaders(
+        self, topic: str, partition: int | None
+    ) -> tuple[dict[int, int], KprodError | None]:
+        """The current leaders, and the error about the missing ones."""
+        found = _only_topic(self.metadata(topic), topic)
+        if found.error_code:
+            error = BrokerError(found.error_code, f"topic {topic!r}")
+            if not error.retriable:
+                raise error
+            return {}, error
+        parts = {part.partition: part for part in found.partitions}
+        if partition is not None:
+            if partition not in parts:
+                raise PartitionError(
+                    f"topic {topic!r} has partitions 0 to {len(parts) - 1}, no {partition}"
+                )
+            parts = {partition: parts[partition]}
+        leaders = {number: part.leader_id for number, part in sorted(parts.items())}
+        lost = [number for number, leader in leaders.items() if leader < 0]
+        if lost or not leaders:
+            return leaders, without_leader(topic, [parts[number] for number in lost])
+        return leaders, None
+
+    def coordinator(self, group: str) -> int:
+        """The node id of a group's coordinator."""
+        self.metadata()
+        found = self.ask(admin.group_coordinator(group))
+        if found.error_code:
+            raise BrokerError(found.error_code, f"the coordinator of group {group!r}")
+        return found.node_id
+
+    def brokers(self) -> list[int]:
+        """The ids of all nodes."""
+        self.metadata()
+        return sorted(self._brokers)
+
+    def topics(self) -> list[TopicDescription]:
+        """Every topic that the client may see, sorted by name, without options."""
+        found = self.metadata(every=True).topics
+        usable = (_described(topic, {}) for topic in found if not topic.error_code)
+        return sorted(usable, key=lambda topic: topic.name)
+
+    def topic(self, name: str) -> TopicDescription:
+        """One topic, with its options."""
+        reply = self.metadata(name)
+        found = _only_topic(reply, name)
+        if found.error_code:
+            raise BrokerError(found.error_code, f"topic {name!r}")
+        refusal, options = self.ask(admin.topic_options(name), reply.controller_id)
+        _check(refusal, name)
+        return _described(found, options)
+
+    def create_topic(
+        self, name: str, partitions: int, replicas: int, options: Mapping[str, str]
+    ) -> None:
+        """Create a topic; -1 means the brokers' defaults."""
+        question = admin.create_topic(name, partitions, replicas, options, self._left_ms())
+        _check(self.ask(question, self.metadata().controller_id), name)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its records."""
+        question = admin.delete_topic(name, self._left_ms())
+        _check(self.ask(question, self.metadata().controller_id), name)
+
+    def _left_ms(self) -> int:
+        return max(int(min(self._deadline - monotonic(), 3_600) * 1000), 1)
+
+
+def _only_topic(reply: MetadataReply, name: str) -> TopicReply:
+    """The topic in an answer; as a missing topic if the answer does not contain it."""
+    unknown = TopicReply(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, None, PartitionReplies())
+    return next((topic for topic in reply.topics if topic.name == name), unknown)
+
+
+def _check(refusal: admin.Refusal, topic: str) -> None:
+    if refusal.error_code:
+        raise BrokerError(refusal.error_code, refusal.message or f"topic {topic!r}")
+
+
+def _described(topic: TopicReply, options: Mapping[str, str]) -> TopicDescription:
+    places = sorted(map(_place, topic.partitions))
+    return TopicDescription(topic.name or "", topic.internal, tuple(places), options)
+
+
+def _place(part: PartitionReply) -> PartitionPlace:
+    return PartitionPlace(part.partition, part.leader_id, tuple(part.replicas), tuple(part.in_sync))

@@ -1,0 +1,71 @@
+"""The committed offsets of a consumer group, with their metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kprod.admin.cluster_client import NO_OPTIONS, ClusterClient, connect
+from kprod.config.reading import concealed
+from kprod.errors import BrokerError, ErrorCode
+from kprod.types import TopicPartition
+from kprod.wire import admin
+
+_DEFAULT_TIMEOUT: Final = 30.0
+_UNSTABLE: Final = (
+    "an open transaction can still change the offsets of group {!r}: commit or abort that one first"
+)
+
+
+class GroupOffset(NamedTuple):
+    """An offset, and the text that was committed with it."""
+
+    offset: int
+    metadata: str
+
+
+def committed_offsets(
+    bootstrap_servers: str | None,
+    group: str,
+    *,
+    timeout: float = _DEFAULT_TIMEOUT,
+    stable: bool = True,
+    options: Mapping[str, Any] = NO_OPTIONS,
+) -> dict[TopicPartition, GroupOffset]:
+    """The committed offsets of ``group``; ``stable``: once no transaction can change them.
+
+    Empty for a group that does not exist. ``timeout`` is in seconds, ``options`` are those of a
+    producer. Raises KprodTimeoutError, ConnectionLost, AuthenticationError, and BrokerError for a
+    broker's error.
+    """
+    options = concealed(options)
+    with connect(bootstrap_servers, timeout, options) as cluster:
+        return fetch_offsets(cluster, group, None, stable=stable)
+
+
+def fetch_offsets(
+    cluster: ClusterClient,
+    group: str,
+    topics: Mapping[str, Sequence[int]] | None,
+    *,
+    stable: bool = True,
+) -> dict[TopicPartition, GroupOffset]:
+    """A group's offsets for these or all partitions. Raises as ``ClusterClient``."""
+
+    def fetch() -> dict[TopicPartition, GroupOffset]:
+        question = admin.group_offsets(group, topics, stable=stable)
+        reply = cluster.ask(question, cluster.coordinator(group))
+        for code in (reply.error_code, *(found.error_code for found in reply.offsets)):
+            if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise BrokerError(code, _UNSTABLE.format(group))
+            if code:
+                raise BrokerError(code, f"the offsets of group {group!r}")
+        return {
+            TopicPartition(found.topic, found.partition): GroupOffset(
+                found.offset, found.metadata.decode(errors="replace")
+            )
+            for found in reply.offsets
+            if found.offset >= 0
+        }
+
+    return cluster.retried(fetch)

@@ -1,0 +1,198 @@
+"""Reads a topic of any Kafka cluster over the network, once or continuously."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from math import inf
+from typing import Any, Final, Self, TypeAlias
+
+from kprod.admin.cluster_client import NO_OPTIONS, connect
+from kprod.admin.group_offsets import fetch_offsets
+from kprod.admin.leader_wait import ALL_LEADERS, BegunWait, LeaderWait
+from kprod.admin.partition_reader import PartitionReader, readers
+from kprod.config.reading import concealed
+from kprod.errors import BrokerError, KprodError
+from kprod.records.record_batch import StoredRecord
+from kprod.wire.admin import commit_offsets
+
+_DEFAULT_TIMEOUT: Final = 30.0
+
+
+def read_topic(
+    bootstrap_servers: str | None,
+    topic: str,
+    *,
+    since: Mapping[int, int] | None = None,
+    timeout: float = _DEFAULT_TIMEOUT,
+    options: Mapping[str, Any] = NO_OPTIONS,
+) -> Iterator[tuple[int, StoredRecord]]:
+    """Yield partition and record, one partition after the other, up to the initial end of each.
+
+    ``since`` maps partitions to start offsets, as ``end_offsets`` returns them; a partition that is
+    missing there, or whose start offset no longer exists, is read from its first record. Checks
+    every batch's CRC and raises ``CorruptBatch`` if it is wrong. Transaction markers are left out;
+    records of aborted transactions are not. ``timeout`` is in seconds, ``options`` are those of a
+    producer.
+    """
+    options = concealed(options)
+    with connect(bootstrap_servers, timeout, options) as cluster:
+        spans = {
+            number: (log, max(log.start(), (since or {}).get(number, 0)), log.end())
+            for number, log in readers(cluster, topic).items()
+        }
+        for number, (log, start, end) in spans.items():
+            for record in log.read(start, end):
+                yield number, record
+
+
+def end_offsets(
+    bootstrap_servers: str | None,
+    topic: str,
+    *,
+    timeout: float = _DEFAULT_TIMEOUT,
+    options: Mapping[str, Any] = NO_OPTIONS,
+) -> dict[int, int]:
+    """The offset of the next record, by partition."""
+    options = concealed(options)
+    with connect(bootstrap_servers, timeout, options) as cluster:
+        return {number: log.end() for number, log in readers(cluster, topic).items()}
+
+
+def create_topic(
+    bootstrap_servers: str | None,
+    name: str,
+    partitions: int,
+    *,
+    timeout: float = _DEFAULT_TIMEOUT,
+    options: Mapping[str, Any] = NO_OPTIONS,
+) -> None:
+    """Create a topic with one replica. Raises ``BrokerError`` 36 if it exists."""
+    options = concealed(options)
+    with connect(bootstrap_servers, timeout, options) as cluster:
+        cluster.create_topic(name, partitions, 1, {})
+
+
+Begin: TypeAlias = Callable[[PartitionReader], int]
+"""Returns the offset at which to start reading a partition."""
+
+
+def _position(reader: PartitionReader, committed: int | None, begin: Begin) -> int:
+    """The offset at which a group continues: its committed offset, or the first one after it.
+
+    Retention may have deleted records after the committed offset. If the topic ends before that
+    offset, it is a new topic of the same name, and the group starts as for a new one.
+    """
+    if committed is None or committed > reader.end():
+        return begin(reader)
+    return max(committed, reader.start())
+
+
+class TopicFollower:
+    """Reads all partitions of a topic, or one of them, continuously. Not thread-safe.
+
+    With a ``group`` it continues at the group's committed offsets, or at the first remaining
+    records after them; ``commit`` commits the position. It commits as a simple consumer, which a
+    group with members refuses. Without a group it starts at the offset that ``begin`` returns, such
+    as ``PartitionReader.start`` or ``.end``. ``wait`` limits each wait for a missing topic, leader
+    or broker (except the first broker), and may name the only partition to read. ``options`` are
+    those of a producer. Raises what ``read_topic`` raises, and PartitionError for a missing
+    partition.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        options: Mapping[str, Any],
+        *,
+        begin: Begin,
+        wait: LeaderWait = ALL_LEADERS,
+        group: str | None = None,
+    ) -> None:
+        options = concealed(options)
+        self._topic = topic
+        self._group = group
+        self._wait = wait
+        self._waiting: BegunWait | None = None  # since the last complete round
+        self._connect = partial(connect, None, inf, options)
+        self._cluster = self._connect()
+        try:
+            self._readers = readers(self._cluster, topic, wait)
+            committed = self._committed()
+            for number, reader in self._readers.items():
+                reader.position = _position(reader, committed.get(number), begin)
+            self.ends = {number: reader.end() for number, reader in self._readers.items()}
+            self._shown = {number: reader.position for number, reader in self._readers.items()}
+        except BaseException:
+            self._cluster.close()
+            raise
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything up to the initial end was read."""
+        return all(self._readers[number].position >= end for number, end in self.ends.items())
+
+    def poll(self) -> Iterator[tuple[int, StoredRecord]]:
+        """Yield partition and record, in one round over the partitions.
+
+        If a connection is lost or a leader moves, the round ends; the next one continues with the
+        same records, from the current leaders.
+        """
+        try:
+            for number, reader in self._readers.items():
+                yield from ((number, record) for record in reader.poll())
+                self._shown[number] = reader.position  # after markers, too
+            self._waiting = None
+        except KprodError as error:
+            if not error.retriable:
+                raise
+            waiting, self._waiting = self._waiting or BegunWait(self._wait), None
+            self._find_leaders(error, waiting)
+            self._waiting = waiting
+
+    def _find_leaders(self, lost: KprodError, waiting: BegunWait) -> None:
+        """Find the leaders again. Raises the last error when the wait is over."""
+        while True:
+            waiting.pause(lost)
+            try:
+                found = readers(self._cluster, self._topic, self._wait)
+            except KprodError as error:
+                if not error.retriable:
+                    raise
+                lost = error
+                continue
+            for number, reader in self._readers.items():
+                found[number].position = reader.position
+            self._readers = {number: found[number] for number in self._readers}
+            return
+
+    def shown(self, partition: int, record: StoredRecord) -> None:
+        """Mark a record of ``poll`` as processed by the group."""
+        self._shown[partition] = record.offset + 1
+
+    def _committed(self) -> dict[int, int]:
+        if self._group is None:
+            return {}
+        topics = {self._topic: list(self._readers)}
+        found = fetch_offsets(self._cluster, self._group, topics)
+        return {place.partition: committed.offset for place, committed in found.items()}
+
+    def commit(self) -> None:
+        """Commit the group's position. Raises ``BrokerError`` if the group has members.
+
+        All records of a complete round of ``poll`` count as processed. Uses new connections: a
+        signal may have interrupted ``poll`` between a request and its answer.
+        """
+        if self._group is None:
+            return
+        with self._connect() as cluster:
+            question = commit_offsets(self._group, self._topic, self._shown)
+            for error_code in cluster.ask(question, cluster.coordinator(self._group)):
+                if error_code:
+                    raise BrokerError(error_code, f"group {self._group!r}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.close()

@@ -1,0 +1,226 @@
+"""The thread that runs the sender's loop: its own, or a caller that waits for an outcome anyway.
+
+A lone ``send(...).get()`` would pay for two changes of thread, there and back, which cost more than
+the work itself. So the sender's thread gives up the loop when it has nothing to do. A caller that
+begins to wait for an outcome then takes the loop, runs the sender, and gives the loop up again when
+its own outcome is there (the leader/followers pattern, without promotion). While more is under way
+than one caller waits for, the thread keeps the loop, as other records need it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Protocol
+
+from kprod.clock import Clock
+from kprod.errors import IllegalStateError
+from kprod.latch import Latch
+from kprod.sender.network import Network
+from kprod_ext import Poller, generation, hold_signals, raised_by_signal
+
+FOREVER = float("inf")
+IDLE_BEFORE_RESUME = 0.005
+"""Seconds without a caller that runs the loop, after which the thread takes it again."""
+TICK = 0.001
+"""Seconds after which the resting thread sees that a caller has set a time for it."""
+LEAST = 0.0005
+"""Seconds that a caller has at least, after it has sent, to begin to wait and to take the loop."""
+MIN_STACK_HEADROOM = 200
+"""Frames that one run and the logging within it may need of the caller's stack."""
+
+
+class Work(Protocol):
+    """The work of the owner: the sender."""
+
+    def run_once(self, longest: float) -> None:
+        """See ``Sender.run_once``."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """True when every record has its outcome."""
+        ...
+
+    @property
+    def broken_by(self) -> BaseException | None:
+        """The exception that ended the last iteration."""
+        ...
+
+
+class LoopOwner:
+    """One thread owns the loop at a time; the headings say which threads may call a method.
+
+    ``work`` is set before any thread owns it; ``wanted`` is True when a caller would have taken the
+    loop, had no other thread done so. The sender sets ``asked`` to False when an iteration begins
+    (it may miss work that comes from then on), and ``next_check`` to the time until which it waits
+    for the network, which is infinite until then. ``awaited`` is what the caller that owns the loop
+    waits for. An iteration may open it before it waits, as when a transaction is fenced, and does
+    not wait then.
+    """
+
+    def __init__(self, network: Network, clock: Clock) -> None:
+        self.work: Work | None = None
+        self.wanted = False
+        self._network = network
+        self._clock = clock
+        self._lock = threading.Lock()  # held by the owner
+        self._owner = 0  # its ident
+        self._free = False  # the thread rests, or is about to, and no thread owns the loop
+        self.asked = False  # to look anew
+        self._recalled = False  # the producer closes: the thread owns the loop from now on
+        self._process = generation()  # in another one, a forked child, nobody owns the loop
+        self.next_check = FOREVER  # of the monotonic clock
+        self._wakeup = Poller()  # of the thread, when it rests
+        self._woken = False  # since the rest began
+        self._worked = False  # callers ran the loop since the thread looked last
+        self._due = FOREVER  # of the monotonic clock: when the thread has to look
+        self.awaited: Latch | None = None
+
+    # Any thread -----------------------------------------------------------------------------------
+
+    @property
+    def is_owner(self) -> bool:
+        """True in the thread that owns the loop, also in code that the sender calls."""
+        return self._owner == threading.get_ident()
+
+    def wake(self) -> None:
+        """Let the sender look at once."""
+        # First this, then a look at the owner. An owner that ends does it the other way round.
+        self.asked = True
+        if self._free:
+            self._wake_thread()
+        else:
+            self._network.wake()
+
+    def about_to_wait(self) -> None:
+        """As ``wake``, unless ``wait``, which follows, runs the loop itself."""
+        if not self._may_own():
+            self.wake()
+
+    def look_within(self, seconds: float) -> None:
+        """Let the sender look within ``seconds``; while it rests, some milliseconds later."""
+        if self._free:
+            # No wake-up: the caller that has sent may be about to wait, and to run.
+            self._due = min(self._due, self._clock.monotonic() + max(seconds, LEAST))
+        elif self._clock.monotonic() + seconds < self.next_check:
+            self._network.wake()
+
+    def wait(self, ended: Latch, timeout: float | None, hurry: bool) -> bool:
+        """Wait at most ``timeout`` seconds (None: without limit) until ``ended`` is open.
+
+        Runs the loop meanwhile if nobody else does; else, with ``hurry``, lets the sender look.
+        Raises IllegalStateError within an iteration and in a forked child, and what signal handlers
+        raise.
+        """
+        if ended.is_open:
+            return True
+        if self._process != generation():
+            raise IllegalStateError(
+                "the process was forked after this was asked for: only the parent hears of the"
+                " outcome; send the record in this process to wait for it here"
+            )
+        if self._owner == threading.get_ident() and timeout != 0:
+            raise IllegalStateError("waiting inside the sender's work would wait for itself")
+        deadline = FOREVER if timeout is None else self._clock.monotonic() + timeout
+        if self._may_own() and hold_signals(self._own_and_run, ended, deadline):
+            return True
+        self.wanted = True
+        if hurry:
+            self.wake()
+        return ended.wait(None if timeout is None else max(0.0, deadline - self._clock.monotonic()))
+
+    def recall(self) -> None:
+        """Give the loop back to the thread, for good."""
+        self._recalled = True
+        self.wake()
+
+    # In the place of the thread -------------------------------------------------------------------
+
+    def _may_own(self) -> bool:
+        if not self._free or self._recalled or not self._network.interruptible:
+            return False
+        deep = True  # a RecursionError in the midst of an iteration would leave it half done
+        try:
+            sys._getframe(sys.getrecursionlimit() - MIN_STACK_HEADROOM)
+        except ValueError:
+            deep = False
+        return not deep
+
+    def _own_and_run(self, ended: Latch, deadline: float) -> bool:
+        """Run the loop until ``ended`` is open. Signals are held: only ``poll`` lets them in."""
+        me = threading.get_ident()
+        if self.work is None or not self._lock.acquire(blocking=False):
+            return False
+        if self.work.broken_by is not None:  # the thread is awake, and about to end the producer
+            self._lock.release()
+            return False
+        self._free, self._owner, self._due = False, me, FOREVER
+        self._network.may_connect = False
+        self.awaited = ended
+        try:
+            self._run(self.work, ended, deadline)
+        finally:
+            self.awaited = None
+            self._stop_owning(self.work)
+        return ended.is_open
+
+    def _run(self, work: Work, ended: Latch, deadline: float) -> None:
+        network = self._network
+        left = deadline - self._clock.monotonic()
+        while not (ended.is_open or self._recalled or network.connect_requested) and left > 0:
+            try:
+                work.run_once(left)
+            except Exception as error:
+                if raised_by_signal(error):
+                    raise
+                return  # the thread ends the producer
+            left = deadline - self._clock.monotonic()
+
+    def _stop_owning(self, work: Work) -> None:
+        network = self._network
+        to_do = network.connect_requested or self._recalled or work.broken_by is not None
+        network.let_connect()
+        self._owner, self._worked, self._free = 0, True, True
+        self._lock.release()
+        # Last: from here on no thread owns the loop, so later requests wake the thread.
+        if to_do or self.asked or not work.finished:
+            self._wake_thread()
+
+    def _wake_thread(self) -> None:
+        self._woken = True
+        self._wakeup.wake()
+
+    # The sender's thread --------------------------------------------------------------------------
+
+    def take(self) -> None:
+        """Take the loop, after a caller has given it up."""
+        self._lock.acquire()
+        self._free, self._owner = False, threading.get_ident()
+
+    def give_up(self) -> None:
+        """Let callers take the loop, until the next ``take``."""
+        self._owner, self._free = 0, True
+        self._lock.release()
+
+    def rest(self) -> None:
+        """Rest, without the loop, until there is something to do or no caller runs it."""
+        if self.asked or self._recalled:
+            return
+        now = quiet_since = self._clock.monotonic()
+        while not self._woken:
+            if self._worked or not self._free:
+                self._worked = False
+                quiet_since = now
+            left = min(self._due, quiet_since + IDLE_BEFORE_RESUME) - now
+            if left <= 0.0:
+                break
+            self._wakeup.wait(min(left, TICK))
+            now = self._clock.monotonic()
+        # Else the time to look has come, or callers leave the loop to the thread.
+        self.wanted = self._woken and self.wanted
+        self._woken, self._due = False, FOREVER
+
+    def close(self) -> None:
+        """The thread does not rest any more."""
+        self._wakeup.close()

@@ -1,0 +1,175 @@
+"""Metadata requests: by age, or because something showed that the snapshot is old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from kprod.cluster.metadata import Metadata, MetadataListener
+from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.errors import ConnectionLost, ErrorCode, KprodError
+from kprod.sender.deadlines import Deadlines, Pending, PendingQueue
+from kprod.sender.exchange import ControlRequest, Failed
+from kprod.sender.network import Network
+from kprod.wire.control import MetadataReply, decode_metadata_response, encode_metadata_request
+from kprod.wire.versions import ApiKey
+
+FOREVER = float("inf")
+MOST_TOLD = 5
+"""Topics that a line of the log names."""
+
+
+class MetadataQuery(Pending):
+    """A caller's question about ``topics``, None for all of them, apart from the snapshot."""
+
+    __slots__ = ("reply", "topics")
+
+    def __init__(self, topics: Sequence[str] | None) -> None:
+        super().__init__()
+        self.topics = topics
+        self.reply: MetadataReply | None = None
+
+
+class MetadataRequests:
+    """Keeps the metadata fresh. Thread: the sender's only, but for ``queries``.
+
+    It looks when it is queued (see ``Deadlines``): by ``Metadata``, and by who adds a query.
+
+    ``rebootstrap_after``: when no broker has answered for so many seconds, they are forgotten and
+    the bootstrap addresses asked (KIP-1102); infinite for never, not even when a broker asks.
+    ``busy_topics``: those with batches that have no outcome, which are not idle.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        network: Network,
+        deadlines: Deadlines,
+        *,
+        allow_auto_create: bool,
+        busy_topics: Callable[[], set[str]],
+        rebootstrap_after: float = FOREVER,
+    ) -> None:
+        self._metadata = metadata
+        self.queries: PendingQueue[MetadataQuery] = PendingQueue()  # of any thread
+        self._network = network
+        self._deadlines = deadlines
+        self.due = FOREVER  # see Deadlines
+        metadata.subscribe(MetadataListener(due=partial(deadlines.queued.append, self)))
+        self._allow_auto_create = allow_auto_create
+        self._busy_topics = busy_topics
+        self._rebootstrap_after = rebootstrap_after
+        self._asking_since: float | None = None  # None: the last answer is recent enough
+
+    def fire(self, now: float) -> None:
+        """Send what is due, once a broker can take it."""
+        while (query := self.queries.next()) is not None and self._ask(query, now):
+            pass
+        wait = self._metadata.due(now)
+        if wait > 0:
+            self._deadlines.set(self, now + wait)
+            return
+        self._deadlines.set(self, self._look_for_answers(now))
+        broker = self._network.any_usable(now)
+        if broker is None:
+            self._network.waiting[self] = None
+            return
+        topics = self._metadata.wanted(now)
+        request = self._request(topics, partial(self.answered, topics), self.failed)
+        broker.send(request, now)
+
+    def _ask(self, query: MetadataQuery, now: float) -> bool:
+        """Send a query; False while no broker can take it."""
+        broker = self._network.any_usable(now)
+        if broker is None:
+            self._network.waiting[self] = None
+            return False
+        query.asked = True
+        ends = partial(self._query_answered, query), partial(self._query_failed, query)
+        broker.send(self._request(query.topics, *ends), now)
+        return True
+
+    def _query_answered(
+        self, query: MetadataQuery, version: int, body: memoryview, now: float
+    ) -> int:
+        topics = query.topics
+        query.reply = decode_metadata_response(version, body, topics and frozenset(topics))
+        self.queries.end(query)
+        return query.reply.throttle_ms
+
+    def _query_failed(
+        self, query: MetadataQuery, error: KprodError, now: float, *, sent: bool
+    ) -> None:
+        if isinstance(error, ConnectionLost):
+            query.asked = False  # another connection carries it; the caller has a time limit
+            self._deadlines.queued.append(self)
+        else:
+            self.queries.end(query, error)
+
+    def _request(
+        self,
+        topics: Sequence[str] | None,
+        answered: Callable[[int, memoryview, float], int],
+        failed: Failed,
+    ) -> ControlRequest:
+        encode = partial(
+            encode_metadata_request, topics=topics, allow_auto_create=self._allow_auto_create
+        )
+        return ControlRequest(ApiKey.METADATA, encode, answered, failed)
+
+    def _look_for_answers(self, now: float) -> float:
+        """Give up on known brokers if it is time; else when that is, if any are known."""
+        if self._asking_since is None:
+            self._asking_since = now
+        if not self._metadata.snapshot.brokers:
+            return FOREVER
+        limit = self._asking_since + self._rebootstrap_after
+        if now < limit:
+            return limit
+        if now > self._asking_since:
+            self._rebootstrap(f"no broker has answered for {now - self._asking_since:.3g} s", now)
+        return FOREVER
+
+    def _rebootstrap(self, why: str, now: float) -> None:
+        self._network.log.warn(f"asking the bootstrap servers about the cluster: {why}")
+        self._metadata.rebootstrap()
+        self._network.rebootstrap(now)
+        self._asking_since = now
+
+    def answered(self, topics: Sequence[str], version: int, body: memoryview, now: float) -> int:
+        """Publish the snapshot; the network follows its brokers."""
+        reply = decode_metadata_response(version, body, frozenset(topics))
+        known = self._metadata.snapshot
+        self._metadata.request_version = version
+        # A record may have come since the request left: the answer must not drop its topic.
+        self._metadata.used(self._busy_topics(), now)
+        if self._metadata.answered(reply, now):
+            if known.is_of_another(reply.cluster_id):
+                self._network.log.warn(
+                    f"another cluster answers, {reply.cluster_id}, no longer {known.cluster_id}:"
+                    " do the bootstrap servers lead to both?"
+                )
+            self._asking_since = None
+            self._tell(known, self._metadata.snapshot)
+            self._network.adopt(self._metadata.snapshot.brokers)
+        elif (
+            reply.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._rebootstrap_after < FOREVER
+        ):
+            self._rebootstrap("a broker asks for it", now)
+        return reply.throttle_ms
+
+    def _tell(self, known: ClusterSnapshot, fresh: ClusterSnapshot) -> None:
+        log = self._network.log
+        if log.tells_details and fresh != known:
+            changed = [topic.name for topic in fresh if known.topic(topic.name) != topic]
+            more = ", ..." if len(changed) > MOST_TOLD else ""
+            log.detail(
+                "cluster %s has %s; %d topics are in use, %d of them new or changed: %s",
+                *(fresh.cluster_id, ", ".join(map(str, fresh.brokers.values()))),
+                *(len(fresh.topics), len(changed), ", ".join(changed[:MOST_TOLD]) + more),
+            )
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        """Try again after the back-off."""
+        self._network.log.detail("asking about the cluster has failed: %s", error)
+        self._metadata.failed(error, now)

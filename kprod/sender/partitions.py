@@ -1,0 +1,399 @@
+"""All partitions of a producer, and what they share: producer id, epochs, groups for a request.
+
+Kafka's ``RecordAccumulator.ready`` walks every partition in every iteration. Here a partition is
+looked at only after something happened to it (decision 0106): a caller noted its queue, its
+deadline came, the sender took a batch or put one back, an answer came, or its leader changed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Protocol
+
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.clock import ExponentialBackoff
+from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.errors import KprodError
+from kprod.sender.deadlines import FOREVER, Deadlines
+from kprod.sender.partition import EMPTY, READY, WAITING, Partition
+from kprod.types import ProducerId, TopicPartition
+from kprod_ext.batch import ProducerBatch
+from kprod_ext.partition_queue import PartitionQueue
+
+LAST_EPOCH = 2**15 - 1
+_depth = attrgetter("depth")
+
+
+class ProducerIdentity:
+    """The producer id and epoch that batches carry now, None before brokers gave one.
+
+    ``fatal`` is the reason why nothing may be sent any more, ever; ``trouble`` the reason why no id
+    is there yet, as far as a broker or a connection has said. ``used_up`` is called when the id has
+    no epochs left, and another one is needed. Thread: the sender's; any may read ``fatal``.
+    """
+
+    __slots__ = ("fatal", "producer", "trouble", "used_up")
+
+    def __init__(self) -> None:
+        self.producer: ProducerId | None = None
+        self.fatal: KprodError | None = None
+        self.trouble: KprodError | None = None
+        self.used_up: Callable[[], object] = bool
+
+
+class Transaction(Protocol):
+    """The transaction that the records of a transactional producer are part of."""
+
+    @property
+    def transactional_id(self) -> str: ...
+
+    @property
+    def implicit(self) -> bool:
+        """True when brokers add partitions to the transaction themselves (KIP-890)."""
+
+    reopen: Callable[[Iterable[TopicPartition]], None]
+    """Called with partitions for which ``may_send`` said no, and may say yes now."""
+
+    def may_send(self, tp: TopicPartition) -> bool:
+        """True when a batch of ``tp`` may leave."""
+
+    def sequence_lost(self) -> None:
+        """A batch ended without an acknowledgement: its sequence must not be used again."""
+
+    def record_failed(self, error: KprodError) -> None:
+        """Records ended in ``error``; their callers do not know it yet."""
+
+
+class Window:
+    """The bytes in flight that one broker may have, and the size that its batches may reach.
+
+    As TCP's congestion window (RFC 5681) it is earned by what arrives and halved by what does not.
+    A network that breaks off every connection after some bytes, or that carries fewer bytes in
+    ``request_timeout_ms`` than a request has, would never let a large batch through: its repetition
+    is as large as the first attempt. Bytes are those of batches; times are seconds of one clock.
+
+    ``size`` begins with ``least``, a batch that has not grown, and rises up to ``most``: by the
+    bytes answered until it has half of its size before the last loss (slow start), then by
+    ``least`` for every window that is answered. An answer that took longer than ``slow`` earns
+    nothing: if bytes took that time, twice as many could take too long. A loss takes the window to
+    half of the bytes that were in flight.
+
+    Batches may never be larger than ``size``. Requests are held back from the first loss until
+    ``size`` is ``most`` again. ``in_flight``: the bytes of requests without an answer; who makes a
+    request adds them, and its end, by ``answered`` or ``failed``, takes them off.
+
+    Thread: the sender's only.
+    """
+
+    __slots__ = (
+        "_fell_at",
+        "_half",
+        "_least",
+        "_most",
+        "_slow",
+        "in_flight",
+        "limits",
+        "size",
+    )
+
+    def __init__(self, least: int, most: int, slow: float) -> None:
+        self._least = least
+        self._most = max(least, most)
+        self._slow = slow
+        self._half = self._most  # where slow start ends
+        self._fell_at = -FOREVER
+        self.in_flight = 0
+        self.size = least
+        self.limits = False  # True: it limits requests, too
+
+    def room(self) -> int:
+        """The bytes another request may have now; 0: it may not go.
+
+        One batch may always go when nothing is in flight, whatever its size.
+        """
+        if not self.limits:
+            return self._most
+        return max(self.size - self.in_flight, 0 if self.in_flight else 1)
+
+    def answered(self, nbytes: int, seconds: float) -> None:
+        """A request of ``nbytes`` was answered after so many ``seconds``."""
+        self.in_flight -= nbytes
+        if self.size == self._most or seconds > self._slow:
+            return
+        earned = nbytes if self.size < self._half else nbytes * self._least // self.size
+        self.size = min(self.size + earned, self._most)
+        if self.size == self._most:
+            self.limits = False  # the window has its former size again
+
+    def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
+        """A request of ``nbytes`` ended without an answer; ``lost``: with its connection.
+
+        The end of a connection counts once for all requests that it carried.
+        """
+        if lost and sent_at > self._fell_at:
+            self._fell_at = now
+            self.limits = True
+            self._half = max(self._least, self.size // 2)
+            self.size = max(self._least, min(self.size, self.in_flight) // 2)
+        self.in_flight -= nbytes
+
+
+class RequestGroup:
+    """The partitions whose batches can share a request: one leader, one value of ``acks``.
+
+    ``ready``: those that are ready, the one that has waited longest first. ``window``: that of the
+    leader, which its other groups share. ``last_request``: the number of the last request of such
+    batches.
+    """
+
+    __slots__ = ("acks", "last_request", "node_id", "ready", "window")
+
+    def __init__(self, node_id: int, acks: int, window: Window) -> None:
+        self.node_id = node_id
+        self.acks = acks
+        self.window = window
+        self.last_request = 0
+        self.ready: OrderedDict[Partition, None] = OrderedDict()
+
+    def drain(self, max_bytes: int, most: int, now: float) -> list[ProducerBatch]:
+        """Take at most one batch per partition for one request: sealed, in sequence.
+
+        Their sizes add up to at most ``max_bytes``, unless the first one is larger: that has at
+        most ``most``.
+        """
+        taken: list[ProducerBatch] = []
+        room, ready = max_bytes, self.ready
+        for _ in range(len(ready)):
+            partition = next(iter(ready))
+            batch = partition.queue.oldest
+            if batch is None:
+                raise AssertionError(f"{partition.tp} is ready, and has no batch")
+            if not partition.may_send(batch, now):
+                partition.move(WAITING)
+                continue
+            if taken and batch.size > room:
+                break
+            if partition.take(batch, room if taken else most):
+                room -= batch.size
+                taken.append(batch)
+            partition.find_place(now)
+            if partition in ready:
+                ready.move_to_end(partition)
+        return taken
+
+
+class PartitionSet:
+    """The partitions that the producer wrote to. Thread: the sender's only, but for ``depths``.
+
+    ``transaction``: of a transactional producer, whose coordinator alone gives epochs. ``expired``
+    is called with batches whose delivery time-out has come, ``delivery_timeout`` seconds after they
+    were created. ``groups``: those with partitions that are ready; ``leaderless``: how many
+    partitions with a batch have no leader, by topic; ``on_wire``: how many batches requests hold;
+    ``changes`` grows when the length of a queue may have changed. ``new_window`` makes the window
+    of a broker.
+    """
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        deadlines: Deadlines,
+        *,
+        idempotent: bool,
+        max_in_flight: int,
+        delivery_timeout: float,
+        retry_backoff: ExponentialBackoff,
+        new_window: Callable[[], Window],
+        identity: ProducerIdentity | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        self.accumulator = accumulator
+        self.deadlines = deadlines
+        self.idempotent = idempotent
+        self.max_in_flight = max_in_flight
+        self.delivery_timeout = delivery_timeout
+        self.retry_backoff = retry_backoff
+        self.identity = identity or ProducerIdentity()
+        self.transaction = transaction
+        if transaction is not None:
+            transaction.reopen = self._reopen
+        self.expired: Callable[[list[ProducerBatch], float], None]
+        self.snapshot = ClusterSnapshot()
+        self.snapshots = 1  # how many there have been: a partition knows which one it looked into
+        self.hurry = False  # none lingers
+        self.lingering: dict[Partition, None] = {}
+        self.leaderless: dict[str, int] = {}
+        self.groups: dict[RequestGroup, None] = {}
+        self.awaiting_epoch: dict[Partition, None] = {}
+        self.on_wire = 0
+        self.changes = 0
+        self._known: dict[TopicPartition, Partition] = {}
+        self._by_leader: dict[tuple[int, int], RequestGroup] = {}
+        self._new_window = new_window
+        self._windows: dict[int, Window] = {}  # by node
+        self._queued: dict[str, dict[int, PartitionQueue]] = {}  # those with a batch
+
+    @property
+    def needs_producer_id(self) -> bool:
+        """True when nothing can be sent before an InitProducerId request was answered."""
+        return self.idempotent and self.identity.producer is None
+
+    def of(self, queue: PartitionQueue) -> Partition:
+        """The partition whose records are in ``queue``."""
+        found: Partition | None = queue.partition
+        if found is None:
+            found = self._known.get(queue.tp)
+            if found is None:
+                found = self._known[queue.tp] = Partition(queue, self)
+            found.queue, queue.partition = queue, found
+        return found
+
+    # What happened --------------------------------------------------------------------------------
+
+    def look(self, snapshot: ClusterSnapshot, now: float) -> None:
+        """Look at partitions that something happened to; ``groups`` has those to send then."""
+        if snapshot is not self.snapshot:
+            self._follow(snapshot, now)
+        if not (self.accumulator.noted or self.lingering or self.groups):
+            return
+        self.hurry = self.accumulator.hurries()
+        if self.hurry and self.lingering:
+            for partition in list(self.lingering):
+                partition.move(READY)
+        if self.accumulator.noted:
+            self._take_noted(now)
+
+    def _reopen(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            if tp in self._known:
+                self._known[tp].go_on()
+
+    def _take_noted(self, now: float) -> None:
+        noted = self.accumulator.noted
+        # A fixed number: callers note queues meanwhile, and would keep the sender in this loop.
+        for _ in range(len(noted)):
+            queue = noted.popleft()
+            if not queue.retired:
+                (queue.partition or self.of(queue)).noted(now)
+
+    def _follow(self, snapshot: ClusterSnapshot, now: float) -> None:
+        changed, self.snapshot = snapshot != self.snapshot, snapshot
+        if changed:
+            self.snapshots += 1
+            for partition in self._waiting():
+                partition.follow(now)
+            brokers, groups, windows = snapshot.brokers, self._by_leader, self._windows
+            self._by_leader = {at: group for at, group in groups.items() if at[0] in brokers}
+            if brokers:  # a cluster that is looked for anew has none for a moment
+                self._windows = {node: each for node, each in windows.items() if node in brokers}
+
+    def _waiting(self) -> Iterator[Partition]:
+        """Those with a batch that is queued."""
+        return (each for each in self._known.values() if each.place is not EMPTY)
+
+    def group_of(self, node_id: int, acks: int) -> RequestGroup:
+        """The group of partitions with this leader and these ``acks``."""
+        group = self._by_leader.get((node_id, acks))
+        if group is None:
+            window = self.window_of(node_id)
+            group = self._by_leader[node_id, acks] = RequestGroup(node_id, acks, window)
+        return group
+
+    def window_of(self, node_id: int) -> Window:
+        """The window of a broker, which begins anew once the broker has left the cluster."""
+        return self._windows.get(node_id) or self._windows.setdefault(node_id, self._new_window())
+
+    def lost_leader(self, topic: str) -> None:
+        """A partition of ``topic`` has a batch, and no leader."""
+        self.leaderless[topic] = self.leaderless.get(topic, 0) + 1
+
+    def found_leader(self, topic: str) -> None:
+        """A partition of ``topic`` has a leader again, or no batch."""
+        self.leaderless[topic] -= 1
+        if not self.leaderless[topic]:
+            del self.leaderless[topic]
+
+    # All of them ----------------------------------------------------------------------------------
+
+    def take_queued(self, now: float) -> list[ProducerBatch]:
+        """Remove every queued batch."""
+        self._take_noted(now)
+        return [batch for each in list(self._waiting()) for batch in each.take_queued(now)]
+
+    def unanswered(self) -> list[ProducerBatch]:
+        """The batches on the wire or unresolved that have no outcome."""
+        return [batch for each in self._known.values() for batch in each.unanswered()]
+
+    def in_flight(self) -> list[ProducerBatch]:
+        """The batches that were sent and have no outcome."""
+        return [batch for each in self._known.values() for batch in each.in_flight]
+
+    def unresolved(self) -> list[ProducerBatch]:
+        """The unresolved batches."""
+        return [batch for each in self._known.values() for batch in each.unresolved]
+
+    def queued_of(self, topic: str) -> dict[int, PartitionQueue]:
+        """The queues of ``topic`` with a batch, by partition; each enters and leaves by itself."""
+        return self._queued.setdefault(topic, {})
+
+    def depths(self, topic: str) -> Mapping[int, int]:
+        """How many batches are queued, by partition; empty queues are not named. Any thread."""
+        queues = self._queued.get(topic)
+        if not queues:
+            return {}
+        queues = queues.copy()
+        return dict(zip(queues, map(_depth, queues.values()), strict=True))
+
+    # Epochs ---------------------------------------------------------------------------------------
+
+    def renumber(self, now: float) -> list[ProducerBatch]:
+        """Renumber the partitions that wait for a new epoch and have nothing on the wire.
+
+        Returns the batches that must fail instead, because they may be in the log.
+        """
+        doomed: list[ProducerBatch] = []
+        for partition in list(self.awaiting_epoch):
+            if partition.on_wire or (partition.in_flight and not partition.needs_new_epoch):
+                continue
+            if partition.producer == self.identity.producer:
+                if self.transaction is not None:
+                    continue  # the next transaction has another epoch
+                self._bump_epoch()
+            if self.identity.producer is None:
+                break  # the epochs of this id are used up; identity comes first
+            doomed += partition.renumber(now)
+            del self.awaiting_epoch[partition]
+        return doomed
+
+    def _bump_epoch(self) -> None:
+        """Take the next epoch; partitions with nothing in flight follow when they send again."""
+        known, self.identity.producer = self.identity.producer, None
+        if known is not None and known.epoch < LAST_EPOCH:
+            self.identity.producer = ProducerId(known.producer_id, known.epoch + 1)
+        else:
+            self.identity.used_up()
+
+    def forget(self, topics: set[str]) -> set[str]:
+        """Forget ``topics``, of which no request has a batch; returns those that are in use.
+
+        A broker may still know their sequences of the present epoch, and would take a batch that
+        begins anew for the repetition of an old one. So a new epoch begins for all partitions.
+        """
+        retired, used = self.accumulator.forget(topics)
+        found = [self._known[tp] for tp in retired if tp in self._known]
+        idle = [each for each in found if not (each.in_flight or each.unresolved)]
+        for partition in found:
+            self.deadlines.set(partition, FOREVER)
+        known = any(each.producer == self.identity.producer for each in idle)  # by a broker
+        if known and self.transaction is not None:
+            return used  # only the coordinator gives epochs: partitions stay under the present one
+        if known:
+            self._bump_epoch()  # first: if there is no memory for it, nothing is forgotten
+        for partition in idle:
+            del self._known[partition.tp]
+            self.awaiting_epoch.pop(partition, None)
+        self._known = dict(self._known)  # a dict never shrinks by itself
+        queued = self._queued.items()
+        self._queued = {at: each for at, each in queued if at not in topics or at in used}
+        return used

@@ -1,0 +1,122 @@
+"""Get the producer id that makes retries exactly-once (InitProducerId, KIP-98)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kprod.clock import ExponentialBackoff
+from kprod.errors import BrokerError, ConnectionLost, ErrorCode, KprodError, ProtocolError
+from kprod.latch import Latch
+from kprod.sender.deadlines import Deadlines
+from kprod.sender.exchange import ControlRequest
+from kprod.sender.network import Network
+from kprod.sender.partitions import PartitionSet
+from kprod.sender.retry import FATAL
+from kprod.types import ProducerId
+from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
+from kprod.wire.versions import ApiKey
+
+FOREVER = float("inf")
+FINAL = FATAL | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+"""Refusals of a producer id that a later request cannot change; other ones may pass."""
+
+
+class ProducerIdRequests:
+    """Asks any broker for a producer id whenever there is none. Thread: the sender's only.
+
+    It looks when it is queued (see ``Deadlines``): at first, and when the epochs are used up.
+    """
+
+    busy = False
+    """Always False: only records wait for an id, and the accumulator counts these."""
+
+    def __init__(
+        self,
+        partitions: PartitionSet,
+        network: Network,
+        deadlines: Deadlines,
+        backoff: ExponentialBackoff,
+    ) -> None:
+        self.identity = partitions.identity
+        self._partitions = partitions
+        self._network = network
+        self._deadlines = deadlines
+        self.due = FOREVER  # see Deadlines
+        self._backoff = backoff
+        self._in_flight = False
+        self._failures = 0
+        self._retry_at = 0.0
+        self.settled = Latch()
+        self.identity.used_up = partial(deadlines.queued.append, self)
+        self.identity.used_up()  # there is none yet
+        if not partitions.idempotent:
+            self.settled.open()
+
+    @property
+    def fatal(self) -> KprodError | None:
+        """The reason why the cluster takes no records of this producer any more, or None."""
+        return self.identity.fatal
+
+    def fire(self, now: float) -> None:
+        """Ask if an id is needed, once a broker can take the request."""
+        if not self._partitions.needs_producer_id or self._in_flight or self.fatal is not None:
+            return
+        if now < self._retry_at:
+            self._deadlines.set(self, self._retry_at)
+            return
+        # No connection is made for this request: a producer that never sends stays silent.
+        broker = self._network.any_usable(now) if self._network.connected else None
+        if broker is None:
+            self._network.waiting[self] = None
+            return
+        self._in_flight = True
+        encode = encode_init_producer_id_request
+        request = ControlRequest(ApiKey.INIT_PRODUCER_ID, encode, self.answered, self.failed)
+        broker.send(request, now)
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        """Take the id, or react to the refusal."""
+        reply = decode_init_producer_id_response(version, body)
+        if reply.error_code:
+            self._refused(BrokerError(reply.error_code, "asking for a producer id"), now)
+        elif reply.producer_id < 0 or reply.producer_epoch < 0:
+            raise ProtocolError(
+                f"producer id {reply.producer_id}, epoch {reply.producer_epoch} cannot be"
+            )
+        else:
+            self._in_flight, self._failures = False, 0
+            self.identity.trouble = None
+            self.identity.producer = ProducerId(reply.producer_id, reply.producer_epoch)
+            self.settled.open()
+            self._network.log.detail("%s", self.identity.producer)
+        return reply.throttle_ms
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        """No answer came: try again after a back-off."""
+        self._refused(error, now)
+
+    def _refused(self, error: KprodError, now: float) -> None:
+        """Try again after a back-off, unless the refusal is final. The first one is logged.
+
+        Records wait meanwhile, and name ``error`` if their delivery timeout passes.
+        """
+        self._in_flight = False
+        self._failures += 1
+        self._retry_at = now + self._backoff.delay(self._failures)
+        self._deadlines.set(self, self._retry_at)
+        self.identity.trouble = error
+        if isinstance(error, BrokerError) and error.code in FINAL:
+            error.add_note(
+                "an idempotent producer needs a producer id; with enable_idempotence=False kprod"
+                " works without one, at the price of duplicates after a retry"
+            )
+            self.identity.fatal = error
+            self.settled.open()
+            self._network.log.warn(f"this producer can send nothing: {error.with_number()}")
+        elif self._failures == 1 and not isinstance(error, ConnectionLost):  # the broker logs those
+            text = error.with_number()
+            self._network.log.warn(f"records wait for a producer id, asked again: {text}")
+
+    def end(self, error: KprodError) -> None:
+        """The producer has ended: no id will come."""
+        self.settled.open()

@@ -1,0 +1,461 @@
+"""Client telemetry: push the producer's metrics to brokers that subscribe to them (KIP-714).
+
+After Kafka's ``ClientTelemetryReporter``: a subscription is asked for, then metrics are pushed in
+its interval; the error code of a broker that refuses one says how to go on. Names are made as
+Kafka's ``TelemetryMetricNamingConvention`` makes them: the metric ``connection-creation-rate`` of
+the group ``producer-metrics`` is ``org.apache.kafka.producer.connection.creation.rate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from kprod.buffer.compression import CODEC_IDS, Compressor, compressor
+from kprod.clock import Clock
+from kprod.errors import ErrorCode, KprodError
+from kprod.latch import Latch
+from kprod.metrics.table import (
+    NODE_METRICS,
+    PRODUCER_GAUGES,
+    PRODUCER_METRICS,
+    TOPIC_METRICS,
+    Gauge,
+    Metric,
+)
+from kprod.sender.broker import Broker
+from kprod.sender.deadlines import Deadlines
+from kprod.sender.exchange import ControlRequest
+from kprod.sender.network import Network
+from kprod.version import VERSION
+from kprod.wire.telemetry import (
+    NO_ID,
+    Point,
+    Push,
+    PushReply,
+    Subscription,
+    Temporality,
+    decode_get_subscriptions_response,
+    decode_push_response,
+    encode_get_subscriptions_request,
+    encode_push_request,
+    gauge,
+    metrics_data,
+    monotonic_sum,
+)
+from kprod.wire.versions import ApiKey, ApiVersions
+
+Groups: TypeAlias = Mapping[str, Mapping[str, float]]
+
+DOMAIN = "org.apache.kafka."
+EVERYTHING = "*"
+SCOPE = ("kprod", VERSION)
+LENGTHS_BYTES = 12
+"""Bytes for lengths of messages around metrics, beyond those around none."""
+METRIC_FRAME_BYTES = 6
+"""Tag and length of each."""
+
+
+class _Group(NamedTuple):
+    prefix: str
+    attribute: str | None
+    units: dict[str, str]
+
+
+def _units(rows: Sequence[Metric | Gauge]) -> dict[str, str]:
+    return {row.name: row.unit for row in rows}
+
+
+# The whole producer first: metrics that do not fit are left out from the end.
+_GROUPS = {
+    "producer-metrics": _Group(
+        "producer.", None, {**_units(PRODUCER_METRICS), **_units(PRODUCER_GAUGES)}
+    ),
+    "producer-node-metrics": _Group("producer.node.", "node_id", _units(NODE_METRICS)),
+    "producer-topic-metrics": _Group("producer.topic.", "topic", _units(TOPIC_METRICS)),
+}
+_ORDER = list(_GROUPS)
+
+
+class Wanted(NamedTuple):
+    """A broker's subscription: prefixes of names, the kind of sums, and the largest size."""
+
+    metrics: tuple[str, ...]
+    delta: bool
+    max_bytes: int
+
+
+class _Found(NamedTuple):
+    key: tuple[str, str]  # group and name
+    name: str
+    unit: str
+    attributes: dict[str, str]
+    value: float
+
+
+class TelemetryPayload:
+    """Writes metrics, and remembers of sums what brokers have taken. Not thread-safe.
+
+    ``began`` is when the producer was made, in nanoseconds since the epoch; ``resource`` has the
+    attributes of the producer as a whole.
+    """
+
+    def __init__(self, began: int, resource: Mapping[str, str]) -> None:
+        self._began = began
+        self._resource = resource
+        self._frame_bytes = len(metrics_data(resource, SCOPE, ())) + LENGTHS_BYTES
+        self._taken: dict[tuple[str, str], float] = {}
+        self._taken_at = began
+        self._written: dict[tuple[str, str], float] = {}
+        self._written_at = began
+
+    def write(self, groups: Groups, wanted: Wanted, now: int) -> bytes:
+        """A ``MetricsData`` of at most ``wanted.max_bytes`` bytes; metrics beyond are left out.
+
+        The metrics of the whole producer come first, then those of brokers, then of topics.
+        """
+        self._written, self._written_at = {}, now
+        metrics: list[bytes] = []
+        left = wanted.max_bytes - self._frame_bytes
+        for found in _chosen(groups, wanted.metrics):
+            metric = self._metric(found, wanted.delta, now)
+            left -= len(metric) + METRIC_FRAME_BYTES
+            if left < 0:
+                break
+            metrics.append(metric)
+            if _grows(found):
+                self._written[found.key] = found.value
+        return metrics_data(self._resource, SCOPE, metrics)
+
+    def taken(self) -> None:
+        """A broker has taken the last ``MetricsData``: the next differences begin there."""
+        # Sums that were left out go on counting from their last value that a broker has.
+        self._taken.update(self._written)
+        self._taken_at = self._written_at
+
+    def _metric(self, found: _Found, delta: bool, now: int) -> bytes:
+        attributes = found.attributes
+        if not _grows(found):
+            return gauge(found.name, found.unit, Point(found.value, now, now, attributes))
+        if not delta:
+            point = Point(found.value, self._began, now, attributes)
+            return monotonic_sum(found.name, found.unit, point, Temporality.CUMULATIVE)
+        before = self._taken.get(found.key, 0.0)
+        # A topic that was forgotten in between counts from 0 again.
+        grown = found.value - before if found.value >= before else found.value
+        point = Point(grown, self._taken_at, now, attributes)
+        return monotonic_sum(found.name, found.unit, point, Temporality.DELTA)
+
+
+def _grows(found: _Found) -> bool:
+    return found.key[1].endswith("-total")
+
+
+def _chosen(groups: Groups, prefixes: tuple[str, ...]) -> Iterator[_Found]:
+    chosen = tuple("" if prefix == EVERYTHING else prefix for prefix in prefixes)
+    for group in sorted(groups, key=_rank):
+        kind, _, of = group.partition(".")
+        if kind not in _GROUPS:
+            continue
+        prefix, attribute, units = _GROUPS[kind]
+        attributes = {} if attribute is None else {attribute: of}
+        for metric, value in groups[group].items():
+            name = f"{DOMAIN}{prefix}{metric.replace('-', '.')}"
+            if name.startswith(chosen):
+                unit = units.get(metric, "")
+                yield _Found((group, metric), name, unit, attributes, value)
+
+
+def _rank(group: str) -> int:
+    kind = group.partition(".")[0]
+    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
+
+
+FOREVER = float("inf")
+USUAL_INTERVAL = 300.0
+"""Seconds between pushes where a broker has named no valid interval."""
+SHORTEST_INTERVAL = 0.1
+"""Seconds between pushes at least: Apache Kafka's brokers cannot ask for less."""
+UNANSWERED = 30.0
+"""Seconds until a request is repeated after its answer was lost."""
+JITTER = (0.5, 1.5)
+"""Between which parts of the interval the first push is made, so that clients spread."""
+
+
+FINAL = frozenset(
+    {ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_VERSION}
+)
+"""Refusals that a further request cannot change: no metrics are pushed any more."""
+OUTDATED = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+"""Refusals of a push by a subscription that has changed: the new one is asked for at once."""
+
+
+class Telemetry:
+    """The state of one producer's telemetry. Thread: the sender's, unless said otherwise.
+
+    ``jitter`` draws a number of the range it is given. Times are seconds on the sender's clock.
+    """
+
+    def __init__(self, jitter: Callable[[float, float], float]) -> None:
+        self.instance_id: bytes | None = None  # any thread reads it
+        self.identified = Latch()  # open when the id is known, or never will be
+        self.offered = False  # some broker takes the requests
+        self.over = False  # nothing is pushed any more
+        self.ending = False  # the next push is the last
+        self.subscription: Subscription | None = None  # None: to be asked for
+        self._interval = USUAL_INTERVAL
+        self._jitter = jitter
+        self.due_at = FOREVER
+        """When to ask for the subscription, or to push metrics: never until a broker offers it."""
+
+    def on_api_versions(self, versions: ApiVersions) -> None:
+        """A broker's handshake. Until one offers telemetry nothing is ever due."""
+        if self.offered or not versions.offers(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS):
+            return
+        if versions.offers(ApiKey.PUSH_TELEMETRY):
+            self.offered = True
+            if not self.over:
+                self.due_at = 0.0
+
+    @property
+    def own_id(self) -> bytes:
+        """The id as requests have it."""
+        return self.instance_id or NO_ID
+
+    # Answers --------------------------------------------------------------------------------------
+
+    def subscribed(self, reply: Subscription, now: float) -> None:
+        """A broker has answered with its subscription, or with a refusal."""
+        # A broker names the id only where it gives one.
+        instance_id = reply.instance_id or self.instance_id
+        if reply.error_code or instance_id is None:
+            self._refused(reply.error_code or ErrorCode.INVALID_REQUEST, now, of_push=False)
+            return
+        self.instance_id = instance_id
+        self.identified.open()
+        self._interval = _interval(reply)
+        if reply.metrics:
+            self.subscription = reply
+            self.due_at = now + self._interval * self._jitter(*JITTER)
+        else:
+            self.due_at = now + self._interval
+
+    def pushed(self, reply: PushReply, now: float, *, last: bool) -> bool:
+        """A broker has taken a push, or refused it; True when it has taken it."""
+        if reply.error_code:
+            self._refused(reply.error_code, now, of_push=True)
+            return False
+        self.due_at = now if self.ending else now + self._interval
+        if last:
+            self.end()
+        return True
+
+    def _refused(self, code: int, now: float, *, of_push: bool) -> None:
+        self.subscription = None
+        if code in FINAL or self.ending:
+            self.end()
+        elif code in OUTDATED and of_push:
+            self.due_at = now
+        else:  # too large, throttled, or an unknown code: a later push may succeed
+            self.due_at = now + self._interval
+
+    def lost(self, now: float) -> None:
+        """No answer will come. A push is not repeated: the next one has newer values."""
+        if self.ending:
+            self.end()
+        elif self.subscription is None:
+            self.due_at = now + UNANSWERED
+        else:
+            self.due_at = now + self._interval
+
+    # The end --------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """The producer ends: push the subscribed metrics once more, now."""
+        self.ending = True
+        self.due_at = 0.0
+        if self.subscription is None:
+            self.end()
+
+    def end(self) -> None:
+        """Push nothing more, and end the wait for an id."""
+        self.over = True
+        self.due_at = FOREVER
+        self.identified.open()
+
+
+def _interval(reply: Subscription) -> float:
+    if reply.push_interval_ms <= 0:
+        return USUAL_INTERVAL
+    return max(reply.push_interval_ms / 1000, SHORTEST_INTERVAL)
+
+
+FINAL_PUSH_TIMEOUT = 0.5
+"""Seconds that the end of a producer waits for its last push to be answered."""
+NAMES = {number: name for name, number in CODEC_IDS.items()}
+
+
+class TelemetryRequests:
+    """Asks for subscriptions and pushes metrics, by connections that are there anyway.
+
+    It looks when it is queued (see ``Deadlines``). Thread: the sender's only, but for ``want``.
+    ``measure`` gives all metrics there are at a time on the sender's clock.
+    """
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        payload: TelemetryPayload,
+        network: Network,
+        deadlines: Deadlines,
+        measure: Callable[[float], Groups],
+        clock: Clock,
+    ) -> None:
+        self.telemetry = telemetry
+        self._wanted = False  # a caller waits for the id: a connection is made for that
+        self._deadlines = deadlines
+        self.due = FOREVER  # see Deadlines
+        self._payload = payload
+        self._network = network
+        self._measure = measure
+        self._clock = clock
+        self._in_flight = False
+        self._node_id: int | None = None  # the node that was asked last
+        self._leave_by = FOREVER
+        self._compressors: dict[int, Compressor | None] = {}
+
+    def want(self) -> None:
+        """A caller waits for the id: connect to a broker that gives it. Any thread."""
+        self._wanted = True
+        self._deadlines.queued.append(self)
+
+    def on_api_versions(self, versions: ApiVersions) -> None:
+        """A broker's handshake has named the versions that it offers."""
+        self.telemetry.on_api_versions(versions)
+        self._deadlines.set(self, self.telemetry.due_at)
+
+    def fire(self, now: float) -> None:
+        """Ask or push if that is due, once a broker can take it."""
+        telemetry = self.telemetry
+        if not telemetry.offered:
+            if self._wanted and not telemetry.over:
+                self._network.waiting[self] = None
+                self._network.any_usable(now)  # which begins a connection where there is none
+        elif self._in_flight:
+            self._deadlines.set(self, self._leave_by)
+        elif now < telemetry.due_at:
+            self._deadlines.set(self, telemetry.due_at)
+        else:
+            api = ApiKey.PUSH_TELEMETRY
+            if telemetry.subscription is None:
+                api = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
+            broker = self._network.usable_for(api, self._node_id)
+            if broker is not None:
+                self._send(broker, now)
+            else:
+                self._network.waiting[self] = None
+            self._deadlines.set(self, self._leave_by if self._leave_by > now else FOREVER)
+
+    def _send(self, broker: Broker, now: float) -> None:
+        subscription = self.telemetry.subscription
+        encode: Callable[[int, int, str], bytes]
+        answered: Callable[[int, memoryview, float], int]
+        if subscription is None:
+            api = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
+            own_id = self.telemetry.own_id
+            encode = partial(encode_get_subscriptions_request, instance_id=own_id)
+            answered = self.subscribed
+        else:
+            api = ApiKey.PUSH_TELEMETRY
+            push = self._push(subscription, now)
+            encode = partial(encode_push_request, push=push)
+            answered = partial(self.pushed, last=push.terminating)
+        self._in_flight, self._node_id = True, broker.address.node_id
+        broker.send(ControlRequest(api, encode, answered, self.failed), now)
+
+    def _push(self, subscription: Subscription, now: float) -> Push:
+        wanted = Wanted(subscription.metrics, subscription.delta, subscription.max_bytes)
+        at = self._clock.wall_ms() * 1_000_000
+        metrics = self._payload.write(self._measure(now), wanted, at)
+        codec, compress = self._codec(subscription.codecs)
+        return Push(
+            self.telemetry.own_id,
+            subscription.subscription_id,
+            self.telemetry.ending,
+            codec,
+            metrics if compress is None else compress(memoryview(metrics)),
+        )
+
+    def _codec(self, accepted: tuple[int, ...]) -> tuple[int, Compressor | None]:
+        """The first codec that brokers take and that is installed, or 0 and None for none."""
+        for codec in accepted:
+            if codec not in self._compressors and codec in NAMES:
+                try:
+                    self._compressors[codec] = compressor(NAMES[codec], None)
+                except ImportError:
+                    continue
+            if codec in self._compressors:
+                return codec, self._compressors[codec]
+        return 0, None
+
+    # Answers --------------------------------------------------------------------------------------
+
+    def subscribed(self, version: int, body: memoryview, now: float) -> int:
+        """Take the subscription, or the broker's refusal."""
+        reply = decode_get_subscriptions_response(version, body)
+        self._in_flight = False
+        known = self.telemetry.instance_id
+        self.telemetry.subscribed(reply, now)
+        self._deadlines.set(self, self.telemetry.due_at)
+        if self.telemetry.instance_id != known:
+            named = self.telemetry.own_id.hex()
+            self._network.log.detail("client telemetry knows it by the id %s", named)
+        self._tell(reply.error_code)
+        return reply.throttle_ms
+
+    def pushed(self, version: int, body: memoryview, now: float, *, last: bool) -> int:
+        """Take the answer to a push."""
+        reply = decode_push_response(version, body)
+        self._in_flight = False
+        if self.telemetry.pushed(reply, now, last=last):
+            self._payload.taken()
+        self._deadlines.set(self, self.telemetry.due_at)
+        self._tell(reply.error_code)
+        return reply.throttle_ms
+
+    def _tell(self, code: int) -> None:
+        if code:
+            ends = "no more of it" if self.telemetry.over else "it goes on"
+            what = "client telemetry was refused with error %d; %s"
+            self._network.log.detail(what, code, ends)
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        """No answer came: a later request follows."""
+        self._in_flight = False
+        self._network.log.detail("client telemetry: %s", error)
+        self.telemetry.lost(now)
+        self._deadlines.set(self, self.telemetry.due_at)
+
+    # The end --------------------------------------------------------------------------------------
+
+    def leave(self, now: float) -> bool:
+        """The producer ends. True when the last push has ended, or none is needed.
+
+        Called again and again until then; ``fire`` sends the push.
+        """
+        if not self.telemetry.offered:
+            return True
+        if not self.telemetry.ending:
+            self.telemetry.leave()
+            self._leave_by = now + FINAL_PUSH_TIMEOUT
+            self._deadlines.queued.append(self)
+        if self.telemetry.over or now >= self._leave_by:
+            return True
+        if self._in_flight:
+            return False
+        return self._network.usable_for(ApiKey.PUSH_TELEMETRY, self._node_id) is None
+
+    def end(self) -> None:
+        """The producer has ended."""
+        self.telemetry.end()

@@ -1,0 +1,124 @@
+"""Arrow types and their cells, for those who convert columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute, types
+
+from kprod.errors import RecordTypeError
+
+
+def is_text(kind: Any) -> bool:
+    """Text of any width."""
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_bytes(kind: Any) -> bool:
+    """Bytes of any width."""
+    return bool(
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_binary_view(kind)
+        or types.is_fixed_size_binary(kind)
+    )
+
+
+def is_list(kind: Any) -> bool:
+    """Lists with offsets."""
+    return bool(types.is_list(kind) or types.is_large_list(kind))
+
+
+def is_variant(kind: Any) -> bool:
+    """A VARIANT of Spark, which comes as a struct whose metadata are marked."""
+    return _is_marked(kind, "metadata", b"variant")
+
+
+def is_spatial(kind: Any) -> bool:
+    """A GEOMETRY or GEOGRAPHY of Spark, likewise."""
+    return _is_marked(kind, "wkb", b"geometry") or _is_marked(kind, "wkb", b"geography")
+
+
+def _is_marked(kind: Any, name: str, mark: bytes) -> bool:
+    return types.is_struct(kind) and any(
+        field.name == name and mark in (field.metadata or ()) for field in kind
+    )
+
+
+def plain_kind(kind: Any) -> Any:
+    """The type without a dictionary or an extension type around it."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_kind(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return plain_kind(kind.value_type)
+    return kind
+
+
+def plain_values(column: Any) -> Any:
+    """The column without a dictionary or an extension type around its cells."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        return plain_values(column.storage)
+    if pa.types.is_dictionary(column.type):
+        return plain_values(column.dictionary_decode())
+    return column
+
+
+def is_payload(kind: Any) -> bool:
+    """Whether cells of this type are bytes or text, so that they need no format."""
+    kind = plain_kind(kind)
+    return is_text(kind) or is_bytes(kind) or bool(pa.types.is_null(kind))
+
+
+TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+"""Of each unit in a second."""
+
+
+def in_unit(column: Any, unit: str, wanted: str) -> Any:
+    """The integers that a column of times consists of, in another unit, rounded down.
+
+    Raises ArrowInvalid where 64 bits are too few, which no column of Spark's needs.
+    """
+    column = column.cast(pa.int32()) if column.type.bit_width == 32 else column
+    ticks = column.cast(pa.int64())
+    if TICKS[wanted] >= TICKS[unit]:
+        factor = TICKS[wanted] // TICKS[unit]
+        return ticks if factor == 1 else compute.multiply_checked(ticks, factor)
+    parts = TICKS[unit] // TICKS[wanted]
+    cut = compute.divide(ticks, parts)  # towards zero, which is upwards before 1970
+    above = compute.greater(compute.multiply(cut, parts), ticks)
+    return compute.subtract(cut, above.cast(pa.int64()))
+
+
+def check_python(what: str, kind: Any) -> None:
+    """Raises RecordTypeError, beginning with ``what``, for types with bytes of Spark's own."""
+    if is_variant(kind) or is_spatial(kind):
+        raise RecordTypeError(
+            f"{what}: a VARIANT, GEOMETRY or GEOGRAPHY has no form in Python: convert it in a"
+            " query, a VARIANT by to_json"
+        )
+    for number in range(kind.num_fields):
+        check_python(what, kind.field(number).type)
+
+
+def python_values(column: Any) -> list[Any]:
+    """The cells, maps as dicts. Raises RecordTypeError for one that Python cannot hold."""
+    check_python("a column", column.type)
+    try:
+        cells: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    except (ArithmeticError, KeyError, ValueError, pa.ArrowException) as error:
+        raise RecordTypeError(f"a cell has no form in Python: {error}") from error
+    return cells
+
+
+def python_cells(column: Any) -> Iterator[Any]:
+    """As ``python_values``, with the error in the place of a cell that Python cannot hold."""
+    try:
+        yield from python_values(column)
+    except RecordTypeError:
+        for row in range(len(column)):
+            try:
+                yield from python_values(column.slice(row, 1))
+            except RecordTypeError as error:
+                yield error

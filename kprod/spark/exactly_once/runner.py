@@ -1,0 +1,428 @@
+"""Takes the steps of the protocols with transactional producers, in a task and for the driver."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+
+from kprod.clock import monotonic
+from kprod.config import ProducerConfig
+from kprod.errors import (
+    BrokerError,
+    ConfigError,
+    ErrorCode,
+    KprodError,
+    KprodTimeoutError,
+    ProducerFencedError,
+    TransactionError,
+    UnsupportedVersionError,
+)
+from kprod.spark.acknowledgements import RowPolicy
+from kprod.spark.errors import ExactlyOnceError, TransactionTooSlow
+from kprod.spark.exactly_once.marker import (
+    SHARE_OF_TIME,
+    Marker,
+    Ranges,
+    check_batch_time,
+    check_rows,
+    check_time,
+    read_marker,
+    too_slow,
+)
+from kprod.spark.exactly_once.shard import PlacedRows, Shard
+from kprod.spark.exactly_once.steps import (
+    CheckTime,
+    CommitMarker,
+    CommitMarkers,
+    CompareRows,
+    EndAll,
+    FenceAll,
+    Fenced,
+    ListOpen,
+    Pause,
+    Prepare,
+    ReadMarker,
+    Step,
+    TakeOver,
+    WriteRows,
+    Written,
+)
+from kprod.spark.executor_producer import MeasuringProducer, TaskProducer, make_producer
+from kprod.spark.options import client_config, transaction_seconds
+from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
+
+if TYPE_CHECKING:
+    from kprod.admin import OpenTransaction
+    from kprod.producer import KafkaProducer
+
+log = logging.getLogger("kprod")
+
+CLOSING_SECONDS = 5.0
+"""For aborting what an exception has left open; after that brokers do it, at its time-out."""
+AT_ONCE = 8
+"""Transactions that are ended at the same time, each by a producer of its own."""
+RETRY_PAUSE = 0.1
+OVER = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)
+"""The transaction is over, or its epoch old."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class _Position(NamedTuple):
+    """An offset to commit, in the form that producers take."""
+
+    offset: int
+    metadata: str
+
+
+def _no_rows(producer: Any) -> None:
+    raise AssertionError("a driver has no rows")
+
+
+@dataclass(kw_only=True)
+class Runner:
+    """Runs one protocol: of an attempt at ``shard``, or of the driver, with any shard of the batch.
+
+    Thread: one; one use, as a context manager. Its end closes the producers, which aborts what is
+    open and leaves what is prepared.
+
+    An attempt has ``send_rows``, which sends the rows of the task by a ``TaskProducer``, or by what
+    measures them, and calls ``tick`` meanwhile. ``placed`` counts these rows, if they were placed.
+    ``producer`` is what has sent them, once they are.
+    """
+
+    shard: Shard
+    options: Mapping[str, Any] = field(repr=False)  # may hold passwords
+    send_rows: Callable[[Any], None] = _no_rows
+    placed: PlacedRows | None = None
+    policy: RowPolicy = field(default_factory=RowPolicy)
+    timeout: float | None = None
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    producer: TaskProducer | None = None
+
+    def __post_init__(self) -> None:
+        self._producers: dict[str, KafkaProducer] = {}
+        self._taken_over: set[str] = set()
+        self._seconds = transaction_seconds(self.options)
+        self._open: str | None = None  # the id of the transaction that is
+        self._began = 0.0
+        self._began_ms = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for producer in self._producers.values():
+            producer.close(CLOSING_SECONDS)
+
+    @property
+    def patience(self) -> float:
+        """How many seconds one that was fenced waits for the one that has fenced it."""
+        return self._seconds * SHARE_OF_TIME
+
+    def follow(self, protocol: Generator[Step, Any, T]) -> T:
+        """Take the steps of ``protocol``. Raises ExactlyOnceError, and as ``send`` does.
+
+        Raises ProducerFencedError when another attempt or driver has taken over and does not end
+        what it has begun, TransactionTooSlow at once when the transaction was open for longer than
+        its time-out.
+        """
+        answer: Any = None
+        thrown: Fenced | ExactlyOnceError | None = None
+        while True:
+            try:
+                step = protocol.send(answer) if thrown is None else protocol.throw(thrown)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            except Fenced as fenced:
+                if fenced.too_slow is not None:
+                    raise fenced.too_slow from fenced.__cause__
+                raise ProducerFencedError(str(fenced)) from fenced.__cause__
+            answer, thrown = None, None
+            try:
+                answer = _TAKES[type(step)](self, step)
+            except KprodError as error:
+                late = self._timed_out()
+                if self._gave_way(error):
+                    thrown = Fenced(f"{self.shard}: {error}", late)
+                    thrown.__cause__ = error
+                elif isinstance(error, ExactlyOnceError):
+                    thrown = error
+                else:
+                    raise
+
+    def tick(self) -> None:
+        """Raises TransactionTooSlow when half of the transaction's time is over."""
+        if self._open is not None:
+            check_time(self.shard, self._began, self.now(), self._seconds)
+
+    def _timed_out(self) -> TransactionTooSlow | None:
+        """The error of the open transaction, if the coordinator has aborted it by now."""
+        seconds = self.now() - self._began
+        if self._open is None or seconds <= self._seconds:
+            return None
+        return too_slow(self.shard, seconds, self._seconds)
+
+    def _gave_way(self, error: KprodError) -> bool:
+        """Abort what is open; whether another producer has taken over."""
+        name, self._open = self._open, None
+        if name is not None and not isinstance(error, ProducerFencedError):
+            try:
+                self._named(name).abort_transaction()
+            except ProducerFencedError:
+                return True
+            except KprodError as unconfirmed:
+                error.add_note(f"its coordinator has not confirmed the abort: {unconfirmed}")
+        return isinstance(error, ProducerFencedError) or _is_over(error)
+
+    def _named(self, name: str) -> KafkaProducer:
+        """The producer of this transactional id, made when first asked for."""
+        found = self._producers.get(name)
+        if found is None:
+            found = self._producers[name] = self._made(name)
+        return found
+
+    def _made(self, name: str) -> KafkaProducer:
+        return make_producer({**self.options, "transactional_id": name})
+
+    def _take_over(self, step: TakeOver) -> None:
+        """Raises ConfigError for a time-out that brokers do not allow."""
+        name = step.transactional_id
+        if name in self._taken_over:  # it was fenced, and comes back as another one
+            self._producers.pop(name).close(0)
+        producer = self._named(name)
+        try:
+            producer.init_transactions()
+        except TransactionError as error:
+            _check_allowed(producer.config.transaction_timeout_ms, error)
+            raise
+        self._taken_over.add(name)
+
+    def _read_marker(self, step: ReadMarker) -> Marker | None:
+        asked = next(iter(self._producers), self.shard.transactional_id)  # whichever there is
+        offsets, place = TwoPhaseCommit(self._named(asked)), self.shard.place
+        found = offsets.committed_offsets(step.group, [place], wait=step.wait)[place]
+        return read_marker(found.offset, found.metadata, step.group)
+
+    def _begin(self, name: str) -> KafkaProducer:
+        producer = self._named(name)
+        if self._open != name:
+            producer.begin_transaction()
+            self._open, self._began = name, self.now()
+            self._began_ms = time.time_ns() // 1_000_000
+        return producer
+
+    def _write_rows(self, step: WriteRows) -> Written:
+        task = self.producer = TaskProducer(
+            self._begin(step.transactional_id), self.timeout, self.policy, in_transaction=True
+        )
+        self.send_rows(task)
+        task.finish()
+        self.tick()
+        return Written(
+            rows=task.rows,
+            bytes=task.bytes,
+            digest=self._digest(),
+            ranges=_ranges(task),
+        )
+
+    def _digest(self) -> int | None:
+        return None if self.placed is None else self.placed.digest
+
+    def _compare_rows(self, step: CompareRows) -> None:
+        if self.policy.on_row_error != "fail":
+            return  # what becomes of a row may be the broker's choice
+        if self.producer is None:
+            measured = MeasuringProducer()
+            self.send_rows(measured)
+            rows, nbytes = measured.rows, measured.bytes
+            check_rows(step.marker, self.shard, rows=rows, nbytes=nbytes, digest=self._digest())
+        elif self.placed is not None:  # another attempt was quicker: some of the rows were sent
+            self.placed.drain()
+            rows = self.placed.rows
+            check_rows(step.marker, self.shard, rows=rows, nbytes=None, digest=self._digest())
+
+    def _commit_marker(self, step: CommitMarker) -> None:
+        self._commit(step.transactional_id, ((step.group, step.marker),))
+
+    def _commit_markers(self, step: CommitMarkers) -> None:
+        self._commit(step.transactional_id, step.markers)
+
+    def _commit(self, name: str, markers: Sequence[tuple[str, Marker]]) -> None:
+        if self._open != name:
+            self._named(name).partitions_for(self.shard.topic)  # it exists, or is made
+        producer = self._begin(name)
+        for group, marker in markers:
+            self._add_marker(producer, group, marker)
+        self.tick()
+        producer.commit_transaction()
+        self._open = None
+
+    def _add_marker(self, producer: KafkaProducer, group: str, marker: Marker) -> None:
+        position = _Position(marker.offset, marker.metadata)
+        producer.send_offsets_to_transaction({self.shard.place: position}, group)
+
+    def _prepare(self, step: Prepare) -> PreparedTransaction:
+        producer = self._named(step.transactional_id)
+        self._add_marker(producer, step.group, step.marker)
+        self.tick()
+        prepared = TwoPhaseCommit(producer).prepare(began_ms=self._began_ms)
+        self._open = None
+        return prepared
+
+    def _end_all(self, step: EndAll) -> tuple[bool, ...]:
+        """Raises what is no answer about a transaction, as TransactionTimeoutError."""
+        return _side_by_side(lambda one: self._end(one, step.committed), step.transactions)
+
+    def _end(self, prepared: PreparedTransaction, committed: bool) -> bool:
+        producer = self._made(prepared.transactional_id)
+        try:
+            TwoPhaseCommit(producer).resume(prepared)
+            if committed:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+        except KprodError as error:
+            if isinstance(error, ProducerFencedError) or _is_over(error):
+                return False
+            raise
+        finally:
+            producer.close(CLOSING_SECONDS)
+        return True
+
+    def _fence_all(self, step: FenceAll) -> None:
+        _side_by_side(self._fence, step.transactional_ids)
+
+    def _fence(self, name: str) -> None:
+        producer = self._made(name)
+        try:
+            producer.init_transactions()
+        finally:
+            producer.close(CLOSING_SECONDS)
+
+    def _list_open(self, step: ListOpen) -> list[PreparedTransaction]:
+        """Raises UnsupportedVersionError for brokers before Apache Kafka 3.0."""
+        try:
+            states = ("Ongoing", "Empty") if step.idle else ("Ongoing",)
+            found = _in_states(client_config(self.options), states)
+        except (ConfigError, UnsupportedVersionError) as error:
+            if not step.if_possible:
+                raise
+            log.debug("%s: no open transactions are looked for: %s", self.shard, error)
+            return []
+        names = names_of_attempts(step.job_name, layout=step.idle)
+        return [
+            PreparedTransaction(one.transactional_id, one.producer_id, one.epoch)
+            for one in found
+            if names.fullmatch(one.transactional_id)
+        ]
+
+    def _check_time(self, step: CheckTime) -> None:
+        began = [one.began_ms for one in step.transactions if one.began_ms is not None]
+        if began:
+            check_batch_time(self.shard, min(began) / 1000, time.time_ns() / 1e9, self._seconds)
+
+    def _pause(self, step: Pause) -> None:
+        self.sleep(step.seconds)
+
+
+_TAKES: Mapping[type[Step], Callable[[Runner, Any], Any]] = {
+    TakeOver: Runner._take_over,
+    ReadMarker: Runner._read_marker,
+    WriteRows: Runner._write_rows,
+    CompareRows: Runner._compare_rows,
+    CommitMarker: Runner._commit_marker,
+    CommitMarkers: Runner._commit_markers,
+    Prepare: Runner._prepare,
+    EndAll: Runner._end_all,
+    FenceAll: Runner._fence_all,
+    ListOpen: Runner._list_open,
+    CheckTime: Runner._check_time,
+    Pause: Runner._pause,
+}
+
+
+def _ranges(task: TaskProducer) -> Ranges:
+    ranges: dict[str, list[list[int]]] = {}
+    for found in task.ranges():
+        place = [found.partition, found.first, found.last, found.records]
+        ranges.setdefault(found.topic, []).append(place)
+    return ranges
+
+
+def _side_by_side(call: Callable[[T], R], items: Sequence[T]) -> tuple[R, ...]:
+    if len(items) < 2:
+        return tuple(map(call, items))
+    with ThreadPoolExecutor(min(AT_ONCE, len(items))) as threads:
+        return tuple(threads.map(call, items))
+
+
+def _check_allowed(timeout_ms: int, error: TransactionError) -> None:
+    cause = error.__cause__
+    if isinstance(cause, BrokerError) and cause.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        raise ConfigError(
+            f"transaction_timeout_ms is {timeout_ms:,}, and the brokers allow less: set it to their"
+            " transaction.max.timeout.ms, of which a task or an atomic batch may take half"
+        ) from error
+
+
+def names_of_attempts(job_name: str, *, layout: bool) -> re.Pattern[str]:
+    """The transactional ids of attempts at the job's shards, and perhaps that of its layout."""
+    shards = r"\d+(/\d+)?"
+    return re.compile(
+        rf"{re.escape(job_name)}\.({shards}|layout)"
+        if layout
+        else rf"{re.escape(job_name)}\.{shards}"
+    )
+
+
+def _in_states(config: ProducerConfig, states: Sequence[str]) -> list[OpenTransaction]:
+    """Asked again, for at most ``max_block_ms``, while a broker restarts."""
+    from kprod.admin.cluster_client import ClusterClient
+    from kprod.admin.open_transactions import in_states
+
+    deadline = monotonic() + config.max_block_ms / 1000
+    while True:
+        try:
+            with ClusterClient(config, deadline) as cluster:
+                return in_states(cluster, states)
+        except KprodTimeoutError:
+            raise
+        except KprodError as error:
+            if not error.retriable:
+                raise
+        time.sleep(RETRY_PAUSE)
+
+
+def _is_over(error: BaseException | None) -> bool:
+    """Whether brokers say that the transaction is over, or its epoch old.
+
+    By protocol 2 an abort is answered while another producer takes over: the one that aborts does
+    not learn then that it was fenced. In a task the time-out is no reason: ``tick`` comes before.
+    """
+    while error is not None:
+        if isinstance(error, BrokerError) and error.code in OVER:
+            return True
+        error = error.__cause__
+    return False

@@ -1,0 +1,277 @@
+"""The options of Spark's functions: names and types, defaults, and what is shipped to executors."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, Required, TypeVar, cast
+
+from pyspark import cloudpickle  # what Spark itself ships functions with
+
+from kprod.config import OPTIONS, ProducerConfig
+from kprod.config.option import plain_name
+from kprod.config.option_types import ClientOptions
+from kprod.config.reading import concealed
+from kprod.config.secret import Secret, exposed
+from kprod.errors import ConfigError
+from kprod.security.placeholders import filled, has_placeholder
+
+OnRowError = Literal["fail", "skip", "dead_letter"]
+
+
+class WriterOptions(ClientOptions, total=False):
+    """The options of ``partition_writer``: those below, and those of ``KafkaProducer``.
+
+    ``key`` and ``value`` name the columns of Rows, dicts and record batches; ``columns`` names
+    those of record batches by role, as ``{"timestamp": "departed"}``. ``timeout`` (seconds) bounds
+    the wait for acknowledgements at the end of a partition; default ``delivery_timeout_ms`` and a
+    margin.
+
+    ``value_format`` and ``key_format`` say how they become bytes: "binary" (bytes and text as they
+    are), "json" (anything else as JSON; without a value column the other columns are its fields)
+    or, for values, "avro", "protobuf" or "json_schema" with ``schema_registry`` (its address, or a
+    ``SchemaRegistry``) and ``subject`` (by default the topic and ``-value``): the driver registers
+    ``avro_schema``, ``json_schema`` (JSON text) or ``protobuf_message`` (the class, or
+    ``"package.module:Class"``) there; without one of the first two it takes the subject's latest.
+    "avro" without a registry takes ``avro_schema`` and ``schema_id`` (None writes no frame).
+
+    An invalid row, or one that the broker refuses, fails the task, is skipped and counted, or goes
+    to ``dead_letter_topic`` (``on_row_error``: "fail", "skip", "dead_letter"); more than
+    ``max_row_errors`` of them in one task fail it in any case.
+
+    ``delivery`` is "at_least_once", "exactly_once" or "atomic". The rest is for the last two:
+    ``job_id`` names a job that may be started again, ``transaction_prefix`` begins the names of
+    transactional ids and groups, and markers are committed for ``marker_topic``, by default the
+    topic.
+    """
+
+    bootstrap_servers: Required[str | Sequence[str]]
+    key: str
+    value: str
+    timeout: float | None
+    columns: Mapping[str, str] | None
+    value_format: str
+    key_format: str
+    avro_schema: str | None
+    schema_id: int | None
+    json_schema: str | None
+    protobuf_message: Any
+    subject: str | None
+    schema_registry: Any
+    on_row_error: OnRowError
+    dead_letter_topic: str | None
+    max_row_errors: int | None
+    delivery: str
+    job_id: str | None
+    transaction_prefix: str
+    marker_topic: str | None
+
+
+class WriteOptions(WriterOptions, total=False):
+    """The options of ``write`` and ``foreach_batch``: those of ``partition_writer``, and of a job.
+
+    ``max_records_per_second`` and ``max_bytes_per_second`` (of keys and values) limit the whole
+    job: each task gets its share of what the tasks that can ever run at once may write.
+    ``repartition="kafka"`` shuffles the rows by the Kafka partition they go to, which the producer
+    would choose, too: each is written by one task, in batches of 1 MiB unless sizes are given.
+    ``results="summary"`` leaves the single shards out of the result. ``progress`` (default: True)
+    draws a bar if standard error is a terminal. ``shards`` and ``shard_by`` shuffle the rows as
+    ``kprod.spark.sharded`` does, for ``delivery="exactly_once"`` and "atomic".
+    """
+
+    max_records_per_second: float | None
+    max_bytes_per_second: float | None
+    repartition: Literal["kafka"] | None
+    results: Literal["shards", "summary"]
+    progress: bool
+    shards: int | None
+    shard_by: str | Sequence[str] | None
+
+
+OF_THE_PRODUCER = frozenset({*ClientOptions.__annotations__, "bootstrap_servers"})
+OF_THE_WRITER = frozenset(WriterOptions.__annotations__) - OF_THE_PRODUCER | {"dead_letter_topic"}
+"""Options that no producer gets: a task sends the dead letters itself."""
+OF_THE_JOB = frozenset(WriteOptions.__annotations__) - OF_THE_PRODUCER - OF_THE_WRITER
+"""Options of ``write`` that a single task does not have."""
+LIKE = 0.75
+"""How much alike names have to be, of 1, for one to be taken for the other mistyped."""
+
+
+PREFIX = "kafka."
+"""Of the producer's options where Spark has options of a source or a sink."""
+
+_Options = TypeVar("_Options", bound=Mapping[str, Any])
+
+
+def concealed_for_tasks(options: _Options) -> _Options:
+    """As ``kprod.config.reading.concealed``; but pickles take the secrets, for tasks need them.
+
+    To be called first with any options of an application: of ``write``, say.
+    """
+    own, producers = divided(options, {*OF_THE_WRITER, *OF_THE_JOB, "output"})
+    registry = own.get("schema_registry")
+    if isinstance(registry, str):  # its address may have a login
+        own["schema_registry"] = Secret(registry, "schema_registry")
+    hidden: Any = {
+        name: Secret(exposed(value), name, may_be_pickled=True)
+        if isinstance(value, Secret)
+        else value
+        for name, value in {**own, **concealed(producers)}.items()
+    }
+    return cast(_Options, hidden)
+
+
+def concealed_source(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for options of ``format("kprod")``, which are texts."""
+    return {given: _concealed_text(given.lower(), text) for given, text in options.items()}
+
+
+def _concealed_text(name: str, text: Any) -> Any:
+    name = "schema_registry" if name.replace("_", "") == "schemaregistry" else name
+    if name != "schema_registry" and not name.startswith(PREFIX):
+        return text
+    (hidden,) = concealed_for_tasks({name.removeprefix(PREFIX): text}).values()
+    return hidden
+
+
+def divided(
+    options: Mapping[str, Any], names: Collection[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options with these names, and the others."""
+    chosen = {name: value for name, value in options.items() if name in names}
+    return chosen, {name: value for name, value in options.items() if name not in names}
+
+
+def check_names(options: Mapping[str, Any]) -> None:
+    """Raises ConfigError for the name of a producer's option that is another one, mistyped."""
+    producers = {plain_name(each) for one in OPTIONS.values() for each in one.spellings}
+    known = sorted({*OF_THE_WRITER, *OF_THE_JOB, "output"})
+    for name in options:
+        if plain_name(name) not in producers:
+            close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=LIKE)
+            if close:
+                raise ConfigError(f"unknown option {name!r}; did you mean {close[0]!r}?")
+
+
+def resolved(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, and in their texts what the placeholders stand for. In the worker only.
+
+    Raises ConfigError, naming the place and never what is in it.
+    """
+    return concealed({name: _resolved(name, value) for name, value in options.items()})
+
+
+def _resolved(name: str, value: Any) -> Any:
+    found = exposed(value)
+    if has_placeholder(found):
+        found = filled(found)
+    return Secret(found, name) if isinstance(value, Secret) else found
+
+
+STAND_IN = "known-on-the-executors:9092"
+
+BATCH_JOB: Mapping[str, Any] = {
+    "linger_ms": 50,
+    "batch_size": 131_072,
+    "compression_type": "lz4",
+}
+"""Defaults of a job: larger batches than a service needs, for which milliseconds count."""
+
+ONE_PARTITION_A_TASK = 1_048_576
+"""The size of batches when a task has one partition, and so no more than one batch in a request.
+
+It is what a broker takes at most by default.
+"""
+TEN_MINUTES = 600_000
+"""How long a transaction of a task may take; brokers allow 15 minutes by default."""
+SIZES = ("batch_size", "batch_max_size", "max_request_size", "buffer_memory")
+
+
+def with_large_batches(options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` with batches as large as requests, unless they say a size of their own."""
+    large = {"batch_size": ONE_PARTITION_A_TASK}
+    return dict(options) if any(_says(options, name) for name in SIZES) else {**options, **large}
+
+
+def _says(options: Mapping[str, Any], name: str) -> bool:
+    """Whether they have this option of the producer, in whichever spelling."""
+    spelled = map(plain_name, OPTIONS[name].spellings)
+    return not set(spelled).isdisjoint(map(plain_name, options))
+
+
+def _completed(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """``options``, and ``defaults`` where they say nothing."""
+    silent = {name: value for name, value in defaults.items() if not _says(options, name)}
+    return {**silent, **options}
+
+
+def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options``, and ``BATCH_JOB`` where they say nothing. Raises ConfigError for a bad one."""
+    if _says(options, "transactional_id"):
+        raise ConfigError(
+            "transactional_id: tasks of one job cannot share one; say"
+            ' delivery="exactly_once", and kprod names one for each of them'
+        )
+    completed = _completed(options, BATCH_JOB)
+    config_of(completed)
+    return completed
+
+
+def transactional_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` of a job that writes in transactions. Raises ConfigError for a bad one."""
+    completed = _completed(options, {"transaction_timeout_ms": TEN_MINUTES})
+    transaction_seconds(completed)
+    return completed
+
+
+def transaction_seconds(options: Mapping[str, Any]) -> float:
+    """The time-out of a task's transaction. ``options`` are those of ``transactional_options``."""
+    config = config_of({**options, "transactional_id": "named by the task"})
+    return config.transaction_timeout_ms / 1000
+
+
+def config_of(options: Mapping[str, Any]) -> ProducerConfig:
+    """The options as far as the driver knows them: brokers may be named on the executors only.
+
+    Raises ConfigError for a bad one.
+    """
+    hidden = {
+        name: STAND_IN
+        for name, value in options.items()
+        if plain_name(name) == "bootstrap_servers" and has_placeholder(value)
+    }
+    return ProducerConfig.from_options({**options, **hidden})
+
+
+def fingerprint_of(options: Mapping[str, Any]) -> str:
+    """The same text for the same options. Raises ConfigError naming what cannot be shipped."""
+    try:
+        return hashlib.sha256(_pickled(sorted(options.items()))).hexdigest()
+    except Exception as error:
+        stuck = sorted(name for name, value in options.items() if not _ships(value))
+        raise ConfigError(
+            f"options {stuck} cannot be sent to the executors: {error}. Pass plain values, "
+            "functions and classes; make what holds a socket, a lock or a file on the executor"
+        ) from error
+
+
+def _ships(value: Any) -> bool:
+    try:
+        _pickled(value)
+    except Exception:  # whatever an object's own __reduce__ raises
+        return False
+    return True
+
+
+def _pickled(value: Any) -> bytes:
+    pickled: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    return pickled
+
+
+def client_config(options: Mapping[str, Any]) -> ProducerConfig:
+    """The configuration of a client that reads with these options. Secrets are looked up here.
+
+    Raises ConfigError.
+    """
+    return ProducerConfig.from_options(resolved(options))

@@ -1,0 +1,360 @@
+"""Sends the rows of one task: record batches column by column, items of an RDD by the slice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from numbers import Real
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from kprod.errors import ConfigError, KprodError, RecordTypeError
+from kprod.spark.acknowledgements import is_about_the_record
+from kprod.spark.columns.payload_format import PayloadFormat
+from kprod.spark.columns.record_columns import (
+    ColumnRoles,
+    RecordColumns,
+    beyond_partitions,
+    record_columns,
+    without,
+)
+from kprod.spark.executor_producer import MeasuringProducer
+from kprod.spark.record_shapes import (
+    ArrowRows,
+    ListRows,
+    RecordShapes,
+    Rows,
+    SendArguments,
+    as_it_came,
+    read_batch,
+    size_of,
+)
+
+MOST_ROWS: Final = 1024
+MOST_BYTES: Final = 1 << 20
+SLOW_SECONDS: Final = 0.01
+"""A slice that has more bytes, or took longer to come, is followed by one of half its rows."""
+READ_ROWS: Final = 8_192  # of a record batch that are Python objects at the same time
+_NONE: Final = type(None)
+_names = attrgetter("__fields__")
+
+Payloads: TypeAlias = tuple[list[Any], list[Any] | None]
+"""Values and keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPlan:
+    """How the rows of a job become records. Immutable; it pickles.
+
+    ``shapes`` are those of Rows, dicts and the like; the others are about record batches.
+    """
+
+    shapes: RecordShapes
+    roles: ColumnRoles
+    value: PayloadFormat
+    key: PayloadFormat
+    by_row: bool  # a serializer or interceptor of the application looks at each record
+
+
+class TaskSender:
+    """Sends the rows of one task. Thread: one.
+
+    An invalid row goes where the producer rejects rows; if it rejects none, its error is raised.
+    """
+
+    def __init__(
+        self,
+        plan: RecordPlan,
+        producer: MeasuringProducer,
+        limiter: RateLimiter | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._plan = plan
+        self._topic = plan.shapes.topic
+        self._producer = producer
+        self._rejected = producer.rejected
+        self._limiter = limiter
+        self._now = now
+
+    def send_batches(self, batches: Iterable[Any]) -> None:
+        """Send record batches. Raises as ``TaskProducer``, and RecordTypeError."""
+        for batch in batches:
+            arranged = self._plan.roles.arrange(batch)
+            if self._plan.by_row:
+                for arguments in self._read(arranged):
+                    self._send_one(arguments)
+            elif arranged.num_rows:
+                self._send_columns(arranged)
+
+    def send_items(self, items: Iterable[Any]) -> None:
+        """Send Rows, dicts, tuples, bytes and texts. Raises as ``send_batches``.
+
+        What is done once for a slice is not done for every row: items of one kind that have key and
+        value alone go by one call. Anything else goes one by one, and keeps slices short.
+        """
+        remaining, size = iter(items), 1
+        while True:
+            started = self._now()
+            rows = list(islice(remaining, size))
+            if not rows:
+                return
+            quick = self._now() - started <= SLOW_SECONDS
+            small = self._send_slice(rows) <= MOST_BYTES
+            size = min(size * 2, MOST_ROWS) if quick and small else max(1, size // 2)
+
+    # Record batches -------------------------------------------------------------------------------
+
+    def _send_columns(self, arranged: Any) -> None:
+        records = record_columns(arranged, self._topic, self._plan.value, self._plan.key)
+        if records.faults:
+            self._reject_faults(arranged, records)
+        for topic, part in records.split(self._topic):
+            self._send_rows(ArrowRows(topic, self._within_partitions(topic, part)))
+
+    def _reject_faults(self, arranged: Any, records: RecordColumns) -> None:
+        """The invalid rows, as they came."""
+        if self._rejected is None:
+            row, error = min(records.faults.items())
+            error.record = row
+            error.args = (f"record {row}: {error}",)
+            raise error
+        for row, error in sorted(records.faults.items()):
+            self._rejected.take(_as_it_came(arranged.slice(row, 1)), error)
+
+    def _within_partitions(self, topic: str, part: Any) -> Any:
+        """``part`` without rows for partitions that the topic does not have, if rows may go."""
+        if self._rejected is None or "partition" not in part.schema.names:
+            return part
+        faults = beyond_partitions(part, self._producer.partition_count(topic))
+        if not faults:
+            return part
+        rows = ArrowRows(topic, part)
+        for row, error in faults.items():
+            self._rejected.take(rows.arguments(row), error)
+        return without(part, faults)
+
+    def _read(self, batch: Any) -> Iterator[SendArguments]:
+        """The rows for a serializer, without those that cannot be read, if rows may go."""
+        shapes = replace(self._plan.shapes, key="key", value="value")  # as columns are named now
+        for start in range(0, batch.num_rows, READ_ROWS):
+            piece = batch.slice(start, READ_ROWS)
+            try:
+                rows = list(read_batch(piece, shapes))
+            except RecordTypeError:
+                if self._rejected is None:
+                    raise
+                rows = self._readable(piece, shapes)
+            yield from rows
+
+    def _readable(self, batch: Any, shapes: RecordShapes) -> list[SendArguments]:
+        found: list[SendArguments] = []
+        for number in range(batch.num_rows):
+            row = batch.slice(number, 1)
+            try:
+                found += read_batch(row, shapes)
+            except RecordTypeError as error:
+                assert self._rejected is not None
+                self._rejected.take(self._as_far_as_read(row), error)
+        return found
+
+    def _as_far_as_read(self, row: Any) -> SendArguments:
+        others = row.select([name for name in row.schema.names if name != "headers"])
+        try:
+            return next(read_batch(others, RecordShapes(topic=self._topic)))
+        except RecordTypeError:
+            return _as_it_came(row)
+
+    # Items ----------------------------------------------------------------------------------------
+
+    def _send_slice(self, items: list[Any]) -> float:
+        """How many bytes they had; infinitely many if they went one by one."""
+        payloads = None if self._topic is None or self._plan.by_row else self._payloads(items)
+        if self._topic is None or payloads is None:
+            for item in items:
+                self._send_item(item)
+            return float("inf")
+        rows = ListRows(self._topic, *payloads)
+        self._send_rows(rows)
+        return rows.nbytes
+
+    def _send_item(self, item: Any) -> None:
+        try:
+            arguments = self._plan.shapes.read(item)
+        except RecordTypeError as error:
+            if self._rejected is None:
+                raise
+            self._rejected.take(as_it_came(item), error)
+        else:
+            self._send_one(arguments)
+
+    def _payloads(self, rows: list[Any]) -> Payloads | None:
+        """None when an item has more than key and value, or is not like the others."""
+        kind = type(rows[0])
+        if len(set(map(type, rows))) > 1:
+            return None
+        if kind is bytes or kind is str:
+            values = _as_bytes(rows)
+            return None if values is None else (values, None)
+        places = self._places(rows) if issubclass(kind, tuple) else None
+        if places is None or len(set(map(len, rows))) > 1:
+            return None
+        return _chosen(list(zip(*rows, strict=True)), *places)
+
+    def _places(self, rows: list[Any]) -> tuple[int, int] | None:
+        """Where tuples that are alike have key (-1: nowhere) and value."""
+        names = getattr(rows[0], "__fields__", None)  # what makes a Row of a tuple
+        if names is None:
+            return (0, 1) if len(rows[0]) == 2 else None
+        if len(names) != len(rows[0]) or list(map(_names, rows)).count(names) < len(rows):
+            return None
+        return self._plan.shapes.places(names)
+
+    # Either ---------------------------------------------------------------------------------------
+
+    def _send_one(self, arguments: SendArguments) -> None:
+        _, value, key, *_ = arguments
+        if self._limiter is not None:
+            self._limiter.wait(1, size_of(value, key))
+        try:
+            self._producer.send(*arguments)
+        except KprodError as error:
+            if self._rejected is None or not is_about_the_record(error):
+                raise
+            self._rejected.take(arguments, error)
+
+    def _send_rows(self, rows: Rows) -> None:
+        if self._limiter is None:
+            self._send_valid(rows)
+            return
+        for piece in self._limiter.pieces(rows, rows.nbytes):
+            self._limiter.wait(piece.num_rows, piece.nbytes)
+            self._send_valid(piece)
+
+    def _send_valid(self, rows: Rows) -> None:
+        """Nothing of a call is queued when one of its rows is refused: the others go without."""
+        while rows.num_rows:
+            try:
+                self._producer.send_rows(rows)
+            except KprodError as error:
+                row = error.record
+                if self._rejected is None or row is None or not is_about_the_record(error):
+                    raise
+                if row:
+                    self._producer.send_rows(rows.slice(0, row))
+                self._rejected.take(rows.arguments(row), _unnumbered(error))
+                rows = rows.slice(row + 1)
+            else:
+                return
+
+
+def _chosen(columns: Sequence[Sequence[Any]], key_at: int, value_at: int) -> Payloads | None:
+    values = _as_bytes(columns[value_at])
+    if values is None or key_at < 0:
+        return None if values is None else (values, None)
+    keys = _as_bytes(columns[key_at])
+    return None if keys is None else (values, keys)
+
+
+def _as_bytes(column: Sequence[Any]) -> list[Any] | None:
+    """The column as bytes; None when it holds anything but bytes or text, of one type."""
+    kinds = set(map(type, column))
+    nulls = _NONE in kinds
+    kinds.discard(_NONE)
+    if kinds <= {bytes}:
+        return list(column)
+    if kinds == {str}:
+        encode: Any = str.encode
+    elif kinds == {bytearray}:
+        encode = bytes
+    else:
+        return None
+    return [x if x is None else encode(x) for x in column] if nulls else list(map(encode, column))
+
+
+def _unnumbered(error: KprodError) -> KprodError:
+    """Without the row's number, which counts from wherever the rows were cut last."""
+    if error.args:
+        error.args = (str(error.args[0]).removeprefix(f"record {error.record}: "),)
+    return error
+
+
+def _as_it_came(row: Any) -> SendArguments:
+    """The arguments of a row that could not be converted: what is no payload, as JSON."""
+    raw = PayloadFormat("json")
+    columns = {
+        role: raw.converter(role, column.type)(column)[0] if role in ("value", "key") else column
+        for role, column in zip(row.schema.names, row.columns, strict=True)
+        if role not in ("topic", "partition")
+    }
+    return ArrowRows("", pa.RecordBatch.from_pydict(columns)).arguments(0)
+
+
+SLICE_SECONDS = 0.2  # how much of the time the rows that are sent at once may take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimit:
+    """Records and bytes (of keys and values) per second; None: as fast as it goes. Immutable."""
+
+    records: float | None = None
+    bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        limits: dict[str, Any] = {"records": self.records, "bytes": self.bytes}
+        for name, limit in limits.items():
+            number = isinstance(limit, Real) and not isinstance(limit, bool)
+            if limit is not None and not (number and limit > 0):
+                raise ConfigError(f"max_{name}_per_second: must be more than 0; got {limit!r}")
+
+    def shared_by(self, tasks: int) -> RateLimit:
+        """The share of one of ``tasks`` that run at the same time."""
+        return RateLimit(
+            records=None if self.records is None else self.records / tasks,
+            bytes=None if self.bytes is None else self.bytes / tasks,
+        )
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether there is no limit at all."""
+        return self.records is None and self.bytes is None
+
+
+class RateLimiter:
+    """Waits until what is to be sent may be. Thread: one.
+
+    The time that records take is over before they are sent. So no number of tasks, one after the
+    other and however small, is faster than the limit.
+    """
+
+    def __init__(
+        self,
+        limit: RateLimit,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._limit = limit
+        self._now = now
+        self._sleep = sleep
+        self._free_at = now()
+
+    def wait(self, records: int, nbytes: int) -> None:
+        """Wait as long as so many records take."""
+        now = self._now()
+        self._free_at = max(self._free_at, now) + self._seconds(records, nbytes)
+        self._sleep(self._free_at - now)
+
+    def pieces(self, batch: Any, nbytes: int) -> Iterator[Any]:
+        """Slices of a record batch of ``nbytes``, each of a fraction of a second's share."""
+        rows = batch.num_rows
+        seconds = self._seconds(rows, nbytes)
+        size = rows if seconds <= SLICE_SECONDS else max(1, int(rows * SLICE_SECONDS / seconds))
+        for start in range(0, rows, max(1, size)):
+            yield batch.slice(start, size)
+
+    def _seconds(self, records: int, nbytes: int) -> float:
+        limits = ((records, self._limit.records), (nbytes, self._limit.bytes))
+        return max(count / limit if limit else 0.0 for count, limit in limits)

@@ -1,0 +1,48 @@
+"""The page of the public interface lists what modules export, and other pages use no more."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.architecture.sources import ROOT
+
+DOCS = ROOT / "docs"
+SECTION = re.compile(r"^## `([\w.]+)`\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+SECTIONS: dict[str, str] = dict(SECTION.findall((DOCS / "reference.md").read_text()))
+IMPORT = re.compile(r"^\s*from (kprod[\w.]*) import (?:\(([^)]*)\)|([\w, ]+))", re.MULTILINE)
+
+
+def listed(module: str) -> set[str]:
+    """The names of a section: what is described, and what the line ``Also:`` has."""
+    text = SECTIONS[module]
+    if re.search(rf"^::: {re.escape(module)}$", text, re.MULTILINE):
+        return set(importlib.import_module(module).__all__)  # the whole module
+    described = re.findall(rf"^::: {re.escape(module)}\.(\w+)$", text, re.MULTILINE)
+    also = re.search(r"^(?:Also: )?(`\w+`(?:,\s`\w+`)*)\.$", text, re.MULTILINE)
+    return {*described, *(re.findall(r"\w+", also[1]) if also else ())}
+
+
+@pytest.mark.parametrize("module", SECTIONS)
+def test_a_section_lists_what_its_module_exports(module: str) -> None:
+    assert listed(module) == set(importlib.import_module(module).__all__)
+
+
+def imports_of_the_pages() -> Iterator[tuple[str, str, str]]:
+    """Page, module and name of each import in the pages and examples that users read."""
+    internal = ("architecture.md", "debugging.md", "profile.md", "glossary.md")
+    pages = [page for page in DOCS.glob("*.md") if page.name not in internal]
+    for page in [*pages, ROOT / "README.md", *(ROOT / "examples").rglob("*.py")]:
+        for module, several, few in IMPORT.findall(page.read_text()):
+            for name in re.findall(r"\w+(?: as \w+)?", several or few):
+                yield page.name, module, name.partition(" ")[0]
+
+
+def test_users_are_shown_public_names_only() -> None:
+    public = {f"{module}.{name}" for module in SECTIONS for name in listed(module)}
+    shown = {f"{module}.{name}": page for page, module, name in imports_of_the_pages()}
+    assert len(shown) > 20
+    assert not {name: page for name, page in shown.items() if name not in public | {*SECTIONS}}

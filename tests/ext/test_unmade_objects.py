@@ -1,0 +1,88 @@
+"""Objects of compiled classes whose ``__init__`` has not run: they raise, and crash nothing"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import operator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kprod_ext
+
+OPERATIONS: list[Callable[..., object]] = [
+    repr,
+    hash,
+    len,
+    iter,
+    operator.call,
+    lambda one: one == unmade(type(one)),
+    lambda one: one < unmade(type(one)),
+    lambda one: one[0],
+    memoryview,
+    lambda one: one.__await__(),
+]
+WHOLE = {"Poller"}
+"""Classes that have no ``__init__``, and methods that wait for what never comes here."""
+ARGUMENTS: list[tuple[Any, ...]] = [(), (None,), (0,), (None, None), (0, 0), (None, None, None)]
+
+
+def public_classes() -> Iterator[tuple[str, str]]:
+    for source in sorted(Path(kprod_ext.__file__ or "").parent.glob("*.pyx")):
+        module = importlib.import_module(f"kprod_ext.{source.stem}")
+        for name, cls in sorted(vars(module).items()):
+            if isinstance(cls, type) and cls.__module__ == module.__name__ and name[0] != "_":
+                yield module.__name__, name
+
+
+CLASSES = list(public_classes())
+
+
+def test_they_are_found() -> None:
+    assert ("kprod_ext.futures", "FutureRecordMetadata") in CLASSES
+
+
+def test_objects_without_init_crash_nothing() -> None:
+    """The last line that the process wrote names the class that crashed it."""
+    command = [sys.executable, "-m", __name__]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, (ran.stdout[-300:], ran.stderr[-2000:])
+
+
+def unmade(cls: Any) -> Any:
+    return cls.__new__(cls)
+
+
+def use(cls: Any) -> None:
+    """Print it, compare it, call it and each of its methods, with an object of its own each."""
+    for operation in OPERATIONS:
+        attempt(cls, operation)
+    for name in dir(cls):
+        if not name.startswith("__") and cls.__name__ not in WHOLE:
+            for arguments in ARGUMENTS:
+                attempt(cls, called(name, arguments))
+
+
+def called(name: str, arguments: tuple[Any, ...]) -> Callable[[Any], object]:
+    def call(one: Any) -> object:
+        found = getattr(one, name)
+        return found(*arguments) if callable(found) else found
+
+    return call
+
+
+def attempt(cls: Any, operation: Callable[..., object]) -> None:
+    try:
+        operation(unmade(cls))
+    except Exception as error:
+        repr(error)
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    for module, name in CLASSES:
+        print(module, name, flush=True)
+        use(getattr(importlib.import_module(module), name))

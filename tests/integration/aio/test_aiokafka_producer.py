@@ -1,0 +1,449 @@
+"""A program written for aiokafka, with one line changed."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import aiokafka
+import aiokafka.errors as theirs
+import pytest
+from aiokafka import structs
+
+from kprod import errors as native
+from kprod.aio import AIOKafkaProducer, errors
+from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault, make_listener
+from kprod.kafka.partitioner import Partitioner
+from tests.support.ports import free_port
+
+LONG = 30.0
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with EmbeddedBroker(topics={"t": 2}) as broker:
+        yield broker.bootstrap_servers
+
+
+def test_records_are_sent_and_told_of_as_there(servers: str) -> None:
+    async def main() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=servers)
+        await producer.start()
+        future = await producer.send("t", b"v", key=b"k", partition=1, timestamp_ms=5)
+        assert isinstance(future, asyncio.Future)
+        done, _ = await asyncio.wait([future])
+        stored = done.pop().result()
+        assert stored is not None
+        assert (stored.partition, stored.timestamp) == (1, 5)
+        again = await producer.send_and_wait("t", b"v", headers=[("h", b"x")])
+        assert again is not None
+        futures = [await producer.send("t", b"v") for _ in range(500)]
+        assert len(await asyncio.gather(*futures)) == 500
+        await producer.flush()
+        assert await producer.partitions_for("t") == {0, 1}
+        await producer.stop()
+        await producer.stop()
+        with pytest.raises(theirs.ProducerClosed):
+            await producer.send("t", b"v")
+        with pytest.raises(theirs.ProducerClosed):
+            await producer.start()
+
+    asyncio.run(main())
+
+
+def test_a_stored_record_is_told_of_in_aiokafkas_fields() -> None:
+    async def main() -> None:
+        with EmbeddedBroker() as broker:
+            broker.create_topic("created", 1)
+            broker.create_topic("appended", 1, {"message.timestamp.type": "LogAppendTime"})
+            async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                told = await producer.send_and_wait("created", b"v", timestamp_ms=5)
+                assert told is not None
+                assert told._fields == structs.RecordMetadata._fields
+                assert (told.timestamp, told.timestamp_type) == (5, 0)
+                assert told.topic_partition == structs.TopicPartition("created", 0)
+                later = await (await producer.send("appended", b"v", timestamp_ms=5))
+                assert later is not None
+                assert later.timestamp > 5
+                assert later.timestamp_type == 1
+
+    asyncio.run(main())
+
+
+def test_nobody_to_tell_the_offset_means_no_result(servers: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers, acks=0) as producer:
+            assert await producer.send_and_wait("t", b"v") is None
+            assert await (await producer.send("t", b"v")) is None
+
+    asyncio.run(main())
+
+
+def test_aiokafkas_own_default_of_acks_is_no_value(servers: str) -> None:
+    """FastStream passes it on."""
+    default = inspect.signature(aiokafka.AIOKafkaProducer).parameters["acks"].default
+
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers, acks=default) as producer:
+            assert await producer.send_and_wait("t", b"v") is not None
+
+    asyncio.run(main())
+
+
+def test_code_of_the_application_is_used(servers: str) -> None:
+    class Last(Partitioner):
+        def partition(self, *given: Any) -> int:
+            return int(max(given[5].partitions_for_topic(given[0])))
+
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=servers,
+            key_serializer=str.encode,
+            value_serializer=lambda value: repr(value).encode(),
+            partitioner=Last(),
+        ) as producer:
+            stored = await producer.send_and_wait("t", 12, key="k")
+            assert stored is not None
+            assert stored.partition == 1
+
+    asyncio.run(main())
+
+
+def test_errors_are_caught_under_their_names(servers: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+            with pytest.raises(theirs.MessageSizeTooLargeError):
+                await producer.send("t", bytes(3_000_000))
+            with pytest.raises(TypeError, match="key or value"):
+                await producer.send("t")
+            with pytest.raises(ValueError, match="no partition 9"):
+                await producer.send("t", b"v", partition=9)
+            with pytest.raises(theirs.IllegalStateError):  # no transactional_id
+                await producer.begin_transaction()
+        gone = AIOKafkaProducer(
+            bootstrap_servers=f"127.0.0.1:{free_port()}", request_timeout_ms=100
+        )
+        with pytest.raises(theirs.KafkaConnectionError, match="Unable to bootstrap from"):
+            await gone.start()
+        await gone.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("names", ["127.0.0.1", "127.0.0.1 127.0.0.1", "nobody.invalid 127.0.0.1"])
+def test_start_fails_once_no_address_can_be_reached(names: str) -> None:
+    """As there, where a program may count on it to try again: no time limit is waited for."""
+
+    async def main(servers: list[str], kind: Any) -> None:
+        producer = kind(bootstrap_servers=servers, request_timeout_ms=600_000)
+        for _ in range(2):
+            with pytest.raises(theirs.KafkaConnectionError, match="Unable to bootstrap from"):
+                await producer.start()
+        await producer.stop()
+
+    servers = [f"{name}:{free_port()}" for name in names.split()]
+    for kind in (AIOKafkaProducer, aiokafka.AIOKafkaProducer):
+        asyncio.run(asyncio.wait_for(main(servers, kind), LONG))
+
+
+@pytest.mark.parametrize("options", [{}, {"transactional_id": "x"}])
+def test_start_is_repeated_until_a_broker_is_there(options: dict[str, Any]) -> None:
+    async def main(broker: EmbeddedBroker) -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=300, **options
+        )
+        try:
+            await waits_for_kafka(producer, broker)
+            async with producer.transaction() if options else nullcontext():
+                assert await producer.send_and_wait("t", b"v")
+        finally:
+            await producer.stop()
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        asyncio.run(main(broker))
+
+
+async def waits_for_kafka(producer: AIOKafkaProducer, broker: EmbeddedBroker) -> None:
+    """As programs do: ``start`` until it succeeds."""
+    broker.stop()
+    for _ in range(2):
+        with pytest.raises(theirs.KafkaConnectionError, match="no broker could be asked"):
+            await producer.start()
+    broker.start()
+    while True:
+        with suppress(theirs.KafkaConnectionError):
+            await producer.start()
+            break
+    await producer.start()  # once more does no harm
+
+
+def test_a_start_that_was_cancelled_is_repeated() -> None:
+    async def main(broker: EmbeddedBroker) -> None:
+        asked = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.2))
+        producer = AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="x"
+        )
+        try:
+            started = asyncio.ensure_future(producer.start())
+            while not asked.hits:
+                await asyncio.sleep(0.001)
+            started.cancel()
+            await asyncio.wait([started])
+            await producer.start()
+            async with producer.transaction():
+                assert await producer.send_and_wait("t", b"v")
+        finally:
+            await producer.stop()
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        asyncio.run(main(broker))
+
+
+def test_a_block_that_cannot_start_leaves_nothing_open() -> None:
+    async def main() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=f"127.0.0.1:{free_port()}", request_timeout_ms=100
+        )
+        with pytest.raises(theirs.KafkaConnectionError):
+            async with producer:
+                pass
+        with pytest.raises(theirs.ProducerClosed):
+            await producer.start()
+
+    asyncio.run(main())
+
+
+def test_a_topic_that_is_not_there_is_looked_for_as_long_as_a_request_may_take() -> None:
+    async def main() -> None:
+        with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
+            async with AIOKafkaProducer(
+                bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=200
+            ) as producer:
+                with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
+                    await asyncio.wait_for(producer.send_and_wait("missing", b"v"), LONG)
+                with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
+                    await asyncio.wait_for(producer.partitions_for("missing"), LONG)
+                stored = await producer.send_and_wait("t", b"v")
+                assert stored is not None
+                assert stored.offset == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", [AIOKafkaProducer, aiokafka.AIOKafkaProducer])
+def test_an_exception_of_a_block_comes_out_where_nothing_can_be_aborted(kind: Any) -> None:
+    async def main() -> None:
+        with EmbeddedBroker(topics={"t": 1}) as broker:
+            servers = broker.bootstrap_servers
+            async with kind(bootstrap_servers=servers, transactional_id="x") as producer:
+                broker.faults.add(Fault(api=ApiKey.PRODUCE, error=53))
+                with pytest.raises(ZeroDivisionError):
+                    await leaves(producer)
+
+    async def leaves(producer: Any) -> None:
+        async with producer.transaction():
+            with pytest.raises(theirs.TransactionalIdAuthorizationFailed):
+                await producer.send_and_wait("t", b"v")
+            raise ZeroDivisionError
+
+    asyncio.run(main())
+
+
+def test_a_block_whose_commit_is_refused_lets_the_next_one_commit() -> None:
+    async def main(broker: EmbeddedBroker) -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="x"
+        ) as producer:
+            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
+            with pytest.raises(theirs.TopicAuthorizationFailedError, match="can only be aborted"):
+                async with producer.transaction():
+                    await producer.send("t", b"1")
+            async with producer.transaction():
+                await producer.send("t", b"2")
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        asyncio.run(main(broker))
+        assert [r.value for r in broker.records("t", committed=True)] == [b"2"]
+
+
+def test_transactional_calls_at_the_wrong_time_are_illegal_operations(servers: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+            for call in (producer.begin_transaction, producer.commit_transaction):
+                with pytest.raises(theirs.IllegalOperation):
+                    await call()
+        async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+            with pytest.raises(theirs.IllegalOperation):
+                await producer.send("t", b"v")
+            with pytest.raises(theirs.IllegalOperation):
+                await producer.send_offsets_to_transaction({}, "")
+            async with producer.transaction():
+                with pytest.raises(ValueError, match="not a consumer group"):
+                    await producer.send_offsets_to_transaction({}, "")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
+def test_no_record_is_taken_while_a_transaction_ends(servers: str, end: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+            await producer.begin_transaction()
+            await producer.send("t", b"v")
+            ending = asyncio.create_task(getattr(producer, end)())
+            await asyncio.sleep(0)
+            for send in (producer.send, producer.send_and_wait):
+                with pytest.raises(theirs.IllegalOperation):
+                    await send("t", b"v")
+            await ending
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (native.ProducerFencedError("x"), "ProducerFenced"),
+        (native.BrokerError(45, "t"), "OutOfOrderSequenceNumber"),
+        (native.BrokerError(53, "t"), "TransactionalIdAuthorizationFailed"),
+        (native.BrokerError(2, "t"), "CorruptRecordException"),
+        (native.BrokerError(29, "t"), "TopicAuthorizationFailedError"),
+        (native.IllegalStateError("x"), "IllegalOperation"),
+        (native.ProducerClosedError("x"), "ProducerClosed"),
+    ],
+)
+def test_each_error_has_aiokafkas_name(error: native.KprodError, name: str) -> None:
+    told = errors.for_aiokafka(error)
+    assert type(told).__name__ == name
+    assert isinstance(told, getattr(theirs, name))
+    assert isinstance(told, getattr(errors, name))
+
+
+def test_what_has_no_name_there_is_no_error() -> None:
+    assert issubclass(errors.KafkaTimeoutError, theirs.KafkaTimeoutError)
+    with pytest.raises(AttributeError):
+        errors.NoSuchError  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"acks": 122}, "Invalid ACKS parameter"),
+        ({"compression_type": "x"}, "Invalid compression type"),
+        ({"acks": 1, "enable_idempotence": True}, "not supported if enable_idempotence"),
+        ({"security_protocol": "SOME"}, "should be SSL or PLAINTEXT"),
+        ({"security_protocol": "SSL", "ssl_context": None}, "`ssl_context` is mandatory"),
+        ({"lingr_ms": 1}, "did you mean 'linger_ms'"),
+    ],
+)
+def test_options_that_are_wrong_are_refused(options: dict[str, Any], said: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match=said):
+            AIOKafkaProducer(**options)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_plain_username": "u"},
+        {"connections_max_idle_ms": None},
+        {"max_batch_size": 64 << 20},
+    ],
+)
+def test_what_aiokafka_documents_is_taken(options: dict[str, Any]) -> None:
+    if "security_protocol" in options:
+        options = {**options, "sasl_plain_password": "p"}
+
+    async def main() -> None:
+        await AIOKafkaProducer(**options).stop()
+        await aiokafka.AIOKafkaProducer(**options).stop()
+
+    asyncio.run(main())
+
+
+def test_login_without_a_mechanism_is_plain() -> None:
+    async def main(broker: EmbeddedBroker) -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_plain_username="alice",
+            sasl_plain_password="secret",
+        ) as producer:
+            assert await producer.send_and_wait("t", b"v")
+
+    login = Authentication({"alice": "secret"}, ("PLAIN",))
+    listener = make_listener("SASL", authentication=login)
+    with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
+        asyncio.run(main(broker))
+
+
+def test_serializers_that_kprod_knows_by_name_are_used(servers: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=servers, key_serializer="str", value_serializer="json"
+        ) as producer:
+            stored = await producer.send_and_wait("t", {"a": 1}, key="k")
+            assert stored is not None
+            batch = producer.create_batch()
+            batch.append(key="k", value=[1], timestamp=None)
+            assert await (await producer.send_batch(batch, "t", partition=0))
+        with pytest.raises(TypeError, match="a serializer is a callable"):
+            AIOKafkaProducer(bootstrap_servers=servers, value_serializer="xml")
+
+    asyncio.run(main())
+
+
+def test_records_that_fail_fail_their_futures() -> None:
+    async def main() -> None:
+        with EmbeddedBroker(topics={"t": 1}) as broker:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=broker.bootstrap_servers,
+                linger_ms=100,
+                request_timeout_ms=1000,
+                delivery_timeout_ms=1200,
+            )
+            await producer.partitions_for("t")
+            future, cancelled = await producer.send("t", b"v"), await producer.send("t", b"v")
+            cancelled.cancel()
+        with pytest.raises(theirs.KafkaTimeoutError):
+            await future
+        await producer.stop()
+
+    asyncio.run(main())
+
+
+def test_batches_of_the_application_go_where_they_are_sent(servers: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=200) as producer:
+            batch = producer.create_batch()
+            first = batch.append(key=None, value=b"1", timestamp=None)
+            assert first is not None
+            assert first.offset == 0
+            batch.append(key=b"k", value=b"2", timestamp=9, headers=[("h", b"x")])
+            assert batch.append(key=None, value=bytes(500), timestamp=None) is None
+            assert (batch.record_count(), batch.size() < 200) == (2, True)
+            stored = await (await producer.send_batch(batch, "t", partition=1))
+            assert stored is not None
+            assert stored.partition == 1
+            assert batch.append(key=None, value=b"", timestamp=None) is None
+            with pytest.raises(ValueError, match="empty"):
+                await producer.send_batch(producer.create_batch(), "t", partition=0)
+
+    asyncio.run(main())
+
+
+def test_one_that_is_not_stopped_says_so(servers: str) -> None:
+    async def main() -> None:
+        kept = [AIOKafkaProducer(bootstrap_servers=servers)]
+        with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
+            kept.clear()
+        with pytest.warns(DeprecationWarning, match="`loop`"):
+            other = AIOKafkaProducer(loop=asyncio.get_running_loop(), bootstrap_servers=servers)
+        await other.stop()
+
+    asyncio.run(main())

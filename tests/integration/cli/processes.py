@@ -1,0 +1,76 @@
+"""Watching a command and everything it starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TAG = "KPROD_TEST_FAMILY"
+
+
+class Family:
+    """The processes that descend from one command: found by a mark in their environment."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._mark = uuid.uuid4().hex
+        self._scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.command = subprocess.Popen(
+            [sys.executable, "-m", "kprod", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {TAG: self._mark, "TMPDIR": self._scratch.name},
+        )
+
+    def members(self) -> list[int]:
+        """Process ids of those that live."""
+        wanted = f"{TAG}={self._mark}".encode()
+        return [
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit() and wanted in _environment(entry)
+        ]
+
+    def end(self) -> None:
+        """Kill whatever a failed test has left."""
+        for pid in self.members():
+            os.kill(pid, signal.SIGKILL)
+        self.command.wait()
+        for stream in (self.command.stdin, self.command.stdout, self.command.stderr):
+            if stream is not None:
+                stream.close()
+        self._scratch.cleanup()  # what a killed command could not remove itself
+
+
+@contextmanager
+def family(*arguments: str) -> Iterator[Family]:
+    """``kprod`` with these arguments, for the block."""
+    found = Family(*arguments)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+def await_true(condition: Callable[[], object], seconds: float = 300.0) -> None:
+    """Return once it holds; AssertionError when it does not within ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not so after {seconds} s: {condition}"
+        time.sleep(0.1)
+
+
+def _environment(process: Path) -> bytes:
+    try:
+        return process.joinpath("environ").read_bytes()
+    except OSError:  # it ended, or is someone else's
+        return b""

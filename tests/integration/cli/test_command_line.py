@@ -1,0 +1,157 @@
+"""The command as a whole: how it starts, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import kprod
+from kprod.broker import EmbeddedBroker
+from kprod.cli import main
+from kprod.cli.app import app
+from tests.support.tier import one_of
+
+
+@pytest.mark.parametrize("command", ["broker", "demo", "produce"])
+def test_every_command_explains_itself(command: str) -> None:
+    ran = CliRunner().invoke(app, [command, "--help"])
+    assert ran.exit_code == 0
+    assert f"kprod {command}" in ran.output or "Usage" in ran.output
+
+
+def test_without_typer_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    with pytest.raises(SystemExit, match=r"needs typer: pip install 'kprod\[cli\]'"):
+        main()
+
+
+WITHOUT_KIO = """
+import sys
+sys.modules["kio"] = None
+"""
+
+
+def without_kio(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it where kio is not installed, as far as an interpreter can tell."""
+    command = [sys.executable, "-c", WITHOUT_KIO + script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    one_of(("perf",), ("broker", "--port", "0"), ("demo", "--no-spark")),
+)
+def test_without_kio_the_command_says_what_to_install(arguments: tuple[str, ...]) -> None:
+    ran = without_kio("from kprod.cli import main; main()", *arguments)
+    assert ran.returncode == 1
+    assert "Traceback" not in ran.stderr
+    assert "needs kio: pip install 'kprod[broker]'" in ran.stderr
+
+
+@pytest.mark.full
+def test_without_kio_records_are_produced_through_every_face() -> None:
+    script = """
+import asyncio
+import kprod, kprod.aio, kprod.confluent, kprod.kafka, kprod.observability
+servers = sys.argv[1]
+with kprod.KafkaProducer(bootstrap_servers=servers) as native:
+    native.send_many("t", [b"one", b"two"]).get(30)
+with kprod.kafka.KafkaProducer(bootstrap_servers=servers) as producer:
+    producer.send("t", b"three").get(30)
+with kprod.confluent.Producer({"bootstrap.servers": servers}) as producer:
+    producer.produce("t", b"four")
+async def send():
+    async with kprod.aio.Producer(bootstrap_servers=servers) as producer:
+        await producer.send_and_wait("t", b"five")
+asyncio.run(send())
+try:
+    import kprod.broker
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        ran = without_kio(script, broker.bootstrap_servers)
+        assert ran.returncode == 0, ran.stderr
+        assert len(broker.records("t", 5)) == 5
+    assert "pip install 'kprod[broker]'" in ran.stdout
+
+
+@pytest.mark.full
+def test_without_kio_topics_are_read_and_looked_after() -> None:
+    command = "from kprod.cli import main; main()"
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("t", b"one").get(30)
+        where = ("--bootstrap-servers", broker.bootstrap_servers)
+        reading = ("consume", "--topic", "t", "--from-beginning", "--until-end", *where)
+        assert without_kio(command, *reading).stdout == "one\n"
+        assert without_kio(command, "topics", "list", *where).stdout.startswith("t ")
+        listed = without_kio(command, "transactions", "list", *where)
+        assert (listed.returncode, listed.stderr) == (0, "")
+
+
+def test_help_loads_neither_spark_nor_the_engine() -> None:
+    script = (
+        "import sys; sys.argv = ['kprod', 'demo', '--help']\n"
+        "from kprod.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('pyspark', 'pyarrow', 'kio') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_command_tells_its_version() -> None:
+    ran = CliRunner().invoke(app, ["--version"])
+    assert (ran.exit_code, ran.output) == (0, f"kprod {kprod.__version__}\n")
+
+
+def test_the_package_can_be_run() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "kprod", "--version"], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == f"kprod {kprod.__version__}\n"
+
+
+def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of sh in which ``$kprod`` is the command."""
+    kprod_command = f"{sys.executable} -m kprod"
+    return subprocess.run(
+        ["sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"kprod": kprod_command, **variables},
+    )
+
+
+@pytest.mark.parametrize("arguments", one_of("topics list", "--version", "errors KP-1303"))
+def test_an_output_that_cannot_be_written_is_told_in_a_line(arguments: str) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        servers = f"--bootstrap-servers {broker.bootstrap_servers}" if "list" in arguments else ""
+        ran = shell(f"$kprod {arguments} {servers} > /dev/full")
+    assert ran.returncode == 1
+    assert ran.stderr == "kprod: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.full
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for _ in range(20_000):
+                producer.send("t", b"a line")
+        consume = f"$kprod consume --bootstrap-servers {broker.bootstrap_servers} --topic t"
+        ran = shell(f"{consume} --from-beginning | head -1")
+    assert (ran.stdout, ran.stderr) == ("a line\n", "")
+
+
+@pytest.mark.full
+def test_lines_from_a_closed_input_are_refused() -> None:
+    ran = shell("$kprod produce --topic t --bootstrap-servers 127.0.0.1:1 <&-")
+    assert ran.returncode == 2
+    assert "standard input is closed" in ran.stderr

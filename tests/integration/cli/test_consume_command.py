@@ -1,0 +1,129 @@
+"""``kprod consume``: where it begins, and how a record is printed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kprod import KafkaProducer
+from kprod.admin import read_topic
+from kprod.broker import EmbeddedBroker
+from kprod.cli.app import app
+from tests.integration.cli.processes import family
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """Ten records in each of two partitions, stamped 1,000 to 1,009."""
+    with EmbeddedBroker(topics={"t": 2, "copy": 2}) as broker:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(10):
+                for partition in (0, 1):
+                    producer.send(
+                        "t",
+                        b"%d-%d" % (partition, number),
+                        b"k\xff" if number == 9 else b"k",
+                        {"h": None, "g": b"\xfe"},
+                        partition=partition,
+                        timestamp_ms=1000 + number,
+                    )
+        yield broker.bootstrap_servers
+
+
+def consume(bootstrap: str, *arguments: str) -> Result:
+    command = ["consume", "--topic", "t", "--bootstrap-servers", bootstrap, "--until-end"]
+    return CliRunner().invoke(app, [*command, *arguments])
+
+
+@pytest.mark.parametrize(
+    ("offset", "first"),
+    [("beginning", 0), ("3", 3), ("-2", 8), ("-99", 0), ("@1007", 7), ("@99999", 10), ("end", 10)],
+)
+def test_it_begins_where_it_is_told(bootstrap: str, offset: str, first: int) -> None:
+    ran = consume(bootstrap, "--offset", offset, "--partition", "1")
+    assert ran.exit_code == 0, ran.output
+    assert ran.stdout.split() == [f"1-{number}" for number in range(first, 10)]
+
+
+@pytest.mark.parametrize("offset", ["now", "@", "1.5"])
+def test_what_is_no_place_to_begin_is_refused(bootstrap: str, offset: str) -> None:
+    ran = consume(bootstrap, "--offset", offset)
+    assert ran.exit_code == 2
+    assert "--offset" in ran.stderr
+
+
+@pytest.mark.full
+def test_without_a_standard_output_nothing_is_read(bootstrap: str) -> None:
+    """A group would be committed for records that nobody has seen."""
+    options = ["--topic", "t", "--bootstrap-servers", bootstrap, "--until-end", "--group", "g"]
+    command = [sys.executable, "-m", "kprod", "consume", *options]
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    ran = subprocess.run(closed, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+    assert ran.returncode == 1
+    assert "kprod consume: standard output is closed" in ran.stderr
+
+
+def test_a_partition_that_is_not_there_is_told(bootstrap: str) -> None:
+    ran = consume(bootstrap, "--partition", "7")
+    assert ran.exit_code == 1
+    assert "partitions 0 to 1" in ran.stderr
+
+
+def test_a_topic_that_is_not_there_is_told_and_waited_for(bootstrap: str) -> None:
+    late = ["consume", "--topic", "late", "--until-end", "--from-beginning"]
+    late += ["--bootstrap-servers", bootstrap]
+    ran = CliRunner().invoke(app, [*late, "--timeout", "1.5"])
+    assert ran.exit_code == 1
+    waiting, ended = ran.stderr.splitlines()
+    assert waiting.startswith("kprod consume: UNKNOWN_TOPIC_OR_PARTITION (3): topic 'late'")
+    assert waiting.endswith("; waiting")
+    assert ended == waiting.removesuffix("; waiting")
+
+
+def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:
+    """The signal may come between a record that is printed and the note that it was.
+
+    It is printed once more then: the other way round it might never be.
+    """
+    where = ("--topic", "t", "--bootstrap-servers", bootstrap, "--partition", "0")
+    with family("consume", *where, "--from-beginning", "--group", "g", "--count", "20") as process:
+        stdout = process.command.stdout
+        assert stdout is not None
+        assert [stdout.readline() for _ in range(10)][-1] == "0-9\n"
+        process.command.terminate()
+        assert process.command.wait(30) == 0
+    rest = consume(bootstrap, "--group", "g", "--offset", "beginning", *where[-2:]).stdout
+    assert rest in ("", "0-9\n")
+
+
+def test_separators_are_those_that_are_given(bootstrap: str) -> None:
+    shape = ["--format", "key-value", "--key-separator", "=", "--delimiter", r"\0"]
+    ran = consume(bootstrap, "--offset", "0", "--count", "2", "--partition", "0", *shape)
+    assert ran.stdout == "k=0-0\0k=0-1\0"
+
+
+def test_bytes_are_printed_as_they_are(bootstrap: str) -> None:
+    shape = ["--offset", "9", "--partition", "0", "--format", "key-value"]
+    assert consume(bootstrap, *shape).stdout_bytes == b"k\xff\t0-9\n"
+
+
+def test_a_template_says_what_is_printed(bootstrap: str) -> None:
+    last = ["--offset", "8", "--partition", "0", "-f", r"%o %k=%s\0"]
+    assert consume(bootstrap, *last).stdout_bytes == b"8 k=0-8\x009 k\xff=0-9\x00"
+    ran = consume(bootstrap, "-f", "%z")
+    assert ran.exit_code == 2
+    assert "unknown placeholder %z" in ran.stderr
+
+
+def test_json_lines_copy_a_topic(bootstrap: str) -> None:
+    lines = consume(bootstrap, "--from-beginning", "--format", "json").stdout
+    into = ["produce", "--topic", "copy", "--bootstrap-servers", bootstrap, "--format", "json"]
+    ran = CliRunner().invoke(app, into, input=lines)
+    assert ran.stderr == "20 delivered, 0 failed\n"
+    whole = [sorted(read_topic(bootstrap, topic), key=str) for topic in ("t", "copy")]
+    parts = [[(p, r.timestamp, r.key, r.value, r.headers) for p, r in found] for found in whole]
+    assert sorted(parts[0], key=str) == sorted(parts[1], key=str)

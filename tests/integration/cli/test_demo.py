@@ -1,0 +1,155 @@
+"""``kprod demo`` from beginning to end, and when it is interrupted."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kprod import KafkaProducer
+from kprod.admin import end_offsets
+from kprod.broker import EmbeddedBroker
+from kprod.cli.app import app
+from tests.integration.cli.processes import await_true, family
+
+
+@pytest.fixture
+def bootstrap() -> Iterator[str]:
+    with EmbeddedBroker(topics={"flights": 3}) as broker:
+        yield broker.bootstrap_servers
+
+
+def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kprod", "demo", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def counts(output: str) -> dict[str, str]:
+    """The summary's lines by name."""
+    lines = (line.rsplit(maxsplit=1) for line in output.splitlines() if line)
+    return {line[0].strip(): line[1] for line in lines if len(line) == 2}
+
+
+def test_the_demo_without_spark_is_exact() -> None:
+    ran = demo("--no-spark", "--records", "2000")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = counts(ran.stdout)
+    assert found["records in"] == found["acknowledged"] == found["read back"] == "2,000"
+    assert {found[name] for name in ("missing", "duplicated", "altered")} == {"0"}
+    assert found["out of order per key"] == "0"
+    assert sum(int(found[f"in partition {p}"].replace(",", "")) for p in range(6)) == 2_000
+    assert ran.stdout.splitlines()[-1].startswith("Exact")
+    assert "one thread, in which Python makes the JSON of every flight; acks=all" in ran.stdout
+    assert "It went to an embedded broker: Python" in ran.stdout
+    assert "\x1b" not in ran.stdout, "no colours and no bars where there is no terminal"
+
+
+@pytest.mark.full
+def test_the_demo_with_spark_is_exact_and_clean() -> None:
+    with family("demo", "--records", "3000") as process:
+        out, err = process.command.communicate(timeout=300)
+        assert process.command.returncode == 0, out + err
+        assert process.members() == []
+    assert counts(out)["read back"] == "3,000"
+    assert err == "", "none of Spark's noise comes through"
+
+
+@pytest.mark.full
+def test_what_was_in_the_topic_before_does_not_count(bootstrap: str) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for partition in range(3):
+            producer.send("flights", b"from before", partition=partition)
+    ran = demo("--no-spark", "--records", "500", "--bootstrap-servers", bootstrap)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert counts(ran.stdout)["read back"] == "500"
+    assert sum(end_offsets(bootstrap, "flights").values()) == 503
+
+
+@pytest.mark.full
+def test_a_broker_that_is_not_there_is_named() -> None:
+    ran = demo("--no-spark", "--bootstrap-servers", "127.0.0.1:1")
+    assert ran.returncode == 1
+    assert "127.0.0.1:1" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_without_java_the_way_out_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    ran = CliRunner().invoke(app, ["demo"])
+    assert ran.exit_code == 1
+    assert "kprod demo --no-spark" in ran.stderr
+
+
+def test_options_of_the_embedded_broker_need_it() -> None:
+    ran = CliRunner().invoke(app, ["demo", "--keep", "--bootstrap-servers", "b:1"])
+    assert ran.exit_code == 2
+
+
+@pytest.mark.full
+def test_the_broker_is_kept_when_asked_for(tmp_path: Path) -> None:
+    arguments = ("demo", "--no-spark", "--records", "100", "--keep", "--data-dir", str(tmp_path))
+    with family(*arguments) as process:
+        out, err = process.command.communicate(timeout=300)
+        assert process.command.returncode == 0, err
+        assert str(tmp_path) in out
+        (broker,) = process.members()
+        assert f"kill {broker}" in out
+        address = next(word for word in out.split() if word.startswith("127.0.0.1:")).rstrip(",")
+        assert sum(end_offsets(address, "flights").values()) == 100
+
+
+def delivered(output: str) -> int:
+    """What an interrupted demo says it had delivered."""
+    found = re.search(r"([\d,]+) of 336,776 flights were in the topic by then", output)
+    assert found, output
+    return int(found[1].replace(",", ""))
+
+
+def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) -> str:
+    """Output of a demo that gets a signal while it writes; it must leave nobody behind."""
+    with family("demo", *arguments) as process:
+        if bootstrap is None:
+            assert process.command.stdout is not None
+            process.command.stdout.readline()
+        else:
+            await_true(lambda: sum(end_offsets(bootstrap, "flights").values()) > 0, 120)
+        process.command.send_signal(number)
+        out, err = process.command.communicate(timeout=300)
+        assert process.command.returncode == 128 + number, out + err
+        assert process.members() == []
+    return out
+
+
+@pytest.mark.full
+def test_ctrl_c_tells_what_was_delivered(bootstrap: str) -> None:
+    out = interrupted(
+        "--no-spark", "--bootstrap-servers", bootstrap, number=signal.SIGINT, bootstrap=bootstrap
+    )
+    assert 0 < delivered(out) <= sum(end_offsets(bootstrap, "flights").values())
+
+
+@pytest.mark.full
+def test_sigterm_stops_the_embedded_broker_too() -> None:
+    interrupted("--no-spark", number=signal.SIGTERM, bootstrap=None)
+
+
+@pytest.mark.full
+def test_ctrl_c_ends_spark_and_its_workers(bootstrap: str) -> None:
+    out = interrupted("--bootstrap-servers", bootstrap, number=signal.SIGINT, bootstrap=bootstrap)
+    assert 0 < delivered(out) <= sum(end_offsets(bootstrap, "flights").values())
+
+
+@pytest.mark.full
+def test_nobody_outlives_a_demo_that_was_killed() -> None:
+    with family("demo", "--no-spark") as process:
+        assert process.command.stdout is not None
+        process.command.stdout.readline()
+        assert len(process.members()) == 2, "the demo and its broker"
+        process.command.kill()
+        await_true(lambda: process.members() == [])

@@ -1,0 +1,178 @@
+"""``kprod perf``: every figure is about records that were delivered, and a mistake is told."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import kprod
+from kprod.admin import end_offsets, read_topic
+from kprod.broker import EmbeddedBroker
+from kprod.cli.app import app
+from kprod.cli.perf.command import CallName
+from kprod.cli.perf.measurement import Measured
+from kprod.cli.perf.workload import CALLS
+from tests.integration.cli.processes import await_true, family
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with EmbeddedBroker(default_partitions=3) as broker:
+        yield broker.bootstrap_servers
+
+
+def perf(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["perf", *arguments])
+
+
+@pytest.mark.parametrize("call", list(CALLS))
+@pytest.mark.parametrize("keys", ["0", "7"])
+def test_figures_are_about_what_the_topic_holds(bootstrap: str, call: str, keys: str) -> None:
+    topic = f"{call}-{keys}"
+    arguments = ["--bootstrap-servers", bootstrap, "--topic", topic, "--call", call, "--json"]
+    ran = perf(*arguments, "--records", "1003", "--warm-up", "50", "--keys", keys, "--size", "9")
+    assert ran.exit_code == 0, ran.output
+    figures = json.loads(ran.stdout)
+    assert (figures["records"], figures["failed"], figures["pending"]) == (1003, 0, 0)
+    assert figures["payload_bytes"] == 1003 * 9
+    assert figures["interrupted"] is False
+    assert figures["latency_samples"] > 0
+    stored = [record for _partition, record in read_topic(bootstrap, topic)]
+    assert len(stored) == 1003 + 50
+    assert {len(record.value or b"") for record in stored} == {9}
+    assert len({record.key for record in stored}) == max(1, int(keys))
+
+
+def test_every_lane_has_a_name_on_the_command_line() -> None:
+    assert get_args(CallName) == tuple(CALLS)
+
+
+def test_the_table_tells_every_figure(bootstrap: str) -> None:
+    ran = perf("--bootstrap-servers", bootstrap, "--topic", "table", "--records", "500")
+    assert ran.exit_code == 0, ran.output
+    told = ("500 records in", "records/s", "us/record", "p99.9", "RSS", "batches", "retried")
+    assert [word for word in told if word not in ran.stdout] == []
+
+
+@pytest.mark.full
+def test_the_table_tells_what_the_figures_depend_on() -> None:
+    ran = perf("--records", "300", "-X", "linger_ms=3")
+    assert ran.exit_code == 0, ran.output
+    shown = " ".join(ran.stdout.split())
+    for word in ("limited by", f"{kprod.__version__} ", "send, acks=all", "linger_ms=3", "Python"):
+        assert word in shown
+
+
+MEASURED = Measured(
+    records=1_000,
+    failed=0,
+    first_error=None,
+    pending=0,
+    interrupted=False,
+    payload_bytes=100_000,
+    seconds=10.0,
+    cpu_seconds=1.0,
+    peak_rss_bytes=1,
+    latency_ms={},
+    latency_samples=0,
+    batches=10,
+    batch_bytes=10_000.0,
+    requests=10,
+    request_latency_ms=1.0,
+    retries=0,
+    rate=None,
+    call="send",
+    options="",
+    version="",
+    cores=2,
+    broker_cpu_seconds=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"rate": 100.0}, "the requested rate"),
+        ({"rate": 1000.0}, "waiting"),
+        ({"broker_cpu_seconds": 9.5}, "the embedded broker"),
+        ({"broker_cpu_seconds": 8.5, "cpu_seconds": 9.8}, "2 cores"),
+        ({"broker_cpu_seconds": 4.0, "cpu_seconds": 9.8}, "one core"),
+        ({"cpu_seconds": 9.8}, "one core"),
+        ({"seconds": 0.0, "cpu_seconds": 0.0}, "waiting"),
+    ],
+)
+def test_the_limit_is_what_was_used_up(changed: dict[str, Any], told: str) -> None:
+    assert told in replace(MEASURED, **changed).limited_by
+
+
+def test_lines_of_a_file_are_sent_in_turn(bootstrap: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text("one\ntwo\n")
+    arguments = ["--payload-file", str(file), "--records", "3", "--warm-up", "0"]
+    ran = perf("--bootstrap-servers", bootstrap, "--topic", "lines", *arguments)
+    assert ran.exit_code == 0, ran.output
+    stored = sorted(record.value or b"" for _partition, record in read_topic(bootstrap, "lines"))
+    assert stored == [b"one", b"one", b"two"]
+
+
+@pytest.mark.full
+def test_without_a_cluster_there_is_an_embedded_broker() -> None:
+    ran = perf("--records", "500", "--partitions", "2", "--compression", "lz4", "--acks", "1")
+    assert ran.exit_code == 0, ran.output
+    assert "500 records in" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["-X", "lingr_ms=5"], "did you mean 'linger_ms'"),
+        (["-X", "linger_ms"], "NAME=VALUE"),
+        (["--call", "teleport"], "'teleport' is not one of"),
+        (["--compression", "rar"], "'rar' is not one of"),
+        (["--acks", "2"], "'2' is not one of"),
+        (["--records", "0"], "--records"),
+        (["--size", "-1"], "--size"),
+        (["--partitions", "3"], "about the embedded broker"),
+        (["--payload-file", "/no/such/file"], "does not exist"),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_named(bootstrap: str, arguments: list[str], complaint: str) -> None:
+    ran = perf("--bootstrap-servers", bootstrap, *arguments)
+    assert ran.exit_code == 2
+    assert complaint in " ".join(ran.stderr.replace("│", " ").split())
+
+
+def test_a_file_without_lines_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "empty"
+    file.touch()
+    ran = perf("--payload-file", str(file))
+    assert ran.exit_code == 2
+    assert "has no lines" in " ".join(ran.stderr.replace("│", " ").split())
+
+
+def test_an_unreachable_cluster_is_an_error() -> None:
+    ran = perf("--bootstrap-servers", "127.0.0.1:1", "-X", "max_block_ms=300")
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("kprod perf: ")
+    assert "127.0.0.1:1" in ran.stderr
+
+
+@pytest.mark.full
+def test_ctrl_c_prints_what_was_measured(bootstrap: str) -> None:
+    arguments = ("--bootstrap-servers", bootstrap, "--topic", "stopped", "--warm-up", "0")
+    with family("perf", *arguments, "--rate", "500", "--json") as process:
+        await_true(lambda: sum(end_offsets(bootstrap, "stopped").values()) > 10)
+        process.command.send_signal(signal.SIGINT)
+        out, err = process.command.communicate(timeout=300)
+    assert process.command.returncode == 130, err
+    figures = json.loads(out)
+    assert figures["interrupted"] is True
+    assert figures["records"] == sum(end_offsets(bootstrap, "stopped").values())

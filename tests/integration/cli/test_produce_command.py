@@ -1,0 +1,218 @@
+"""``kprod produce``: every line is delivered or accounted for."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kprod.admin import read_topic
+from kprod.broker import EmbeddedBroker
+from kprod.cli.app import app
+from kprod.records.record_batch import StoredRecord
+from tests.integration.cli.processes import await_true, family
+from tests.support.tier import one_of
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with EmbeddedBroker(default_partitions=3) as broker:
+        yield broker.bootstrap_servers
+
+
+def produce(bootstrap: str, topic: str, *arguments: str, lines: str = "") -> Result:
+    command = ["produce", "--topic", topic, "--bootstrap-servers", bootstrap, *arguments]
+    return CliRunner().invoke(app, command, input=lines)
+
+
+def stored(bootstrap: str, topic: str) -> list[tuple[int, StoredRecord]]:
+    return list(read_topic(bootstrap, topic))
+
+
+def test_lines_of_standard_input_become_records(bootstrap: str) -> None:
+    ran = produce(bootstrap, "stdin", "--partition", "1", lines="a\nb\n\n")
+    assert ran.exit_code == 0, ran.output
+    assert ran.stderr == "3 delivered, 0 failed\n"
+    found = [(p, r.key, r.value) for p, r in stored(bootstrap, "stdin")]
+    assert found == [(1, None, b"a"), (1, None, b"b"), (1, None, b"")]
+
+
+def test_a_file_with_keys_and_headers(bootstrap: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text("k1=v1\nk2=v=2\n")
+    arguments = ["--file", str(file), "--key-separator", "=", "--header", "h=x=y", "--header", "g="]
+    ran = produce(bootstrap, "file", *arguments, "--option", "compression_type=zstd")
+    assert ran.exit_code == 0, ran.output
+    found = sorted((r.key, r.value, r.headers) for _p, r in stored(bootstrap, "file"))
+    headers = (("h", b"x=y"), ("g", b""))
+    assert found == [(b"k1", b"v1", headers), (b"k2", b"v=2", headers)]
+
+
+def test_a_line_that_cannot_be_sent_is_a_failure(bootstrap: str) -> None:
+    lines = f"k:v\nno key\nk:{'x' * 2_000_000}\nk:w\n"
+    ran = produce(bootstrap, "some", "--key-separator", ":", lines=lines)
+    assert ran.exit_code == 1
+    *complaints, summary = ran.stderr.splitlines()
+    assert [complaint.split(":")[0] for complaint in complaints] == ["line 2", "line 3"]
+    assert summary == "2 delivered, 2 failed"
+
+
+def test_only_the_first_failures_are_told(bootstrap: str) -> None:
+    ran = produce(bootstrap, "many", "--key-separator", ":", lines="no key\n" * 1_000)
+    assert ran.exit_code == 1
+    assert len(ran.stderr.splitlines()) == 12
+    assert ran.stderr.endswith("0 delivered, 1,000 failed\n")
+
+
+def test_an_unreachable_broker_is_a_failure() -> None:
+    ran = produce("127.0.0.1:1", "t", "--option", "max_block_ms=300", lines="a\nb\n")
+    assert ran.exit_code == 1
+    assert "127.0.0.1:1" in ran.stderr
+    assert ran.stderr.endswith("0 delivered, 1 failed\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--option", "lingr_ms=5"], "did you mean 'linger_ms'"),
+        (["--option", "linger_ms"], "NAME=VALUE"),
+        (["--header", "=x"], "NAME=VALUE"),
+        (["--delimiter", ""], "expected at least one character"),
+        (["--key-separator", r"\q"], "for a backslash"),
+        (["--format", "json", "--empty-is-null"], "--format text only"),
+    ],
+    ids=str,
+)
+def test_a_bad_option_is_refused(bootstrap: str, arguments: list[str], complaint: str) -> None:
+    ran = produce(bootstrap, "t", *arguments)
+    assert ran.exit_code == 2
+    assert complaint in " ".join(ran.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("delimiter", one_of(r"\n", r"\0", r"\x1e"))
+@pytest.mark.parametrize("number", one_of(signal.SIGTERM, signal.SIGINT))
+def test_a_signal_ends_the_input_after_what_was_read(
+    bootstrap: str, delimiter: str, number: signal.Signals
+) -> None:
+    text = "a|b|c".replace("|", {r"\n": "\n", r"\0": "\0", r"\x1e": "\x1e"}[delimiter])
+    topic = f"stopped-{ord(text[1])}-{number}"
+    arguments = ("produce", "--topic", topic, "--bootstrap-servers", bootstrap)
+    with family(*arguments, "--delimiter", delimiter, "-X", "linger_ms=0") as process:
+        assert process.command.stdin is not None
+        process.command.stdin.write(text)
+        process.command.stdin.flush()
+        await_true(lambda: len(stored(bootstrap, topic)) == 2)
+        process.command.send_signal(number)
+        _out, err = process.command.communicate(timeout=300)
+    assert process.command.returncode == 128 + number
+    assert err == "line 3: stopped before its end; it is not sent\n2 delivered, 1 failed\n"
+
+
+@pytest.mark.full
+def test_a_signal_while_a_line_waits_leaves_no_line_out_of_the_account() -> None:
+    """The broker is not there: every line that was read is told, within the time for the rest."""
+    arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
+    with family(*arguments, "-X", "max_block_ms=500000") as process:
+        stdin, stderr = process.command.stdin, process.command.stderr
+        assert stdin is not None
+        assert stderr is not None
+        stdin.write("a\nb\nc\n")
+        stdin.flush()
+        assert "cannot connect" in stderr.readline()
+        process.command.terminate()
+        _out, err = process.command.communicate(timeout=300)
+    assert process.command.returncode == 143
+    told = [line for line in err.splitlines() if line.startswith("line ")]
+    assert [line.partition(":")[0] for line in told] == ["line 1", "line 2", "line 3"]
+    assert err.endswith("0 delivered, 3 failed\n")
+
+
+def test_a_line_that_a_signal_interrupts_is_counted() -> None:
+    """It waits for its topic when the signal comes: the producer has never counted it.
+
+    The wait is short, for a signal that comes just before it is noticed at its end.
+    """
+    arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
+    with family(*arguments, "-X", "max_block_ms=5000") as process:
+        stdin, stderr = process.command.stdin, process.command.stderr
+        assert stdin is not None
+        assert stderr is not None
+        stdin.write("a\n")
+        stdin.flush()
+        assert "cannot connect" in stderr.readline()
+        process.command.terminate()
+        _out, err = process.command.communicate(timeout=300)
+    assert process.command.returncode == 143
+    assert err.endswith("0 delivered, 1 failed\n")
+
+
+@pytest.mark.full
+def test_a_signal_before_the_first_line_ends_it_as_one_behind_it(tmp_path: Path) -> None:
+    """A named pipe that nobody writes to: the command waits where it opens it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
+    with family(*arguments, "--file", str(pipe)) as process:
+        await_true(lambda: catches(process.command.pid, signal.SIGTERM))
+        process.command.terminate()
+        _out, err = process.command.communicate(timeout=300)
+    assert (process.command.returncode, err) == (143, "")
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for the signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (caught,) = re.findall(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+def test_records_end_where_the_delimiter_says(bootstrap: str) -> None:
+    ran = produce(
+        bootstrap, "delimited", "--delimiter", r"\0", "--key-separator", "=", lines="k=a\nb\0l=\0"
+    )
+    assert ran.stderr == "2 delivered, 0 failed\n"
+    found = sorted((r.key, r.value) for _, r in stored(bootstrap, "delimited"))
+    assert found == [(b"k", b"a\nb"), (b"l", b"")]
+
+
+def test_empty_values_may_be_nulls(bootstrap: str) -> None:
+    ran = produce(bootstrap, "nulls", "--empty-is-null", "--key-separator", ":", lines="k:\nl:v\n")
+    assert ran.exit_code == 0, ran.output
+    found = sorted((r.key, r.value) for _, r in stored(bootstrap, "nulls"))
+    assert found == [(b"k", None), (b"l", b"v")]
+
+
+def test_json_lines_are_records(bootstrap: str) -> None:
+    lines = """{"key": "k", "value": {"n": 1}, "partition": 2, "timestamp": 77, "headers": []}
+{"value_base64": "/w==", "headers": [{"name": "h", "value": null}, {"name": "g", "value": "x"}]}
+{"value": null}
+"""
+    ran = produce(bootstrap, "json", "--format", "json", "--header", "all=y", lines=lines)
+    assert ran.stderr == "3 delivered, 0 failed\n"
+    records = {r.value: (p, r) for p, r in stored(bootstrap, "json")}
+    partition, first = records[b'{"n": 1}']
+    assert (partition, first.timestamp, first.key) == (2, 77, b"k")
+    assert first.headers == (("all", b"y"),)
+    assert records[b"\xff"][1].headers == (("all", b"y"), ("h", None), ("g", b"x"))
+    assert records[None][1].key is None
+
+
+@pytest.mark.parametrize("line", ["text", "[" * 100_000, '{"value": 1, "partition": 9}'])
+def test_what_is_no_record_is_told_and_the_others_are_sent(bootstrap: str, line: str) -> None:
+    lines = f'{line}\n{{"value": "v"}}\n'
+    ran = produce(bootstrap, "bad-json", "-X", "max_block_ms=300", "--format", "json", lines=lines)
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("line 1: ")
+    assert ran.stderr.endswith("1 delivered, 1 failed\n")
+
+
+def test_one_key_for_all_lines(bootstrap: str) -> None:
+    ran = produce(bootstrap, "one-key", "--key", "UA", lines="late\non time\n")
+    assert ran.exit_code == 0, ran.output
+    found = [(record.key, record.value) for _, record in stored(bootstrap, "one-key")]
+    assert found == [(b"UA", b"late"), (b"UA", b"on time")]

@@ -1,0 +1,237 @@
+"""``kprod transactions``: what is open, what a coordinator knows, and ends by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker, TransactionConfig
+from kprod.cli.app import app
+from kprod.errors import TransactionError
+from kprod.transactional.two_phase_commit import TwoPhaseCommit
+from kprod.types import TopicPartition
+from tests.support.tier import one_of
+
+
+@pytest.fixture(params=one_of(2, 1), ids=["protocol-2", "protocol-1"])
+def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    config = TransactionConfig(transaction_version=request.param)
+    with EmbeddedBroker(topics={"orders": 2}, transaction_config=config) as running:
+        yield running
+
+
+def transactions(broker: EmbeddedBroker, *arguments: str, answer: str = "") -> Result:
+    command = ["transactions", *arguments, "--bootstrap-servers", broker.bootstrap_servers]
+    return CliRunner().invoke(app, command, input=answer)
+
+
+def prepare(broker: EmbeddedBroker, name: str) -> None:
+    """A transaction with one record for each partition, which its process leaves open."""
+    with KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id=name
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for number in (0, 1):
+            producer.send("orders", name.encode(), partition=number)
+        TwoPhaseCommit(producer).prepare()
+
+
+def values(broker: EmbeddedBroker) -> list[bytes]:
+    return [record.value or b"" for record in broker.records("orders", committed=True)]
+
+
+def test_what_is_open_is_listed(broker: EmbeddedBroker) -> None:
+    assert transactions(broker, "list").stdout == ""
+    prepare(broker, "job.0")
+    prepare(broker, "other")
+    lines = transactions(broker, "list").stdout.splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["job.0", "Ongoing", "for"],
+        ["other", "Ongoing", "for"],
+    ]
+    assert all(re.search(r"of 60 s, 2 partitions, producer id \d+, epoch 0$", one) for one in lines)
+    (told,) = transactions(broker, "list", "--prefix", "job.", "--json").stdout.splitlines()
+    found = json.loads(told)
+    assert (found["transactional_id"], found["state"]) == ("job.0", "Ongoing")
+    assert found["partitions"] == [
+        {"topic": "orders", "partition": 0},
+        {"topic": "orders", "partition": 1},
+    ]
+
+
+def test_one_is_described_in_any_state(broker: EmbeddedBroker) -> None:
+    prepare(broker, "job.0")
+    lines = transactions(broker, "describe", "job.0").stdout.splitlines()
+    assert lines[0].startswith("job.0: Ongoing for ")
+    assert lines[1:] == ["  orders-0", "  orders-1"]
+    assert transactions(broker, "commit", "job.0", "--yes").stdout == "committed job.0\n"
+    described = json.loads(transactions(broker, "describe", "job.0", "--json").stdout)
+    assert described["state"] in ("CompleteCommit", "Empty")
+    missing = transactions(broker, "describe", "nobody")
+    assert missing.exit_code == 1
+    assert "no coordinator knows the transactional id 'nobody'" in missing.stderr
+
+
+def test_what_was_prepared_is_committed(broker: EmbeddedBroker) -> None:
+    for name in ("job.0", "job.1", "other"):
+        prepare(broker, name)
+    refused = transactions(broker, "commit", "--prefix", "job.", answer="n\n")
+    assert refused.exit_code == 1
+    assert "job.1: Ongoing" in refused.stdout
+    assert values(broker) == []
+    ran = transactions(broker, "commit", "--prefix", "job.", answer="y\n")
+    assert ran.stdout.endswith("committed job.0\ncommitted job.1\n")
+    assert transactions(broker, "abort", "other", "--yes").stdout == "aborted other\n"
+    assert sorted(values(broker)) == [b"job.0", b"job.0", b"job.1", b"job.1"]
+    assert transactions(broker, "list").stdout == ""
+    assert transactions(broker, "abort", "--prefix", "job.").stdout == "no open transactions\n"
+
+
+def test_a_producer_that_is_aborted_is_fenced(broker: EmbeddedBroker) -> None:
+    """By an EndTxn alone, protocol 1 would let it go on without its first record."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="alive")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("orders", b"first", partition=0)
+    producer.flush()
+    assert transactions(broker, "abort", "alive", "--yes").exit_code == 0
+    with pytest.raises(TransactionError):
+        commit_another(producer)
+    producer.close()
+    assert values(broker) == []
+
+
+def commit_another(producer: KafkaProducer) -> None:
+    producer.send("orders", b"second", partition=1)
+    producer.commit_transaction()
+
+
+def test_nothing_is_done_when_one_is_not_there(broker: EmbeddedBroker) -> None:
+    prepare(broker, "job.0")
+    ran = transactions(broker, "abort", "job.0", "nobody", "--yes")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "no open transaction of nobody; nothing was done" in ran.stderr
+    for wrong in (["commit"], ["abort", "job.0", "--prefix", "job."]):
+        assert "give transactional ids, or --prefix" in transactions(broker, *wrong).stderr
+    assert len(transactions(broker, "list").stdout.splitlines()) == 1
+
+
+class Position(NamedTuple):
+    offset: int
+    metadata: str
+
+
+def decision(batch: int, winners: str, pieces: int = 1) -> Position:
+    marker = {"kprod": 1, "batch": batch, "shards": 2, "winners": winners, "pieces": pieces}
+    return Position(batch + 1, json.dumps(marker))
+
+
+def decide(broker: EmbeddedBroker, group: str, batch: int, winners: str, pieces: int = 1) -> None:
+    """As the driver of an atomic batch does, in one piece or more."""
+    position = decision(batch, winners, pieces)
+    with KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id="driver"
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({TopicPartition("orders", 0): position}, group)
+        producer.commit_transaction()
+
+
+def entry(broker: EmbeddedBroker, name: str, attempt: int) -> str:
+    described = json.loads(transactions(broker, "describe", name, "--json").stdout)
+    return f"{attempt}:{described['producer_id']}:{described['epoch']}:"
+
+
+JOB = "kprod-spark.night"
+
+
+def test_what_no_decision_names_is_not_committed(broker: EmbeddedBroker) -> None:
+    ids = [f"{JOB}.0/0", f"{JOB}.1/0", f"{JOB}.1/1"]
+    for name in ids:
+        prepare(broker, name)
+    ran = transactions(broker, "commit", ids[0], "--yes")
+    assert ran.exit_code == 1
+    assert "its batch is not decided" in ran.stderr
+    winners = f"{entry(broker, ids[0], 0)},{entry(broker, ids[2], 1)}"
+    decide(broker, f"{JOB}.layout", 3, winners)
+    ran = transactions(broker, "commit", "--prefix", f"{JOB}.", "--yes")
+    assert ran.exit_code == 1
+    assert f"{ids[1]}: the decision about batch 3" in ran.stderr
+    assert ids[0] not in ran.stderr
+    assert values(broker) == []
+    ran = transactions(broker, "commit", ids[0], ids[2], answer="y\n")
+    assert re.search(r"night.1/1: Ongoing .* epoch \d+, decided in batch 3\n", ran.stdout)
+    assert transactions(broker, "abort", ids[1], "--yes").exit_code == 0
+    assert sorted(values(broker)) == sorted(name.encode() for name in (ids[0], ids[2]) * 2)
+    prepare(broker, ids[0])  # for the next batch, under the same id
+    ran = transactions(broker, "commit", ids[0], "--yes")
+    assert ran.exit_code == 1
+    assert "the next batch" in ran.stderr
+    assert len(values(broker)) == 4
+    assert transactions(broker, "commit", ids[0], "--undecided", "--yes").exit_code == 0
+    assert len(values(broker)) == 6
+
+
+def test_a_decision_in_several_pieces(broker: EmbeddedBroker) -> None:
+    prepare(broker, "own.night.1/0")
+    text = f",{entry(broker, 'own.night.1/0', 0)}"
+    decide(broker, "own.night.layout/1", 0, text[3:], pieces=2)
+    decide(broker, "own.night.layout", 0, text[:3], pieces=2)
+    assert transactions(broker, "commit", "own.night.1/0", "--yes").exit_code == 0
+    assert len(values(broker)) == 2
+
+
+def test_a_decision_that_is_still_open_is_aborted_with_the_rest(broker: EmbeddedBroker) -> None:
+    """The driver died before it committed the decision: nobody else ends that transaction."""
+    prepare(broker, f"{JOB}.0/0")
+    position = decision(0, entry(broker, f"{JOB}.0/0", 0))
+    layout = f"{JOB}.layout"
+    with KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id=layout
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({TopicPartition("orders", 0): position}, layout)
+        TwoPhaseCommit(producer).prepare()
+    ran = transactions(broker, "commit", f"{JOB}.0/0", "--yes", "--timeout", "3")
+    assert ran.exit_code == 1
+    assert f"an open transaction can still change the offsets of group '{layout}'" in ran.stderr
+    ran = transactions(broker, "abort", "--prefix", f"{JOB}.", answer="y\n")
+    assert ran.stdout.endswith(f"aborted {JOB}.0/0\naborted {layout}\n")
+    assert values(broker) == []
+
+
+@pytest.mark.parametrize("metadata", ["", "[]", "5", '{"kprod": 1}', "[" * 4_000])
+def test_a_group_of_something_else_decides_nothing(broker: EmbeddedBroker, metadata: str) -> None:
+    prepare(broker, "x.0/0")
+    with KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id="driver"
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        position = Position(1, metadata)
+        producer.send_offsets_to_transaction({TopicPartition("orders", 0): position}, "x.layout")
+        producer.commit_transaction()
+    ran = transactions(broker, "commit", "x.0/0", "--yes")
+    assert "its batch is not decided" in ran.stderr
+    assert values(broker) == []
+
+
+def test_what_a_task_has_written_in_part_is_not_committed(broker: EmbeddedBroker) -> None:
+    """Also under another prefix: the job has a layout, or a name that no later start repeats."""
+    decide(broker, "own.layout", 0, "")
+    call = f"mine.{uuid.uuid4().hex}"
+    for name in (f"{JOB}.0", f"{JOB}.layout", "own.0", f"{call}.0", f"{call}.7.0"):
+        prepare(broker, name)
+        ran = transactions(broker, "commit", name, "--yes")
+        assert (ran.exit_code, values(broker)) == (1, [])
+        assert "had not written all of its rows" in ran.stderr

@@ -1,0 +1,124 @@
+"""``kprod verifiable-producer``: the events of Kafka's VerifiableProducer, and the records."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kprod.admin import read_topic
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
+from kprod.cli.app import app
+from tests.support.ports import free_port
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"t": 2}) as running:
+        yield running
+
+
+def command(servers: str, *arguments: str) -> list[str]:
+    return ["verifiable-producer", "--topic", "t", "--bootstrap-server", servers, *arguments]
+
+
+def events_of(servers: str, *arguments: str) -> list[dict[str, Any]]:
+    ran = CliRunner().invoke(app, command(servers, *arguments))
+    assert ran.exit_code == 0, ran.output
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def test_each_record_is_told_of_between_the_start_and_the_end(broker: EmbeddedBroker) -> None:
+    told = events_of(broker.bootstrap_servers, "--max-messages", "100", "--throughput", "1000")
+    assert [told[0]["name"], told[-2]["name"], told[-1]["name"]] == [
+        *("startup_complete", "shutdown_complete", "tool_data")
+    ]
+    assert (told[-1]["sent"], told[-1]["acked"], told[-1]["target_throughput"]) == (100, 100, 1000)
+    assert all(isinstance(event["timestamp"], int) for event in told)
+    sent = told[1:-2]
+    assert {event["name"] for event in sent} == {"producer_send_success"}
+    stored = {(p, r.offset): r.value for p, r in read_topic(broker.bootstrap_servers, "t")}
+    found = {(e["partition"], e["offset"]): e["value"].encode() for e in sent if e["topic"] == "t"}
+    assert found == stored
+    assert sorted(int(value or b"") for value in stored.values()) == list(range(100))
+
+
+def test_keys_prefixes_and_times(broker: EmbeddedBroker) -> None:
+    arguments = ["--repeating-keys", "2", "--value-prefix", "7", "--message-create-time", "1000"]
+    told = events_of(broker.bootstrap_servers, "--max-messages", "3", *arguments)
+    sent = [(event["key"], event["value"]) for event in told[1:-2]]
+    assert sorted(sent) == [("0", "7.0"), ("0", "7.2"), ("1", "7.1")]
+    stamps = [record.timestamp for _, record in read_topic(broker.bootstrap_servers, "t")]
+    assert all(1000 <= stamp < 100_000 for stamp in stamps)
+
+
+def test_a_record_that_fails_is_told_of(broker: EmbeddedBroker) -> None:
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29, times=None))
+    told = events_of(broker.bootstrap_servers, "--max-messages", "1")
+    assert told[1]["name"] == "producer_send_error"
+    assert told[1]["value"] == "0"
+    assert "TOPIC_AUTHORIZATION_FAILED" in told[1]["message"]
+    assert (told[-1]["sent"], told[-1]["acked"]) == (1, 0)
+
+
+def test_what_send_refuses_is_told_of(tmp_path: Path) -> None:
+    config = tmp_path / "producer.properties"
+    config.write_text("max.block.ms=1\n")
+    arguments = ["--max-messages", "1", "--command-config", str(config)]
+    told = events_of(f"127.0.0.1:{free_port()}", *arguments)
+    assert told[1]["name"] == "producer_send_error"
+    assert (told[-1]["sent"], told[-1]["acked"]) == (0, 0)
+
+
+def test_a_signal_ends_it_after_everything_was_told(broker: EmbeddedBroker) -> None:
+    arguments = command(broker.bootstrap_servers, "--throughput", "500")
+    with subprocess.Popen(
+        [sys.executable, "-m", "kprod", *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        first = [json.loads(process.stdout.readline()) for _ in range(20)]
+        process.send_signal(signal.SIGTERM)
+        rest = [json.loads(line) for line in process.stdout]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert [event["name"] for event in rest[-2:]] == ["shutdown_complete", "tool_data"]
+    acked = [e["value"] for e in (*first, *rest) if e["name"] == "producer_send_success"]
+    stored = [r.value for _, r in read_topic(broker.bootstrap_servers, "t")]
+    assert sorted(value.encode() for value in acked) == sorted(value or b"" for value in stored)
+    assert rest[-1]["sent"] == rest[-1]["acked"] == len(acked)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("limit", [["--max-messages", "20000"], []], ids=["20,000", "no end"])
+def test_it_stops_where_nobody_reads(broker: EmbeddedBroker, limit: list[str]) -> None:
+    arguments = command(broker.bootstrap_servers, *limit)
+    with subprocess.Popen(
+        [sys.executable, "-m", "kprod", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"startup_complete" in process.stdout.readline()
+        process.stdout.close()
+        told = process.stderr.read().decode()
+        assert process.wait(30) == 1
+    assert "Traceback" not in told
+
+
+@pytest.mark.full
+def test_a_signal_ends_it_before_there_is_a_broker() -> None:
+    arguments = command(f"127.0.0.1:{free_port()}")
+    with subprocess.Popen(
+        [sys.executable, "-m", "kprod", *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert "startup_complete" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        told = [json.loads(line)["name"] for line in process.stdout]
+        assert process.wait(30) == 128 + signal.SIGTERM
+    assert told == ["shutdown_complete", "tool_data"]

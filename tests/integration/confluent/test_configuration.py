@@ -1,0 +1,341 @@
+"""What the confluent face takes as configuration, and the callbacks besides delivery reports."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import socket
+import ssl
+import struct
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+import kprod
+import kprod.confluent
+import kprod.kafka
+from kprod.broker import EmbeddedBroker, make_listener
+from kprod.broker.faults import Fault
+from kprod.broker.network.listener import Authentication, Listener
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.confluent import KafkaError, KafkaException, Message, Producer, ThrottleEvent
+from kprod.confluent.credentials import Credentials
+from tests.integration.confluent.test_producer import LONG, Reports
+from tests.support.certificates import Certificates
+from tests.support.ports import free_port
+
+
+def test_none_is_for_an_option_that_is_not_set() -> None:
+    heard: list[dict[str, Any]] = []
+    options = {"bootstrap.servers": None, "statistics.interval.ms": 1}
+    with Producer({**options, "stats_cb": lambda text: heard.append(json.loads(text))}) as producer:
+        while not heard:
+            producer.poll(LONG)
+    assert heard[0]["brokers"] == {}
+
+
+def test_options_of_topics_override_the_others() -> None:
+    reports = Reports()
+    of_topics = {"message.timeout.ms": 100}
+    options = {"message.timeout.ms": 600_000, "default.topic.config": of_topics}
+    with Producer({"bootstrap.servers": f"127.0.0.1:{free_port()}", **options}) as producer:
+        producer.produce("t", "value", on_delivery=reports)
+        assert producer.flush(LONG) == 0
+    assert reports.codes == ["_MSG_TIMED_OUT"]
+
+
+def test_poll_tells_of_a_broker_that_asks_for_fewer_requests() -> None:
+    heard: list[ThrottleEvent] = []
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, throttle_ms=20))
+        options = {"bootstrap.servers": broker.bootstrap_servers, "throttle_cb": heard.append}
+        with Producer(options) as producer:
+            producer.produce("t", "value")
+            while not heard:
+                producer.poll(LONG)
+        assert heard[0] == (broker.bootstrap_servers, heard[0].broker_id, 0.02)
+        assert str(heard[0]).endswith(" throttled for 20 ms")
+
+
+def test_credentials_can_be_replaced_and_are_never_shown() -> None:
+    credentials = Credentials("user", "old")
+    credentials.replace("user", "secret")
+    assert credentials() == ("user", "secret")
+    assert "secret" not in repr(credentials)
+    with pytest.raises(TypeError):
+        credentials.replace(None, "secret")
+
+
+def test_a_login_uses_the_credentials_that_were_set_last() -> None:
+    reports = Reports()
+    listener = Listener(name="SASL", authentication=Authentication({"user": "new"}))
+    with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
+        options = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "user",
+            "sasl.password": "old",
+        }
+        with Producer(options) as producer:
+            producer.set_sasl_credentials("user", "new")
+            producer.produce("t", "value", on_delivery=reports)
+            assert producer.flush(LONG) == 0
+    assert reports.codes == [None]
+
+
+SASL = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "user",
+    "sasl.password": "password",
+}
+LOGIN = {"security.protocol": "sasl_plaintext", "sasl.username": "user", "sasl.password": "1234"}
+
+
+@pytest.mark.parametrize("spelling", ["sasl.mechanism", "sasl.mechanisms", "sasl_mechanisms"])
+def test_the_mechanism_has_two_names(spelling: str) -> None:
+    with Producer({**LOGIN, spelling: "PLAIN"}) as producer:
+        assert producer
+
+
+def test_values_are_numbers_or_text_whatever_the_option_wants() -> None:
+    reports = Reports()
+    listener = Listener(name="SASL", authentication=Authentication({"7": "1234"}))
+    with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
+        options = {
+            **LOGIN,
+            "bootstrap.servers": broker.bootstrap_servers,
+            "sasl.mechanisms": "PLAIN",
+            "sasl.username": 7,
+            "sasl.password": 1234,
+            "client.id": "42",
+            "retries": "3",
+            "enable.idempotence": "1",
+            "linger.ms": "0.5",
+            "queue.buffering.max.messages": "10",
+        }
+        with Producer(options) as producer:
+            producer.produce("t", "value", on_delivery=reports)
+            assert producer.flush(LONG) == 0
+    assert reports.codes == [None]
+
+
+@pytest.mark.parametrize("transactional_id", ["7", 7])
+def test_a_transactional_id_may_be_a_number(transactional_id: Any) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers}
+        with Producer({**options, "transactional.id": transactional_id}) as producer:
+            producer.init_transactions(LONG)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch.num.messages": 100},
+        {"session.timeout.ms": 6000, "auto.offset.reset": "earliest", "group.id": "g"},
+        {"compression.level": "-1"},
+        {"compression.level": 3, "compression.type": "snappy"},
+        {"ssl.ca.location": "/no/such/file", "ssl.endpoint.identification.algorithm": "none"},
+        {"sasl.mechanisms": "PLAIN", "sasl.username": "user", "sasl.password": "1234"},
+        {"enable.sasl.oauthbearer.unsecure.jwt": False, "sasl.oauthbearer.method": "default"},
+        {"topic.metadata.refresh.interval.ms": -1, "connections.max.idle.ms": 0},
+        {"request.required.acks": "1", "metadata.broker.list": "127.0.0.1:1"},
+    ],
+)
+def test_what_librdkafka_makes_no_use_of_is_no_mistake(options: dict[str, Any]) -> None:
+    with Producer(options) as producer:
+        assert producer
+
+
+TLS = {"security.protocol": "SSL"}
+EMPTY: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in ("bootstrap.servers", "client.id", "transactional.id", "client.rack")),
+    *((name, {}) for name in ("plugin.library.paths", "sasl.username", "group.id")),
+    *((f"ssl.{name}.location", TLS) for name in ("ca", "certificate", "key", "crl", "keystore")),
+    *((f"ssl.{name}", TLS) for name in ("ca.pem", "certificate.pem", "key.pem", "key.password")),
+    *((f"ssl.{name}", TLS) for name in ("cipher.suites", "curves.list", "providers", "engine.id")),
+    *((f"sasl.kerberos.{name}", SASL) for name in ("service.name", "principal", "keytab")),
+    *((f"sasl.oauthbearer.{name}", SASL) for name in ("token.endpoint.url", "client.id", "scope")),
+    ("sasl.oauthbearer.client.secret", SASL),
+    ("https.ca.location", SASL),
+]
+
+
+@pytest.mark.parametrize(("name", "more"), EMPTY, ids=[name for name, _ in EMPTY])
+def test_no_text_is_for_an_option_that_is_not_set(name: str, more: dict[str, Any]) -> None:
+    """confluent-kafka takes these, which programs fill from environment variables."""
+    confluent_kafka.Producer({**more, name: ""}).close()
+    with Producer({**more, name: ""}) as producer:
+        assert producer
+
+
+@pytest.mark.parametrize("options", [{"acks": ""}, {"compression.type": ""}, {"no.such": ""}])
+def test_other_options_need_a_value(options: dict[str, Any]) -> None:
+    for kind, error in (
+        (confluent_kafka.Producer, confluent_kafka.KafkaException),
+        (Producer, KafkaException),
+    ):
+        with pytest.raises(error) as caught:
+            kind(options)
+        assert caught.value.args[0] == KafkaError._INVALID_ARG
+
+
+def test_canonical_names_are_refused_and_other_ways_to_look_names_up_are_not() -> None:
+    canonical = "resolve_canonical_bootstrap_servers_only"
+    with pytest.raises(KafkaException, match="canonical names are not looked up: put them into"):
+        Producer({"client.dns.lookup": canonical})
+    made: tuple[Any, ...] = kprod.KafkaProducer, kprod.kafka.KafkaProducer
+    for make in made:
+        with pytest.raises(ValueError, match="client_dns_lookup cannot be used: canonical names"):
+            make(bootstrap_servers="localhost:1", client_dns_lookup=canonical)
+    Producer({"client.dns.lookup": "use_all_dns_ips"}).close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"no.such": 1}, 'No such configuration property: "no.such"'),
+        ({**LOGIN, "sasl.mechanism": "PLAIN", "sasl.password": None}, "must be set"),
+        ({"retries": "many"}, "retries"),
+        ({"partitioner": "murmur"}, "partitioner"),
+    ],
+)
+def test_a_mistake_raises(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(KafkaException) as caught:
+        Producer(options)
+    assert caught.value.args[0] == KafkaError._INVALID_ARG
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["directory", "probe"])
+def test_authorities_are_those_of_a_directory_or_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    reports, certificates = Reports(), Certificates(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", certificates.ca)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificates.server)
+    with EmbeddedBroker(topics={"t": 1}, listeners=[make_listener("SSL", tls=tls)]) as broker:
+        location = certificates.directory() if where == "directory" else where
+        options = {"bootstrap.servers": broker.bootstrap_servers, "ssl.ca.location": location}
+        with Producer({**TLS, **options}) as producer:
+            producer.produce("t", "value", on_delivery=reports)
+            assert producer.flush(LONG) == 0
+    assert reports.codes == [None]
+
+
+def test_reports_of_failures_only() -> None:
+    reports = Reports()
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
+        options = {"bootstrap.servers": broker.bootstrap_servers, "on_delivery": reports}
+        with Producer({**options, "delivery.report.only.error": True}) as producer:
+            for _ in range(2):
+                producer.produce("t", "value")
+                assert producer.flush(LONG) == 0
+    assert reports.codes == ["TOPIC_AUTHORIZATION_FAILED"]
+
+
+@pytest.mark.parametrize("where", ["dict", "dict and keyword", "keywords"])
+def test_a_logger_hears_of_its_producer(where: str) -> None:
+    stream = io.StringIO()
+    logger = logging.Logger("mine")
+    logger.addHandler(logging.StreamHandler(stream))
+    options: dict[str, Any] = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "debug": "msg"}
+    if where == "dict":
+        producer = Producer({**options, "logger": logger})
+    elif where == "keywords":
+        producer = Producer(**options, logger=logger)
+    else:
+        producer = Producer(options, logger=logger)
+    with producer:
+        assert stream.getvalue().startswith("INIT [kprod-producer-")
+        while "Connection refused" not in stream.getvalue():
+            producer.poll(0.01)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "linger.ms",
+        "queue.buffering.max.ms",
+        "batch.size",
+        "message.timeout.ms",
+        "request.timeout.ms",
+        "socket.timeout.ms",
+        "statistics.interval.ms",
+        "queue.buffering.max.messages",
+        "compression.level",
+    ],
+)
+def test_a_number_that_is_none_is_refused_by_the_name_that_was_written(name: str) -> None:
+    with pytest.raises(KafkaException, match=f"property \"{name}\": 'abc'") as raised:
+        Producer({"bootstrap.servers": "localhost:1", name: "abc"})
+    assert raised.value.args[0].code() == KafkaError._INVALID_ARG
+    Producer({"bootstrap.servers": f"127.0.0.1:{free_port()}", name: "9"}).close(0)
+
+
+@pytest.mark.parametrize(("name", "keyless"), [("consistent", {0}), ("random", set(range(4)))])
+def test_partitioners_that_treat_keys_otherwise(name: str, keyless: set[int]) -> None:
+    stored: dict[bytes | None, set[int | None]] = {}
+
+    def hears(_error: KafkaError | None, message: Message) -> None:
+        stored.setdefault(message.key(), set()).add(message.partition())
+
+    with EmbeddedBroker(topics={"t": 4}) as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers, "partitioner": name}
+        with Producer({**options, "on_delivery": hears}) as producer:
+            for _ in range(200):
+                for key in (b"one", b"two", None):
+                    producer.produce("t", b"v", key)
+    for key in (b"one", b"two"):
+        by_key = {confluent_kafka.consistent(key, 4)}
+        assert stored[key] == (by_key if name == "consistent" else keyless)
+    assert stored[None] == keyless
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("message.timeout.ms", "1.5"), ("linger.ms", "nan"), ("linger.ms", "inf"), ("batch.size", [])],
+)
+def test_a_number_of_another_kind_is_refused_likewise(name: str, value: object) -> None:
+    with pytest.raises(KafkaException, match=f'property "{name}"'):
+        Producer({"bootstrap.servers": "localhost:1", name: value})
+    Producer({"bootstrap.servers": f"127.0.0.1:{free_port()}", "linger.ms": "0.5"}).close(0)
+
+
+NAMED = {"client.software.name": "my-client", "client.software.version": "1.2.3"}
+ODD = {"client.software.name": "-my client!", "client.software.version": ".1+2."}
+
+
+@pytest.mark.parametrize("module", [confluent_kafka, kprod.confluent])
+@pytest.mark.parametrize(("options", "told"), [(NAMED, "my-client 1.2.3"), (ODD, "my-client 1-2")])
+def test_brokers_are_told_which_software_it_is(
+    module: Any, options: dict[str, str], told: str
+) -> None:
+    assert software_of(module, options) == told
+
+
+@pytest.mark.parametrize("options", [{}, dict.fromkeys(NAMED, ""), dict.fromkeys(NAMED, "+")])
+def test_software_without_a_name_is_kprod(options: dict[str, str]) -> None:
+    assert software_of(kprod.confluent, options) == f"kprod {kprod.__version__}"
+
+
+def software_of(module: Any, options: dict[str, str]) -> str:
+    """Name and version, from the first request of a producer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        producer = module.Producer({"bootstrap.servers": f"127.0.0.1:{port}", **options})
+        connection, _ = server.accept()
+        with connection, connection.makefile("rb") as sent:
+            (size,) = struct.unpack(">i", sent.read(4))
+            request = io.BytesIO(sent.read(size))
+        producer.close()
+    *_, client_id_size = struct.unpack(">hhih", request.read(10))
+    request.read(client_id_size + 1)  # and no tags
+    name, version = (request.read(request.read(1)[0] - 1).decode() for _ in range(2))
+    return f"{name} {version}"

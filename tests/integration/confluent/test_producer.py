@@ -1,0 +1,499 @@
+"""A program written for confluent-kafka, with one line changed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.serialization import IntegerSerializer, StringSerializer
+
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
+from kprod.broker.network.listener import Listener
+from kprod.confluent import (
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    SerializingProducer,
+    ValueSerializationError,
+    consistent,
+)
+from tests.support.interruption import Interrupted, interruptible
+from tests.support.ports import free_port
+
+LONG = 30.0
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with EmbeddedBroker(topics={"t": 3}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def producer(servers: str) -> Iterator[Producer]:
+    with Producer({"bootstrap.servers": servers}) as made:
+        yield made
+
+
+def alone(**options: Any) -> Producer:
+    """A producer whose broker is not there."""
+    nobody = f"127.0.0.1:{free_port()}"
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    return Producer({"bootstrap.servers": nobody, **named})
+
+
+class Reports:
+    """Delivery reports in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[KafkaError | None, Message]] = []
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        self.heard.append((error, message))
+
+    @property
+    def codes(self) -> list[str | None]:
+        return [None if error is None else error.name() for error, _ in self.heard]
+
+
+def test_a_record_is_reported_with_what_became_of_it(producer: Producer) -> None:
+    reports = Reports()
+    producer.produce("t", "value", key="key", headers={"h": "x"}, on_delivery=reports, timestamp=7)
+    assert len(producer) == 1
+    assert producer.flush(LONG) == len(producer) == 0
+    ((error, message),) = reports.heard
+    assert error is None
+    assert (message.topic(), message.key(), message.value()) == ("t", b"key", b"value")
+    assert message.headers() == [("h", b"x")]
+    assert message.timestamp() == (1, 7)
+    assert message.offset() == 0
+    latency = message.latency()
+    assert latency is not None
+    assert latency > 0
+
+
+def test_reports_come_in_poll_in_the_order_of_a_partition(servers: str) -> None:
+    reports, threads = Reports(), set()
+
+    def report(error: KafkaError | None, message: Message) -> None:
+        reports(error, message)
+        threads.add(threading.current_thread())
+
+    with Producer({"bootstrap.servers": servers, "on_delivery": report}) as producer:
+        for number in range(500):
+            producer.produce("t", str(number), partition=1)
+        served = 0
+        while served < 500:
+            served += producer.poll(LONG)
+    assert [message.value() for _, message in reports.heard] == [b"%d" % n for n in range(500)]
+    assert threads == {threading.current_thread()}
+
+
+def test_nothing_waits_for_a_broker() -> None:
+    reports = Reports()
+    producer = alone(message_timeout_ms=50)
+    producer.produce("t", b"v", callback=reports)
+    assert producer.flush(LONG) == 0
+    assert reports.codes == ["_MSG_TIMED_OUT"]
+    assert "Message timed out" in reports.heard[0][1].error().str()
+    assert producer.close()
+
+
+def test_records_wait_for_their_topic_in_order(producer: Producer) -> None:
+    reports = Reports()
+    for number in range(100):
+        producer.produce("fresh", str(number), on_delivery=reports, partition=0)
+    assert producer.flush(LONG) == 0
+    values = [message.value() for _, message in reports.heard]
+    assert values == [b"%d" % number for number in range(100)]
+
+
+def test_keys_go_where_librdkafka_puts_them(producer: Producer) -> None:
+    reports = Reports()
+    keys = [b"key %d" % number for number in range(50)]
+    for key in keys:  # the first wait for the topic, the others do not
+        producer.produce("t", b"v", key=key, on_delivery=reports)
+        producer.poll(0)
+    producer.flush(LONG)
+    found = {message.key(): message.partition() for _, message in reports.heard}
+    assert found == {key: consistent(key, 3) for key in keys}
+
+
+def test_keys_go_by_the_partitions_there_are_now(servers: str) -> None:
+    admin, reports = AdminClient({"bootstrap.servers": servers}), Reports()
+    wanted = {key: consistent(key, 7) for key in (b"a", b"b", b"c")}
+    admin.create_topics([NewTopic("grows", 1, 1)])["grows"].result(LONG)
+    with Producer({"bootstrap.servers": servers, "metadata.max.age.ms": 100}) as producer:
+        producer.produce("grows", b"v", b"a", on_delivery=reports)
+        assert producer.flush(LONG) == 0
+        assert reports.heard.pop()[1].partition() == 0
+        admin.create_partitions([NewPartitions("grows", 7)])["grows"].result(LONG)
+        found: dict[Any, int | None] = {}
+        deadline = time.monotonic() + LONG
+        while found != wanted:
+            assert time.monotonic() < deadline, "the producer never learnt of new partitions"
+            for key in wanted:
+                producer.produce("grows", b"v", key, on_delivery=reports)
+            assert producer.flush(LONG) == 0
+            found = {told.key(): told.partition() for _, told in reports.heard}
+            reports.heard.clear()
+
+
+def test_a_partition_that_is_not_there_is_reported(producer: Producer) -> None:
+    reports = Reports()
+    producer.produce("t", b"v", partition=99, on_delivery=reports)
+    producer.flush(LONG)
+    assert reports.codes == ["_UNKNOWN_PARTITION"]
+
+
+@pytest.mark.parametrize("topic", ["no such/topic", "x" * 250, "", ".."])
+def test_a_name_that_no_topic_has_is_reported(producer: Producer, topic: str) -> None:
+    reports = Reports()
+    producer.produce(topic, b"v", on_delivery=reports)
+    assert producer.flush(LONG) == len(producer) == 0
+    assert reports.codes == ["TOPIC_EXCEPTION"]
+    assert reports.heard[0][1].topic() == topic
+
+
+@pytest.mark.parametrize("call", ["poll", "flush", "close"])
+def test_what_a_callback_raises_comes_out(servers: str, call: str) -> None:
+    def fail(_error: object, _message: object) -> None:
+        raise LookupError("mine")
+
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce("t", b"v", on_delivery=fail)
+    with pytest.raises(LookupError, match="mine"):
+        getattr(producer, call)(LONG)
+    producer.close()
+
+
+def test_the_queue_is_bounded_and_poll_makes_room(servers: str) -> None:
+    with Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 2}) as producer:
+        producer.produce("t", b"v")
+        producer.produce("t", b"v")
+        with pytest.raises(BufferError, match="Queue full"):
+            producer.produce("t", b"v")
+        producer.flush(LONG)
+        producer.produce("t", b"v")
+
+
+def test_purged_records_are_reported(servers: str) -> None:
+    reports = Reports()
+    with alone() as unknown:
+        unknown.produce("t", b"v", on_delivery=reports)
+        unknown.purge(in_queue=False)
+        assert unknown.flush(0) == 1
+        unknown.purge(in_flight=False)
+        assert unknown.flush(LONG) == 0
+    with Producer({"bootstrap.servers": servers, "linger.ms": 60_000}) as known:
+        known.list_topics("t")
+        for in_flight in (True, False):
+            known.produce("t", b"v", on_delivery=reports)
+            known.purge(in_queue=False)
+            assert len(known) == 1
+            known.produce("t", b"v", on_delivery=reports)
+            known.purge(in_flight=in_flight)
+            assert known.poll(0) == 2
+        known.produce("t", b"v", on_delivery=reports)
+    assert reports.codes == ["_PURGE_QUEUE"] * 5 + [None]
+
+
+def test_what_is_on_its_way_is_purged_apart_from_what_is_queued() -> None:
+    reports = Reports()
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers, "max.in.flight": 1}
+        silent = Fault(api=ApiKey.PRODUCE, drop=True, times=None)
+        with broker.faults.active(silent), Producer(options) as producer:
+            producer.list_topics("t", timeout=LONG)
+            producer.produce("t", b"sent", on_delivery=reports)
+            while not silent.hits:
+                producer.poll(0.01)
+            producer.produce("t", b"queued", on_delivery=reports)
+            producer.purge(in_queue=False)
+            assert producer.poll(0) == 1
+            producer.purge(in_flight=False)
+            assert producer.poll(0) == 1
+    assert reports.codes == ["_PURGE_INFLIGHT", "_PURGE_QUEUE"]
+    assert [message.value() for _, message in reports.heard] == [b"sent", b"queued"]
+
+
+def test_batches_of_messages_are_queued_and_those_that_are_not_marked(servers: str) -> None:
+    first, rest = Reports(), Reports()
+    messages: list[dict[str, Any]] = [
+        {"value": b"v", "callback": first, "partition": 1},
+        {"value": "text", "key": "k", "headers": {"a": "b"}},
+        {"value": bytes(3_000_000)},
+    ]
+    with Producer({"bootstrap.servers": servers}) as producer:
+        producer.list_topics("t", timeout=LONG)
+        assert producer.produce_batch("t", messages, on_delivery=rest) == 2
+    assert messages[2]["_error"].name() == "MSG_SIZE_TOO_LARGE"
+    assert [m.partition() for _, m in first.heard] == [1]
+    assert [m.value() for _, m in rest.heard] == [b"text"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        ("text", "messages must be a list"),
+        ([{}, 3], "index 1 must be a dict"),
+        ([{"value": 3}], "Message value at index 0 must be bytes or str"),
+        ([{"key": []}], "Message key at index 0 must be bytes or str"),
+        ([{"partition": "1"}], "Message partition at index 0 must be int"),
+    ],
+)
+def test_a_batch_that_is_none_is_refused(producer: Producer, messages: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        producer.produce_batch("t", messages)
+    with pytest.raises(NotImplementedError, match="timestamps"):
+        producer.produce_batch("t", [{"timestamp": 1}])
+    wrong: Any = 3
+    with pytest.raises(TypeError):
+        producer.produce_batch(wrong, [])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [("a", "b"), ["text"], {"a": 3}, [("a", "b", "c")]],
+    ids=["tuple", "text", "int", "3"],
+)
+def test_headers_that_are_none_are_refused(producer: Producer, headers: Any) -> None:
+    with pytest.raises(TypeError):
+        producer.produce("t", b"v", headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        ({"should.fail": 1}, 'No such configuration property: "should.fail"'),
+        ({"partitioner": "murmur"}, 'Invalid value for configuration property "partitioner": murm'),
+        ({"acks": "2"}, "acks"),
+    ],
+)
+def test_a_configuration_that_is_wrong_is_refused(conf: dict[str, Any], said: str) -> None:
+    with pytest.raises(KafkaException, match=said) as caught:
+        Producer(conf)
+    assert caught.value.args[0] == KafkaError._INVALID_ARG
+
+
+def test_a_configuration_is_a_dict_of_options_and_callbacks() -> None:
+    for conf in (None, "text"):
+        with pytest.raises(TypeError, match="expected configuration dict"):
+            Producer(conf)
+    with pytest.raises(TypeError, match="expected stats_cb property as a callable function"):
+        Producer({"stats_cb": 1})
+
+
+def test_options_may_be_text_and_of_topics() -> None:
+    with Producer({"linger.ms": "5", "default.topic.config": {"message.timeout.ms": 10}}) as made:
+        reports = Reports()
+        made.produce("t", b"v", on_delivery=reports)
+        made.flush(LONG)
+        assert reports.codes == ["_MSG_TIMED_OUT"]
+
+
+def test_a_closed_producer_does_nothing_more(servers: str) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce("t", b"v")
+    assert producer.close()
+    assert producer.close()
+    assert len(producer) == 0
+    assert bool(producer)
+    for call in (producer.poll, producer.flush, producer.purge, producer.list_topics):
+        with pytest.raises(RuntimeError, match="Producer has been closed"):
+            call()
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        producer.produce("t", b"v")
+
+
+def test_a_producer_that_was_never_made_is_closed() -> None:
+    class Half(Producer):
+        def __init__(self) -> None:
+            """Forgets its parent."""
+
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        Half().poll(0)
+    assert Half().close()
+    assert len(Half()) == 0
+
+
+def test_errors_statistics_and_logs_reach_the_application(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    errors: list[KafkaError] = []
+    statistics: list[str] = []
+    logger = logging.getLogger("application")
+    producer = Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{free_port()}",
+            "message.timeout.ms": 300,
+            "error_cb": errors.append,
+            "stats_cb": statistics.append,
+            "statistics.interval.ms": 10,
+            "logger": logger,
+        }
+    )
+    producer.produce("t", b"v")
+    producer.close()
+    assert errors[0].name() == "_TRANSPORT"
+    told = json.loads(statistics[0])
+    assert (told["type"], told["brokers"], told["msg_cnt"]) == ("producer", {}, 1)
+    assert any(record.name == "application" for record in caplog.records)
+
+
+def test_the_cluster_is_told(producer: Producer) -> None:
+    cluster = producer.list_topics("t", timeout=LONG)
+    assert list(cluster.topics["t"].partitions) == [0, 1, 2]
+    assert len(cluster.brokers) == 1
+    for partition in cluster.topics["t"].partitions.values():
+        assert partition.replicas == partition.isrs == list(cluster.brokers)
+    assert cluster.controller_id in cluster.brokers
+    with alone() as other, pytest.raises(KafkaException) as caught:
+        other.list_topics(timeout=0.05)
+    assert caught.value.args[0] == KafkaError._TRANSPORT
+
+
+def test_every_topic_is_told_and_a_missing_one_with_its_error() -> None:
+    with (
+        EmbeddedBroker(topics={"a": 1, "b": 2}, auto_create_topics=False) as broker,
+        Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+    ):
+        told = producer.list_topics(timeout=LONG).topics
+        assert {name: len(topic.partitions) for name, topic in told.items()} == {"a": 1, "b": 2}
+        missing = producer.list_topics("c", timeout=LONG).topics["c"]
+        assert missing.error is not None
+        assert missing.error.name() == "UNKNOWN_TOPIC_OR_PART"
+    with pytest.raises(RuntimeError, match="closed"):
+        producer.list_topics()
+
+
+def test_serializers_of_confluents_package_are_called_with_their_context(servers: str) -> None:
+    conf = {
+        "bootstrap.servers": servers,
+        "key.serializer": StringSerializer("utf_8"),
+        "value.serializer": IntegerSerializer(),
+    }
+    reports = Reports()
+    with SerializingProducer(conf) as producer:
+        producer.produce("t", key="k", value=7, on_delivery=reports)
+        with pytest.raises(ValueSerializationError):
+            producer.produce("t", key="k", value="seven")
+    (message,) = [message for _, message in reports.heard]
+    assert (message.key(), message.value()) == (b"k", b"\0\0\0\7")
+    with pytest.raises(RuntimeError):
+        producer.produce("t", value=7)
+
+
+def test_until_a_call_that_timed_out_has_ended_others_are_conflicts() -> None:
+    producer = alone(transactional_id="x")
+    with pytest.raises(KafkaException) as caught:
+        producer.init_transactions(0.01)
+    assert (caught.value.args[0].name(), caught.value.args[0].retriable()) == ("_TIMED_OUT", True)
+    for call in (
+        producer.begin_transaction,
+        partial(producer.send_offsets_to_transaction, [TopicPartition("t", 0, 1)], "g"),
+        partial(producer.commit_transaction, 0.01),
+        partial(producer.abort_transaction, 0.01),
+    ):
+        with pytest.raises(KafkaException) as caught:
+            call()
+        error = caught.value.args[0]
+        assert (error.name(), error.retriable(), error.fatal()) == ("_CONFLICT", True, False)
+    assert producer.close()
+
+
+def test_a_flush_that_is_interrupted_leaves_everything_for_the_next() -> None:
+    reports = Reports()
+    port = free_port()
+    with Producer({"bootstrap.servers": f"127.0.0.1:{port}", "on_delivery": reports}) as producer:
+        producer.produce("t", "before")
+        with interruptible():
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(Interrupted):
+                producer.flush()
+        assert len(producer) == 1
+        producer.produce("t", "after")
+        with EmbeddedBroker(listeners=[Listener(port=port)], topics={"t": 1}):
+            assert producer.flush(LONG) == 0
+    assert [message.value() for _, message in reports.heard] == [b"before", b"after"]
+    assert reports.codes == [None, None]
+
+
+def test_close_tells_of_what_it_could_not_wait_for() -> None:
+    reports = Reports()
+    producer = alone()
+    producer.produce("t", "value", on_delivery=reports)
+    assert producer.close(0.01)
+    assert reports.codes == ["_PURGE_QUEUE"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [("\ud800", KafkaException), ("t" * 40_000, KafkaException), (5, TypeError)],
+)
+def test_a_topic_that_no_request_can_name_is_not_asked_about(
+    producer: Producer, topic: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        producer.list_topics(topic, LONG)
+    reports = Reports()
+    producer.produce("t", "v", on_delivery=reports)
+    assert producer.flush(LONG) == 0
+    assert reports.codes == [None]
+
+
+def test_close_waits_for_its_timeout_once() -> None:
+    """The answer comes after it, and before twice as long."""
+    reports = Reports()
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.list_topics("t", LONG)
+        with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=3.2)):
+            producer.produce("t", "value", on_delivery=reports)
+            assert producer.close(2)
+    assert reports.codes == ["_PURGE_INFLIGHT"]
+
+
+def test_the_id_of_the_cluster(producer: Producer) -> None:
+    assert producer.cluster_id(LONG) == producer.list_topics(timeout=LONG).cluster_id
+    nobody = alone()
+    with pytest.raises(KafkaException) as caught:
+        nobody.cluster_id(0.01)
+    assert caught.value.args[0] == KafkaError._TIMED_OUT
+    nobody.close()
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        nobody.cluster_id()
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"value": 1}, TypeError),
+        ({"key": 1.5}, TypeError),
+        ({"partition": "1"}, TypeError),
+        ({"timestamp": "now"}, TypeError),
+        ({"timestamp": -5}, KafkaException),
+        ({"partition": -7}, KafkaException),
+    ],
+)
+def test_what_is_no_record_raises_while_the_topic_is_unknown_too(
+    fields: dict[str, Any], error: type[Exception]
+) -> None:
+    producer = alone()
+    for known in (False, True):  # whether others wait for the topic
+        with pytest.raises(error):
+            producer.produce("t", **fields)
+        assert len(producer) == known
+        producer.produce("t", b"v")
+    producer.close(0)

@@ -1,0 +1,387 @@
+"""Records whose topic is not known yet: one thread for all topics, and none holds another back."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from contextvars import copy_context
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from kprod.admin import read_topic
+from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault
+from kprod.broker.network.listener import Listener
+from kprod.confluent import KafkaError, Message, Producer
+from kprod.confluent.unassigned import Unassigned, UnassignedRecords
+from kprod.errors import KprodError
+from kprod.intake.attempts import Attempts
+from kprod.producer import KafkaProducer
+from tests.support.interruption import interruptible, repeat_until_interrupted
+from tests.support.ports import free_port
+
+LONG = 30.0
+
+
+class Reports:
+    """The values of delivery reports by topic, in order, and the names of errors."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, list[bytes]] = {}
+        self.failed: list[tuple[str, str]] = []
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.stored.setdefault(message.topic(), []).append(message.value())
+        else:
+            self.failed.append((message.topic(), error.name()))
+
+
+def waiting_threads(client_id: str) -> list[threading.Thread]:
+    """Of one producer: those of a test before may be about to end."""
+    named = [one for one in threading.enumerate() if one.name.startswith("kprod-topic")]
+    return [one for one in named if one.name.endswith(client_id)]
+
+
+def test_one_thread_waits_for_all_topics_and_ends_with_them() -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    reports = Reports()
+    with Producer({"bootstrap.servers": nobody, "client.id": "gateway"}) as producer:
+        for number in range(200):
+            producer.produce(f"device-{number}", b"v", on_delivery=reports)
+        (waiting,) = waiting_threads("gateway")
+        assert producer.flush(0) == 200
+        producer.purge()
+        assert producer.flush(LONG) == 0
+        waiting.join(LONG)
+        assert not waiting.is_alive()
+    assert sorted(reports.failed) == sorted((f"device-{n}", "_PURGE_QUEUE") for n in range(200))
+
+
+def test_the_thread_ends_when_the_last_record_has_a_partition() -> None:
+    with (
+        EmbeddedBroker(topics={"t": 1}) as broker,
+        Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "once"}) as producer,
+    ):
+        producer.produce("t", b"v")
+        assert producer.flush(LONG) == 0
+        for waiting in waiting_threads("once"):
+            waiting.join(LONG)
+        assert waiting_threads("once") == []
+
+
+def test_one_that_is_dropped_ends() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "dropped"}
+        producer = Producer(conf)
+        producer.produce("t", b"v")
+        assert producer.flush(LONG) == 0
+        for waiting in waiting_threads("dropped"):
+            waiting.join(LONG)
+        del producer
+        with pytest.warns(ResourceWarning, match="client_id=dropped> was not closed"):
+            gc.collect()
+        for left in threading.enumerate():
+            if left.name.endswith("-dropped"):
+                left.join(LONG)
+                assert not left.is_alive()
+
+
+def test_records_of_many_new_topics_arrive_in_order() -> None:
+    reports, asked = Reports(), Fault(api=ApiKey.METADATA, times=None)  # which only counts
+    with (
+        EmbeddedBroker(default_partitions=1) as broker,
+        broker.faults.active(asked),
+        Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+    ):
+        for reading in range(3):
+            for number in range(100):
+                producer.produce(f"device-{number}", b"%d" % reading, on_delivery=reports)
+        assert producer.flush(LONG) == 0
+    assert reports.stored == {f"device-{n}": [b"0", b"1", b"2"] for n in range(100)}
+    assert asked.hits < 50
+
+
+def test_a_topic_that_is_not_there_holds_no_other_back() -> None:
+    reports = Reports()
+    with ExitStack() as stack:
+        broker = stack.enter_context(EmbeddedBroker(topics={"t": 1}, auto_create_topics=False))
+        servers = {"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 60_000}
+        producer = stack.enter_context(Producer(servers))
+        producer.produce("later", b"a", on_delivery=reports)
+        producer.produce("t", b"b", on_delivery=reports)
+        while not reports.stored:
+            producer.poll(0.01)
+        assert reports.stored == {"t": [b"b"]}
+        broker.create_topic("later", 1)
+        assert producer.flush(LONG) == 0
+    assert reports.stored == {"t": [b"b"], "later": [b"a"]}
+
+
+def test_records_that_find_no_memory_keep_their_order() -> None:
+    reports = Reports()
+    values = [b"%04d" % number + bytes(996) for number in range(300)]
+    with EmbeddedBroker(auto_create_topics=False) as broker:
+        small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 32}
+        with Producer({"bootstrap.servers": broker.bootstrap_servers, **small}) as producer:
+            for value in values:
+                for topic in ("t", "u"):
+                    producer.produce(topic, value, on_delivery=reports)
+            slow = Fault(api=ApiKey.PRODUCE, delay=0.05, times=3)
+            with broker.faults.active(slow):
+                for topic in ("t", "u"):
+                    broker.create_topic(topic, 1)
+                assert producer.flush(LONG) == 0
+    assert reports.stored == {"t": values, "u": values}
+
+
+def test_a_record_that_gets_its_topic_while_the_producer_closes_is_told_of() -> None:
+    """A matter of chance: without the wait in ``close`` one of twenty producers lost a record."""
+    topics = [f"device-{number}" for number in range(100)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with EmbeddedBroker(topics=dict.fromkeys(topics, 1)) as broker:
+            for _ in range(25):
+                reports = Reports()
+                producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+                producer.list_topics(timeout=LONG)
+                for topic in topics:
+                    producer.produce(topic, b"v", on_delivery=reports)
+                while not reports.stored:
+                    producer.poll(0)
+                producer.close(0)
+                assert len(reports.stored) + len(reports.failed) == len(topics)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_an_interrupted_call_never_holds_back_what_tells_of_the_cluster() -> None:
+    """The sender's thread tells of each answer: it would wait for ever for a lock that is held."""
+    failed: list[Unassigned] = []
+
+    def attempts(record: Unassigned) -> Attempts:
+        return Attempts(native, (record.topic,))
+
+    with KafkaProducer(bootstrap_servers=f"127.0.0.1:{free_port()}") as native:
+        records = UnassignedRecords(
+            native, attempts, lambda *_: None, lambda record, _: failed.append(record), LONG
+        )
+        with interruptible():
+            for number in range(1000):
+                repeat_until_interrupted(
+                    lambda: records.purge(KprodError("given up")), 0.0002 + number * 1e-7
+                )
+                telling = threading.Thread(
+                    target=native.metadata.connection_failed,
+                    args=("127.0.0.1", KprodError("nobody there")),
+                    daemon=True,
+                )
+                telling.start()
+                telling.join(LONG)
+                assert not telling.is_alive(), "an interrupted call has left a lock held"
+    assert failed == []
+
+
+def test_a_topic_that_comes_while_the_thread_looks_at_others_is_looked_at_next() -> None:
+    """A matter of chance: without a GIL one of six of these pairs waited until something else came.
+
+    The thread had listed the topics, and took what had come since for seen.
+    """
+    queued = threading.Semaphore(0)
+    with (
+        EmbeddedBroker(topics={"a": 1, "b": 1}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as native,
+    ):
+        for topic in ("a", "b"):
+            native.send(topic, b"v").get(LONG)
+        records = UnassignedRecords(
+            native,
+            lambda record: Attempts(native, (record.topic, record.value)),
+            lambda *_: queued.release(),
+            lambda *_: None,
+            10 * LONG,
+        )
+        for _ in range(500):
+            for topic in ("a", "b"):
+                given = topic, b"v", None, None, None, None, None
+                records.add(Unassigned(*given, time.monotonic(), copy_context()))
+            for _ in range(2):
+                assert queued.acquire(timeout=LONG)
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+def test_a_class_of_texts_is_text_as_for_confluent_kafka() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as made:
+            made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
+            made.flush(LONG)
+            made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
+        stored = [record for _, record in read_topic(broker.bootstrap_servers, "t")]
+    told = [(record.key, record.value, record.headers) for record in stored]
+    assert told == 2 * [(b"red", b"red", (("h", b"red"),))]
+
+
+def test_a_buffer_that_changes_while_its_topic_is_unknown_is_sent_as_it_was() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as made:
+            value, key = bytearray(b"first"), bytearray(b"key")
+            given: list[Any] = [memoryview(value), key]
+            made.produce("t", *given)
+            value[:], key[:] = b"later", b"yek"
+            made.flush(LONG)
+        ((_, record),) = read_topic(broker.bootstrap_servers, "t")
+    assert (record.key, record.value) == (b"key", b"first")
+
+
+def test_a_forked_child_waits_for_topics_of_its_own() -> None:
+    reports = Reports()
+    with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.produce("later", b"v", on_delivery=reports)
+            child = os.fork()
+            if not child:
+                os._exit(_produce_in_child(producer))
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            broker.create_topic("later", 1)
+            assert producer.flush(LONG) == 0
+        assert reports.stored == {"later": [b"v"]}
+        assert [one.value for one in broker.records("t")] == [b"w"]
+        assert [one.value for one in broker.records("later")] == [b"v"]
+
+
+def _produce_in_child(producer: Producer, topic: str = "t") -> int:
+    """0 when the record was stored. What hangs is ended by the alarm."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(int(LONG))
+    reports = Reports()
+    try:
+        producer.produce(topic, b"w", on_delivery=reports)
+        while not reports.stored and not reports.failed:
+            producer.poll(0.01)
+    except BaseException:
+        return 1
+    return 0 if reports.stored == {topic: [b"w"]} else 2
+
+
+AT_EXIT = """
+import multiprocessing, sys
+from kprod.confluent import Producer
+
+def produces(servers):
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(50):
+        producer.produce("t", str(number))
+    return producer
+
+if __name__ == "__main__":
+    how, servers = sys.argv[1:]
+    if how == "child":
+        child = multiprocessing.get_context("fork").Process(target=produces, args=(servers,))
+        child.start()
+        child.join()
+        sys.exit(child.exitcode)
+    producer = produces(servers)
+    if how == "deleted":
+        del producer
+    if how == "exit":
+        sys.exit(0)
+"""
+
+
+def ends(how: str, servers: str) -> str:
+    """The log of a process that produces 50 records and ends without a flush."""
+    command = [sys.executable, "-c", AT_EXIT, how, servers]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return ended.stderr
+
+
+@pytest.mark.parametrize("how", ["end", "exit", "deleted", "child"])
+def test_records_that_wait_for_their_topic_at_exit_are_sent(how: str) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        assert "lost" not in ends(how, broker.bootstrap_servers)
+        assert [one.value for one in broker.records("t")] == [b"%d" % n for n in range(50)]
+
+
+def test_what_waits_in_vain_at_exit_takes_no_time_from_what_is_queued() -> None:
+    """The linger is longer than what an exit waits: only the end of the engine cuts it short."""
+    program = """
+import sys
+from kprod.confluent import Producer
+
+producer = Producer({"bootstrap.servers": sys.argv[1], "linger.ms": 60_000})
+producer.list_topics("t")
+producer.produce("t", b"queued")
+producer.produce("nowhere", b"waits")
+"""
+    with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
+        command = [sys.executable, "-c", program, broker.bootstrap_servers]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+        assert "lost at the interpreter's exit: 1 record of" in ended.stderr
+        assert [one.value for one in broker.records("t")] == [b"queued"]
+
+
+def test_records_that_wait_for_their_topic_at_exit_in_vain_are_told_of() -> None:
+    told = ends("end", f"127.0.0.1:{free_port()}")
+    assert "lost at the interpreter's exit: 50 records of" in told
+
+
+def test_a_forked_child_waits_for_no_report_of_its_parent() -> None:
+    reports = Reports()
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 900}
+        with Producer(options) as producer:
+            producer.produce("t", b"first")
+            assert producer.flush(LONG) == 0
+            producer.produce("t", b"v", on_delivery=reports)
+            child = os.fork()
+            if not child:
+                os._exit(10 * len(producer) + _produce_in_child(producer) + producer.flush(LONG))
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            assert producer.flush(LONG) == 0
+        assert reports.stored == {"t": [b"v"]}
+        stored = [one.value or b"" for one in broker.records("t")]
+        assert sorted(stored) == [b"first", b"v", b"w"]
+
+
+def test_a_forked_child_waits_for_a_topic_that_its_parent_waits_for() -> None:
+    reports = Reports()
+    with EmbeddedBroker(auto_create_topics=False) as broker:
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.produce("later", b"v", on_delivery=reports)
+            child = os.fork()
+            if not child:
+                os._exit(_produce_in_child(producer, "later"))
+            broker.create_topic("later", 1)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            assert producer.flush(LONG) == 0
+        stored = [one.value or b"" for one in broker.records("later")]
+        assert sorted(stored) == [b"v", b"w"]
+
+
+def test_a_record_waits_while_its_user_is_refused() -> None:
+    """The password may be put right meanwhile, at the broker or here."""
+    reports = Reports()
+    listener = Listener(name="SASL", authentication=Authentication({"alice": "right"}))
+    with EmbeddedBroker(topics={"t": 1}, listeners=[listener]) as broker:
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "wrong"}
+        options = {"security.protocol": "SASL_PLAINTEXT", "reconnect.backoff.max.ms": 100, **login}
+        with Producer({"bootstrap.servers": broker.bootstrap_servers, **options}) as producer:
+            producer.produce("t", b"v", on_delivery=reports)
+            assert producer.flush(0.5) == 1
+            producer.set_sasl_credentials("alice", "right")
+            assert producer.flush(LONG) == 0
+    assert reports.stored == {"t": [b"v"]}

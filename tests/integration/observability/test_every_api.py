@@ -1,0 +1,213 @@
+"""Producers of every API are measured, and none of them can make a scrape fail."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry, generate_latest
+
+import kprod.confluent
+import kprod.kafka
+from kprod import KafkaProducer
+from kprod.aio import AIOKafkaProducer, Producer
+from kprod.broker import EmbeddedBroker
+from kprod.config import ProducerConfig
+from kprod.confluent.aio import AIOProducer
+from kprod.observability.opentelemetry import observe_producer
+from kprod.observability.prometheus import ProducerCollector
+from kprod.observability.statsd import StatsdReporter
+from kprod.testing import RecordingProducer
+from tests.integration.observability.test_statsd import NEVER, Told
+
+SENT = 'kprod_producer_record_send_total{client_id="one"} 1.0'
+
+
+@asynccontextmanager
+async def of_native(servers: str) -> AsyncIterator[Any]:
+    with KafkaProducer(bootstrap_servers=servers, client_id="one") as producer:
+        producer.send("t", b"v").get(60)
+        yield producer
+
+
+@asynccontextmanager
+async def of_asyncio(servers: str) -> AsyncIterator[Any]:
+    async with Producer(bootstrap_servers=servers, client_id="one") as producer:
+        await producer.send_and_wait("t", b"v")
+        yield producer
+
+
+@asynccontextmanager
+async def of_kafka_python(servers: str) -> AsyncIterator[Any]:
+    with kprod.kafka.KafkaProducer(bootstrap_servers=servers, client_id="one") as producer:
+        producer.send("t", b"v").get(60)
+        yield producer
+
+
+@asynccontextmanager
+async def of_confluent(servers: str) -> AsyncIterator[Any]:
+    with closing(
+        kprod.confluent.Producer({"bootstrap.servers": servers, "client.id": "one"})
+    ) as producer:
+        producer.produce("t", b"v")
+        producer.flush(60)
+        yield producer
+
+
+@asynccontextmanager
+async def of_confluent_serializing(servers: str) -> AsyncIterator[Any]:
+    conf = {"bootstrap.servers": servers, "client.id": "one"}
+    with closing(kprod.confluent.SerializingProducer(conf)) as producer:
+        producer.produce("t", value=b"v")
+        producer.flush(60)
+        yield producer
+
+
+@asynccontextmanager
+async def of_confluent_asyncio(servers: str) -> AsyncIterator[Any]:
+    producer = AIOProducer({"bootstrap.servers": servers, "client.id": "one"}, batch_size=1)
+    await (await producer.produce("t", b"v"))
+    yield producer
+    await producer.close()
+
+
+@asynccontextmanager
+async def of_aiokafka(servers: str) -> AsyncIterator[Any]:
+    async with AIOKafkaProducer(bootstrap_servers=servers, client_id="one") as producer:
+        await producer.send_and_wait("t", b"v")
+        yield producer
+
+
+@asynccontextmanager
+async def of_recording(servers: str) -> AsyncIterator[Any]:
+    with RecordingProducer(client_id="one") as producer:
+        producer.send("t", b"v")
+        yield producer
+
+
+APIS = [
+    *(of_native, of_asyncio, of_kafka_python, of_confluent, of_confluent_serializing),
+    *(of_confluent_asyncio, of_aiokafka, of_recording),
+]
+
+
+def scraped(*producers: object) -> str:
+    registry = CollectorRegistry()
+    registry.register(ProducerCollector(*producers))
+    return generate_latest(registry).decode()
+
+
+def exported(reader: InMemoryMetricReader) -> dict[tuple[str, Any], Any]:
+    """The values of counters and gauges by their names and client ids."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        (metric.name, (point.attributes or {}).get("messaging.client.id")): getattr(
+            point, "value", None
+        )
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        for point in metric.data.data_points
+    }
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_its_numbers_reach_prometheus_statsd_and_opentelemetry(
+    api: Callable[[str], Any],
+) -> None:
+    async def measure(servers: str) -> None:
+        reader, client = InMemoryMetricReader(), Told()
+        provider = MeterProvider([reader])
+        async with api(servers) as producer:
+            assert SENT in scraped(producer).splitlines()
+            with StatsdReporter(client, producer, interval=NEVER) as reporter:
+                reporter.send()
+            assert client.counters[0]["kprod.producer.one.record-send-total"] == 1
+            observe_producer(producer, provider.get_meter("test"))
+            assert exported(reader)["kprod.record-send-total", "one"] == 1
+        provider.shutdown()
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        asyncio.run(measure(broker.bootstrap_servers))
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_closed_one_does_no_harm(api: Callable[[str], Any]) -> None:
+    async def close(servers: str) -> str:
+        async with api(servers) as producer:
+            collector = ProducerCollector(producer)
+        registry = CollectorRegistry()
+        registry.register(collector)
+        collector.add(producer)
+        return generate_latest(registry).decode()
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        lines = asyncio.run(close(broker.bootstrap_servers)).splitlines()
+    assert [line for line in lines if line.startswith(SENT[:32])] in ([], [SENT])
+
+
+def test_a_second_one_of_a_client_id_has_numbers_of_its_own() -> None:
+    options: dict[str, Any] = {"client_id": "one"}
+    first, second = RecordingProducer(**options), RecordingProducer(**options)
+    second.send("t", b"v")
+    text = scraped(first, second, second)
+    assert 'kprod_producer_record_send_total{client_id="one"} 0.0' in text
+    assert 'kprod_producer_record_send_total{client_id="one-2"} 1.0' in text
+    assert "one-3" not in text
+
+
+def test_the_name_of_a_dropped_one_is_free() -> None:
+    first = RecordingProducer(client_id="one")
+    collector = ProducerCollector(first)
+    del first
+    gc.collect()
+    second = RecordingProducer(client_id="one")
+    collector.add(second)
+    (family,) = [each for each in collector.collect() if each.name.endswith("_send")][:1]
+    assert [sample.labels["client_id"] for sample in family.samples] == ["one"]
+
+
+@pytest.mark.parametrize("thing", [None, "producer", object(), KafkaProducer])
+def test_what_is_no_producer_is_refused_when_it_is_given(thing: object) -> None:
+    with pytest.raises(TypeError, match="expected a producer of kprod, got"):
+        ProducerCollector(thing)
+
+
+class Broken:
+    """A producer that cannot be read."""
+
+    config = ProducerConfig.from_options({"client_id": "broken"})
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        raise OSError("no numbers")
+
+
+def test_one_that_cannot_be_read_is_left_out_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken, producer = Broken(), RecordingProducer(client_id="one")
+    producer.send("t", b"v")
+    registry = CollectorRegistry()
+    registry.register(ProducerCollector(broken, producer))
+    assert SENT in generate_latest(registry).decode()
+    assert SENT in generate_latest(registry).decode()
+    (told,) = caplog.records
+    assert told.getMessage() == "metrics of 'broken' cannot be read; they are left out"
+
+
+def test_a_forked_child_is_scraped() -> None:
+    async def fork(servers: str) -> int:
+        async with of_native(servers) as producer:
+            child = os.fork()
+            if not child:
+                os._exit(0 if SENT[:32] in scraped(producer) else 1)
+            return os.waitpid(child, 0)[1]
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        assert asyncio.run(fork(broker.bootstrap_servers)) == 0

@@ -1,0 +1,354 @@
+"""Programs that are traced without a line of their own, by every face; and beside contrib's."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import kprod.aio
+import kprod.confluent
+import kprod.kafka  # before kafka itself, whose import warns
+from kprod.broker import EmbeddedBroker
+from kprod.observability.instrumentor import KprodInstrumentor
+from kprod.observability.opentelemetry import TracingInterceptor
+
+
+class Watched:
+    """What an instrumented process exports."""
+
+    def __init__(self) -> None:
+        self._spans = InMemorySpanExporter()
+        self.tracer_provider = TracerProvider()
+        self.tracer_provider.add_span_processor(SimpleSpanProcessor(self._spans))
+        self._reader = InMemoryMetricReader()
+        self.meter_provider = MeterProvider([self._reader])
+
+    def spans(self) -> list[ReadableSpan]:
+        return list(self._spans.get_finished_spans())
+
+    def points(self, name: str) -> list[Any]:
+        data = self._reader.get_metrics_data()
+        assert data is not None
+        found = (scope.metrics for one in data.resource_metrics for scope in one.scope_metrics)
+        told = [metric for metrics in found for metric in metrics if metric.name == name]
+        return [point for metric in told for point in metric.data.data_points]
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    made = Watched()
+    instrumentor = KprodInstrumentor()
+    instrumentor.instrument(
+        tracer_provider=made.tracer_provider, meter_provider=made.meter_provider
+    )
+    try:
+        yield made
+    finally:
+        instrumentor.uninstrument()
+        made.tracer_provider.shutdown()
+        made.meter_provider.shutdown()
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"t": 1}) as made:
+        yield made
+
+
+def by_kprod(servers: str) -> None:
+    with kprod.KafkaProducer(bootstrap_servers=servers) as producer:
+        producer.send("t", b"v").get(30)
+
+
+def by_kafka_python(servers: str) -> None:
+    from kprod.kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=servers)
+    producer.send("t", b"v").get(30)
+    producer.close()
+
+
+def by_confluent_kafka(servers: str) -> None:
+    from kprod.confluent import Producer
+
+    with Producer({"bootstrap.servers": servers}) as producer:
+        producer.produce("t", b"v")
+
+
+def by_confluent_serializing(servers: str) -> None:
+    from kprod.confluent import SerializingProducer
+
+    with SerializingProducer({"bootstrap.servers": servers}) as producer:
+        producer.produce("t", value=b"v")
+
+
+def by_confluent_asyncio(servers: str) -> None:
+    from kprod.confluent import AIOProducer
+
+    async def main() -> None:
+        async with AIOProducer({"bootstrap.servers": servers}) as producer:
+            await (await producer.produce("t", b"v"))
+
+    asyncio.run(main())
+
+
+def by_aiokafka(servers: str) -> None:
+    from kprod.aio import AIOKafkaProducer
+
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+            await producer.send_and_wait("t", b"v")
+
+    asyncio.run(main())
+
+
+def in_asyncio(servers: str) -> None:
+    async def main() -> None:
+        async with kprod.aio.Producer(bootstrap_servers=servers) as producer:
+            await producer.send_and_wait("t", b"v")
+
+    asyncio.run(main())
+
+
+PROGRAMS = [by_kprod, by_kafka_python, by_confluent_kafka, by_confluent_serializing]
+PROGRAMS += [by_confluent_asyncio, by_aiokafka, in_asyncio]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_face_is_traced(
+    watched: Watched, broker: EmbeddedBroker, program: Callable[[str], None]
+) -> None:
+    """As a child of the program's span, by the names of the semantic conventions."""
+    tracer = watched.tracer_provider.get_tracer("application")
+    with tracer.start_as_current_span("request") as request:
+        program(broker.bootstrap_servers)
+    sent = next(span for span in watched.spans() if span.name == "send t")
+    assert sent.parent is not None
+    assert sent.parent.span_id == request.get_span_context().span_id
+    attributes = dict(sent.attributes or {})
+    assert attributes.pop("messaging.client.id")
+    assert attributes == {
+        "messaging.system": "kafka",
+        "messaging.operation.type": "send",
+        "messaging.operation.name": "send",
+        "messaging.destination.name": "t",
+    }
+    (record,) = broker.records("t")
+    assert sent.context is not None
+    assert f"{sent.context.span_id:016x}" in (dict(record.headers)["traceparent"] or b"").decode()
+
+
+def test_the_meter_reads_every_producer(watched: Watched, broker: EmbeddedBroker) -> None:
+    servers = broker.bootstrap_servers
+    with (
+        kprod.KafkaProducer(client_id="one", bootstrap_servers=servers) as one,
+        kprod.KafkaProducer(client_id="two", bootstrap_servers=servers) as two,
+    ):
+        one.send("t", b"v").get(30)
+        two.flush()
+        totals = watched.points("kprod.record-send-total")
+        assert {(p.attributes["messaging.client.id"], p.value) for p in totals} == {
+            ("one", 1),
+            ("two", 0),
+        }
+        (of_topic,) = watched.points("kprod.topic.record-send-total")
+        assert of_topic.attributes["messaging.destination.name"] == "t"
+        nodes = watched.points("kprod.node.request-total")
+        assert "1" in {point.attributes["server.id"] for point in nodes}
+        stored, failed = watched.points("messaging.client.sent.messages")
+        assert (stored.value, failed.value) == (1, 0)
+        assert failed.attributes["error.type"] == "_OTHER"
+
+
+def test_an_interceptor_of_the_application_is_the_only_one(
+    watched: Watched, broker: EmbeddedBroker
+) -> None:
+    tracing = TracingInterceptor(watched.tracer_provider.get_tracer("its own"))
+    with kprod.KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, interceptors=[tracing]
+    ) as producer:
+        producer.send("t", b"v").get(30)
+    assert [span.name for span in watched.spans()] == ["send t"]
+
+
+def test_a_pickle_is_that_of_a_program_nobody_watches(
+    watched: Watched, broker: EmbeddedBroker
+) -> None:
+    with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        pickled = pickle.dumps(producer)
+    assert b"observability" not in pickled
+    assert b"opentelemetry" not in pickled
+
+
+def test_a_pickle_holds_no_secret(watched: Watched, broker: EmbeddedBroker) -> None:
+    with (
+        kprod.KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username="me",
+            sasl_plain_password="canary-1",
+        ) as producer,
+        pytest.raises(TypeError, match="secrets are not pickled"),
+    ):
+        pickle.dumps(producer)
+
+
+def test_nothing_is_traced_after_uninstrument(broker: EmbeddedBroker) -> None:
+    watched = Watched()
+    KprodInstrumentor().instrument(tracer_provider=watched.tracer_provider)
+    KprodInstrumentor().uninstrument()
+    by_kprod(broker.bootstrap_servers)
+    assert watched.spans() == []
+
+
+def test_a_delivery_that_fails_is_a_child_of_its_records_span(watched: Watched) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        producer = kprod.KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            linger_ms=100,
+            request_timeout_ms=100,
+            delivery_timeout_ms=300,
+        )
+        producer.partitions_for("t")
+        future = producer.send("t", b"v")
+    with pytest.raises(kprod.DeliveryTimeoutError):
+        future.get(60)
+    producer.close()
+    queued, failed = watched.spans()
+    assert failed.attributes is not None
+    assert failed.attributes["error.type"] == "DeliveryTimeoutError"
+    assert failed.parent is not None
+    assert queued.context is not None
+    assert failed.parent.span_id == queued.context.span_id
+
+
+# Beside the instrumentation of the clients that kprod replaces --------------------------------
+
+
+CONTRIBS = {
+    "kafka": "KafkaInstrumentor",
+    "confluent_kafka": "ConfluentKafkaInstrumentor",
+    "aiokafka": "AIOKafkaInstrumentor",
+}
+
+
+@pytest.fixture(params=CONTRIBS)
+def contrib(request: pytest.FixtureRequest, watched: Watched) -> Iterator[Any]:
+    """One of contrib's, which a program goes on to start after its import has changed."""
+    module = importlib.import_module(f"opentelemetry.instrumentation.{request.param}")
+    instrumentor = getattr(module, CONTRIBS[request.param])()
+    instrumentor.instrument(tracer_provider=watched.tracer_provider)
+    try:
+        yield instrumentor
+    finally:
+        instrumentor.uninstrument()
+
+
+@pytest.mark.usefixtures("contrib")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_contribs_instrumentation_adds_no_second_span(
+    watched: Watched, broker: EmbeddedBroker, program: Callable[[str], None]
+) -> None:
+    program(broker.bootstrap_servers)
+    assert [span.name for span in watched.spans()] == ["send t"]
+
+
+def test_a_producer_that_contrib_wraps_by_hand_has_contribs_span(
+    watched: Watched, broker: EmbeddedBroker
+) -> None:
+    """``instrument_producer`` works, and its span is the only one of the record."""
+    from kprod.confluent import Producer
+
+    own: Any
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as own:
+        producer: Any = ConfluentKafkaInstrumentor.instrument_producer(
+            own, tracer_provider=watched.tracer_provider
+        )
+        producer.produce("t", b"v")
+        assert producer.flush(30) == 0
+    (span,) = watched.spans()
+    assert span.name == "t send"  # contrib's
+    (record,) = broker.records("t")
+    assert [name for name, _ in record.headers] == ["traceparent"]
+
+
+@pytest.mark.parametrize("source", ["argument", "variable"])
+def test_a_bulk_call_is_one_span_on_request(
+    source: str, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched, instrumentor = Watched(), KprodInstrumentor()
+    given = {"spans": "call"} if source == "argument" else {}
+    monkeypatch.setenv("OTEL_PYTHON_KPROD_SPANS", "record" if given else "call")
+    instrumentor.instrument(tracer_provider=watched.tracer_provider, **given)
+    try:
+        with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("t", b"alone").get(30)
+            producer.send_many("t", [b"a", b"b", b"c"]).get(30)
+            producer.send_many("t", [b"own"], headers=[[("h", b"x")]]).get(30)
+    finally:
+        instrumentor.uninstrument()
+    many, own = watched.spans()
+    assert many.name == "send t"
+    told = [dict(span.attributes or {})["messaging.batch.message_count"] for span in (many, own)]
+    assert told == [3, 1]
+    carried = [dict(one.headers).get("traceparent") for one in broker.records("t")]
+    assert carried[0] is carried[4] is None
+    context = many.get_span_context()
+    assert context is not None
+    trace_id = f"{context.trace_id:032x}".encode()
+    assert all(one is not None and one.split(b"-")[1] == trace_id for one in carried[1:4])
+    watched.tracer_provider.shutdown()
+
+
+def test_what_is_no_kind_of_span_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_PYTHON_KPROD_SPANS", "batch")
+    with pytest.raises(kprod.ConfigError, match="record or call"):
+        KprodInstrumentor().instrument()
+
+
+# Records that wait for memory -------------------------------------------------------------------
+
+MANY = 40
+
+
+def sent_by_confluent(servers: str) -> None:
+    small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 32, "linger.ms": 50}
+    with kprod.confluent.Producer({"bootstrap.servers": servers, **small}) as producer:
+        for number in range(MANY):
+            producer.produce(f"device-{number}", b"v")
+        assert producer.flush(60) == 0
+
+
+def sent_by_aio(servers: str) -> None:
+    async def main() -> None:
+        async with kprod.aio.Producer(
+            bootstrap_servers=servers, batch_size=16_384, buffer_memory=32_768, linger_ms=50
+        ) as producer:
+            sent = (producer.send_and_wait(f"device-{number}", b"v") for number in range(MANY))
+            await asyncio.gather(*sent)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("send", [sent_by_confluent, sent_by_aio])
+def test_a_record_that_waits_for_memory_has_one_span(
+    send: Callable[[str], None], watched: Watched
+) -> None:
+    topics = {f"device-{number}": 1 for number in range(MANY)}
+    with EmbeddedBroker(topics=topics) as broker:
+        send(broker.bootstrap_servers)
+        carried = [len(broker.records(topic)[0].headers) for topic in topics]
+    assert carried == [1] * MANY
+    assert sorted(span.name for span in watched.spans()) == sorted(f"send {t}" for t in topics)

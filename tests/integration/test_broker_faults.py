@@ -1,0 +1,158 @@
+"""Faults on request, as a client over a socket sees them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod import KafkaProducer
+from kprod.admin import end_offsets, read_topic
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
+from tests.support.raw_batch import raw_batch
+from tests.support.wire_client import WireClient
+
+MOVED = ErrorCode.not_leader_or_follower
+PRODUCE = {
+    "acks": -1,
+    "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": raw_batch([b"x"])}]}],
+}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"t": 1, "other": 1}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(running: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
+    yield running
+    running.faults.clear()
+
+
+def produced(client: WireClient) -> tuple[int, int]:
+    """Error code and base offset of one produced batch."""
+    client.send(ApiKey.PRODUCE, 9, PRODUCE)
+    part = client.receive(ApiKey.PRODUCE, 9)[1].responses[0].partition_responses[0]
+    return part.error_code, part.base_offset
+
+
+def end(broker: EmbeddedBroker) -> int:
+    return end_offsets(broker.bootstrap_servers, "t")[0]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_an_error_instead_of_or_after_the_append(broker: EmbeddedBroker, stored: bool) -> None:
+    before = end(broker)
+    fault = Fault(api=ApiKey.PRODUCE, topic="t", error=MOVED, after_append=stored)
+    with broker.faults.active(fault), WireClient(broker.bootstrap_servers) as client:
+        assert produced(client) == (MOVED, -1)
+        assert end(broker) == before + stored
+        assert produced(client) == (0, before + stored)
+    assert fault.hits == 2
+
+
+@pytest.mark.parametrize("api", [api for api in ApiKey if api is not ApiKey.API_VERSIONS])
+def test_every_api_can_answer_an_error(broker: EmbeddedBroker, api: ApiKey) -> None:
+    from tests.unit.broker.requests import EVERY_VERSION, REQUESTS
+
+    broker.faults.add(Fault(api=api, times=None, error=ErrorCode.unknown_server_error))
+    with WireClient(broker.bootstrap_servers) as client:
+        for asked, version in EVERY_VERSION:
+            if asked is api:
+                client.send(api, version, REQUESTS[api], correlation_id=version)
+                correlation_id, body = client.receive(api, version)
+                assert correlation_id == version
+                if "error_code=" in repr(body):
+                    assert "unknown_server_error" in repr(body), version
+
+
+def test_a_fault_hits_the_requests_that_it_names_and_no_others(broker: EmbeddedBroker) -> None:
+    for fault in (
+        Fault(topic="other", error=MOVED),
+        Fault(api=ApiKey.FETCH, error=MOVED),
+        Fault(client_id="somebody", error=MOVED),
+        Fault(node_id=2, error=MOVED),
+        Fault(api=ApiKey.PRODUCE, error=MOVED, after=1),
+    ):
+        broker.faults.add(fault)
+    with WireClient(broker.bootstrap_servers) as client:
+        assert [produced(client)[0] for _ in range(3)] == [0, MOVED, 0]
+
+
+@pytest.mark.parametrize("cut_at", [0, 3, 20])
+def test_an_answer_is_cut_off(broker: EmbeddedBroker, cut_at: int) -> None:
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, cut_at=cut_at))
+    before = end(broker)
+    with WireClient(broker.bootstrap_servers) as client:
+        client.send(ApiKey.PRODUCE, 9, PRODUCE)
+        received = 0
+        while not client.is_closed_by_peer():
+            received += 1
+    assert received == cut_at
+    assert end(broker) == before + 1
+
+
+def test_a_bit_is_flipped_and_a_client_throttled(broker: EmbeddedBroker) -> None:
+    broker.faults.add(Fault(api=ApiKey.METADATA, corrupt_at=4))
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, throttle_ms=70))
+    with WireClient(broker.bootstrap_servers) as client:
+        client.send(ApiKey.METADATA, 9, {"topics": None}, correlation_id=1)
+        assert client.receive(ApiKey.METADATA, 9)[0] == 1 ^ 0x40000000
+        client.send(ApiKey.PRODUCE, 9, PRODUCE)
+        told = client.receive(ApiKey.PRODUCE, 9)[1].throttle_time
+        assert told.total_seconds() == 0.07
+
+
+def test_an_answer_comes_late_or_never(broker: EmbeddedBroker) -> None:
+    broker.faults.add(Fault(api=ApiKey.METADATA, delay=0.1))
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True))
+    with WireClient(broker.bootstrap_servers) as client:
+        started = time.monotonic()
+        client.send(ApiKey.METADATA, 9, {"topics": None})
+        client.receive(ApiKey.METADATA, 9)
+        assert time.monotonic() - started >= 0.1
+        client.send(ApiKey.PRODUCE, 9, PRODUCE, correlation_id=1)
+        client.send(ApiKey.API_VERSIONS, 0, {}, correlation_id=2)
+        assert client.receive(ApiKey.API_VERSIONS, 0)[0] == 2
+
+
+def test_versions_are_masked(broker: EmbeddedBroker) -> None:
+    broker.faults.limit_versions(ApiKey.PRODUCE, 3, 7)
+    with WireClient(broker.bootstrap_servers) as client:
+        client.send(ApiKey.API_VERSIONS, 0, {})
+        ranges = client.receive(ApiKey.API_VERSIONS, 0)[1].api_keys
+        assert [(k.min_version, k.max_version) for k in ranges if k.api_key == 0] == [(3, 7)]
+        client.send(ApiKey.PRODUCE, 9, PRODUCE)
+        assert client.is_closed_by_peer()
+
+
+def test_a_producer_gets_over_all_of_it(broker: EmbeddedBroker) -> None:
+    """Every record is in the log once, in order, whatever happened to the answers."""
+    for fault in (
+        Fault(api=ApiKey.PRODUCE, after=1, error=MOVED),
+        Fault(api=ApiKey.PRODUCE, after=3, error=MOVED, after_append=True),
+        Fault(api=ApiKey.PRODUCE, after=5, cut_at=9),
+        Fault(api=ApiKey.METADATA, after=1, error=ErrorCode.leader_not_available),
+        Fault(api=ApiKey.INIT_PRODUCER_ID, error=ErrorCode.coordinator_load_in_progress),
+    ):
+        broker.faults.add(fault)
+    before = end(broker)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=5) as producer:
+        for number in range(20):
+            producer.send("t", b"%d" % number).get(20)
+            if number == 10:
+                broker.forget_producers()
+    found = read_topic(broker.bootstrap_servers, "t", since={0: before})
+    assert [int(record.value or b"") for _, record in found] == list(range(20))
+
+
+def test_a_disk_fails_and_is_mended(broker: EmbeddedBroker) -> None:
+    with WireClient(broker.bootstrap_servers) as client:
+        broker.fail_disk(OSError(28, "No space left on device"))
+        assert produced(client)[0] is ErrorCode.kafka_storage_error
+        broker.fail_disk(None)
+        assert produced(client)[0] == 0

@@ -1,0 +1,125 @@
+"""A forked child has no part of an embedded broker: it can neither end it nor harm its files."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+from tests.support.forks import by_python, in_child
+
+PROGRAM = """
+import os, sys, warnings
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+
+warnings.simplefilter("ignore", DeprecationWarning)  # os.fork() with threads
+with EmbeddedBroker(topics={"t": 1}) as broker:
+    child = os.fork()
+    if child == 0:
+        sys.exit(3)  # leaves the block, and runs what is registered for the end
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", b"x").get(60)
+    names = os.listdir(broker.data_dir)
+    directory = broker.data_dir
+print("t-0" in names, directory.exists())
+"""
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        yield broker
+
+
+def written(broker: EmbeddedBroker) -> int:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        return producer.send("t", b"x").get(60).offset
+
+
+def test_a_child_that_exits_takes_nothing_away() -> None:
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("True False\n", "")
+
+
+def leave(broker: EmbeddedBroker) -> None:
+    broker.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("end", [EmbeddedBroker.stop, EmbeddedBroker.kill, leave])
+def test_a_child_cannot_end_it(
+    end: Callable[[EmbeddedBroker], None], broker: EmbeddedBroker
+) -> None:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", b"x").get(60)
+        assert in_child(by_python, lambda: end(broker)) == "None"
+        assert producer.send("t", b"x").get(60).offset == 1
+    assert broker.data_dir.exists()
+    assert broker.running
+    assert len(broker.records("t")) == 2
+
+
+def test_a_child_is_a_client_like_any_other(broker: EmbeddedBroker) -> None:
+    assert in_child(by_python, lambda: written(broker)) == "0"
+    assert in_child(by_python, lambda: broker.running) == "False"
+    for call in (lambda: broker.records("t"), lambda: broker.create_topic("u")):
+        said = in_child(by_python, call)
+        assert said.startswith("IllegalStateError: the broker runs in the process that")
+
+
+def dropped(brokers: list[EmbeddedBroker]) -> None:
+    brokers.clear()
+    gc.collect()
+
+
+def stopped(brokers: list[EmbeddedBroker]) -> None:
+    brokers[0].stop()
+
+
+@pytest.mark.parametrize("end", [dropped, stopped])
+def test_files_of_a_daemon_are_not_closed(
+    end: Callable[[list[EmbeddedBroker]], None], tmp_path: Path
+) -> None:
+    """It closes all it has inherited, and opens files of its own under these numbers."""
+    brokers = [EmbeddedBroker(topics={"t": 1})]
+    brokers[0].start()
+    with KafkaProducer(bootstrap_servers=brokers[0].bootstrap_servers) as producer:
+        producer.send("t", b"x").get(60)  # there are connections, and files of the log
+        last = os.dup(0)
+
+        def child() -> list[str]:
+            os.closerange(3, last)
+            files = [(tmp_path / str(number)).open("w") for number in range(last)]
+            numbers = {file.fileno(): os.fstat(file.fileno()).st_ino for file in files}
+            end(brokers)
+            return [str(fd) for fd, inode in numbers.items() if os.fstat(fd).st_ino != inode]
+
+        assert in_child(by_python, child) == "[]"
+        os.close(last)
+        assert producer.send("t", b"x").get(60).offset == 1
+    brokers[0].stop()
+
+
+def test_a_child_keeps_neither_its_port_nor_its_lock(broker: EmbeddedBroker) -> None:
+    reading, writing = os.pipe()
+    child = by_python()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)  # until the parent has no more use for it
+        os._exit(0)
+    os.close(reading)
+    assert written(broker) == 0
+    broker.stop()
+    broker.start()
+    assert written(broker) == 1
+    os.close(writing)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,58 @@
+"""Every API in a child that Python, or C code, has forked: what it acknowledges is in the log."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kprod.broker import EmbeddedBroker
+from tests.support import forks
+from tests.support.committed_records import committed
+
+ROOT = Path(__file__).parents[2]
+SENDING = ["native", "native-flush", "send-many", "send-arrow", "kafka", "confluent-flush"]
+SENDING += ["confluent-poll", "confluent-aio", "aio", "aiokafka"]
+
+
+@pytest.mark.parametrize("kind", ["child", "daemon"])
+@pytest.mark.parametrize("fork", forks.FORKS)
+def test_each_process_is_told_where_its_records_are(fork: Callable[[], int], kind: str) -> None:
+    """A daemon closes what it has inherited; its own files then have the numbers of that."""
+    with EmbeddedBroker(default_partitions=1) as broker:
+        told = _told_by(broker, fork.__name__, kind)
+        files = told.pop("files")
+        found = {topic: committed(broker.bootstrap_servers, topic, 1) for topic in told}
+    for topic in SENDING:
+        assert told[topic] == [0, 1, 2], topic
+        assert found[topic] == [b"first", b"child", b"last"], topic
+    _, child, last = told["transactions"]
+    assert child == 2  # after the parent's record, and the mark that it was aborted
+    assert "ProducerFencedError" in last
+    assert found["transactions"] == [b"child"]
+    _, waited, last = told["queued"]
+    assert "only the parent hears of the outcome" in waited
+    assert last == [0, 1, 2, 3]
+    assert found["queued"] == [b"first"] * 4
+    assert all(files)
+    assert bool(files) == (kind == "daemon")
+
+
+def _told_by(broker: EmbeddedBroker, fork: str, kind: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.support.forked_apis"]
+    ran = subprocess.run(
+        [*command, broker.bootstrap_servers, fork, kind],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    told: dict[str, Any] = json.loads(ran.stdout)
+    return told

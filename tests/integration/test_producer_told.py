@@ -1,0 +1,205 @@
+"""Nothing is lost in silence, and mistakes are answered in words."""
+
+from __future__ import annotations
+
+import logging
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer, Persisted
+from kprod.broker import EmbeddedBroker
+from kprod.errors import (
+    ConfigError,
+    InvalidRecordError,
+    KprodTimeoutError,
+    RecordTypeError,
+    SerializationError,
+)
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedCluster, silence
+from tests.support.scripted_producer import producer_before
+
+ROUNDS = 300
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def producer(servers: str) -> Iterator[KafkaProducer]:
+    with KafkaProducer(bootstrap_servers=servers, linger_ms=0) as made:
+        yield made
+
+
+def test_callbacks_that_were_added_before_have_run_when_get_returns(
+    producer: KafkaProducer,
+) -> None:
+    for _ in range(ROUNDS):
+        heard: list[object] = []
+        future = producer.send("t", b"v").add_callback(heard.append)
+        stored = future.get(30)
+        assert heard == [stored]
+
+
+@pytest.mark.parametrize("waits", ["get", "get of many", "flush"])
+def test_a_wait_that_ends_first_does_not_say_that_nothing_is_stored(waits: str) -> None:
+    """The application that sends again what is certainly not stored must not take it for that."""
+    cluster = ScriptedCluster(topics={"t": [1]})
+    cluster.add(1)
+    with producer_before(cluster) as producer:
+        producer.send("t", b"first").get(30)
+        cluster.brokers[1].next(ApiKey.PRODUCE, silence)
+        many = waits == "get of many"
+        sent = producer.send_many("t", [b"v"]) if many else producer.send("t", b"v")
+        with pytest.raises(KprodTimeoutError) as raised:
+            producer.flush(0.01) if waits == "flush" else sent.get(0.01)
+        assert not sent.is_done
+        assert raised.value.persisted is Persisted.MAYBE
+        producer.close(0)
+
+
+def test_get_in_a_callback_of_the_same_record_does_not_wait_for_it(
+    producer: KafkaProducer,
+) -> None:
+    heard: list[object] = []
+    future = producer.send("t", b"v")
+    future.add_callback(lambda _: heard.append(future.get(30)))
+    assert future.get(30) == heard[0]
+
+
+async def a_coroutine(_: object) -> None:
+    """Nobody would await it."""
+
+
+@pytest.mark.parametrize("callback", [None, 3, a_coroutine])
+def test_what_cannot_be_called_back_is_refused(producer: KafkaProducer, callback: Any) -> None:
+    future = producer.send("t", b"v")
+    for add in ("add_callback", "add_errback", "add_both", "add_done_callback"):
+        with pytest.raises(RecordTypeError, match="a delivery callback must"):
+            getattr(future, add)(callback)
+
+
+@pytest.mark.parametrize("pending", [True, False])
+def test_a_time_to_wait_is_checked(producer: KafkaProducer, pending: bool) -> None:
+    future = producer.send("t", b"v")
+    if not pending:
+        future.get(30)
+    wrong: Any = "1"
+    with pytest.raises(RecordTypeError, match="get: timeout must be seconds or None, got '1'"):
+        future.get(wrong)
+    with pytest.raises(InvalidRecordError, match="from 0 on, got -1"):
+        future.get(-1)
+
+
+@pytest.mark.parametrize("value", [math.nan, [math.inf], {"a": -math.inf}])
+def test_json_has_no_words_for_nan(servers: str, value: object) -> None:
+    with (
+        KafkaProducer(bootstrap_servers=servers, value_serializer="json") as producer,
+        pytest.raises(SerializationError, match="JSON compliant"),
+    ):
+        producer.send("t", value)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "said"),
+    [
+        (lambda: KafkaProducer("host:9092"), TypeError, "bootstrap_servers='host:9092'"),
+        (lambda: KafkaProducer({"acks": 1}), TypeError, r"KafkaProducer\(\*\*options\)"),
+        (lambda: KafkaProducer(bootstrap_servers="a;b"), ConfigError, "separate addresses with"),
+    ],
+)
+def test_a_producer_made_in_a_wrong_way_says_what_was_meant(
+    make: Callable[[], KafkaProducer], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        make()
+
+
+def test_records_that_fail_while_nobody_looks_are_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        options: dict[str, Any] = {"request_timeout_ms": 50, "delivery_timeout_ms": 60_000}
+        unread = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, linger_ms=50_000, client_id="un", **options
+        )
+        watched = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, linger_ms=50_000, client_id="wa", **options
+        )
+        for producer in (unread, watched):
+            producer.partitions_for("t")
+        for _ in range(3):
+            unread.send("t", b"v").add_callback(print)  # of success only
+            watched.send("t", b"v").add_errback(lambda _: None)
+    for producer in (unread, watched):
+        producer.close(0)
+    lines = [text for text in caplog.messages if text.startswith(("un", "wa"))]
+    assert any(text.startswith("un: 3 records for topic 't' failed") for text in lines)
+    assert not any(text.startswith("wa: 3 records") for text in lines)
+    for name in ("un", "wa"):
+        assert any(text.startswith(f"{name} has ended: 0 records were") for text in lines)
+
+
+def test_debug_lines_tell_of_a_producer_s_life_and_not_of_records(
+    servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.DEBUG, "kprod"),
+        KafkaProducer(bootstrap_servers=servers, client_id="seen", linger_ms=0) as producer,
+    ):
+        for _ in range(100):
+            producer.send("t", b"v").get(30)
+        first = producer.cluster
+        login = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "a", "sasl_plain_password": "s!"}
+        secured: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", **login}
+        KafkaProducer(bootstrap_servers=servers, client_id="other", **secured).close()
+    lines = [text for text in caplog.messages if text.startswith("seen")]
+    told = "\n".join(lines)
+    (node,) = first.brokers.values()
+    for expected in (
+        "seen is made with ProducerConfig(bootstrap_servers=",
+        f"seen: connecting to bootstrap broker at {servers}",
+        f"seen: connected to bootstrap broker at {servers}",
+        f"seen: cluster {first.cluster_id} has {node}; 1 topics are in use, 1 of them new",
+        "seen: ProducerId(producer_id=",
+        f"seen: closing the connection to {node}",
+        "seen has ended: 100 records were delivered, 0 failed",
+    ):
+        assert told.count(expected) == 1, (expected, told)
+    assert len(lines) < 20
+    assert "other is made with ProducerConfig(" in caplog.text
+    assert "s!" not in caplog.text
+    assert "linger_ms=0, " in told
+
+
+PATCHED = """
+import sys, types
+module = sys.modules[{name!r}] = types.ModuleType({name!r})
+module.is_module_patched = module.is_monkey_patched = lambda name: True
+import kprod
+try:
+    kprod.KafkaProducer()
+except kprod.errors.IllegalStateError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gevent.monkey", "gevent has replaced Python's threads"),
+        ("eventlet.patcher", "eventlet has replaced Python's threads"),
+    ],
+)
+def test_green_threads_are_refused_at_once(name: str, said: str) -> None:
+    script = PATCHED.format(name=name)
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith(said)

@@ -1,0 +1,188 @@
+"""The recording producer refuses, serializes and places records as the real one does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kprod import (
+    BrokerError,
+    ConfigError,
+    IllegalStateError,
+    KafkaProducer,
+    KprodError,
+    ProducerClosedError,
+)
+from kprod.broker import EmbeddedBroker
+from kprod.testing import RecordingProducer
+from kprod.types import ProducerRecord, RecordMetadata
+
+OPTIONS: dict[str, Any] = {
+    "key_serializer": "str",
+    "value_serializer": "json",
+    "max_request_size": 10_000,
+}
+CALLS: list[dict[str, Any]] = [
+    {"value": {"id": 7}, "key": "customer-1"},
+    {"value": None, "key": "customer-2", "headers": {"h": b"x", "null": None}},
+    {"value": [1, 2], "partition": 3, "timestamp_ms": 77},
+    {"value": "ä", "key": "", "headers": [("h", b"1"), ("h", b"2")]},
+]
+MISTAKES: list[dict[str, Any]] = [
+    {"topic": "no such/topic"},
+    {"topic": 7},
+    {"value": {1, 2}},
+    {"value": "x" * 20_000},
+    {"value": 1, "key": 7},
+    {"value": 1, "headers": {"h": "text"}},
+    {"value": 1, "partition": -1},
+    {"value": 1, "timestamp_ms": 1.5},
+]
+
+
+def test_records_are_those_that_a_broker_gets() -> None:
+    recording = RecordingProducer(partitions=4, **OPTIONS)
+    kept = [recording.send("t", **call).get(timeout=0) for call in CALLS]
+    with (
+        EmbeddedBroker(topics={"t": 4}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **OPTIONS) as producer,
+    ):
+        stored = [producer.send("t", **call).get(timeout=30) for call in CALLS]
+        found = broker.records("t")
+    for ours, theirs in zip(kept, stored, strict=True):
+        assert ours._replace(timestamp=0) == theirs._replace(timestamp=0)
+    assert sorted((one.key or b"", one.value or b"", one.headers) for one in found) == sorted(
+        (one.key or b"", one.value or b"", one.headers) for one in recording.records
+    )
+    assert recording.records[2].timestamp_ms == 77
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=str)
+def test_what_is_no_record_raises_the_same_and_is_not_kept(mistake: dict[str, Any]) -> None:
+    call = {"topic": "t", **mistake}
+    recording = RecordingProducer(**OPTIONS)
+    with pytest.raises(KprodError) as ours:
+        recording.send(**call)
+    with (
+        EmbeddedBroker(topics={"t": 1}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **OPTIONS) as producer,
+        pytest.raises(KprodError) as theirs,
+    ):
+        producer.send(**call)
+    assert type(ours.value) is type(theirs.value)
+    assert str(ours.value) == str(theirs.value)
+    assert recording.records == []
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ConfigError, match="linger_ms"):
+        RecordingProducer(linger_ms=-1)
+
+
+def test_a_partition_that_the_topic_has_not_is_refused() -> None:
+    producer = RecordingProducer(partitions=2, topics={"wide": 5})
+    assert producer.send("wide", b"v", partition=4).get(timeout=0).partition == 4
+    with pytest.raises(KprodError, match="partition 4"):
+        producer.send("t", b"v", partition=4)
+    assert producer.partitions_for("t") == {0, 1}
+
+
+def test_a_test_says_what_becomes_of_records() -> None:
+    refused = BrokerError(29)
+    heard: list[Any] = []
+    producer = RecordingProducer(completes=False)
+    futures = [producer.send("t", b"%d" % number) for number in range(4)]
+    futures[1].add_errback(heard.append)
+    assert not futures[0].is_done
+    producer.complete()
+    producer.fail(refused)
+    producer.fail_next(refused)
+    producer.complete(2)
+    assert [future.succeeded() for future in futures] == [True, False, False, True]
+    assert [error.code for error in heard] == [29]  # each listener has a copy
+    assert [record.offset for record in producer.records] == [0, None, None, 1]
+    assert [record.error for record in producer.records] == [None, refused, refused, None]
+    assert (producer.flush().delivered, producer.flush().failed) == (2, 2)
+
+
+def test_flush_and_close_end_what_is_open() -> None:
+    with RecordingProducer(completes=False) as producer:
+        future = producer.send("t", b"v")
+        with pytest.raises(IllegalStateError, match="1 records"):
+            producer.clear()
+        assert producer.flush().delivered == 1
+        assert future.succeeded()
+        producer.clear()
+        assert producer.records == []
+        later = producer.send("t", b"v")
+    assert later.get(timeout=0).offset == 1
+    with pytest.raises(ProducerClosedError):
+        producer.send("t", b"v")
+
+
+def test_many_with_a_call() -> None:
+    producer = RecordingProducer(partitions=3)
+    report = producer.send_many("t", [b"a", b"b"], keys=[b"k", b"l"]).get(timeout=0)
+    assert report.records == 2
+    assert [(one.key, one.value) for one in producer.records_of("t")] == [
+        (b"k", b"a"),
+        (b"l", b"b"),
+    ]
+
+
+def test_interceptors_see_records_and_outcomes() -> None:
+    seen: list[Any] = []
+
+    class Interceptor:
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            seen.append(record.value)
+            return record
+
+        def on_acknowledgement(self, metadata: Any) -> None:
+            seen.append(metadata.offset)
+
+    RecordingProducer(interceptors=[Interceptor()]).send("t", b"v")
+    assert seen == [b"v", 0]
+
+
+def test_what_was_plugged_in_is_closed_once_when_all_records_have_ended() -> None:
+    seen: list[str] = []
+
+    class Plug:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __call__(self, data: Any) -> Any:
+            return data
+
+        def on_acknowledgement(self, _: Any) -> None:
+            seen.append("stored")
+
+        def close(self) -> None:
+            seen.append(self._name)
+
+    value, interceptor = Plug("value"), Plug("interceptor")
+    with RecordingProducer(
+        completes=False, key_serializer=value, value_serializer=value, interceptors=[interceptor]
+    ) as producer:
+        producer.send("t", b"v")
+        assert seen == []
+    producer.close()
+    assert seen == ["stored", "value", "interceptor"]
+
+
+def test_a_callback_is_called_as_by_kafka_producer() -> None:
+    told: list[tuple[RecordMetadata, Exception | None]] = []
+    refused = BrokerError(29)
+    with RecordingProducer(completes=False) as producer:
+        for _ in range(2):
+            producer.send("t", b"v", callback=lambda *outcome: told.append(outcome))
+        producer.complete()
+        producer.fail(refused)
+        with pytest.raises(TypeError, match="callback"):
+            producer.send("t", b"v", callback="no function")  # type: ignore[arg-type]
+    (stored, none), (failed, error) = told
+    assert (stored.topic_partition, stored.offset, none) == (("t", 0), 0, None)
+    assert (failed.topic_partition, failed.offset) == (("t", 0), -1)
+    assert isinstance(error, BrokerError)

@@ -1,0 +1,117 @@
+"""Where a module can be mutated, and to what: places of its text, found in its syntax tree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+OTHER: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+}
+UNTOUCHED = {"annotation", "returns", "decorator_list", "type_params"}
+"""Fields of the tree that nothing executes, or only once and for all."""
+LOGS = ("debug", "info", "warning", "error", "exception")
+
+
+class Site(NamedTuple):
+    """The bytes from ``start`` to ``end`` of a module's text become ``new``."""
+
+    line: int
+    start: int
+    end: int
+    old: str
+    new: str
+
+    def applied(self, text: bytes) -> bytes:
+        """The text with this one mistake."""
+        return text[: self.start] + self.new.encode() + text[self.end :]
+
+
+def sites(text: bytes) -> list[Site]:
+    """Every mistake that this module knows how to make in the text."""
+    lines = text.splitlines(keepends=True)
+    begins = [0]
+    for line in lines:
+        begins.append(begins[-1] + len(line))
+    found = []
+    for node, new in _mutations(ast.parse(text)):
+        start = begins[node.lineno - 1] + node.col_offset
+        end = begins[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        old = text[start:end].decode()
+        if new != old:
+            found.append(Site(node.lineno, start, end, old, new))
+    return found
+
+
+def _mutations(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    """Nodes, and the text that takes the place of each."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.expr | ast.stmt) and not _is_idle(node):
+            yield from ((node, new) for new in _instead_of(node))
+        if not _is_idle(node):
+            for field, inner in ast.iter_fields(node):
+                if field not in UNTOUCHED:
+                    inners = inner if isinstance(inner, list) else [inner]
+                    pending += [one for one in inners if isinstance(one, ast.AST)]
+
+
+def _is_idle(node: ast.AST) -> bool:
+    """Whether it does nothing that a caller may rely on: docstrings, logs, texts, imports."""
+    if isinstance(node, ast.Expr):
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            return call.func.attr in LOGS
+        return isinstance(call, ast.Constant)
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return isinstance(node, ast.JoinedStr | ast.Import | ast.ImportFrom)
+
+
+def _instead_of(node: ast.expr | ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in OTHER:
+            yield f"({ast.unparse(ast.Compare(node.left, [_other(op)], node.comparators))})"
+        case ast.BoolOp():
+            yield f"({ast.unparse(ast.BoolOp(_other(node.op), node.values))})"
+        case ast.BinOp() if type(node.op) in OTHER and not _has_text(node):
+            yield f"({ast.unparse(ast.BinOp(node.left, _other(node.op), node.right))})"
+        case ast.UnaryOp(op=ast.Not()):
+            yield f"({ast.unparse(node.operand)})"
+        case ast.Constant(value=bool() as flag):
+            yield str(not flag)
+        case ast.Constant(value=int() as number):
+            yield str(number + 1)
+        case ast.Return(value=ast.expr()) if not isinstance(node.value, ast.Constant):
+            yield "return None"
+        case ast.Expr(value=ast.Call()) | ast.Raise() | ast.AugAssign() | ast.Continue():
+            yield "pass"
+
+
+def _other(op: ast.AST) -> Any:
+    return OTHER[type(op)]()
+
+
+def _has_text(node: ast.AST) -> bool:
+    kinds = (ast.JoinedStr,)
+    return any(
+        isinstance(one, kinds) or (isinstance(one, ast.Constant) and isinstance(one.value, str))
+        for one in ast.walk(node)
+    )

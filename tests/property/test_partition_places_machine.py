@@ -1,0 +1,230 @@
+"""Every partition stands where a walk over all of them would put it, whatever happened before."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
+from kprod.clock import ExponentialBackoff
+from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, Partitions, TopicInfo
+from kprod.errors import BrokerError
+from kprod.sender.deadlines import FOREVER, Deadlines
+from kprod.sender.partitions import PartitionSet, Window
+from kprod.types import Broker, TopicPartition
+from kprod_ext import BufferPool
+from kprod_ext.batch import ProducerBatch
+from kprod_ext.partition_queue import PartitionQueue
+from tests.support.fake_clock import FakeClock
+from tests.support.steady_random import SteadyRandom
+from tests.support.tier import examples
+from tests.unit.buffer.accumulating import Shut
+
+BATCH = 200
+TIMEOUT = 31.0
+NODES = (1, 2)
+TOPICS = {"slow": QueueSettings(linger=5.0), "fast": QueueSettings(linger=0.0, acks=1)}
+PARTITIONS = 3
+
+places = st.tuples(st.sampled_from(sorted(TOPICS)), st.integers(0, PARTITIONS - 1))
+leaders = st.lists(st.sampled_from([*NODES, -1]), min_size=PARTITIONS, max_size=PARTITIONS)
+
+
+def cluster(numbers: list[int], epoch: int) -> ClusterSnapshot:
+    """Every topic has the same leaders; -1 is nobody."""
+    partitions = Partitions.of(PartitionInfo(n, leader, epoch) for n, leader in enumerate(numbers))
+    brokers = {node: Broker(node, f"broker-{node}", 9092) for node in NODES}
+    return ClusterSnapshot(brokers, {name: TopicInfo(name, None, partitions) for name in TOPICS})
+
+
+class Gate(Shut):
+    """Of each topic it shuts the partitions with these numbers."""
+
+    def open(self, partition: int) -> None:
+        self.shut.discard(partition)
+        self.reopen([TopicPartition(topic, partition) for topic in TOPICS])
+
+
+class PlacesMachine(RuleBasedStateMachine):
+    """One producer's partitions; callers and the sender take turns."""
+
+    taken = Bundle("taken")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = FakeClock()
+        self.epoch = 0
+        self.snapshot = cluster([1] * PARTITIONS, 0)
+        self.flushes = False
+        self.accumulator = RecordAccumulator(
+            BufferPool(1_000_000, BATCH),
+            clock=self.clock,
+            batch_size=BATCH,
+            settings=TOPICS.__getitem__,
+            wake=lambda: None,
+        )
+        self.gate = Gate()
+        self.deadlines = Deadlines()
+        self.partitions = PartitionSet(
+            self.accumulator,
+            self.deadlines,
+            idempotent=False,
+            max_in_flight=2,
+            delivery_timeout=TIMEOUT,
+            retry_backoff=ExponentialBackoff(1, 20, SteadyRandom()),
+            new_window=partial(Window, BATCH, 10 * BATCH, FOREVER),
+            transaction=self.gate,
+        )
+        self.partitions.expired = self.expired
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.hastened: set[ProducerBatch] = set()  # those that a flush has made ready
+
+    # What callers do ------------------------------------------------------------------------------
+
+    @rule(place=places, size=st.integers(0, BATCH))
+    def append(self, place: tuple[str, int], size: int) -> None:
+        tp = TopicPartition(*place)
+        self.accumulator.append(tp, 1, None, bytes(size), (), 0)
+        self.queues[tp] = self.accumulator.partition_queue(tp)
+
+    @rule(place=places)
+    def wait_for_the_oldest(self, place: tuple[str, int]) -> None:
+        queue = self.queues.get(TopicPartition(*place))
+        if queue is not None and queue.oldest is not None:
+            queue.oldest.delivery.wait(0)
+
+    @rule()
+    def flush(self) -> None:
+        if self.flushes:
+            self.accumulator.end_flush()
+        else:
+            self.accumulator.begin_flush()
+        self.flushes = not self.flushes
+
+    # What becomes of it ---------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 5.0, 30.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.deadlines.fire(self.clock.now)
+
+    @rule(numbers=leaders, elected=st.booleans())
+    def leaders_change(self, numbers: list[int], elected: bool) -> None:
+        self.epoch += elected
+        before, self.snapshot = self.snapshot, cluster(numbers, self.epoch)
+        moved = {tp for tp in self.queues if before.leadership(tp) != self.snapshot.leadership(tp)}
+        self.hastened = {batch for batch in self.hastened if batch.tp not in moved}
+
+    @rule(partition=st.integers(0, PARTITIONS - 1))
+    def the_gate_closes(self, partition: int) -> None:
+        self.gate.shut.add(partition)
+
+    @rule(partition=st.integers(0, PARTITIONS - 1))
+    def the_gate_opens(self, partition: int) -> None:
+        self.gate.open(partition)
+
+    def expired(self, late: list[ProducerBatch], now: float) -> None:
+        for batch in late:
+            assert batch.created_at + TIMEOUT <= now
+            batch.delivery.fail(BrokerError(7))
+            if not batch.on_wire:
+                batch.partition.resolved(batch)
+
+    # What the sender does -------------------------------------------------------------------------
+
+    @rule(target=taken, most=st.sampled_from([1, 100_000]))
+    def serve(self, most: int) -> list[ProducerBatch]:
+        self.look()
+        gone: list[ProducerBatch] = []
+        for group in list(self.partitions.groups)[:1]:
+            gone = group.drain(most, 1_000_000, self.clock.now)
+            for batch in gone:
+                batch.partition.sent(batch, self.clock.now)
+        return gone
+
+    @rule(batches=consumes(taken))
+    def an_attempt_fails(self, batches: list[ProducerBatch]) -> None:
+        for batch in batches:
+            batch.partition.off_wire(batch)
+            if batch.delivery.done:
+                batch.partition.resolved(batch)
+            else:
+                batch.last_attempt_at = self.clock.now
+                batch.partition.put_back(batch, self.clock.now)
+        self.deadlines.fire(self.clock.now)
+
+    @rule(batches=consumes(taken))
+    def batches_are_acknowledged(self, batches: list[ProducerBatch]) -> None:
+        for batch in batches:
+            batch.partition.off_wire(batch)
+            batch.partition.acknowledged(batch, -1)
+            batch.delivery.succeed(-1, -1)
+
+    @rule()
+    def everything_queued_ends(self) -> None:
+        depth = sum(queue.depth for queue in self.queues.values())
+        ended = self.partitions.take_queued(self.clock.now)
+        assert len(ended) == depth
+        assert not any(queue.depth for queue in self.queues.values())
+        for batch in ended:
+            batch.partition.resolved(batch)
+
+    # What a walk over all of them finds -----------------------------------------------------------
+
+    def look(self) -> None:
+        self.partitions.look(self.snapshot, self.clock.now)
+        if self.flushes:
+            self.hastened.update(queue.oldest for queue in self.queues.values() if queue.oldest)
+
+    @invariant()
+    def every_look_sees_what_a_walk_would_see(self) -> None:
+        self.look()
+        now = self.clock.now
+        ready: dict[tuple[int, int], set[TopicPartition]] = {}
+        leaderless: dict[str, int] = {}
+        depths: dict[str, dict[int, int]] = {topic: {} for topic in TOPICS}
+        for tp, queue in self.queues.items():
+            batch, full = queue.head()
+            if batch is None:
+                continue
+            assert now < batch.created_at + TIMEOUT
+            times = [batch.created_at + TIMEOUT]
+            depths[tp.topic][tp.partition] = queue.depth
+            leader = self.snapshot.leadership(tp)
+            if leader is None:
+                leaderless[tp.topic] = leaderless.get(tp.topic, 0) + 1
+            else:
+                if batch.attempts:
+                    when = now if batch.attempted_leader != leader else batch.retry_at
+                else:
+                    at_once = full or batch.delivery.awaited or batch in self.hastened
+                    when = now if at_once else batch.created_at + queue.settings.linger
+                if when > now:
+                    times.append(when)
+                elif queue.partition.may_send(batch, now):
+                    ready.setdefault((leader.leader_id, queue.acks), set()).add(tp)
+            assert now < self.deadlines.first <= min(times)
+        assert self._seen() == ready
+        assert self.partitions.leaderless == leaderless
+        assert {topic: self.partitions.depths(topic) for topic in TOPICS} == depths
+
+    def _seen(self) -> dict[tuple[int, int], set[TopicPartition]]:
+        seen: dict[tuple[int, int], set[TopicPartition]] = {}
+        for group in self.partitions.groups:
+            assert group.ready
+            here = set()
+            for partition in group.ready:
+                oldest = partition.queue.oldest
+                assert oldest is not None
+                if partition.may_send(oldest, self.clock.now):
+                    here.add(partition.tp)
+            if here:
+                seen[group.node_id, group.acks] = here
+        return seen
+
+
+PlacesMachine.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=40)
+TestPlaces = PlacesMachine.TestCase

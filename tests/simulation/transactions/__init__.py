@@ -1,1 +1,0 @@
-"""The decisions of a transactional producer against a coordinator that is a model of Kafka's."""

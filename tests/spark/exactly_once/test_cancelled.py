@@ -1,0 +1,166 @@
+"""Jobs that are cancelled: by Ctrl-C, or because their query is stopped. Nothing is left open.
+
+The driver is a process of its own, as signals are for its main thread.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kprod.admin import open_transactions
+from kprod.broker import EmbeddedBroker
+from tests.spark.driver_process import program
+from tests.support.committed_records import committed
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+
+PARTITIONS = 2
+
+DRIVER = """
+import logging, sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
+from kprod.spark import foreach_batch, sharded, write
+
+servers, folder = sys.argv[1], Path(sys.argv[2])
+logging.basicConfig(level=logging.WARNING)
+builder = SparkSession.builder.master("local[2]")
+settings = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.log.level": "OFF",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+    "spark.buffer.size": "64",  # each row reaches Python as soon as it is there
+}
+for name, value in settings.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+(folder / "in").mkdir()
+(folder / "in" / "1.txt").write_text("".join(f"row {n}\\n" for n in range(400)))
+
+def slowly(rows):
+    \"\"\"A tenth of a second for each row, behind the shuffle.\"\"\"
+    pause = "coalesce(reflect('java.lang.Thread', 'sleep', 100L), '')"
+    return sharded(rows, 3).withColumn("value", expr(f"concat(value, {pause})"))
+
+def rows():
+    return spark.range(0, 400, 1, 2).selectExpr("concat('row ', id) value")
+
+def written(topic, delivery, **named):
+    write(slowly(rows()), topic, bootstrap_servers=servers, delivery=delivery, **named)
+
+def stream(topic, delivery, by_function):
+    lines = slowly(spark.readStream.text(str(folder / "in")))
+    checkpoint = str(folder / f"checkpoint-{topic}")
+    if by_function:
+        sink = lines.writeStream.foreachBatch(
+            foreach_batch(topic, bootstrap_servers=servers, delivery=delivery)
+        )
+    else:
+        sink = lines.writeStream.format("kprod").options(
+            **{"kafka.bootstrap.servers": servers, "topic": topic, "delivery": delivery}
+        )
+    return sink.option("checkpointLocation", checkpoint).start()
+
+print("ready", flush=True)
+for line in sys.stdin:
+    how, topic, delivery, *named = line.split()
+    try:
+        if how == "write":
+            written(topic, delivery, **({"job_id": named[0]} if named else {}))
+        else:
+            query = stream(topic, delivery, how == "function")
+            print("started", flush=True)
+            sys.stdin.readline()
+            query.stop()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    else:
+        print("stopped", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[str]:
+    with EmbeddedBroker(default_partitions=PARTITIONS) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def driver(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    folder: Path = tmp_path_factory.mktemp("cancelled")
+    with (folder / "log").open("w") as log:
+        running = program(DRIVER, kafka, str(folder), stderr=log)
+        try:
+            assert said(running) == "ready"
+            yield running
+        finally:
+            running.kill()
+            running.wait()
+            for pipe in (running.stdin, running.stdout):
+                with suppress(BrokenPipeError):
+                    pipe and pipe.close()
+
+
+def said(driver: subprocess.Popen[str]) -> str:
+    assert driver.stdout is not None
+    line = driver.stdout.readline().strip()
+    assert line or driver.poll() is None, driver.stderr and driver.stderr.read()
+    return line
+
+
+def ask(driver: subprocess.Popen[str], line: str) -> None:
+    assert driver.stdin is not None
+    driver.stdin.write(line + "\n")
+    driver.stdin.flush()
+
+
+def wait_for_open(kafka: str, at_least: int) -> None:
+    deadline = time.monotonic() + 300
+    while len(open_transactions(kafka, states=("Ongoing",))) < at_least:
+        assert time.monotonic() < deadline, "no task has begun"
+        time.sleep(0.1)
+
+
+def assert_nothing_open(kafka: str, topic: str) -> None:
+    """Neither when the call has returned, nor when what was killed has come to its end."""
+    for _ in range(3):
+        assert open_transactions(kafka) == []
+        time.sleep(1.5)
+    assert len(committed(kafka, topic, PARTITIONS)) < 400
+
+
+@pytest.mark.parametrize("delivery", ["atomic", "exactly_once"])
+@pytest.mark.parametrize("named", ["", "mine"])
+def test_ctrl_c(driver: subprocess.Popen[str], kafka: str, delivery: str, named: str) -> None:
+    topic = f"interrupted-{delivery.replace('_', '-')}-{named}"
+    ask(driver, f"write {topic} {delivery} {named and delivery}")
+    wait_for_open(kafka, 2)
+    driver.send_signal(signal.SIGINT)
+    assert said(driver) == "interrupted"
+    assert_nothing_open(kafka, topic)
+
+
+@pytest.mark.parametrize("delivery", ["atomic", "exactly_once"])
+@pytest.mark.parametrize("how", ["source", "function"])
+def test_a_query_that_is_stopped(
+    driver: subprocess.Popen[str], kafka: str, how: str, delivery: str
+) -> None:
+    topic = f"stopped-{how}-{delivery.replace('_', '-')}"
+    ask(driver, f"{how} {topic} {delivery}")
+    assert said(driver) == "started"
+    wait_for_open(kafka, 2)
+    ask(driver, "stop")
+    assert said(driver) == "stopped"
+    assert_nothing_open(kafka, topic)

@@ -1,0 +1,160 @@
+"""What stands in a group's offset is a marker of kprod's, or an error in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kprod.spark.errors import MarkerError
+from kprod.spark.exactly_once.marker import Marker, read_marker
+from kprod.spark.exactly_once.protocol import Decision, decided, read_decision
+from kprod.spark.exactly_once.shard import Shard
+from kprod.spark.exactly_once.steps import PreparedShard
+from kprod.transactional.two_phase_commit import PreparedTransaction
+
+WHOLE: dict[str, Any] = {
+    "kprod": 1,
+    "batch": 4,
+    "shards": 2,
+    "rows": 10,
+    "bytes": 100,
+    "run": "first",
+    "ranges": {"t": [[0, 5, 14, 10]]},
+}
+NUMBERS = ("batch", "shards", "rows", "bytes", "pieces")
+NO_NUMBERS: tuple[Any, ...] = (True, 1.0, 1e400, "1", -1, 2**63, [], {})
+NO_RANGES: tuple[Any, ...] = (
+    5,
+    [],
+    "t",
+    {"t": 5},
+    {"t": {}},
+    {"t": ""},
+    {"t": [5]},
+    {"t": [[0, 1, 2]]},
+    {"t": [[0, 1, 2, "3"]]},
+)
+NO_WINNERS: tuple[Any, ...] = (5, ["0:1:2:"], {}, True)
+
+
+def garbled() -> list[tuple[str, bytes]]:
+    wrong: list[tuple[str, Any]] = [(name, value) for name in NUMBERS for value in NO_NUMBERS]
+    wrong += [("shards", 0), ("shards", 10_001), ("pieces", 0), ("kprod", True), ("kprod", 2)]
+    wrong += [("run", None), ("run", 5), *(("ranges", value) for value in NO_RANGES)]
+    wrong += [("winners", value) for value in NO_WINNERS]
+    wrong += [("digest", value) for value in (True, 1.0, "1", -1, 2**64)] + [("topic", 5)]
+    changed = [(f"{name}={value}", {**WHOLE, name: value}) for name, value in wrong]
+    missing = [(f"no {name}", {**WHOLE}) for name in WHOLE if name != "ranges"]
+    for name, found in missing:
+        del found[name.removeprefix("no ")]
+    texts = [(name, json.dumps(value).encode()) for name, value in changed + missing]
+    nested = b"[" * 100_000 + b"]" * 100_000
+    return [
+        *texts,
+        ("nothing", b""),
+        ("no text", b"\xff\xfe\xfd"),
+        ("a number", b"5"),
+        ("a list", b"[]"),
+        ("a text", b'"kprod"'),
+        ("nested", nested),
+        ("nested ranges", texts[0][1][:-1] + b',"ranges":' + nested + b"}"),
+        ("digits", b'{"kprod":1,"batch":' + b"9" * 5_000 + b"}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "metadata", [found for _, found in garbled()], ids=[name for name, _ in garbled()]
+)
+def test_garbled_markers_are_refused_in_words(metadata: bytes) -> None:
+    with pytest.raises(MarkerError, match=r"group 'g' has committed offset 5 .*transaction_prefix"):
+        read_marker(5, metadata, "g")
+
+
+def test_a_marker_says_what_was_written() -> None:
+    found = read_marker(5, json.dumps({**WHOLE, "of a later version": []}).encode(), "g")
+    assert found == Marker(
+        batch=4, shards=2, rows=10, bytes=100, run="first", ranges={"t": [[0, 5, 14, 10]]}
+    )
+    assert read_marker(5, found.metadata.encode(), "g") == found
+    assert read_marker(-1, b"", "g") is None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*WHOLE, "winners", "pieces"]), json_values))
+@example({"pieces": 2})  # of a decision that is not there
+def test_what_is_taken_for_a_marker_can_be_written_again(changed: dict[str, Any]) -> None:
+    metadata = json.dumps({**WHOLE, **changed}).encode()
+    try:
+        found = read_marker(5, metadata, "g")
+    except MarkerError:
+        return
+    assert found is not None
+    assert read_marker(5, found.metadata.encode(), "g") == found
+
+
+OF = Shard(prefix="p", job="j", number=0, batch=4, shards=3, topic="t", run="first")
+
+
+def read(winners: str, **values: Any) -> Decision | None:
+    reading: Generator[Any, Any, Decision | None] = read_decision(OF, wait=True)
+    next(reading)
+    try:
+        reading.send(Marker(**{"batch": 4, "shards": 3, "winners": winners, **values}))
+    except StopIteration as end:
+        decision: Decision | None = end.value
+        return decision
+    raise AssertionError("the decision has one piece")
+
+
+@pytest.mark.parametrize(
+    "winners",
+    [
+        "0:1:2",
+        "0:1:2:3:4",
+        "a:1:2:,,",
+        "0:1:2:,",  # of three shards
+        "0:1:2:,,,",
+        "-1:1:2:,,",
+        "0:-1:2:,,",
+        "0:1:32768:,,",
+        "0:9223372036854775808:2:,,",
+        "0:1:2:-1,,",
+        "0:1:2:x,,",
+        " 0:1:2:,,",
+        "0:1_0:2:,,",
+        "0:" + "9" * 5_000 + ":2:,,",
+    ],
+)
+def test_garbled_decisions_are_refused_in_words(winners: str) -> None:
+    with pytest.raises(MarkerError, match=r"decision about shard 0 of 3 .* kprod did not write"):
+        read(winners)
+
+
+def test_a_decision_of_no_number_of_shards_is_refused() -> None:
+    with pytest.raises(MarkerError):
+        read("", shards=None)
+
+
+def test_a_decision_says_what_was_decided() -> None:
+    shard = Shard(**{**_values(OF), "number": 1, "attempt": 2})
+    prepared = PreparedShard(shard, PreparedTransaction(shard.transactional_id, 7, 1, level=2))
+    [(group, marker)] = decided(OF, 3, [prepared])
+    assert group == OF.layout_id
+    decision = read(marker.winners or "")
+    assert decision is not None
+    assert dict(decision.winners) == {1: prepared}
+
+
+def _values(shard: Shard) -> dict[str, Any]:
+    return {name: getattr(shard, name) for name in type(shard).__slots__}

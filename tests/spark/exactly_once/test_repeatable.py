@@ -1,0 +1,166 @@
+"""Plans whose rows a restart may compute otherwise, and micro-batches in threads of the user's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import (
+    asc,
+    collect_list,
+    current_timestamp,
+    expr,
+    first,
+    lit,
+    rand,
+    udf,
+)
+
+from kprod.errors import ConfigError
+from kprod.spark import WriteFailed, foreach_batch, sharded, write
+from tests.spark.exactly_once.test_surfaces import ONCE, PARTITIONS, Lines, frame
+from tests.support.committed_records import committed
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1_200)]
+
+Plan = Callable[[DataFrame], DataFrame]
+REFUSED: dict[str, Plan] = {
+    "rand": lambda rows: rows.withColumn("value", rand().cast("string")),
+    "uuid": lambda rows: rows.withColumn("value", expr("uuid()")),
+    "clock": lambda rows: rows.withColumn("value", current_timestamp().cast("string")),
+    "filter": lambda rows: rows.where(rand() < 0.5),
+    "limit": lambda rows: rows.limit(5),
+    "limit of a local order": lambda rows: rows.sortWithinPartitions("key").limit(5),
+    "first": lambda rows: rows.groupBy("key").agg(first("value").alias("value")),
+    "list": lambda rows: rows.groupBy("key").agg(
+        collect_list("value").cast("string").alias("value")
+    ),
+    "duplicates": lambda rows: rows.dropDuplicates(["key"]),
+    "udf": lambda rows: rows.withColumn(
+        "value", udf(lambda text: text, "string").asNondeterministic()("value")
+    ),
+}
+TAKEN: dict[str, Plan] = {
+    "plain": lambda rows: rows,
+    "limit of an order": lambda rows: rows.orderBy(asc("key")).select("key", "value").limit(5),
+    "maximum": lambda rows: rows.groupBy("key").agg({"value": "max"}).toDF("key", "value"),
+    "distinct": lambda rows: rows.distinct(),
+    "all duplicates": lambda rows: rows.dropDuplicates(),
+}
+TAKEN_BY_KEY = {
+    name: REFUSED[name] for name in ("rand", "uuid", "clock", "first", "list", "duplicates", "udf")
+}
+"""Their keys are the same again, and so is the number of rows of each."""
+NOT_THE_SAME = "may not be the same when Spark computes them again"
+
+
+def test_what_a_plan_shows(cluster: SparkSession) -> None:
+    rows = frame(cluster)
+    for name, plan in REFUSED.items():
+        with pytest.raises(ConfigError, match=NOT_THE_SAME):
+            pytest.fail(f"{name} was taken: {sharded(plan(rows), 2)}")
+    for name in REFUSED.keys() - TAKEN_BY_KEY.keys():
+        with pytest.raises(ConfigError, match=NOT_THE_SAME):
+            pytest.fail(f"{name} was taken: {sharded(REFUSED[name](rows), 2, by='key')}")
+    for plan in TAKEN.values():
+        sharded(plan(rows), 2)
+    for plan in (*TAKEN.values(), *TAKEN_BY_KEY.values()):
+        sharded(plan(rows), 2, by="key")
+    random_key = rows.withColumn("key", rand().cast("string"))
+    with pytest.raises(ConfigError, match=NOT_THE_SAME):
+        sharded(random_key, 2, by=["key"])
+
+
+def run(stream: DataFrame, function: Any, folder: Path) -> None:
+    query = stream.writeStream.foreachBatch(function)
+    query = query.option("checkpointLocation", str(folder)).trigger(availableNow=True)
+    query.start().awaitTermination()
+
+
+@pytest.mark.parametrize("name", ["rand", "uuid", "limit", "duplicates"])
+def test_what_the_plan_of_a_query_shows(
+    cluster: SparkSession, kafka: str, tmp_path: Path, name: str
+) -> None:
+    """``foreachBatch`` gets an RDD, and no plan."""
+    lines = Lines(cluster, tmp_path)
+    lines.add(10)
+    stream = REFUSED[name](lines.stream().select(lit("k").alias("key"), "value"))
+    writes = foreach_batch("not-again", bootstrap_servers=kafka, delivery="exactly_once", shards=2)
+    with pytest.raises(StreamingQueryException, match=NOT_THE_SAME):
+        run(stream, writes, tmp_path / "checkpoint")
+
+
+def test_a_clock_in_a_query(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
+    """Its micro-batch has the same time again."""
+    lines = Lines(cluster, tmp_path)
+    lines.add(10)
+    writes = foreach_batch("timed", bootstrap_servers=kafka, delivery="exactly_once", shards=2)
+    run(REFUSED["clock"](lines.stream()), writes, tmp_path / "checkpoint")
+    assert len(committed(kafka, "timed", PARTITIONS)) == 10
+
+
+class InThread:
+    """Calls a function in a thread of its own, and raises what that raises."""
+
+    def __init__(self, function: Callable[[DataFrame, int], Any]) -> None:
+        self._function = function
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self._function(batch, number)
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        if failed:
+            raise failed[0]
+
+
+def test_a_micro_batch_that_a_thread_writes(
+    cluster: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    """Spark tells the thread neither query nor batch: without a name it is refused."""
+    lines = Lines(cluster, tmp_path)
+    lines.add(10)
+    given: dict[str, Any] = {"bootstrap_servers": kafka, **ONCE}
+
+    def nameless(batch: DataFrame, _: int) -> None:
+        write(batch.select("value"), "in-thread", **given)
+
+    with pytest.raises(StreamingQueryException, match="need a name for a micro-batch"):
+        run(lines.stream(), InThread(nameless), tmp_path / "nameless")
+    names: list[str] = []
+
+    def named(batch: DataFrame, _: int) -> None:
+        result = write(batch, "in-thread", job_id="mine", shards=2, **given)
+        names.extend(result.transactional_ids)
+
+    writes = foreach_batch("of-function", bootstrap_servers=kafka, shards=2, **ONCE)
+    for function, topic in ((named, "in-thread"), (writes, "of-function")):
+        folder = tmp_path / topic
+        run(lines.stream(), InThread(function), folder)
+        (folder / "commits" / "0").unlink()
+        (folder / "commits" / ".0.crc").unlink(missing_ok=True)
+        run(lines.stream(), InThread(function), folder)
+        assert len(committed(kafka, topic, PARTITIONS)) == 10, topic
+    assert len(set(names)) == 2, "by the name of the query, both times"
+
+
+def test_a_named_write_of_other_rows_of_the_same_size(cluster: SparkSession, kafka: str) -> None:
+    """What is there is compared by what the rows are."""
+    given: dict[str, Any] = {"bootstrap_servers": kafka, "job_id": "sizes", "shards": 2, **ONCE}
+    rows = frame(cluster, 10)
+    write(rows, "sizes", **given)
+    with pytest.raises(WriteFailed, match="nothing was written or dropped"):
+        write(rows.selectExpr("key", "replace(value, 'row', 'ROW') as value"), "sizes", **given)
+    assert write(rows, "sizes", **given).already_there == 2

@@ -1,0 +1,106 @@
+"""kprod as the sink of Declarative Pipelines, by ``spark-pipelines run`` (Spark 4.1 and newer)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from kprod.admin import open_transactions
+from kprod.broker import EmbeddedBroker
+from tests.spark.driver_process import values
+from tests.spark.own_environment import connect_python, environment
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.timeout(7_200),
+    pytest.mark.skipif(
+        tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 1), reason="since Spark 4.1"
+    ),
+]
+
+SPECIFICATION = """
+name: sinks
+storage: file://{folder}/storage
+libraries:
+  - glob:
+      include: transformations/**
+"""
+
+FLOWS = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+from kprod.spark import sharded
+
+spark = SparkSession.active()
+brokers = {{"kafka.bootstrap.servers": "{servers}"}}
+dp.create_sink("least", "kprod", {{**brokers, "topic": "least"}})
+dp.create_sink("once", "kprod", {{**brokers, "topic": "once", "delivery": "exactly_once"}})
+
+@dp.append_flow(target="least")
+def lines():
+    return spark.readStream.format("text").load("file://{folder}/in")
+
+@dp.append_flow(target="once")
+def lines_once():
+    return sharded(spark.readStream.format("text").load("file://{folder}/in"), 2, by="value")
+"""
+
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
+
+
+def run(folder: Path, *arguments: str) -> None:
+    pipelines = Path(pyspark.__file__).parent / "bin" / "spark-pipelines"
+    command: list[str | Path] = [pipelines, "run", *arguments]
+    command += ["--spec", folder / "spark-pipeline.yml", "--remote", "local[2,4]"]
+    for name, value in SETTINGS.items():
+        command += ["--conf", f"{name}={value}"]
+    ran = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(connect_python()),
+        capture_output=True,
+        text=True,
+        timeout=3_600,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-4_000:] + ran.stderr[-4_000:]
+
+
+def rows(name: str) -> list[str]:
+    return [f"{name} {number}" for number in range(20)]
+
+
+def add(folder: Path, name: str) -> None:
+    (folder / "in" / f"{name}.txt").write_text("\n".join(rows(name)))
+
+
+def test_sinks_write_what_is_new_and_a_full_refresh_everything_again(tmp_path: Path) -> None:
+    for name in ("in", "transformations"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "spark-pipeline.yml").write_text(SPECIFICATION.format(folder=tmp_path))
+    with EmbeddedBroker(topics={"least": 2, "once": 2}) as broker:
+        servers = broker.bootstrap_servers
+        flows = FLOWS.format(folder=tmp_path, servers=servers)
+        (tmp_path / "transformations" / "flows.py").write_text(flows)
+        add(tmp_path, "a")
+        run(tmp_path)
+        add(tmp_path, "b")
+        run(tmp_path)
+        both = Counter(row.encode() for name in "ab" for row in rows(name))
+        for topic in ("least", "once"):
+            assert values(servers, topic) == both
+        assert open_transactions(servers) == []
+        run(tmp_path, "--full-refresh-all")
+        for topic in ("least", "once"):
+            assert values(servers, topic) == both + both
+        assert open_transactions(servers) == []

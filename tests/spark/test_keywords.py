@@ -1,0 +1,22 @@
+"""Every option of Spark's functions has a type, for editors and type checkers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.config.option_types import ClientOptions
+from kprod.errors import ConfigError
+from kprod.spark.options import OF_THE_JOB, OF_THE_WRITER, WriteOptions
+from kprod.spark.partition_writer import task_writer
+
+
+def test_the_options_of_a_job_are_those_of_its_parts() -> None:
+    producers = ClientOptions.__annotations__.keys() | {"bootstrap_servers"}
+    assert WriteOptions.__annotations__.keys() == producers | OF_THE_WRITER | OF_THE_JOB
+    assert producers & OF_THE_WRITER == {"dead_letter_topic"}
+    assert not OF_THE_JOB & OF_THE_WRITER
+
+
+def test_brokers_have_to_be_named() -> None:
+    with pytest.raises(ConfigError, match="bootstrap_servers: the option is missing"):
+        task_writer("t", client_id="c")  # type: ignore[call-arg]

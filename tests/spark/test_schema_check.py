@@ -1,0 +1,134 @@
+"""The columns of a DataFrame are judged on the driver, by the types that Spark gives them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import types
+
+from kprod.spark.errors import SchemaError
+from kprod.spark.partition_writer import check_schema, task_writer
+from tests.support.all_fields import Fields
+from tests.support.schema_registry import FakeRegistry
+from tests.support.steady_names import steady_repr
+
+PLACES: list[types.DataType] = []
+if hasattr(types, "GeometryType"):  # from Spark 4.1 on
+    PLACES = [types.GeometryType(4326), types.GeographyType(4326)]
+
+
+class Point(types.UserDefinedType):
+    """A type of an application's; Spark stores it as a struct."""
+
+    @classmethod
+    def sqlType(cls) -> types.DataType:
+        return types.StructType([types.StructField("latitude", types.DoubleType())])
+
+
+LOCAL = {"type": "long", "logicalType": "timestamp-micros"}
+
+
+def check(kind: types.DataType, **options: Any) -> None:
+    writer = task_writer("t", bootstrap_servers="127.0.0.1:1", **options)
+    check_schema(types.StructType([types.StructField("x", kind)]), writer)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        types.BooleanType(),
+        types.ByteType(),
+        types.LongType(),
+        types.FloatType(),
+        types.DecimalType(38, 18),
+        types.StringType(),
+        types.CharType(3),
+        types.VarcharType(3),
+        Point(),
+        types.BinaryType(),
+        types.DateType(),
+        types.TimestampType(),
+        types.TimestampNTZType(),
+        types.VariantType(),
+        types.NullType(),
+        types.MapType(types.DateType(), types.IntegerType()),
+    ],
+    ids=steady_repr,
+)
+def test_json_has_a_form_for(kind: types.DataType) -> None:
+    check(kind, value_format="json")
+    check(types.ArrayType(types.MapType(types.StringType(), kind)), value_format="json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (types.DayTimeIntervalType(), "no JSON for duration"),
+        (types.YearMonthIntervalType(), "no form outside Spark"),
+        (types.CalendarIntervalType(), "no form outside Spark"),
+        (types.MapType(types.BinaryType(), types.LongType()), "no name in JSON for keys of binary"),
+        *((kind, "no JSON for GEOMETRY or GEOGRAPHY") for kind in PLACES),
+    ],
+    ids=steady_repr,
+)
+def test_json_is_refused_for(kind: types.DataType, why: str) -> None:
+    for column in (kind, types.ArrayType(kind), types.StructType([types.StructField("y", kind)])):
+        with pytest.raises(SchemaError, match=why):
+            check(column, value_format="json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "avro", "why"),
+    [
+        (types.TimestampNTZType(), LOCAL, "value: the columns: x: timestamp.* depends on a zone"),
+        (types.StringType(), "int", "x: string does not fit the Avro type int"),
+        (types.DoubleType(), "float", "x: double does not fit the Avro type float"),
+        (types.VariantType(), "string", "x: a VARIANT"),
+        *((kind, "string", "GEOGRAPHY does not fit the Avro type string") for kind in PLACES),
+        (Point(), "string", "struct<latitude: double> does not fit the Avro type string"),
+        (types.LongType(), None, r"no field of \['y'\] has the name of the columns \['x'\]"),
+    ],
+    ids=steady_repr,
+)
+def test_avro_is_refused_for(kind: types.DataType, avro: Any, why: str) -> None:
+    name = "x" if avro else "y"
+    fields = [{"name": name, "type": avro or ["null", "long"]}]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    with pytest.raises(SchemaError, match=why):
+        check(kind, value_format="avro", avro_schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "why"),
+    [
+        ("float", types.DoubleType(), "float: double does not fit into a field of type float"),
+        ("Int32", types.LongType(), "Int32: all.Fields has no such field"),
+        (
+            "list_timestamp",
+            types.ArrayType(types.TimestampNTZType()),
+            r"list_timestamp\[\]: timestamp.*google.protobuf.Timestamp",
+        ),
+        ("map_int32", types.ArrayType(types.LongType()), "map_int32: list.* of type map"),
+    ],
+)
+def test_protobuf_is_refused_for(name: str, kind: types.DataType, why: str) -> None:
+    with FakeRegistry() as fake:
+        writer = task_writer(
+            "t",
+            bootstrap_servers="127.0.0.1:1",
+            value_format="protobuf",
+            protobuf_message=Fields,
+            subject="s",
+            schema_registry=fake.url,
+        )
+        with pytest.raises(SchemaError, match=why):
+            check_schema(types.StructType([types.StructField(name, kind)]), writer)
+
+
+def test_a_serializer_of_the_application_gets_no_bytes_of_spark_s_own() -> None:
+    writer = task_writer("t", bootstrap_servers="127.0.0.1:1", value_serializer=str)
+    schema = types.StructType([types.StructField("value", types.ArrayType(types.VariantType()))])
+    with pytest.raises(SchemaError, match="value: column 'value': a VARIANT"):
+        check_schema(schema, writer)

@@ -1,0 +1,250 @@
+"""Producers of every API, made and used before a fork, in the child and in the parent after it.
+
+Arguments: the broker, a function of ``tests.support.forks``, and "daemon" for a child that closes
+all descriptors it has inherited, and opens files. Prints for each API where the parent's first
+record, the child's and the parent's second one are, as each was told; and for the child's files
+whether they are what they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from typing import IO, Any
+
+import pyarrow as pa
+
+from kprod import KafkaProducer
+from kprod import kafka as kafka_python
+from kprod.aio import AIOKafkaProducer, Producer
+from kprod.confluent import AIOProducer
+from kprod.confluent import Producer as ConfluentProducer
+from kprod.types import DeliveryReport
+from tests.support import forks
+
+SERVERS, FORK, IS_DAEMON = sys.argv[1], getattr(forks, sys.argv[2]), "daemon" in sys.argv
+SECONDS = 120
+
+Send = Callable[[bytes], object]
+
+
+def native(topic: str) -> Send:
+    producer = KafkaProducer(bootstrap_servers=SERVERS)
+    return lambda value: producer.send(topic, value).get(SECONDS).offset
+
+
+def native_flush(topic: str) -> Send:
+    producer = KafkaProducer(bootstrap_servers=SERVERS)
+
+    def send(value: bytes) -> object:
+        future = producer.send(topic, value)
+        producer.flush(SECONDS)
+        return future.get(0).offset
+
+    return send
+
+
+def send_many(topic: str) -> Send:
+    producer = KafkaProducer(bootstrap_servers=SERVERS)
+    return lambda value: _first(producer.send_many(topic, [value]))
+
+
+def send_arrow(topic: str) -> Send:
+    producer = KafkaProducer(bootstrap_servers=SERVERS)
+
+    def send(value: bytes) -> object:
+        return _first(producer.send_arrow(topic, pa.table({"value": pa.array([value])})))
+
+    return send
+
+
+def _first(delivery: Any) -> object:
+    delivery.get(SECONDS)
+    return delivery[0].offset
+
+
+def kafka(topic: str) -> Send:
+    producer = kafka_python.KafkaProducer(bootstrap_servers=SERVERS)
+    return lambda value: producer.send(topic, value).get(SECONDS).offset
+
+
+def confluent_flush(topic: str) -> Send:
+    producer = ConfluentProducer({"bootstrap.servers": SERVERS})
+    return lambda value: _reported(producer, topic, value, producer.flush)
+
+
+def confluent_poll(topic: str) -> Send:
+    producer = ConfluentProducer({"bootstrap.servers": SERVERS})
+    return lambda value: _reported(producer, topic, value, producer.poll)
+
+
+def _reported(producer: Any, topic: str, value: bytes, serve: Callable[[float], int]) -> object:
+    told: list[Any] = []
+    assert len(producer) == 0
+    producer.produce(topic, value, on_delivery=lambda e, m: told.append(e or m.offset()))
+    assert len(producer) == 1
+    serve(SECONDS)
+    return told[0]
+
+
+def aio(topic: str) -> Send:
+    return _sending_by(Producer, topic)
+
+
+def aiokafka(topic: str) -> Send:
+    return _sending_by(AIOKafkaProducer, topic)
+
+
+def _sending_by(kind: Any, topic: str) -> Send:
+    """Each record in a loop of its own; the child also writes a topic new to the producer."""
+    made: list[Any] = []
+
+    async def send(value: bytes) -> object:
+        if not made:
+            made.append(kind(bootstrap_servers=SERVERS))
+            await made[0].start()
+        elif value == b"child":
+            assert (await made[0].send_and_wait(f"{topic}-new", value)).offset == 0
+        future = await made[0].send(topic, value)
+        return (await future).offset
+
+    return lambda value: asyncio.run(asyncio.wait_for(send(value), SECONDS))
+
+
+LOOPS: list[asyncio.AbstractEventLoop] = []
+"""Kept: asyncio closes the descriptors of a loop that is dropped, by their numbers."""
+
+
+def confluent_aio(topic: str) -> Send:
+    """For one loop of one process: the child is refused, and makes one of its own."""
+    LOOPS.append(asyncio.new_event_loop())
+    made: list[AIOProducer] = []
+
+    async def send(value: bytes) -> object:
+        if not made:
+            made.append(AIOProducer({"bootstrap.servers": SERVERS}))
+        future = await made[0].produce(topic, value)
+        return (await asyncio.wait_for(future, SECONDS)).offset()
+
+    def in_loop(value: bytes) -> object:
+        if value == b"child":
+            LOOPS.append(asyncio.new_event_loop())
+            inherited = made[0]
+            for call in (send(value), inherited.flush(), inherited.close()):
+                told = _raised(partial(LOOPS[-1].run_until_complete, call))
+                assert "belongs to the event loop in which it was made" in told, told
+            made.clear()
+        return LOOPS[-1].run_until_complete(send(value))
+
+    return in_loop
+
+
+def transactions(topic: str) -> Send:
+    producer = KafkaProducer(bootstrap_servers=SERVERS, transactional_id=topic)
+    begun: list[Any] = []
+
+    def send(value: bytes) -> object:
+        """The parent's transaction is not the child's. The child's begins by fencing the parent."""
+        if value == b"first":
+            producer.init_transactions()
+            producer.begin_transaction()
+            begun.append(producer.send(topic, value))
+            return None
+        if value == b"child":
+            for call in (producer.commit_transaction, producer.abort_transaction):
+                assert "IllegalStateError" in _raised(call)
+            assert "init_transactions" in _raised(lambda: producer.send(topic, b"lost"))
+            with producer.transaction():
+                future = producer.send(topic, value)
+            return future.get(SECONDS).offset
+        return _raised(producer.commit_transaction)
+
+    return send
+
+
+def queued(topic: str) -> Send:
+    """Records of the parent's that a child closes, flushes and drops: the parent sends them."""
+    producers = [KafkaProducer(bootstrap_servers=SERVERS, linger_ms=60_000) for _ in range(4)]
+    futures: list[Any] = []
+
+    def send(value: bytes) -> object:
+        if value == b"first":
+            futures.extend(producer.send(topic, value) for producer in producers)
+            return None
+        if value == b"child":
+            told = _raised(futures[0].get)
+            reports = producers[1].flush(SECONDS), producers[2].close(SECONDS)
+            assert all(report == DeliveryReport(0, 0, 0) for report in reports)
+            assert "closed" in _raised(lambda: producers[2].send(topic, b"lost"))
+            producers.clear()
+            gc.collect()
+            return told
+        return sorted(future.get(SECONDS).offset for future in futures)
+
+    return send
+
+
+def _raised(call: Callable[[], object]) -> str:
+    try:
+        return f"returned {call()!r}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+APIS = [native, native_flush, send_many, send_arrow, kafka, confluent_flush, confluent_poll]
+APIS += [confluent_aio, aio, aiokafka, transactions, queued]
+
+
+def _files_of_a_daemon(inherited: list[int]) -> list[tuple[int, IO[bytes]]]:
+    """Open under the numbers of what was inherited, each with its inode."""
+    for fd in inherited:
+        os.closerange(fd, fd + 1)
+    files = [tempfile.TemporaryFile() for _ in inherited]  # noqa: SIM115
+    return [(os.fstat(file.fileno()).st_ino, file) for file in files]
+
+
+def _is_whole(inode_and_file: tuple[int, IO[bytes]]) -> bool:
+    inode, file = inode_and_file
+    try:
+        return os.fstat(file.fileno()).st_ino == inode and file.read() == b""
+    except OSError:
+        return False
+
+
+def main() -> None:
+    sends = {api.__name__.replace("_", "-"): api(api.__name__.replace("_", "-")) for api in APIS}
+    told = {name: [send(b"first")] for name, send in sends.items()}
+
+    inherited = [int(name) for name in os.listdir("/dev/fd") if int(name) > 2]
+
+    def child() -> str:
+        files = _files_of_a_daemon(inherited) if IS_DAEMON else []
+        told = {name: _told(send) for name, send in sends.items()}
+        sends.clear()
+        gc.collect()
+        return json.dumps({**told, "files": list(map(_is_whole, files))})
+
+    def _told(send: Send) -> object:
+        try:
+            return send(b"child")
+        except Exception as error:
+            return repr(error)
+
+    forks.await_quiet()
+    in_child = json.loads(forks.in_child(FORK, child))
+    told["files"] = in_child.pop("files")
+    for name, offset in in_child.items():
+        told[name].append(offset)
+    for name, send in sends.items():
+        told[name].append(send(b"last"))
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

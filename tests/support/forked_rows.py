@@ -1,0 +1,86 @@
+"""Rows of a table, each run in a child process of its own: one that hangs or crashes ends alone."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+WAITS, CRASHES = "waits", "crashes"
+LIMIT = 30.0
+"""Seconds for a row that should end."""
+HANGS = 2.0
+"""Seconds after which a row that should never end is believed."""
+
+
+class Row(NamedTuple):
+    """A call in a situation: what the original makes of it, and kprod if that differs.
+
+    ``run`` gets the module to be tried and the address of a broker. It returns a word or two about
+    what has happened, or a list of such.
+    """
+
+    name: str
+    run: Callable[[Any, str], Any]
+    theirs: Any
+    ours: Any = None
+    why: str = ""
+
+    def expected(self, ours: bool) -> Any:
+        """What the row should say."""
+        return self.ours if ours and self.ours is not None else self.theirs
+
+
+def outcome(call: Callable[..., Any], *given: Any) -> str:
+    """What a call returns, or the kind of its exception, with the code of a KafkaError."""
+    try:
+        found = call(*given)
+    except Exception as error:
+        (told,) = error.args[:1] or ("",)
+        if not hasattr(told, "txn_requires_abort"):
+            return type(error).__name__
+        fatal = " fatal" if told.fatal() else ""
+        return f"{type(error).__name__} {told.name()}{fatal}"
+    return repr(found) if found is None or isinstance(found, int) else type(found).__name__
+
+
+def main(rows: list[Row]) -> None:
+    """Run every row with the module and the broker that ``sys.argv`` names, and print JSON.
+
+    Called by a program with one thread, which has made no client: it forks.
+    """
+    name, servers = sys.argv[1:]
+    module, ours = importlib.import_module(name), name.startswith("kprod")
+    found = {row.name: _run(row, module, servers, row.expected(ours)) for row in rows}
+    json.dump(found, sys.stdout)
+
+
+def _run(row: Row, module: Any, servers: str, expected: Any) -> Any:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, json.dumps(row.run(module, servers)).encode())
+        finally:
+            os._exit(0)  # not by the ways of the interpreter, which would wait for what hangs
+    os.close(writing)
+    deadline = time.monotonic() + (HANGS if expected == WAITS else LIMIT)
+    said = b""
+    while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        piece = os.read(reading, 65_536)
+        if not piece:
+            break
+        said += piece
+    else:
+        os.kill(child, signal.SIGKILL)
+    os.close(reading)
+    _, status = os.waitpid(child, 0)
+    if said:
+        return json.loads(said)
+    return WAITS if os.waitstatus_to_exitcode(status) == -signal.SIGKILL else CRASHES

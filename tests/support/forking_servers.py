@@ -1,0 +1,111 @@
+"""Servers that load an application, fork their workers, and answer: is each answer true?"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from kprod.broker import EmbeddedBroker
+from tests.support.judge import read_back
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "tests.support.forked_server"
+SECONDS = 60
+CLIENTS = 4
+
+
+def check_pool(method: str, requests: int) -> None:
+    """A pool of multiprocessing, with workers made by ``method``."""
+    with EmbeddedBroker(topics={"answers": 1}) as broker:
+        command = [sys.executable, "-W", "ignore", "-m", PROGRAM, method, str(requests)]
+        ran = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=_environment(broker),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=10 * SECONDS,
+        )
+        _check(broker, ran.stdout.splitlines(), requests)
+
+
+def check_server(command: Sequence[str], requests: int, log: Path) -> None:
+    """A web server: ``command`` with the address "{address}". It ends when it is told to."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with EmbeddedBroker(topics={"answers": 1}) as broker, log.open("wb") as output:
+        server = subprocess.Popen(
+            [part.format(address=f"127.0.0.1:{port}") for part in command],
+            cwd=ROOT,
+            env=_environment(broker),
+            stdout=output,
+            stderr=output,
+        )
+        try:
+            _await(port, server)
+            with ThreadPoolExecutor(CLIENTS) as clients:
+                ask = [f"/request-{number}" for number in range(requests)]
+                answers = list(clients.map(lambda path: _answer(port, path), ask))
+            server.send_signal(signal.SIGTERM)
+            server.wait(SECONDS)
+        except BaseException as error:
+            error.add_note(log.read_text())
+            raise
+        finally:
+            server.kill()
+            server.wait()
+        _check(broker, answers, requests)
+
+
+def _environment(broker: EmbeddedBroker) -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    return {**os.environ, "KPROD_BROKER": broker.bootstrap_servers, "PYTHONPATH": path}
+
+
+def _await(port: int, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while server.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        time.sleep(0.05)
+    raise AssertionError("the server does not answer")
+
+
+def _answer(port: int, path: str) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        told = response.read().decode()
+        assert response.status == 200, told
+        return told
+    finally:
+        connection.close()
+
+
+def _check(broker: EmbeddedBroker, answers: list[str], requests: int) -> None:
+    """Each request was answered once, by more than one worker, and every record is where it says.
+
+    Besides there is what the application has stored when it was loaded: once, or in each process.
+    """
+    told = [answer.split() for answer in answers]
+    stored = {
+        record.offset: record.value for record in read_back(broker.bootstrap_servers, "answers", 1)
+    }
+    assert len({process for process, *_ in told}) > 1
+    assert sorted(name for _, name, _ in told) == sorted(f"request-{n}" for n in range(requests))
+    assert {int(offset): name.encode() for _, name, offset in told} == {
+        offset: value for offset, value in stored.items() if value != b"loaded"
+    }

@@ -1,0 +1,274 @@
+"""One broker's connection: made when asked, given up when too slow, remade after a pause."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kprod.errors import ConnectionLost, KprodError, ProtocolError
+from kprod.sender.exchange import Buffers
+from kprod_ext import BufferPool, PooledBuffer
+from tests.support.fake_clock import FakeClock
+from tests.support.virtual_backend import VirtualBackend
+from tests.unit.sender.broker_rig import REQUEST, BrokerRig
+from tests.unit.sender.exchanges import Noted, answer
+from tests.unit.sender.raw_server import RawServer
+
+
+def test_a_request_is_carried_and_its_answer_brought_back() -> None:
+    server = RawServer()
+    rig = BrokerRig(server)
+    rig.connect()
+    request = rig.send()
+    assert server.ends[0].frames[1:] == [b"a request"]
+    rig.transport.deliver(answer(1, b"body"))
+    rig.poll()
+    assert request.ends == [("answered", b"body")]
+    assert rig.errors == []
+
+
+def test_it_works_one_byte_at_a_time_in_both_directions() -> None:
+    server = RawServer()
+    backend = VirtualBackend(
+        FakeClock(), {("host", 9092): server.accept}, send_chunk=1, receive_chunk=1
+    )
+    rig = BrokerRig(server, backend)
+    rig.connect()
+    request = rig.send()
+    while len(server.ends[0].frames) < 2:
+        rig.poll()
+    rig.transport.deliver(answer(1, b"body"))
+    while not request.ends:
+        rig.poll()
+    assert request.ends == [("answered", b"body")]
+
+
+# Failures -----------------------------------------------------------------------------------------
+
+
+def test_a_refused_connection_is_backed_off_from_longer_and_longer() -> None:
+    rig = BrokerRig(None)
+    delays = []
+    for _ in range(7):
+        rig.broker.connect(rig.clock.now)
+        rig.poll()
+        delays.append(rig.next_event())
+        assert not rig.broker.may_connect(rig.clock.now)
+        rig.clock.advance(1)
+    assert delays == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    assert "broker 7 at host:9092" in str(rig.errors[0])
+    assert "Connection refused" in str(rig.errors[0])
+
+
+@pytest.mark.parametrize("expects_response", [True, False])
+def test_a_request_that_succeeds_ends_the_back_off(*, expects_response: bool) -> None:
+    rig = BrokerRig(RawServer())
+    for _ in range(5):
+        rig.connect()
+        rig.broker.send(Noted(REQUEST, expects_response=expects_response), rig.clock.now)
+        if expects_response:
+            rig.transport.deliver(answer(1, b""))
+            rig.poll()
+        rig.transport.cut()
+        rig.poll()
+        assert rig.next_event() == pytest.approx(0.05)
+        rig.clock.advance(1)
+
+
+def test_a_handshake_alone_does_not_end_the_back_off() -> None:
+    rig = BrokerRig(RawServer())
+    delays = []
+    for _ in range(3):
+        rig.connect()
+        rig.transport.cut()
+        rig.poll()
+        delays.append(rig.next_event())
+        rig.clock.advance(1)
+    assert delays == pytest.approx([0.05, 0.1, 0.2])
+
+
+def test_a_name_that_cannot_be_resolved_is_a_failed_attempt() -> None:
+    clock = FakeClock()
+    rig = BrokerRig(None, VirtualBackend(clock, {}, unresolvable=["host"]))
+    rig.broker.connect(rig.clock.now)
+    assert not rig.broker.connected
+    assert isinstance(rig.errors[0], ConnectionLost)
+    assert "cannot resolve" in str(rig.errors[0])
+
+
+@pytest.mark.parametrize("how", ["cut", "hang up"])
+def test_a_broken_connection_fails_what_it_carried(how: str) -> None:
+    rig = BrokerRig(RawServer())
+    rig.connect()
+    request = rig.send()
+    if how == "cut":
+        rig.transport.cut()
+    else:
+        rig.transport.hang_up()
+    rig.poll()
+    assert request.ends == [("failed", True)]
+    assert isinstance(rig.errors[0], ConnectionLost)
+    assert not rig.broker.connected
+
+
+class Lends(Noted):
+    """Its bytes are a view of pooled memory; notes whether that was free when it ended."""
+
+    def __init__(self, buffer: PooledBuffer, *, expects_response: bool = True) -> None:
+        super().__init__(expects_response=expects_response)
+        self.views_at_end: list[int] = []
+        self._buffer = buffer
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        return [memoryview(self._buffer)]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        self.views_at_end.append(self._buffer.lent)
+        return 0
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        self.views_at_end.append(self._buffer.lent)
+
+
+def test_the_memory_of_what_was_sent_is_free_when_it_ends() -> None:
+    rig = BrokerRig(RawServer())
+    rig.connect()
+    request = Lends(BufferPool(1000, 100).allocate(100, 0), expects_response=False)
+    rig.broker.send(request, rig.clock.now)
+    assert request.views_at_end == [0]
+
+
+@pytest.mark.parametrize("failing", [(), ("send",)])
+def test_an_error_that_is_kept_does_not_keep_the_memory_of_what_was_sent(
+    failing: tuple[str, ...],
+) -> None:
+    rig = BrokerRig(RawServer())
+    rig.connect()
+    buffer = BufferPool(1000, 100).allocate(100, 0)
+    if failing:
+        rig.mistakes.failing = failing
+    else:
+        rig.transport.cut()
+    request = Lends(buffer)
+    rig.broker.send(request, rig.clock.now)
+    assert request.views_at_end == [0]
+    assert len(rig.errors) == 1
+    assert buffer.lent == 0
+
+
+def test_only_a_loss_that_somebody_misses_is_worth_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    rig = BrokerRig(RawServer())
+    rig.connect()
+    rig.transport.hang_up()
+    rig.poll()
+    assert caplog.messages == []
+    rig.clock.advance(1)
+    rig.connect()
+    rig.send()
+    rig.transport.hang_up()
+    rig.poll()
+    (message,) = caplog.messages
+    assert message.startswith("client: broker 7 at host:9092: the broker closed the connection;")
+    rig.clock.advance(1)
+    rig.connect()
+    assert "broker 7 at host:9092 is connected again after 1 s" in caplog.messages[1]
+
+
+def test_every_connection_that_fails_or_ends_is_told_at_one_level_or_the_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = BrokerRig(RawServer())
+    with caplog.at_level(logging.DEBUG, "kprod"):
+        for _ in range(3):
+            rig.connect()
+            rig.send()
+            rig.transport.hang_up()
+            rig.poll()
+            rig.clock.advance(1)
+        rig.connect()
+        rig.broker.close(rig.clock.now)
+    lost = [record for record in caplog.records if "the broker closed" in record.getMessage()]
+    assert [record.levelname for record in lost] == ["WARNING", "DEBUG", "DEBUG"]
+    assert caplog.text.count("client: connecting to broker 7 at host:9092") == 4
+    assert caplog.messages[1] == "client: connected to broker 7 at host:9092"
+    assert caplog.messages[-1] == "client: closing the connection to broker 7 at host:9092"
+
+
+def test_an_answer_that_came_before_the_connection_closed_counts() -> None:
+    rig = BrokerRig(RawServer())
+    rig.connect()
+    first, second = rig.send(), rig.send()
+    rig.transport.deliver(answer(1, b"in time"))
+    rig.transport.hang_up()
+    rig.poll()
+    rig.poll()
+    assert first.ends == [("answered", b"in time")]
+    assert second.ends == [("failed", True)]
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n", id="a web server"),
+        pytest.param(answer(99, b""), id="a strange correlation id"),
+        pytest.param(b"\x00\x00\x00\x01\x00", id="a frame too small"),
+        pytest.param(b"\x7f\xff\xff\xff", id="a frame too large"),
+    ],
+)
+def test_a_peer_that_talks_nonsense_is_left(garbage: bytes) -> None:
+    rig = BrokerRig(RawServer())
+    rig.connect()
+    request = rig.send()
+    rig.transport.deliver(garbage)
+    rig.poll()
+    assert request.ends == [("failed", True)]
+    assert isinstance(rig.errors[0], ProtocolError)
+    assert str(rig.errors[0]).startswith("broker 7 at host:9092: ")
+    assert not rig.broker.may_connect(rig.clock.now)
+
+
+def test_closing_on_purpose_needs_no_back_off() -> None:
+    rig = BrokerRig(RawServer())
+    rig.connect()
+    request = rig.send()
+    rig.broker.close(rig.clock.now)
+    assert request.ends == [("failed", True)]
+    assert rig.errors == []
+    assert rig.broker.may_connect(rig.clock.now)
+
+
+# A transport that is not ours, and has a mistake in it --------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["dial", "advance", "send", "receive", "watch"])
+def test_a_mistake_in_a_transport_is_a_lost_connection(
+    call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = BrokerRig(RawServer())
+    rig.mistakes.failing = [call]
+    rig.broker.connect(rig.clock.now)
+    rig.poll()
+    rig.poll()
+    assert not rig.broker.connected
+    assert isinstance(rig.errors[0], ConnectionLost)
+    assert f"a mistake in {call}" in str(rig.errors[0])
+    assert "unexpected failure" in caplog.text
+    rig.mistakes.failing = []
+    rig.clock.advance(1)
+    rig.connect()
+
+
+@pytest.mark.parametrize("call", ["forget", "close"])
+def test_a_mistake_while_closing_still_fails_what_was_carried(call: str) -> None:
+    rig = BrokerRig(RawServer())
+    rig.connect()
+    request = rig.send()
+    rig.mistakes.failing = [call]
+    rig.transport.cut()
+    rig.poll()
+    assert request.ends == [("failed", True)]
+    assert len(rig.errors) == 1

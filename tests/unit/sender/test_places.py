@@ -1,0 +1,209 @@
+"""When a batch may leave: full, lingered, flushed, closed, out of memory, awaited, backed off."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.errors import BrokerError, BufferFullError, ConnectionLost, KprodError
+from kprod_ext.batch import ProducerBatch
+from tests.unit.buffer.accumulating import EPOCH, LEADER, Accumulating, cluster
+
+NEVER = float("inf")
+LONG = 20.0
+
+
+@pytest.fixture
+def rig() -> Accumulating:
+    return Accumulating()
+
+
+def test_nothing_is_ready_when_nothing_was_appended(rig: Accumulating) -> None:
+    assert rig.ready() == {}
+    assert rig.next_check() == NEVER
+
+
+def test_a_young_batch_lingers(rig: Accumulating) -> None:
+    rig.append()
+    rig.clock.advance(4)
+    assert rig.ready() == {}
+    assert rig.next_check() == 6
+    rig.clock.advance(6)
+    assert rig.ready() == {1: [0]}
+
+
+def test_the_next_look_is_at_the_first_batch_to_end_its_linger(rig: Accumulating) -> None:
+    rig.append(0)
+    rig.clock.advance(3)
+    rig.append(1)
+    assert rig.next_check() == 7
+
+
+def test_a_full_batch_is_ready_at_once(rig: Accumulating) -> None:
+    rig.append(0)
+    rig.append(0)
+    rig.append(0)
+    rig.append(1)
+    assert rig.ready() == {1: [0]}
+
+
+def test_a_batch_at_its_limit_is_ready_without_a_second_one(rig: Accumulating) -> None:
+    appended = rig.append(0, bytes(2000))
+    assert appended.batch_ready
+    assert rig.ready() == {1: [0]}
+
+
+def test_a_flush_makes_everything_ready_until_it_ends(rig: Accumulating) -> None:
+    rig.append(0)
+    rig.append(1)
+    rig.accumulator.begin_flush()
+    rig.accumulator.begin_flush()
+    assert rig.ready() == {1: [0, 1]}
+    rig.accumulator.end_flush()
+    rig.append(2)
+    assert rig.ready() == {1: [0, 1, 2]}, "another flush is still waiting"
+    rig.accumulator.end_flush()
+    rig.drain()
+    rig.append(0)
+    assert rig.ready() == {}
+
+
+def test_closing_makes_everything_ready(rig: Accumulating) -> None:
+    rig.append()
+    rig.accumulator.close()
+    assert rig.ready() == {1: [0]}
+
+
+def test_a_batch_somebody_waits_for_is_ready(rig: Accumulating) -> None:
+    future = rig.append().future
+    assert rig.ready() == {}
+    with pytest.raises(TimeoutError):
+        future.get(0)
+    assert rig.ready() == {1: [0]}
+    assert len(rig.wakes) == 1
+
+
+def test_everything_is_ready_while_somebody_waits_for_memory() -> None:
+    rig = Accumulating(batches=1)
+    rig.append()
+
+    def wait_for_memory() -> None:
+        with pytest.raises(BufferFullError):
+            rig.append(1, timeout=0.2)
+
+    waiting = threading.Thread(target=wait_for_memory)
+    waiting.start()
+    while not rig.pool.waiting:
+        threading.Event().wait(0.001)
+    assert rig.ready() == {1: [0]}
+    waiting.join(LONG)
+    assert len(rig.wakes) == 1, "the sender may have slept until the linger ends"
+    (batch,) = rig.drain()
+    batch.release()
+    rig.append()
+    assert rig.ready() == {}
+
+
+# Leaders ------------------------------------------------------------------------------------------
+
+
+def test_batches_are_grouped_by_the_leader_of_their_partition(rig: Accumulating) -> None:
+    for partition in range(3):
+        rig.append(partition, bytes(2000))
+    assert rig.ready(leaders=[1, 2, 1]) == {1: [0, 2], 2: [1]}
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        pytest.param(cluster(leaders=[-1]), id="no leader"),
+        pytest.param(cluster(leaders=[9]), id="a leader whose address is not known"),
+        pytest.param(cluster(leaders=[]), id="no such partition"),
+        pytest.param(ClusterSnapshot(), id="no such topic"),
+    ],
+)
+def test_topics_without_a_leader_are_reported(rig: Accumulating, snapshot: ClusterSnapshot) -> None:
+    rig.append(0, bytes(2000))
+    rig.partitions.look(snapshot, rig.clock.now)
+    assert not rig.partitions.groups
+    assert rig.partitions.leaderless == {"t": 1}
+    assert rig.ready() == {1: [0]}
+    assert not rig.partitions.leaderless
+
+
+def test_a_topic_is_reported_even_while_its_batch_lingers(rig: Accumulating) -> None:
+    rig.append(0)
+    rig.partitions.look(ClusterSnapshot(), rig.clock.now)
+    assert rig.partitions.leaderless == {"t": 1}
+
+
+# After a failed attempt ---------------------------------------------------------------------------
+
+
+def failed(rig: Accumulating, attempts: int = 1, error: KprodError | None = None) -> ProducerBatch:
+    """A batch that failed so often, the last time just now and with ``error``."""
+    rig.append(0, bytes(2000))
+    (batch,) = rig.drain()
+    for _ in range(attempts):
+        batch.attempt(rig.clock.now, LEADER)
+    if error is not None:
+        batch.failed(error)
+    batch.partition.put_back(batch, rig.clock.now)
+    return batch
+
+
+@pytest.mark.parametrize(("attempts", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (9, 8)])
+def test_a_batch_that_failed_backs_off_longer_and_longer(
+    rig: Accumulating, attempts: int, seconds: float
+) -> None:
+    failed(rig, attempts)
+    assert rig.ready() == {}
+    assert rig.next_check() == seconds
+    rig.clock.advance(seconds)
+    assert rig.ready() == {1: [0]}
+
+
+@pytest.mark.parametrize("hurry", ["flush", "close", "wait"])
+def test_nothing_shortens_the_back_off(rig: Accumulating, hurry: str) -> None:
+    batch = failed(rig)
+    if hurry == "flush":
+        rig.accumulator.begin_flush()
+    elif hurry == "close":
+        rig.accumulator.close()
+    else:
+        batch.delivery.wait(0)
+    assert rig.ready() == {}
+
+
+@pytest.mark.parametrize(("leaders", "epoch"), [([2], EPOCH + 1), ([1], EPOCH + 1), ([2], EPOCH)])
+def test_a_new_leader_is_not_made_to_wait_for_the_old_ones_failure(
+    rig: Accumulating, leaders: list[int], epoch: int
+) -> None:
+    failed(rig)
+    assert rig.ready(leaders, epoch) == {leaders[0]: [0]}
+
+
+@pytest.mark.parametrize(
+    ("error", "ready"), [(ConnectionLost("gone"), {1: [0]}), (BrokerError(7), {})]
+)
+def test_a_batch_that_lost_its_connection_waits_for_the_next_one_only(
+    rig: Accumulating, error: KprodError, ready: dict[int, list[int]]
+) -> None:
+    failed(rig, 5, error)
+    assert rig.ready() == ready
+
+
+def test_a_batch_behind_one_that_backs_off_waits_with_it(rig: Accumulating) -> None:
+    failed(rig)
+    rig.append(0, bytes(2000))
+    assert rig.ready() == {}
+
+
+def test_an_emptied_queue_is_ready_again_with_the_next_record(rig: Accumulating) -> None:
+    rig.append(0, bytes(2000))
+    rig.drain()
+    assert rig.ready() == {}
+    rig.append(0, bytes(2000))
+    assert rig.ready() == {1: [0]}

@@ -1,0 +1,1 @@
+"""Programs for those who work on kprod; no part of the package."""
