@@ -281,6 +281,7 @@ class PartitionSet:
         changed, self.snapshot = snapshot != self.snapshot, snapshot
         if changed:
             self.snapshots += 1
+            self.hurry = self.accumulator.hurries()  # a flush may have ended since the last look
             for partition in self._waiting():
                 partition.follow(now)
             brokers, groups, windows = snapshot.brokers, self._by_leader, self._windows

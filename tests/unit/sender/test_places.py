@@ -139,6 +139,17 @@ def test_a_topic_is_reported_even_while_its_batch_lingers(rig: Accumulating) -> 
     assert rig.partitions.leaderless == {"t": 1}
 
 
+def test_a_flush_that_has_ended_does_not_hurry_a_batch_whose_leader_returns(
+    rig: Accumulating,
+) -> None:
+    rig.append()
+    rig.accumulator.begin_flush()
+    assert rig.ready([-1]) == {}
+    rig.accumulator.end_flush()
+    assert rig.ready([1]) == {}
+    assert rig.next_check() == 10
+
+
 # After a failed attempt ---------------------------------------------------------------------------
 
 
