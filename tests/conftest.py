@@ -27,10 +27,9 @@ pytest_plugins = [
 ]
 
 # No deadline per example: a busy machine would turn it into a false alarm. pytest-timeout guards
-# against a hang. In CI a change's search is repeatable, so that red means the change is red; the
-# one of the night is long and ever new.
-settings.register_profile("default", deadline=None, max_examples=50)
-settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, database=None)
+# against a hang. The search of `make test` is repeatable, so that it finds what CI finds, and red
+# means that the change is red; the one of the night is long and ever new.
+settings.register_profile("usual", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.register_profile(
     "full",
     deadline=None,
@@ -39,8 +38,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 
-_profile = "full" if FULL else "ci" if "CI" in os.environ else "default"
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _profile))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full" if FULL else "usual"))
 
 
 def pytest_configure() -> None:
