@@ -94,9 +94,9 @@ def run(commands: str, folder: Path, shell: dict[str, str]) -> subprocess.Comple
 
 
 def with_wheel(recipe: str, wheel: Path) -> str:
-    """The commands, with this wheel in the place of the published package."""
+    """The commands, with this wheel in the place of the one in the folder."""
     given = rf"\1 --constraint {ROOT / 'constraints.txt'} {wheel}"
-    commands, count = re.subn(r"(pip install|bin/pex) kprod\b", given, recipe)
+    commands, count = re.subn(r"(pip install|bin/pex) \./kprod-\*\.whl", given, recipe)
     assert count == 1, recipe
     return commands
 
