@@ -1,15 +1,14 @@
-"""All errors that kprod raises or sets on a future.
+"""The exceptions that kprod raises or sets on a future.
 
-``KprodError`` is the base class. Whether an error may be retried is a property of the error
-(``retriable``, ``refreshes_metadata``), not of the code that handles it. Errors of a record's
-future have ``persisted``: ``Persisted.NO`` means that the record is not in the log,
-``Persisted.MAYBE`` that it may be there, at most once.
+``KprodError`` is the base class. ``retriable`` says whether the cause may be temporary.
+``persisted`` says whether the record may be in the log: ``Persisted.NO`` means that it is certainly
+not stored, ``Persisted.MAYBE`` that it may be. It is never stored twice.
 
 Each class has a number, which never changes, and a row in ``kprod/cli/error_table.toml``. The
-error's text does not contain the number, because other texts quote it. ``kprod errors`` accepts
-numbers and class names.
+message of an error does not contain the number, because other messages quote it. The command
+``kprod errors`` accepts numbers and class names.
 
-Broker error codes, names and their classes follow Apache Kafka 4.2
+The error codes of brokers, their names and their classes follow Apache Kafka 4.2
 (``org.apache.kafka.common.protocol.Errors``).
 """
 
@@ -61,22 +60,24 @@ __all__ = [
 class KprodError(Exception):
     """The base class of kprod's errors.
 
-    Instances can be pickled and copied, including attributes, notes and ``__cause__``. A cause
-    that another process may not be able to unpickle is replaced by a KprodError that describes it.
+    Instances can be pickled and copied, including attributes, notes and ``__cause__``. If another
+    process might not be able to unpickle the cause, it is replaced by a KprodError that describes
+    it.
     """
 
     retriable: bool = False
     refreshes_metadata: bool = False
     persisted: Persisted = Persisted.NO
     next_step: NextStep | None = None
-    """What the application has to do after a transactional error."""
+    """What to do after a transactional error."""
     topic_partition: TopicPartition | None = None
-    """The chosen partition of a record that ``send`` has refused after choosing it."""
+    """The partition that was chosen for a record which ``send`` then rejected."""
     record: int | None = None
-    """The index of the row that a bulk call has refused."""
+    """The index of the row that a bulk call rejected."""
     number: str = "KP-1000"
-    """The number of the error's page. For another package's error: empty, or the number of the
-    translated error."""
+    """The number under which ``docs/errors.md`` explains the error.
+
+    Errors of the drop-in packages have the number of the original error, or an empty string."""
 
     def __init_subclass__(cls, number: str | None = None, **rest: Any) -> None:
         """A class without its own number inherits that of its base class."""
@@ -149,7 +150,7 @@ def numbered(error: BaseException) -> str:
 
 
 KafkaError = KprodError
-"""The name kafka-python users catch."""
+"""Alias of ``KprodError``, the base class of all errors, including those of ``kprod.kafka``."""
 
 
 # Raised before anything is queued -----------------------------------------------------------
@@ -181,11 +182,15 @@ class SerializationError(RecordTypeError, number="KP-1105"):
 
 
 class PartitionError(KprodError, ValueError, number="KP-1106"):
-    """The topic does not have the given partition, or the partitioner's result is invalid."""
+    """The topic does not have this partition, or the partitioner returned an invalid one."""
 
 
 class RecordTooLargeError(KprodError, ValueError, number="KP-1107"):
-    """The record exceeds ``max_request_size`` or ``buffer_memory``, or the broker's own limit."""
+    """The record is larger than an option of the producer or of the topic allows.
+
+    ``send`` raises it for ``max_request_size`` and ``buffer_memory``. The future raises it for the
+    topic's ``max.message.bytes``.
+    """
 
 
 class IllegalStateError(KprodError, RuntimeError, number="KP-1201"):
@@ -193,20 +198,21 @@ class IllegalStateError(KprodError, RuntimeError, number="KP-1201"):
 
 
 class UnfinishedCallError(IllegalStateError, number="KP-1202"):
-    """Another transactional call is running or has timed out: repeat that one first."""
+    """Another transactional call is running or has timed out: repeat that call first."""
 
 
 class ProducerClosedError(IllegalStateError, number="KP-1203"):
-    """The producer was closed before, or while, the record was sent."""
+    """The producer is closed, or it was closed before the record had a result."""
 
 
 # Time ran out ---------------------------------------------------------------------------------
 
 
 class KprodTimeoutError(KprodError, TimeoutError, number="KP-1301"):
-    """A wait timed out: for metadata, for memory, for a delivery, for an outcome.
+    """A call timed out, or a record was not delivered in time.
 
-    ``persisted`` is MAYBE after a wait for an outcome: the record is still being sent.
+    If a call that waits for the result of a record times out, the record is still being sent and
+    ``persisted`` is MAYBE.
     """
 
     retriable = True
@@ -224,14 +230,17 @@ class BufferFullError(KprodTimeoutError, number="KP-1302"):
 
 
 class DeliveryTimeoutError(KprodTimeoutError, number="KP-1303"):
-    """``delivery_timeout_ms`` passed before the record was acknowledged; see ``persisted``.
+    """The record was not acknowledged within ``delivery_timeout_ms``; see ``persisted``.
 
-    The time counts from ``send`` of the batch's first record.
+    The time starts with the ``send`` of the first record in the same batch.
     """
 
 
 KafkaTimeoutError = KprodTimeoutError
-"""The name kafka-python users catch."""
+"""Alias of ``KprodTimeoutError``, for programs that use ``kprod.KafkaProducer``.
+
+``kprod.kafka.errors.KafkaTimeoutError`` is another class, and not a subclass of this one.
+"""
 
 
 # Transactions ---------------------------------------------------------------------------------
@@ -245,19 +254,22 @@ class TransactionTimeoutError(KprodTimeoutError, number="KP-1401"):
 
 
 class TransactionError(KprodError, number="KP-1402"):
-    """The producer cannot continue: close it. ``next_step`` says whether a new one can."""
+    """The producer cannot continue: close it.
+
+    ``next_step`` says whether a new producer can continue.
+    """
 
     next_step = NextStep.CLOSE
 
 
 class TransactionAbortableError(TransactionError, number="KP-1403"):
-    """The transaction can only be aborted; after that the producer can begin another one."""
+    """The transaction must be aborted. Then the producer can begin another one."""
 
     next_step = NextStep.ABORT
 
 
 class ProducerFencedError(TransactionError, number="KP-1404"):
-    """Another producer has taken over the transactional id, or the coordinator has fenced this one.
+    """Another producer uses the same transactional id, or the coordinator fenced this one.
 
     The coordinator does so if a transaction takes longer than ``transaction_timeout_ms``.
     """
@@ -266,9 +278,10 @@ class ProducerFencedError(TransactionError, number="KP-1404"):
 
 
 class TransactionAbortedError(KprodError, number="KP-1405"):
-    """The record's transaction was aborted; readers of committed records never see it.
+    """The transaction of the record was aborted.
 
-    ``persisted`` is MAYBE if the record may be in the log nevertheless.
+    Consumers with ``isolation.level=read_committed`` never see the record. ``persisted`` is MAYBE
+    if it may be in the log.
     """
 
 
@@ -276,11 +289,12 @@ class TransactionAbortedError(KprodError, number="KP-1405"):
 
 
 class DeliveryError(KprodError, number="KP-1501"):
-    """Some records of a unit of work (a Spark task, a bulk call) were not delivered.
+    """Some of the records that were sent as one unit were not delivered.
 
-    ``acknowledged``, ``failed`` and ``pending`` (no outcome yet) count its records;
-    ``topic_partition`` and ``__cause__`` are those of the first undelivered record, None if
-    unknown. ``persisted`` is MAYBE if any undelivered record may be in the log.
+    The unit is a bulk call or a Spark task. ``acknowledged``, ``failed`` and ``pending`` (no result
+    yet) count its records. ``topic_partition`` and ``__cause__`` are those of the first record that
+    was not delivered, or None if unknown. ``persisted`` is MAYBE if any record that was not
+    delivered may be in the log.
     """
 
     def __init__(
@@ -303,7 +317,7 @@ class DeliveryError(KprodError, number="KP-1501"):
 
 
 class ConnectionLost(KprodError, ConnectionError, number="KP-1601"):
-    """A connection could not be opened, was lost, or did not answer before its deadline."""
+    """A connection could not be opened, was lost, or the broker did not respond in time."""
 
     retriable = True
     refreshes_metadata = True
@@ -312,17 +326,17 @@ class ConnectionLost(KprodError, ConnectionError, number="KP-1601"):
 class AuthenticationError(KprodError, number="KP-1602"):
     """Broker and client could not authenticate each other.
 
-    Retries do not help until the configuration is corrected. kprod reconnects every
-    ``reconnect_backoff_max_ms`` all the same; ``send`` raises this error meanwhile.
+    Retries do not help until the configuration is corrected. kprod still reconnects every
+    ``reconnect_backoff_max_ms``. Until it succeeds, ``send`` raises this error.
     """
 
 
 class TlsAuthenticationError(AuthenticationError, number="KP-1603"):
-    """A certificate was refused, TLS versions or ciphers do not match, or the peer has no TLS."""
+    """A certificate was rejected, no TLS version or cipher is shared, or the peer has no TLS."""
 
 
 class SaslAuthenticationError(AuthenticationError, number="KP-1604"):
-    """The broker refused the credentials or the mechanism, or did not prove its identity."""
+    """The broker rejected the credentials or the mechanism, or did not prove its identity."""
 
 
 class ProtocolError(KprodError, number="KP-1605"):
@@ -335,18 +349,18 @@ class ProtocolError(KprodError, number="KP-1605"):
 
 
 class UnsupportedVersionError(KprodError, number="KP-1606"):
-    """The broker supports no version of an API that kprod can use."""
+    """Broker and kprod have no version of a request in common."""
 
 
 # Error responses of brokers ---------------------------------------------------------------------
 
 
 class BrokerError(KprodError, number="KP-1701"):
-    """An error code in a response.
+    """A broker returned an error code.
 
-    ``code`` is Kafka's number, ``name`` its name, ``detail`` the text after them. Unknown numbers
-    behave like ``UNKNOWN_SERVER_ERROR``. ``record_errors`` maps the indexes of the records that
-    caused the error to the broker's text or None, if the broker named them (KIP-467).
+    ``code`` is Kafka's number, ``name`` its name, and ``detail`` the text after them. Unknown
+    numbers behave like ``UNKNOWN_SERVER_ERROR``. If the broker named the records that caused the
+    error (KIP-467), ``record_errors`` maps their indexes to the broker's text or None.
     """
 
     record_errors: Mapping[int, str | None] = MappingProxyType({})
@@ -363,13 +377,13 @@ class BrokerError(KprodError, number="KP-1701"):
 
 
 class InvalidBatchError(KprodError, number="KP-1702"):
-    """The broker refused the batch because of other records; this one may be sent again."""
+    """The broker rejected the batch because of other records. You can send this one again."""
 
     retriable = True
 
 
 class ErrorCode(IntEnum):
-    """Error codes of the protocol, with the names of Kafka's ``Errors``."""
+    """The error codes of the Kafka protocol, with the names of Kafka's ``Errors``."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -70,20 +70,21 @@ GRACE = 1.0
 
 
 class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
-    """Writes records to Kafka. Thread-safe; usually one producer serves a whole process.
+    """Sends records to Kafka. Thread-safe; usually one producer serves a whole process.
 
-    Options are keyword arguments in kafka-python's spelling or in Kafka's own (``linger_ms`` or
-    ``"linger.ms"``); ``docs/configuration.md`` lists them. By default records are delivered in
-    order, without duplicates, to every in-sync replica (``acks="all"``, idempotent).
+    Options are keyword arguments. Both spellings work: ``linger_ms`` and ``"linger.ms"``.
+    ``docs/configuration.md`` lists them. By default the producer is idempotent and uses
+    ``acks="all"``: records are delivered in order and without duplicates to every in-sync replica.
 
-    Raises ConfigError for an invalid option, before anything is started. The producer connects in
-    the background on first use. A pickle of a producer contains only its options; pickling raises
-    TypeError if one is a secret given as text. A forked child that uses an inherited producer gets
-    its own connections, with a warning.
+    The constructor raises ConfigError for an invalid option. The producer connects in the
+    background on first use.
 
-    As a context manager it closes at the end of the block. After an exception, and at interpreter
-    exit, it takes at most ``close_timeout_ms_at_exit`` to deliver queued records. A producer
-    without references is closed in the background.
+    As a context manager it closes at the end of the block. After an exception, and when the
+    interpreter exits, it takes at most ``close_timeout_ms_at_exit`` to deliver queued records. A
+    producer that is garbage-collected is closed in the background.
+
+    A pickle contains only the options. Pickling raises TypeError if a secret is given as a string.
+    A forked child that uses the producer opens its own connections, and a warning is logged.
     """
 
     def __init__(self, *misplaced: object, **options: Unpack[ProducerOptions]) -> None:
@@ -358,12 +359,12 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     # Waiting for everything -----------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> DeliveryReport:
-        """Send everything queued so far immediately, and wait until each record has its outcome.
+        """Send all queued records immediately, and wait until each has a result.
 
-        Their callbacks have returned then, too. ``timeout`` is in seconds, None for no limit.
-        Raises KprodTimeoutError with the number of records without an outcome; those stay queued.
-        A failed record does not raise here: its future does, and ``failed`` in the report counts
-        it. Raises IllegalStateError inside a delivery callback.
+        Their callbacks have then returned, too. ``timeout`` is in seconds; None means no limit.
+        Returns the counts; ``failed`` counts the records that failed, and only their futures raise.
+        Raises KprodTimeoutError if some records have no result by then; those stay queued. Raises
+        IllegalStateError inside a delivery callback.
         """
         check_seconds("flush", timeout, FOREVER)
         if self._inherited:
@@ -384,15 +385,16 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             raise still_being_sent(f"dead letters have no outcome after {timeout:g} s")
 
     def close(self, timeout: float | None = None) -> DeliveryReport:
-        """Refuse new records, wait at most ``timeout`` seconds for the queued ones, and close.
+        """Reject new records, wait at most ``timeout`` seconds for queued ones, and close.
 
-        None waits until every record has its outcome and its callbacks have returned, at most about
-        ``delivery_timeout_ms``. A record without an outcome then fails with ProducerClosedError;
-        its ``persisted`` says whether it may have been stored. Remaining callbacks run in the
-        background until the interpreter exits. Returns the counts; a second call returns
-        immediately. Raises IllegalStateError inside a delivery callback unless ``timeout`` is 0,
-        which does not wait for callbacks. Serializers, partitioner and interceptors with a
-        ``close`` method are closed once, after the last callback, in the callback thread.
+        None means about ``delivery_timeout_ms``, in which every record gets its result. A record
+        that has no result after ``timeout`` fails with ProducerClosedError; ``persisted`` says
+        whether it may have been stored. Callbacks that are left run in the background until the
+        interpreter exits. Returns the counts. A second call returns immediately.
+
+        Raises IllegalStateError inside a delivery callback, unless ``timeout`` is 0. Serializers,
+        the partitioner and interceptors that have a method ``close`` are closed once, after the
+        last callback, in the callback thread.
         """
         check_seconds("close", timeout, FOREVER)
         if self._inherited:
@@ -433,7 +435,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     # Metadata and metrics -------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The topic's partition numbers; waits for metadata at most ``max_block_ms``."""
+        """Return the topic's partition numbers; wait at most ``max_block_ms`` for metadata."""
         self._ensure_usable()
         known = self._metadata.await_topic(
             check_topic(topic), self._engine.blocking_time(self._max_block), self._wake
@@ -441,10 +443,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return {info.partition for info in known.partitions}
 
     def connect(self, timeout: float | None = None) -> None:
-        """Wait until a broker has returned metadata: a health check, or a warm start.
+        """Wait until a broker has returned metadata. Use it as a health check or to warm up.
 
-        ``timeout`` is in seconds, None for ``max_block_ms``. Raises KprodTimeoutError with the
-        failures of all brokers.
+        ``timeout`` is in seconds; None means ``max_block_ms``. Raises KprodTimeoutError with the
+        error of each broker that was tried.
         """
         check_seconds("connect", timeout, FOREVER)
         self._ensure_usable()
@@ -468,10 +470,11 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return not self._inherited and self._sender.network.connected
 
     def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id under which brokers store this producer's metrics (KIP-714).
+        """Return the id under which brokers store this producer's metrics (KIP-714).
 
-        Waits at most ``timeout`` seconds, None for ``max_block_ms``. Raises KprodTimeoutError if no
-        broker has assigned one, and IllegalStateError with ``enable_metrics_push=False``.
+        Waits at most ``timeout`` seconds; None means ``max_block_ms``. Raises KprodTimeoutError if
+        no broker has assigned an id by then, and IllegalStateError with
+        ``enable_metrics_push=False``.
         """
         check_seconds("client_instance_id", timeout, FOREVER)
         self._ensure_usable()

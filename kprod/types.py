@@ -1,4 +1,4 @@
-"""Values that all layers use: records, partitions, outcomes."""
+"""Records, partitions and results: the values that all packages use."""
 
 from __future__ import annotations
 
@@ -59,12 +59,13 @@ class Broker(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record was stored (field order of kafka-python's ``RecordMetadata``).
+    """Where an acknowledged record was stored.
 
-    ``offset`` is -1 if the broker did not return it (acks=0, or a duplicate it had already stored).
-    ``timestamp`` is milliseconds since the epoch: the record's own, or the broker's append time
-    if the topic is configured for it. Sizes are in bytes, -1 for null. ``checksum`` is always None
-    (v2 batches have one checksum per batch).
+    ``offset`` is -1 if the broker did not return it: with ``acks=0``, or for a duplicate that was
+    already stored. ``timestamp`` is in milliseconds since the epoch. It is the record's own, or the
+    broker's append time if the topic is configured for that. Sizes are in bytes, -1 for null.
+    ``checksum`` is always None, because v2 batches have one checksum per batch. The fields have the
+    order of kafka-python's ``RecordMetadata``.
     """
 
     topic: str
@@ -83,19 +84,19 @@ OnCompletion: TypeAlias = Callable[[RecordMetadata, Exception | None], object]
 
 
 class Persisted(enum.Enum):
-    """Whether a failed record is in the log: ``NO``, or ``MAYBE``, at most once."""
+    """Whether a failed record is in the log: ``NO``, or ``MAYBE`` (then at most once)."""
 
     NO = "no"
     MAYBE = "maybe"
 
 
 class NextStep(enum.Enum):
-    """What an application has to do after a transactional error (the classes of KIP-1050).
+    """What to do after a transactional error (the classes of KIP-1050).
 
     ``ABORT``: abort the transaction, and begin another one. ``RETRY_CALL``: repeat the same call;
-    its request is still in progress. ``BEGIN_AGAIN``: the ``with`` block has aborted the
-    transaction; begin another one. ``START_AGAIN``: close the producer, and continue with a new one
-    after the last committed transaction. ``CLOSE``: close the producer; a new one would fail, too,
+    its request is still in progress. ``BEGIN_AGAIN``: begin another transaction; the ``with`` block
+    has aborted this one. ``START_AGAIN``: close the producer and create a new one; it continues
+    after the last committed transaction. ``CLOSE``: close the producer. A new one would fail, too,
     until an option or a permission is changed.
     """
 
@@ -110,8 +111,8 @@ class NextStep(enum.Enum):
 class ProducerRecord:
     """A record as the application passes it to ``send``, before serialization.
 
-    ``timestamp_ms`` is milliseconds since the epoch; None means the time of ``send``.
-    ``partition`` None lets the partitioner choose.
+    ``timestamp_ms`` is in milliseconds since the epoch; None means the time of ``send``. If
+    ``partition`` is None, the partitioner chooses one.
     """
 
     topic: str
@@ -124,9 +125,10 @@ class ProducerRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """Counts of a producer's records since it was made, by outcome.
+    """The number of a producer's records by result, since the producer was created.
 
-    ``delivered`` were acknowledged, ``failed`` have an error, ``pending`` have no outcome yet.
+    ``delivered`` records were acknowledged, ``failed`` ones have an error, and ``pending`` ones
+    have no result yet.
     """
 
     delivered: int

@@ -18,7 +18,7 @@ _UNSTABLE: Final = (
 
 
 class GroupOffset(NamedTuple):
-    """An offset, and the text that was committed with it."""
+    """A committed offset, and the string that was committed with it."""
 
     offset: int
     metadata: str
@@ -32,11 +32,11 @@ def committed_offsets(
     stable: bool = True,
     options: Mapping[str, Any] = NO_OPTIONS,
 ) -> dict[TopicPartition, GroupOffset]:
-    """The committed offsets of ``group``; ``stable``: once no transaction can change them.
+    """Return the committed offsets of ``group``, by partition.
 
-    Empty for a group that does not exist. ``timeout`` is in seconds, ``options`` are those of a
-    producer. Raises KprodTimeoutError, ConnectionLost, AuthenticationError, and BrokerError for a
-    broker's error.
+    With ``stable``, wait until no open transaction can change them. Empty for a group that does not
+    exist. ``timeout`` is in seconds; ``options`` are those of a producer. Raises KprodTimeoutError,
+    ConnectionLost, AuthenticationError and BrokerError.
     """
     options = concealed(options)
     with connect(bootstrap_servers, timeout, options) as cluster:

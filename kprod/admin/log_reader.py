@@ -27,13 +27,13 @@ def read_topic(
     timeout: float = _DEFAULT_TIMEOUT,
     options: Mapping[str, Any] = NO_OPTIONS,
 ) -> Iterator[tuple[int, StoredRecord]]:
-    """Yield partition and record, one partition after the other, up to the initial end of each.
+    """Yield partition and record, one partition after the other, up to the current end.
 
-    ``since`` maps partitions to start offsets, as ``end_offsets`` returns them; a partition that is
-    missing there, or whose start offset no longer exists, is read from its first record. Checks
-    every batch's CRC and raises ``CorruptBatch`` if it is wrong. Transaction markers are left out;
-    records of aborted transactions are not. ``timeout`` is in seconds, ``options`` are those of a
-    producer.
+    The end of each partition is read once, at the beginning. ``since`` maps partitions to start
+    offsets, as ``end_offsets`` returns them. A partition without a start offset, or whose start
+    offset no longer exists, is read from its first record. Transaction markers are left out;
+    records of aborted transactions are not. Every batch's CRC is checked: raises ``CorruptBatch``
+    if it is wrong. ``timeout`` is in seconds; ``options`` are those of a producer.
     """
     options = concealed(options)
     with connect(bootstrap_servers, timeout, options) as cluster:
@@ -53,7 +53,7 @@ def end_offsets(
     timeout: float = _DEFAULT_TIMEOUT,
     options: Mapping[str, Any] = NO_OPTIONS,
 ) -> dict[int, int]:
-    """The offset of the next record, by partition."""
+    """Return the offset of the next record of each partition."""
     options = concealed(options)
     with connect(bootstrap_servers, timeout, options) as cluster:
         return {number: log.end() for number, log in readers(cluster, topic).items()}
@@ -67,7 +67,10 @@ def create_topic(
     timeout: float = _DEFAULT_TIMEOUT,
     options: Mapping[str, Any] = NO_OPTIONS,
 ) -> None:
-    """Create a topic with one replica. Raises ``BrokerError`` 36 if it exists."""
+    """Create a topic with one replica.
+
+    Raises BrokerError with code 36 (TOPIC_ALREADY_EXISTS) if it exists.
+    """
     options = concealed(options)
     with connect(bootstrap_servers, timeout, options) as cluster:
         cluster.create_topic(name, partitions, 1, {})

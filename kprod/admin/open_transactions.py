@@ -25,8 +25,8 @@ _ELSEWHERE: Final = (_GONE, ErrorCode.NOT_COORDINATOR)
 class OpenTransaction(NamedTuple):
     """A transaction as its coordinator describes it.
 
-    EndTxn needs ``producer_id`` and ``epoch``, as ``TwoPhaseCommit`` uses them. Times are in
-    milliseconds, ``started_ms`` since the epoch.
+    Times are in milliseconds; ``started_ms`` counts from the epoch. ``TwoPhaseCommit`` uses
+    ``producer_id`` and ``epoch`` to end the transaction (EndTxn).
     """
 
     transactional_id: str
@@ -45,12 +45,12 @@ def open_transactions(
     timeout: float = _DEFAULT_TIMEOUT,
     options: Mapping[str, Any] = NO_OPTIONS,
 ) -> list[OpenTransaction]:
-    """The transactions in one of ``states``, of all coordinators, sorted by transactional id.
+    """Return the transactions in one of ``states``, sorted by transactional id.
 
-    Asks every broker for a list, and for a description of each transaction in it; one that has
-    ended meanwhile is left out. ``timeout`` is in seconds, ``options`` are those of a producer.
-    Raises KprodTimeoutError, ConnectionLost, AuthenticationError, UnsupportedVersionError for
-    brokers before Apache Kafka 3.0, and BrokerError for a broker's error.
+    Every broker is asked for its list, and then for a description of each transaction. A
+    transaction that has ended meanwhile is left out. ``timeout`` is in seconds; ``options`` are
+    those of a producer. Raises KprodTimeoutError, ConnectionLost, AuthenticationError, BrokerError,
+    and UnsupportedVersionError for brokers before Apache Kafka 3.0.
     """
     options = concealed(options)
     with connect(bootstrap_servers, timeout, options) as cluster:
@@ -74,9 +74,10 @@ def described_transaction(
     timeout: float = _DEFAULT_TIMEOUT,
     options: Mapping[str, Any] = NO_OPTIONS,
 ) -> OpenTransaction | None:
-    """The transaction of this id, in any state; None if there is none. Raises as above.
+    """Return the transaction with this id, in any state; None if there is none.
 
-    Asks one broker after the other until it finds the coordinator.
+    Asks one broker after the other until it finds the coordinator. Raises the errors of
+    ``open_transactions``.
     """
     options = concealed(options)
     with connect(bootstrap_servers, timeout, options) as cluster:

@@ -74,9 +74,10 @@ _ACKS = (0, 1, -1, "all")
 
 
 class AIOKafkaProducer:
-    """``aiokafka.AIOKafkaProducer``: its options, calls, results and errors, for one loop.
+    """Drop-in replacement for ``aiokafka.AIOKafkaProducer``, for one event loop.
 
-    Its calls never block the event loop. ``docs/migration.md`` lists the remaining differences.
+    It has aiokafka's options, methods, results and errors. Its methods never block the event loop.
+    ``docs/migration.md`` lists the remaining differences.
     """
 
     _native: NativeProducer | None = None
@@ -127,12 +128,12 @@ class AIOKafkaProducer:
         return self._native
 
     async def start(self) -> None:
-        """Wait for a broker's answer, and for the producer id if one is needed.
+        """Wait until a broker responds and, if one is needed, for the producer id.
 
-        Raises KafkaConnectionError as soon as a connection to every bootstrap address has failed,
-        or if none has answered within ``request_timeout_ms``; raises the cluster's error if it
-        refuses a producer id. You can call it again after that. Raises ProducerClosed after
-        ``stop``. Also call ``stop`` on a producer that could not start.
+        Raises KafkaConnectionError when a connection to every bootstrap address has failed, or if
+        none has responded within ``request_timeout_ms``. Raises the cluster's error if it rejects
+        the request for a producer id. After an error you can call it again. Call ``stop`` even on a
+        producer that could not start. Raises ProducerClosed after ``stop``.
         """
         native = self._native
         assert native is not None
@@ -195,7 +196,7 @@ class AIOKafkaProducer:
         timestamp_ms: int | None = None,
         headers: Any = None,
     ) -> asyncio.Future[RecordMetadata | None]:
-        """Queue one record; the future's result is its position, None with ``acks=0``."""
+        """Queue one record; return a future of its metadata (None with ``acks=0``)."""
         self._refuse_while_a_transaction_ends()
         future: asyncio.Future[RecordMetadata | None] | None = None
         behind = self._queueing.lines.hold(topic)
@@ -306,12 +307,12 @@ class AIOKafkaProducer:
     async def send_batch(
         self, batch: RecordBatch, topic: str, *, partition: int
     ) -> asyncio.Future[RecordMetadata | None]:
-        """Queue the records of a batch, in order; the future's result is the first one's position.
+        """Queue the records of a batch, in order; return a future of the first one's metadata.
 
-        The future completes once all records have their outcome. It fails with the error of the
-        first failed record; ``persisted`` of that error applies to the whole batch. If this call
+        The future completes when all records have a result. If any record failed, it has the error
+        of the first one, and ``persisted`` of that error applies to the whole batch. If this call
         raises or is cancelled, no record is queued. Raises KafkaTimeoutError if there is not enough
-        memory, and what ``send`` raises.
+        memory, and the errors of ``send``.
         """
         batch.close()
         if not batch.records:
@@ -356,7 +357,7 @@ class AIOKafkaProducer:
         return [*outcome, *rest]
 
     async def flush(self) -> None:
-        """Wait until every record queued so far has its outcome."""
+        """Wait until every record queued so far has a result."""
         await self._queueing.rests_queued()
         await self._queueing.elsewhere(self._queueing.native.flush, "flush")
 
@@ -368,10 +369,11 @@ class AIOKafkaProducer:
             raise for_aiokafka(cluster_error(error)) from error
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id under which brokers store this producer's metrics (KIP-714); not in aiokafka.
+        """Return the id under which brokers store this producer's metrics (KIP-714).
 
-        Waits at most ``timeout`` seconds; None means a minute. Raises KafkaTimeoutError if no
-        broker has assigned one, and IllegalOperation with ``enable_metrics_push=False``.
+        Not in aiokafka. Waits at most ``timeout`` seconds; None means a minute. Raises
+        KafkaTimeoutError if no broker has assigned an id by then, and IllegalOperation with
+        ``enable_metrics_push=False``.
         """
         longest = MAX_BLOCK if timeout is None else timeout
         ask = partial(self._queueing.native.client_instance_id, longest)
@@ -420,9 +422,10 @@ class AIOKafkaProducer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A transaction for ``async with``: committed at the end, aborted by any exception.
+        """Return a transaction for ``async with``: committed at the end, aborted by an exception.
 
-        Raises the error if it could not be committed; it is then aborted if it can only be aborted.
+        If the commit fails, the block raises its error. The transaction is then aborted if that is
+        possible.
         """
         await self.begin_transaction()
         try:

@@ -54,16 +54,16 @@ class AsyncTransaction:
 
 
 class Producer:
-    """Writes records to Kafka from asyncio tasks, in any asyncio event loop, including uvloop.
+    """Sends records to Kafka from asyncio tasks, in any event loop, including uvloop.
 
     Options are those of ``kprod.KafkaProducer``. ``token`` of a ``sasl_oauth_token_provider`` may
-    be a coroutine function; it runs in the loop in which the producer was made. Calls await
-    whatever they have to wait for (metadata, memory, name resolution, brokers), so other tasks keep
-    running. Cancelling a task ends its wait: a record that is already queued is still sent, any
-    other is not.
+    be a coroutine function; it runs in the event loop in which the producer was created. Methods
+    that wait for metadata, memory, DNS or brokers are coroutines, so other tasks keep running. If a
+    task is cancelled while it waits in ``send``, a record that is already queued is still sent, and
+    any other is not.
 
     As an ``async`` context manager it starts at the beginning and closes at the end of the block.
-    Use it from the tasks of one loop.
+    Use it from the tasks of one event loop.
     """
 
     def __init__(self, *, max_block_ms: int = MAX_BLOCK_MS, **options: Any) -> None:
@@ -80,9 +80,9 @@ class Producer:
         self._send_at_once = self._queueing.send_at_once
 
     async def start(self) -> None:
-        """Wait at most ``max_block_ms`` for a broker's answer. Optional before ``send``.
+        """Wait at most ``max_block_ms`` until a broker responds. Optional before ``send``.
 
-        Raises KprodTimeoutError, with the error of every broker that was tried.
+        Raises KprodTimeoutError with the error of each broker that was tried.
         """
         connect = partial(self._native.connect, self._max_block)
         await self._queueing.elsewhere(connect, "connect")
@@ -96,10 +96,10 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SentRecord:
-        """Queue one record and return its future; ``await`` that for the record's position.
+        """Queue one record and return its future; ``await`` the future for the metadata.
 
-        Raises what ``KafkaProducer.send`` raises: BufferFullError if there is no memory, and
-        KprodTimeoutError if the topic is not found, both after ``max_block_ms``.
+        Raises the errors of ``KafkaProducer.send``. BufferFullError (``buffer_memory`` is
+        exhausted) and KprodTimeoutError (no metadata of the topic) come after ``max_block_ms``.
         """
         if not self._queueing.lines.hold(topic):
             future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
@@ -131,8 +131,8 @@ class Producer:
     ) -> list[RecordMetadata]:
         """Queue a record for each value, in order, and wait until all are stored.
 
-        ``keys`` has one key per value. This is the fastest call for many records. Raises the error
-        of the first record that failed, and what ``send`` raises.
+        ``keys`` has one key for each value. This is the fastest call for many records. Raises the
+        error of the first record that failed, and the errors of ``send``.
         """
         queueing, queued = self._queueing, list[FutureRecordMetadata]()
         left, their_keys = iter(values), None if keys is None else iter(keys)
@@ -176,7 +176,7 @@ class Producer:
         await self._elsewhere("abort_transaction", self._seconds(timeout))
 
     def transaction(self, timeout: float | None = None) -> AsyncTransaction:
-        """A transaction for ``async with``; calls ``init_transactions`` if needed."""
+        """Return a transaction for ``async with``; call ``init_transactions`` if needed."""
         transaction = self._queueing.native.transaction(self._seconds(timeout))
         return AsyncTransaction(self._queueing, transaction)
 
@@ -188,7 +188,7 @@ class Producer:
         await self._queueing.elsewhere(made, call)
 
     async def flush(self, timeout: float | None = None) -> DeliveryReport:
-        """Wait until every record queued so far has its outcome; see ``KafkaProducer.flush``."""
+        """Wait until every record queued so far has a result; see ``KafkaProducer.flush``."""
         flush = partial(self._native.flush, timeout)
         return await self._queueing.elsewhere(flush, "flush")  # type: ignore[no-any-return]
 
@@ -202,10 +202,11 @@ class Producer:
         return set(range(len(await self._queueing.topic(topic, self._max_block))))
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id under which brokers store this producer's metrics (KIP-714).
+        """Return the id under which brokers store this producer's metrics (KIP-714).
 
         Waits at most ``timeout`` seconds; None means ``max_block_ms``. Raises KprodTimeoutError if
-        no broker has assigned one, and IllegalStateError with ``enable_metrics_push=False``.
+        no broker has assigned an id by then, and IllegalStateError with
+        ``enable_metrics_push=False``.
         """
         ask = partial(self._native.client_instance_id, self._seconds(timeout))
         return await self._queueing.elsewhere(ask, "id")  # type: ignore[no-any-return]

@@ -23,8 +23,8 @@ _ZSTD_LZ4_GZIP_SNAPPY: Final = (4, 3, 1, 2)
 class ClientMetricsSubscription:
     """The metrics that clients are asked to push.
 
-    ``metrics`` are prefixes of names, ``codecs`` the numbers of the accepted compression codecs,
-    the preferred one first; ``delta`` requests sums as differences.
+    ``metrics`` are prefixes of metric names. ``codecs`` are the numbers of the accepted compression
+    codecs, the preferred one first. ``delta`` requests sums as differences.
     """
 
     metrics: tuple[str, ...] = (ALL_METRICS,)
@@ -40,7 +40,7 @@ class ClientMetricsSubscription:
 
 
 class ClientMetricsPush(NamedTuple):
-    """One push of a client. ``metrics`` is a ``MetricsData`` of OpenTelemetry."""
+    """One push of a client. ``metrics`` is OpenTelemetry's ``MetricsData``."""
 
     instance_id: uuid.UUID
     client_id: str | None
@@ -59,10 +59,11 @@ class _Instance:
 
 
 class ClientMetrics:
-    """One subscription for all clients, and their pushes (Kafka: ``ClientMetricsManager``).
+    """The subscription for client metrics and what clients have pushed. Thread-safe.
 
-    Thread-safe. Without a subscription, brokers do not offer telemetry to clients that connect. It
-    survives a restart of the broker.
+    There is one subscription for all clients (Kafka: ``ClientMetricsManager``). Without one, the
+    broker does not offer telemetry to clients that connect. The subscription survives a restart of
+    the broker.
     """
 
     def __init__(self) -> None:
@@ -72,7 +73,7 @@ class ClientMetrics:
         self._pushes: list[ClientMetricsPush] = []
 
     def subscribe(self, subscription: ClientMetricsSubscription) -> None:
-        """Set the subscription, which clients get with their next request for it."""
+        """Set the subscription. Clients get it with their next request."""
         with self._changed:
             self._subscription = subscription
 
@@ -88,7 +89,7 @@ class ClientMetrics:
             return list(self._pushes)
 
     def await_pushes(self, count: int, timeout: float = 10.0) -> list[ClientMetricsPush]:
-        """The pushes, once there are ``count``; after ``timeout`` seconds perhaps fewer."""
+        """Wait at most ``timeout`` seconds for ``count`` pushes; return those received."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._pushes) >= count, timeout)
             return list(self._pushes)

@@ -30,23 +30,23 @@ from kprod.types import TopicPartition
 
 
 class EmbeddedBroker:
-    """A broker that stores records on disk, with one or more nodes.
+    """A broker for tests that stores records on disk, with one or more nodes.
 
-    Use it as a context manager, or call ``start`` and ``stop``. After a stop it can be started
-    again, with the same ports and data. ``topics`` maps names to partition counts; missing topics
-    are created on start. Without a ``data_dir`` the data is in a temporary directory that is
-    removed after the ``with`` block, or with this object. ``log_dirs`` are several directories
-    instead, over which the partitions are spread: a failed disk affects only the partitions of its
+    Use it as a context manager, or call ``start`` and ``stop``. After ``stop`` it can be started
+    again, with the same ports and data. ``topics`` maps names to partition counts; topics that do
+    not exist are created on start. Without a ``data_dir`` the data is in a temporary directory,
+    which is removed at the end of the ``with`` block or with this object. With ``log_dirs``, the
+    partitions are spread over several directories, and a failed disk affects only those in its
     directory.
 
-    With ``nodes=3``, three nodes with the ids 1, 2 and 3 listen on separate ports, and each leads a
-    share of the partitions. They share one log, as if every replica were always in sync.
-    ``stop_node``, ``start_node`` and ``move_leader`` are for tests of clients.
+    With ``nodes=3``, three nodes with the ids 1, 2 and 3 listen on separate ports, and each leads
+    some of the partitions. They share one log, as if every replica were always in sync.
+    ``stop_node``, ``start_node`` and ``move_leader`` let you test how a client reacts.
 
-    ``host`` and ``port`` make a listener that is open to all clients. ``listeners`` replace them:
-    ``kprod.broker.make_listener`` makes listeners with TLS and SASL. A listener without
-    authentication that other machines can reach needs ``allow_remote=True``. One thread at a time
-    may call ``start``, ``stop`` and ``kill``.
+    ``host`` and ``port`` create a listener that is open to all clients. Use ``listeners`` instead
+    for TLS and SASL: ``kprod.broker.make_listener`` creates them. A listener without authentication
+    that other machines can reach needs ``allow_remote=True``. ``start``, ``stop`` and ``kill`` may
+    be called by one thread at a time.
     """
 
     def __init__(  # noqa: PLR0913
@@ -128,7 +128,7 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of the first listener of all nodes, separated by commas, for clients."""
+        """``host:port`` of each node's first listener, separated by commas, for clients."""
         return next(iter(self.addresses.values()))
 
     @property
@@ -146,10 +146,10 @@ class EmbeddedBroker:
         return self._cluster is not None and self._process == os.getpid()
 
     def start(self) -> None:
-        """Load the data, with recovery after a crash, and listen.
+        """Load the data, recover after a crash, and listen.
 
         Raises ``StorageError`` if the data directory is in use or unreadable, ``OSError`` if a port
-        is in use, ``IllegalStateError`` if already started.
+        is in use, and ``IllegalStateError`` if it is already started.
         """
         if self.running:
             raise IllegalStateError("the broker is running")
@@ -176,14 +176,14 @@ class EmbeddedBroker:
         return server
 
     def stop_node(self, node_id: int) -> None:
-        """Stop a node; the other nodes lead its partitions, in a new leader epoch.
+        """Stop a node. The other nodes take over its partitions, in a new leader epoch.
 
-        Raises ``IllegalStateError`` unless it is running.
+        Raises ``IllegalStateError`` unless the node is running.
         """
         self._running_cluster().stop_node(node_id)
 
     def start_node(self, node_id: int) -> None:
-        """Start a stopped node again, on its old port, to lead its share of the partitions."""
+        """Start a stopped node again, on its old port. It leads its partitions again."""
         cluster = self._running_cluster()
         if node_id in cluster.state.running:
             raise IllegalStateError(f"node {node_id} is running")
@@ -200,9 +200,10 @@ class EmbeddedBroker:
     def create_topic(
         self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic, with its own settings by Kafka's names.
+        """Create a topic. Its settings have Kafka's names.
 
-        Raises ``BrokerError``: 17 invalid name, 36 exists, 37 partition count, 40 settings.
+        Raises ``BrokerError`` with code 17 (invalid name), 36 (exists), 37 (partition count) or 40
+        (invalid setting).
         """
         self._running_cluster().topics.create(name, partitions, settings)
 
@@ -214,11 +215,11 @@ class EmbeddedBroker:
         timeout: float = 10.0,
         committed: bool = False,
     ) -> list[StoredRecord]:
-        """The records of a topic, one partition after the other, without a client.
+        """Return the records of a topic, one partition after the other, without a client.
 
         ``committed``: only those that a consumer with ``isolation.level=read_committed`` gets. With
-        ``count`` it waits at most ``timeout`` seconds for that many; there may be fewer then.
-        Raises ``BrokerError`` 3 for an unknown topic.
+        ``count``, wait at most ``timeout`` seconds for that many records; the result may have
+        fewer. Raises ``BrokerError`` with code 3 for an unknown topic.
         """
         return self._running_cluster().records(topic, count, timeout, committed=committed)
 
@@ -248,7 +249,7 @@ class EmbeddedBroker:
         self._running_cluster().transactions.time_out_all()
 
     def set_transaction_version(self, version: int) -> None:
-        """Finalize another level of ``transaction.version``, as an upgrade does, until a stop.
+        """Set another level of ``transaction.version``, as an upgrade does, until it is stopped.
 
         Clients see it in their next ApiVersions response. Raises ``ConfigError``.
         """
@@ -276,7 +277,7 @@ class EmbeddedBroker:
         self._end(LogDirectories.close)
 
     def kill(self) -> None:
-        """Stop as in a crash, without flushing or marking a clean shutdown."""
+        """Stop as in a crash: no flush, and no mark of a clean shutdown."""
         self._end(LogDirectories.abandon)
 
     def _end(self, let_go: Callable[[LogDirectories], None]) -> None:

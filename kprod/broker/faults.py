@@ -13,17 +13,19 @@ from kprod.broker.protocol.api_key import ApiKey, VersionRange
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Fault:
-    """A fault, and the requests that it applies to.
+    """Injects a fault into matching requests.
 
-    It applies to requests of ``api`` that name ``topic``, arrive at ``node_id`` and come from
-    ``client_id``, if these are given. It skips the first ``after`` of them, and ends after
-    ``times`` (None: never). ``hits`` counts its uses.
+    A request matches if it has the given ``api``, names ``topic``, arrives at ``node_id`` and comes
+    from ``client_id``; None matches everything. The first ``after`` matching requests are not
+    affected. Then the fault applies ``times`` times (None: without limit). ``hits`` is the number
+    of matching requests so far, including those that were not affected.
 
-    ``error``: answer with this error code without processing the request (a record is not stored),
-    or, with ``after_append``, after processing it. ``delay``: seconds before the answer is sent.
-    ``drop``: never answer. ``cut_at``: send this many bytes of the answer and close.
-    ``corrupt_at``: flip a bit in that byte of the answer (negative: from its end).
-    ``throttle_ms``: report a throttle time to the client.
+    ``error``: respond with this error code without processing the request, so that records are not
+    stored; with ``after_append``, process the request first. The other faults process the request
+    and change only the response. ``delay``: wait this many seconds before sending it. ``drop``:
+    never send it. ``cut_at``: send this many bytes of it and close the connection. ``corrupt_at``:
+    flip a bit in this byte of it (a negative number counts from its end). ``throttle_ms``: report
+    this throttle time in it.
     """
 
     api: ApiKey | None = None
@@ -52,7 +54,7 @@ class Fault:
 
 
 class FaultPlan:
-    """The faults of one broker. Thread-safe: faults may be changed while clients are served."""
+    """The faults of one broker. Thread-safe; faults may be changed while the broker runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the rest
@@ -60,7 +62,7 @@ class FaultPlan:
         self._versions: dict[ApiKey, VersionRange] = {}
 
     def add(self, fault: Fault) -> Fault:
-        """Activate a fault. Returns the same object, for its ``hits``."""
+        """Activate a fault. Returns the same object, so that you can read its ``hits``."""
         with self._lock:
             self._faults.append(fault)
         return fault
@@ -71,7 +73,7 @@ class FaultPlan:
             self._faults = [one for one in self._faults if one is not fault]
 
     def clear(self) -> None:
-        """Remove all faults and all limits of versions."""
+        """Remove all faults and all version limits."""
         with self._lock:
             self._faults = []
             self._versions = {}
@@ -85,17 +87,17 @@ class FaultPlan:
             self.remove(fault)
 
     def limit_versions(self, api: ApiKey, lowest: int, highest: int) -> None:
-        """Advertise and accept only these versions of an API; none if ``highest`` is lower."""
+        """Support only these versions of an API, or none if ``highest`` is below ``lowest``."""
         with self._lock:
             self._versions[api] = VersionRange(lowest, highest, lowest)
 
     @property
     def versions(self) -> dict[ApiKey, VersionRange]:
-        """The limited versions by API."""
+        """The version limits by API."""
         return self._versions
 
     def take(self, key: ApiKey, body: Any, client_id: str | None, node_id: int) -> Fault | None:
-        """The oldest fault that applies to a request; counts it."""
+        """Return the oldest fault that applies to a request, and count the request."""
         if not self._faults:
             return None
         with self._lock:

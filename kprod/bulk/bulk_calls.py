@@ -33,17 +33,20 @@ class BulkCalls:
         partitions: Iterable[int | None] | int | None = None,
         timestamps_ms: Iterable[int | None] | int | None = None,
     ) -> BulkDelivery:
-        """Queue many records of one topic, in order. One handle has the outcomes.
+        """Queue many records of one topic, in order; return one handle for their results.
 
-        ``values`` is a list, tuple or iterator of values, as ``send`` takes them, or, without
-        ``keys``, of ``(key, value)`` pairs. The other arguments have one item per record, or one
-        value for all: a number; for ``headers`` a list of ``(str, bytes | None)`` pairs.
+        ``values`` is a list, tuple or iterator of values that ``send`` would accept. Without
+        ``keys``, an item may also be a ``(key, value)`` pair. The other arguments have one item for
+        each record, or one value for all: a number, or for ``headers`` a list of ``(str, bytes |
+        None)`` pairs.
 
-        Waits for memory at most ``max_block_ms`` without progress. With lists and tuples every
-        argument is checked before anything is queued (values that a serializer must see first are
-        not). A later error leaves the records before it queued: ``error.accepted`` is their number,
-        ``error.delivery`` their handle. So do an exception of an iterator, and Ctrl-C, after which
-        one record more may be queued. Raises the errors of ``send``.
+        Lists and tuples are checked before anything is queued, except for values that a serializer
+        must convert first. Raises the errors of ``send``. The call times out if it could not queue
+        any record for ``max_block_ms``.
+
+        After a later error, or an exception of an iterator, the records before it stay queued.
+        ``error.accepted`` is their number and ``error.delivery`` their handle. After Ctrl-C one
+        more record may be queued.
         """
         from kprod.bulk.rows import RowChecks, Rows, send_rows
 
@@ -72,16 +75,17 @@ class BulkCalls:
     ) -> BulkDelivery:
         """Queue every row of Arrow data as a record of one topic, in order.
 
-        ``data`` is anything with ``__arrow_c_array__`` or ``__arrow_c_stream__``: a pyarrow
-        RecordBatch, Table or RecordBatchReader, a polars DataFrame. The other arguments name its
-        columns, by name or number. ``value`` and ``key``: binary or text of any width, view or
-        fixed size; ``headers``: a list of structs or a map, of text to binary or text;
-        ``partition``: int32 or int64; ``timestamp``: any timestamp, or int64 milliseconds. A null
-        is a null key, value or list; a null partition or timestamp counts as not given.
+        ``data`` is an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``, such as a
+        pyarrow RecordBatch, Table or RecordBatchReader, or a polars DataFrame. The other arguments
+        are names or numbers of its columns. ``value`` and ``key``: binary or text of any width,
+        view or fixed size. ``headers``: a list of structs, or a map, from text to binary or text.
+        ``partition``: int32 or int64. ``timestamp``: any timestamp, or int64 milliseconds. A null
+        in ``value``, ``key`` or ``headers`` is a null value, a null key or no headers. A null
+        partition or timestamp is treated as not given.
 
-        The types of the columns, and the rows of the first batch, are checked before anything is
-        queued. Waits and fails as ``send_many``. Raises RecordTypeError for data or a column that
-        cannot be sent, else the errors of ``send``.
+        The column types and the rows of the first batch are checked before anything is queued.
+        Raises RecordTypeError for data or a column that cannot be sent. Otherwise it waits and
+        raises like ``send_many``.
         """
         from kprod.bulk.arrow_batches import ArrowBatches, send_batches, send_batches_one_by_one
 

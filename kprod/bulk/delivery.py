@@ -25,9 +25,9 @@ number of the part."""
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The offsets that records of one bulk call have in one partition, both ends included.
+    """The first and the last offset that the records of a bulk call have in one partition.
 
-    Records of other writers may lie between them. Both are -1 when the broker gave no offsets
+    Records of other producers may lie between them. Both are -1 if the broker returned no offsets
     (``acks=0``). ``records`` counts those of the call.
     """
 
@@ -38,7 +38,10 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class BulkReport:
-    """All ``records`` of a bulk call were acknowledged, at ``offsets``, by partition."""
+    """All ``records`` of a bulk call were acknowledged.
+
+    ``offsets`` maps each partition to the range of their offsets.
+    """
 
     records: int
     offsets: Mapping[TopicPartition, OffsetRange]
@@ -46,10 +49,10 @@ class BulkReport:
 
 @dataclass(frozen=True, slots=True)
 class BulkProgress:
-    """The numbers of records of a bulk call by outcome, at one moment.
+    """The number of records of a bulk call by result, at one moment.
 
-    ``failure`` is what ``BulkDelivery.get`` raises for those that have failed, None while none has;
-    ``waits_for`` where the first of those is sent that have no outcome yet.
+    ``failure`` is the error that ``BulkDelivery.get`` raises, or None if no record has failed.
+    ``waits_for`` is the partition of the first record that has no result yet.
     """
 
     acknowledged: int
@@ -60,12 +63,13 @@ class BulkProgress:
 
 
 class BulkDelivery:
-    """The outcomes of the records of one ``send_many`` or ``send_arrow``. Thread-safe.
+    """The results of the records of one ``send_many`` or ``send_arrow``. Thread-safe.
 
-    It holds the outcomes of batches, twelve bytes for each run of records that follow each other in
-    one, and no record. ``len`` is the number of records that were queued, numbered from 0 in the
-    order in which they were given.
-    ``await`` gives what ``get`` returns. Pickling is refused: it belongs to its process.
+    ``len`` is the number of queued records. They are numbered from 0 in the order in which they
+    were given. ``await`` returns the same as ``get``.
+
+    The handle does not keep the records. It keeps the results of batches, and twelve bytes for each
+    run of records that are neighbours in a batch. It cannot be pickled.
     """
 
     def __init__(self, sent: SentRecords) -> None:
@@ -84,12 +88,12 @@ class BulkDelivery:
         return self._sent.runs()
 
     def get(self, timeout: float | None = None) -> BulkReport:
-        """Wait at most ``timeout`` seconds (None: no limit) until every record has its outcome.
+        """Wait at most ``timeout`` seconds (None: no limit) until every record has a result.
 
-        Raises DeliveryError, with the first record's error as its cause, when any has failed;
-        KprodTimeoutError when some have no outcome yet: they are still on their way;
-        IllegalStateError inside a delivery callback, where waiting would hold up all others;
-        RecordTypeError or InvalidRecordError for a timeout that is no time.
+        Raises DeliveryError if any record failed; its cause is the error of the first one. Raises
+        KprodTimeoutError if some records have no result yet; they are still being sent. Raises
+        IllegalStateError inside a delivery callback, and RecordTypeError or InvalidRecordError for
+        an invalid timeout.
         """
         if timeout is not None:
             check_timeout(timeout)
@@ -106,7 +110,7 @@ class BulkDelivery:
         return BulkReport(len(self), _offsets(pieces))
 
     def progress(self) -> BulkProgress:
-        """The numbers of records by outcome now, without waiting."""
+        """Return the current number of records by result, without waiting."""
         return self._progress(self._pieces())
 
     def _progress(self, pieces: Iterable[Piece]) -> BulkProgress:
@@ -130,11 +134,11 @@ class BulkDelivery:
         )
 
     def outcome(self, record: int) -> RecordMetadata | KprodError | None:
-        """The outcome of a record: its place in the log, or its error; None while it has none.
+        """Return the metadata or the error of a record; None while it has no result.
 
-        The sizes in the metadata are -1, and so is the timestamp unless the broker sets it: the
-        handle keeps no record. Raises IndexError; negative numbers count from the end. Looking at
-        every record costs some 2 us for each.
+        The sizes in the metadata are -1, and so is the timestamp unless the broker sets it, because
+        the handle keeps no records. Negative numbers count from the end. Raises IndexError. A call
+        takes about 2 us.
         """
         number = record + len(self) if record < 0 else record
         delivery, index = self._sent.locate(number)
@@ -155,9 +159,9 @@ class BulkDelivery:
         return map(self.outcome, range(len(self)))
 
     def failed_indices(self) -> list[int]:
-        """The numbers of the records that have failed so far, ascending: to send them again.
+        """Return the numbers of the records that have failed so far, in ascending order.
 
-        ``persisted`` of their errors says whether they may be in the log all the same.
+        Before you send them again, check ``persisted`` of their errors: they may be in the log.
         """
         return self._sent.records_of([run for p, _, run in self._pieces() if p.done and p.error])
 

@@ -45,13 +45,14 @@ class _Notifying(Producer):
 
 
 class AIOProducer:
-    """``confluent_kafka.aio.AIOProducer``, bound to the event loop in which it is made.
+    """Drop-in replacement for ``confluent_kafka.aio.AIOProducer``, for one event loop.
 
-    ``produce`` returns a future of the record's Message. Calling ``poll`` is optional: the loop
-    serves reports as they arrive, without a waiting thread. ``error_cb``, ``stats_cb`` and
-    ``throttle_cb`` run in the loop and may be coroutine functions. Calls to a broker wait in
-    ``executor``, or in up to ``max_workers`` threads. ``batch_size`` and ``buffer_timeout`` are
-    accepted and ignored: a record is queued immediately, and ``linger.ms`` controls batching.
+    It belongs to the event loop in which it is created. ``produce`` returns a future of the
+    record's Message. Calling ``poll`` is optional: delivery reports are handled as they arrive.
+    ``error_cb``, ``stats_cb`` and ``throttle_cb`` run in the event loop and may be coroutine
+    functions. Calls that wait for a broker run in ``executor``, or in up to ``max_workers``
+    threads. ``batch_size`` and ``buffer_timeout`` are accepted and ignored: records are queued
+    immediately, and ``linger.ms`` controls batching.
     """
 
     def __init__(
@@ -140,8 +141,8 @@ class AIOProducer:
         """Queue a record, waiting while the queue is full. Returns a future of its Message.
 
         Records are queued in the order of the calls. The future fails with KafkaException if the
-        record is refused or not delivered. Raises TypeError, and RuntimeError after ``close``, also
-        in tasks that are waiting then.
+        record is rejected or not delivered. Raises TypeError, and RuntimeError if the producer is
+        closed before or while it waits.
         """
         future: asyncio.Future[Message] = self._loop.create_future()
         report = partial(_reported, self._outcomes, future)
@@ -297,11 +298,11 @@ class AIOProducer:
     # The end --------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Refuse new calls with RuntimeError, flush, and close.
+        """Reject new calls with RuntimeError, flush, and close.
 
-        Transactional calls that are running end first; other calls that wait for a broker raise
-        KafkaException with _DESTROY. A second ``close`` waits for the first one. If it is
-        cancelled, it closes immediately, and futures of unsent records fail.
+        Waits for transactional calls that are running. Other calls that wait for a broker raise
+        KafkaException with _DESTROY. A second ``close`` waits for the first one. If ``close`` is
+        cancelled, the producer closes immediately, and the futures of unsent records fail.
         """
         self._check_loop()
         if self._closed:

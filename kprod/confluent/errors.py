@@ -31,10 +31,10 @@ class _Root(Exception):
 
 
 class KafkaException(_Root):
-    """Has a KafkaError as ``args[0]``.
+    """An exception that has a KafkaError as ``args[0]``.
 
-    In a program that also imports confluent_kafka, perhaps for its consumer,
-    ``except confluent_kafka.KafkaException`` catches it, too: see ``also_theirs``.
+    If the program also imports confluent_kafka, for example for its consumer, ``except
+    confluent_kafka.KafkaException`` catches it, too (see ``also_theirs``).
     """
 
 
@@ -50,9 +50,9 @@ def also_theirs() -> None:
 
 
 class KafkaError(KafkaException, metaclass=_Codes):
-    """An error: a code, its name, and a text. Immutable; equal to its code.
+    """An error code, its name and a message. Immutable; compares equal to its code.
 
-    It can be raised, too: it is a KafkaException that has itself as ``args[0]``.
+    It can be raised, because it is also a KafkaException, with itself as ``args[0]``.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class KafkaError(KafkaException, metaclass=_Codes):
 
 
 class ProduceError(KafkaException):
-    """A record could not be produced: ``code`` and ``name``, and ``exception``, its cause."""
+    """A record could not be produced: ``code``, ``name``, and ``exception``, the cause."""
 
     def __init__(self, kafka_error: KafkaError, exception: Exception | None = None) -> None:
         super().__init__(kafka_error)

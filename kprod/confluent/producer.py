@@ -51,10 +51,11 @@ LAST_MOMENT = 1.0
 
 
 class Producer(Producing, ProducerTransactions):
-    """``confluent_kafka.Producer``: its options, calls, delivery reports and errors. Thread-safe.
+    """Drop-in replacement for ``confluent_kafka.Producer``. Thread-safe.
 
-    ``produce`` never waits, not even for a broker. Delivery reports and other callbacks run in
-    ``poll`` and ``flush``, in the calling thread, which gets their exceptions.
+    It has the options, methods, delivery reports and errors of confluent-kafka. ``produce`` never
+    blocks, not even until a broker is connected. Delivery reports and other callbacks run in
+    ``poll`` and ``flush``, in the calling thread, and their exceptions propagate.
     ``docs/migration.md`` lists the remaining differences.
     """
 
@@ -164,9 +165,10 @@ class Producer(Producing, ProducerTransactions):
         callback: OnDelivery | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> int:
-        """Queue many records, each a dict of ``value``, ``key``, ``partition`` and ``callback``.
+        """Queue many records: dicts with ``value``, ``key``, ``partition`` and ``callback``.
 
-        Returns how many were queued; the others get their KafkaError under the key ``_error``.
+        Returns how many were queued. Each of the others gets its KafkaError under the key
+        ``_error``.
         """
         _check_topic(topic)
         if not isinstance(messages, list):
@@ -224,10 +226,10 @@ class Producer(Producing, ProducerTransactions):
         return served
 
     def flush(self, timeout: float | None = -1) -> int:
-        """Serve reports until all are done, at most ``timeout`` seconds; return how many are left.
+        """Wait at most ``timeout`` seconds for all delivery reports; return how many are left.
 
-        Raises what a callback raises, KafkaException inside a delivery callback unless ``timeout``
-        is 0, and RuntimeError after ``close``.
+        Runs the callbacks; their exceptions propagate. Raises KafkaException inside a delivery
+        callback unless ``timeout`` is 0, and RuntimeError after ``close``.
         """
         native = self._running
         if timeout != 0:
@@ -246,10 +248,10 @@ class Producer(Producing, ProducerTransactions):
             reports.wait(min(left, PATIENCE, self._events.until_statistics()))
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Discard records: queued ones, those in flight, or both.
+        """Discard queued records, records in flight, or both.
 
-        Their reports have the code _PURGE_QUEUE, or _PURGE_INFLIGHT if a record may have been
-        stored. ``blocking``: the reports are available when this returns.
+        Their delivery reports have the code _PURGE_QUEUE, or _PURGE_INFLIGHT if the record may have
+        been stored. With ``blocking``, the reports are available when this call returns.
         """
         native = self._running
         if in_queue:
@@ -260,13 +262,13 @@ class Producer(Producing, ProducerTransactions):
     # The end --------------------------------------------------------------------------------------
 
     def close(self, timeout: float | None = -1) -> bool:
-        """Refuse new records, flush, and close. Returns True.
+        """Reject new records, flush, and close. Returns True.
 
-        Waits at most ``timeout`` seconds, and then purges the records that are left. Aborts an open
-        transaction first. From now on other threads' calls raise RuntimeError; callbacks that this
-        call runs may still produce. Another ``close`` waits until this one has returned. After
-        closing, raises what a callback has raised. Raises KafkaException inside a delivery callback
-        unless ``timeout`` is 0.
+        Aborts an open transaction first. Waits at most ``timeout`` seconds, and then purges the
+        remaining records. Calls in other threads raise RuntimeError from now on; callbacks that run
+        during ``close`` may still produce. If ``close`` is already running, waits until that call
+        has returned. If a callback raised, its exception is raised after closing. Raises
+        KafkaException inside a delivery callback unless ``timeout`` is 0.
         """
         if self._end is None:
             return True
@@ -317,7 +319,7 @@ class Producer(Producing, ProducerTransactions):
             self._end.open()
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use these credentials for new connections. Raises TypeError unless both are text."""
+        """Use these credentials for new connections. Raises TypeError unless both are strings."""
         self._usable()
         self._settings.credentials.replace(username, password)
 

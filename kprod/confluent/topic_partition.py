@@ -11,7 +11,10 @@ OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, OFFSET_INVALID = -2, -1, -1000, -10
 
 @total_ordering
 class TopicPartition:
-    """Compared by topic and partition. ``partition`` and ``offset`` can be set."""
+    """A topic, a partition and an offset. Two of them are equal if topic and partition are.
+
+    ``partition`` and ``offset`` can be changed.
+    """
 
     __slots__ = ("_leader_epoch", "_metadata", "_topic", "offset", "partition")
 
@@ -44,7 +47,7 @@ class TopicPartition:
 
     @property
     def metadata(self) -> str | None:
-        """Text of the application that is stored with the offset."""
+        """A string of the application that is stored with the offset."""
         return self._metadata
 
     @property
@@ -54,7 +57,7 @@ class TopicPartition:
 
     @property
     def error(self) -> None:
-        """Always None: producers do not report errors in this class."""
+        """Always None: a producer does not set it."""
         return None
 
     def _key(self) -> tuple[str, int]:
@@ -77,17 +80,17 @@ class TopicPartition:
 
 
 def murmur2(key: bytes, partition_count: int) -> int:
-    """Partition as in Kafka's Java client. Raises TypeError and ValueError."""
+    """Choose a partition like Kafka's Java client. Raises TypeError and ValueError."""
     return _placed(MURMUR2, key, partition_count)
 
 
 def consistent(key: bytes, partition_count: int) -> int:
-    """Partition by CRC-32, librdkafka's default. Raises TypeError and ValueError."""
+    """Choose a partition by CRC-32, librdkafka's default. Raises TypeError and ValueError."""
     return _placed(CRC32, key, partition_count)
 
 
 def fnv1a(key: bytes, partition_count: int) -> int:
-    """Partition as in Sarama. Raises TypeError and ValueError."""
+    """Choose a partition like Sarama. Raises TypeError and ValueError."""
     return _placed(FNV1A, key, partition_count)
 
 

@@ -1,4 +1,9 @@
-"""The errors of ``kafka.errors``, with or without kafka-python, and the translation to them."""
+"""The exception classes of ``kafka.errors``, with or without kafka-python.
+
+If kafka-python is installed, each is also a subclass of the class with the same name in
+``kafka.errors``. All are subclasses of ``kprod.KprodError``. ``translated`` returns the error of
+this module for an error of ``kprod.errors``.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +61,11 @@ class Kin(type):
 
 
 class KafkaError(KprodError, metaclass=Kin):
-    """The base class of kafka-python's errors; here each is a KprodError, too.
+    """The base class of kafka-python's errors. Each is also a ``kprod.KprodError``.
 
-    ``retriable``: the same call may succeed later. Two attributes are kprod's own: ``persisted``
-    (whether the record may be in the log all the same) and ``number`` (of the translated error).
-    The traceback also shows that error, so this one's text is kafka-python's, unchanged.
+    ``retriable``: the same call may succeed later. kprod adds ``persisted`` (whether the record may
+    be in the log) and ``number`` (that of the original error). The message is kafka-python's;
+    kprod's original error is the ``__cause__`` and is shown in the traceback.
     """
 
     number = ""
@@ -138,9 +143,10 @@ class MetadataEmptyBrokerList(RetriableError):
 
 
 class NoBrokersAvailable(KafkaTimeoutError):
-    """No broker answered when the producer was made.
+    """No broker responded when the producer was created.
 
-    kafka-python 2 raises this class, kafka-python 3 a KafkaTimeoutError: this one is both.
+    kafka-python 2 raises NoBrokersAvailable, and kafka-python 3 KafkaTimeoutError. This class is
+    both.
     """
 
     invalid_metadata = True

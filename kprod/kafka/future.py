@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 class Future:
     """A value or an error that is set once, like ``kafka.future.Future``. Thread-safe.
 
-    Callbacks run in the thread that completes the future, in the order they were added; one that is
-    added later runs immediately. Their exceptions are logged, and raised if ``error_on_callbacks``
-    is true.
+    Callbacks run in the thread that completes the future, in the order in which they were added. A
+    callback that is added later runs at once. Exceptions of callbacks are logged; they also
+    propagate if ``error_on_callbacks`` is true.
     """
 
     error_on_callbacks = False
@@ -46,10 +46,10 @@ class Future:
         return self.is_done and isinstance(self.exception, RetriableError)
 
     def __await__(self) -> Generator[Self, None, Any]:
-        """Return the value or raise the error; until it is done, yield the future.
+        """Return the value or raise the error; yield the future until it is done.
 
-        kafka-python's network loop runs such coroutines. For asyncio use the futures of ``kprod``
-        or ``kprod.aio``.
+        This works in kafka-python's network loop. In asyncio, use the futures of ``kprod`` or
+        ``kprod.aio``.
         """
         if not self.is_done:
             yield self
@@ -112,11 +112,11 @@ class Future:
 
 
 class FutureRecordMetadata:
-    """The outcome of one record, with the names, arguments and errors of kafka-python's.
+    """The result of one record, with the methods and errors of kafka-python's. Thread-safe.
 
-    Thread-safe. Callbacks run in the producer's callback thread; a callback that is added to a
-    completed record runs immediately, in the calling thread. When ``get`` returns, the callbacks
-    that were added before have run.
+    Callbacks run in the producer's callback thread. A callback that is added to a completed future
+    runs at once, in the calling thread. When ``get`` returns, the callbacks that were added before
+    have run.
     """
 
     __slots__ = ("_failure", "_native")
@@ -132,12 +132,12 @@ class FutureRecordMetadata:
 
     @property
     def value(self) -> RecordMetadata | None:
-        """The record's position; None until it is stored, and if it failed."""
+        """The record's metadata; None before it is stored, and if it failed."""
         return None if self._native is None else self._native.value
 
     @property
     def exception(self) -> BaseException | None:
-        """The record's error, always the same object; None while pending, and if it is stored."""
+        """The record's error; None before it has failed, and if it is stored."""
         if self._failure is None and self._native is not None:
             error = self._native.exception
             if error is not None:
@@ -159,8 +159,8 @@ class FutureRecordMetadata:
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait at most ``timeout`` seconds; return the metadata or raise the record's error.
 
-        Raises KafkaTimeoutError if there is no outcome by then, and immediately inside a callback;
-        TypeError for a timeout that is not a number.
+        Raises KafkaTimeoutError if there is no result by then, and at once inside a callback.
+        Raises TypeError for a timeout that is not a number.
         """
         if self._native is None:
             raise self._failure or AssertionError

@@ -48,11 +48,12 @@ class _NativeProducer(Native):
 
 
 class KafkaProducer:
-    """``kafka.KafkaProducer``: its options, defaults, calls, results and errors. Thread-safe.
+    """Drop-in replacement for ``kafka.KafkaProducer``. Thread-safe.
 
-    The constructor waits for a broker, at most ``bootstrap_timeout_ms`` (also called
-    ``api_version_auto_timeout_ms``), unless ``api_version`` is given. Raises NoBrokersAvailable (a
-    KafkaTimeoutError) and KafkaConfigurationError (a ValueError).
+    It has kafka-python's options, defaults, methods, results and errors. Unless ``api_version`` is
+    given, the constructor waits for a broker, for at most ``bootstrap_timeout_ms`` (or
+    ``api_version_auto_timeout_ms``). It raises NoBrokersAvailable, a KafkaTimeoutError, and
+    KafkaConfigurationError, a ValueError.
 
     ``docs/migration.md`` lists the remaining differences, and those to ``kprod.KafkaProducer``.
     """
@@ -138,12 +139,12 @@ class KafkaProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
-        """Queue one record; the future returns its position or raises its error.
+        """Queue one record and return its future.
 
-        Raises KafkaTimeoutError if the topic is not found or there is no memory within
-        ``max_block_ms``, IllegalStateError after ``close``, MessageSizeTooLargeError, ValueError
-        and TypeError for arguments, and what a serializer or partitioner raises. If the cluster
-        refuses the topic, the future fails.
+        Raises KafkaTimeoutError if there is no metadata or no memory within ``max_block_ms``,
+        IllegalStateError after ``close``, MessageSizeTooLargeError, ValueError or TypeError for an
+        invalid argument, and any exception of a serializer or partitioner. If the cluster rejects
+        the topic, the future fails.
         """
         if self._closed:
             raise KafkaIllegalStateError("KafkaProducer already closed!")
@@ -191,9 +192,9 @@ class KafkaProducer:
         return partitioners.Cluster(self._native.cluster)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything queued so far and wait for every outcome, at most ``timeout`` seconds.
+        """Send all queued records and wait at most ``timeout`` seconds for their results.
 
-        Raises KafkaTimeoutError after that time, and immediately inside a callback.
+        Raises KafkaTimeoutError after that time, and at once inside a callback.
         """
         try:
             self._native.flush(timeout)
@@ -205,9 +206,9 @@ class KafkaProducer:
     def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
         """Send all queued records within ``timeout`` seconds, and close.
 
-        Raises KafkaTimeoutError if records are left: the producer stays open and continues to send
-        them. Raises ValueError for a timeout below 0. Once it is closed, a second call does
-        nothing. Inside a callback it does not wait. ``null_logger`` has no effect.
+        Raises KafkaTimeoutError if records are left; the producer then stays open and continues to
+        send them. Raises ValueError for a timeout below 0. After a successful call, another one
+        does nothing. Inside a callback it does not wait. ``null_logger`` has no effect.
         """
         if self._closed:
             return
@@ -271,9 +272,9 @@ class KafkaProducer:
     # What is known --------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The topic's partition numbers; waits for metadata at most ``max_block_ms``.
+        """Return the topic's partition numbers; wait at most ``max_block_ms`` for metadata.
 
-        After ``close``, those last known. Raises KafkaTimeoutError.
+        After ``close`` it returns those last known. Raises KafkaTimeoutError.
         """
         known = self._native.cluster.topic(topic)
         if self._closed and known is not None:
@@ -291,9 +292,9 @@ class KafkaProducer:
         return self._native
 
     def metrics(self, raw: bool = False) -> dict[Any, Any] | None:
-        """Metrics by group and name; with ``raw`` by MetricName, as objects with ``value()``.
+        """Return metrics by group and name; with ``raw``, objects with ``value()`` by MetricName.
 
-        None with ``metrics_enabled=False``; empty after ``close``.
+        Returns None with ``metrics_enabled=False``. Empty after ``close``.
         """
         if not self.config["metrics_enabled"]:
             return None

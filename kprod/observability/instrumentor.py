@@ -31,14 +31,17 @@ SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 
 
 class KprodInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # which has no types
-    """Used by ``opentelemetry-instrument python app.py``, or ``KprodInstrumentor().instrument()``.
+    """Traces and measures all producers of a process, without changes to the program.
 
-    Each producer made from then on, including those of drop-in packages, creates a span per record,
-    and a meter reads its metrics. ``instrument`` takes ``tracer_provider`` and ``meter_provider``,
-    by default the global ones, and ``spans``: ``"record"``, or ``"call"`` for one span per
-    ``send_many`` and ``send_arrow`` call, at full speed, and none for ``send``. The default of
-    ``spans`` is the variable ``OTEL_PYTHON_KPROD_SPANS``. Raises ConfigError for another value.
-    ``uninstrument`` does not change existing producers.
+    It is used by ``opentelemetry-instrument python app.py`` or
+    ``KprodInstrumentor().instrument()``. Each producer created after that, including those of the
+    drop-in packages, creates a span for each record, and its metrics are exported.
+
+    ``instrument`` takes ``tracer_provider`` and ``meter_provider``, by default the global ones, and
+    ``spans``. ``"record"`` creates a span for each record. ``"call"`` creates one span for each
+    call of ``send_many`` or ``send_arrow``, and none for ``send``; it does not slow them down. The
+    default of ``spans`` is the environment variable ``OTEL_PYTHON_KPROD_SPANS``. Another value
+    raises ConfigError. ``uninstrument`` does not change existing producers.
     """
 
     def instrumentation_dependencies(self) -> Collection[str]:

@@ -23,12 +23,12 @@ SEND = {
 
 
 class TracingInterceptor:
-    """A span for every record: ``KafkaProducer(interceptors=[TracingInterceptor()])``.
+    """Creates a span for every record. Thread-safe.
 
-    The span begins with ``send``, as a child of the current span, and ends when the record is
-    queued. If delivery fails later, a second span, a child of the first, has the error. A record
-    that already has a context in its headers, from another instrumentation, is unchanged.
-    ``attributes`` are set on every span. Thread-safe.
+    Use it with ``KafkaProducer(interceptors=[TracingInterceptor()])``. The span begins with
+    ``send``, as a child of the current span, and ends when the record is queued. If delivery fails
+    later, a second span with the error is created as its child. A record that already has a trace
+    context in its headers is not changed. ``attributes`` are set on every span.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TracingInterceptor:
         self.attributes = {**SEND, **(attributes or {})}
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record with the context of its span in its headers."""
+        """Return the record with the context of its span in its headers."""
         if any(name in self._fields for name, _ in record.headers):
             return record
         carrier: dict[str, str] = {}
@@ -72,7 +72,7 @@ class TracingInterceptor:
         """Do nothing: a span per acknowledgement would cost more than the record."""
 
     def on_send_error(self, record: ProducerRecord, error: KprodError) -> None:
-        """Make a span with the record's error."""
+        """Create a span with the record's error."""
         carried = {name: (data or b"").decode(errors="replace") for name, data in record.headers}
         with self._tracer.start_as_current_span(
             f"send {record.topic}",
@@ -99,10 +99,10 @@ Observe = Callable[[CallbackOptions], Iterable[Observation]]
 
 
 def observe_producer(producer: object, meter: metrics.Meter | None = None) -> None:
-    """Let ``meter`` (the global one if None) read the producer's metrics whenever it exports.
+    """Export the metrics of a producer through ``meter`` (None: the global one).
 
-    The producer may be of any API of kprod; raises TypeError for anything else. See
-    ``ProducerInstruments``; those of one meter are made once for all producers.
+    The producer may be of any package of kprod; anything else raises TypeError. The instruments of
+    a meter are created once for all producers: see ``ProducerInstruments``.
     """
     meter = meter or metrics.get_meter("kprod")
     instruments = _OF_METER.get(meter)

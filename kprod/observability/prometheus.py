@@ -15,13 +15,12 @@ _Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class ProducerCollector(Collector):
-    """Reports producers to Prometheus; costs nothing between two scrapes. Thread-safe.
+    """A Prometheus collector for producers. It does nothing between scrapes. Thread-safe.
 
     Register it with ``REGISTRY.register(ProducerCollector(producer))``. The producer may be of any
-    API of kprod; raises TypeError for anything else. Names are ``kprod_producer_...`` with the
-    label ``client_id``, and ``topic`` or ``node`` for those of topics and brokers. A dropped
-    producer is left out, and so is one whose metrics cannot be read, so that the scrape does not
-    fail.
+    package of kprod; anything else raises TypeError. Metrics are named ``kprod_producer_...`` and
+    have the label ``client_id``. Those of topics and brokers also have ``topic`` or ``node``. A
+    producer that no longer exists, or whose metrics cannot be read, is left out.
     """
 
     def __init__(self, *producers: object) -> None:
@@ -32,11 +31,11 @@ class ProducerCollector(Collector):
         self._producers.add(producer)
 
     def describe(self) -> Iterable[_Family]:
-        """No descriptions beforehand: names depend on the producers' topics and brokers."""
+        """Return no descriptions: names depend on the producers' topics and brokers."""
         return ()
 
     def collect(self) -> Iterable[_Family]:
-        """All readings of all producers, by name."""
+        """Return the current metrics of all producers."""
         families: dict[str, _Family] = {}
         for client_id, readings in self._producers.readings():
             for measure, of, value in readings:

@@ -27,15 +27,17 @@ class Client(Protocol):
 
 
 class StatsdReporter:
-    """Sends metrics of producers through a ``statsd.StatsClient``, and once more at the end.
+    """Sends the metrics of producers to a ``statsd.StatsClient`` every ``interval`` seconds.
 
-    Producers may be of any API of kprod; raises TypeError for anything else. Names are
+    Producers may be of any package of kprod; anything else raises TypeError. Metrics are named
     ``kprod.producer.<client id>.<name>``, ``kprod.producer-topic.<client id>.<topic>.<name>`` and
-    ``kprod.producer-node.<client id>.<node>.<name>``, after the client's own prefix; characters
-    other than letters, digits, ``_`` and ``-`` become ``_``. Totals are sent as counters of the
-    growth since the last time; everything else as gauges. ``interval`` is in seconds. A dropped
-    producer is left out. Exceptions of the client are logged once, and reporting continues.
-    Thread-safe; ``close`` it, or use it as a context manager.
+    ``kprod.producer-node.<client id>.<node>.<name>``, after the client's own prefix. Characters
+    other than letters, digits, ``_`` and ``-`` become ``_``. Totals are sent as counters, with the
+    increase since the last report. Everything else is sent as a gauge.
+
+    A producer that no longer exists is left out. Exceptions of the client are logged once, and
+    reporting continues. ``close`` sends a last report; the reporter is also a context manager.
+    Thread-safe.
     """
 
     def __init__(self, client: Client, *producers: object, interval: float = 10.0) -> None:

@@ -31,11 +31,11 @@ _SNAPPY_RATIO: Final = 22
 
 
 class CorruptBatch(KprodError, ValueError, number="KP-4002"):
-    """The bytes are not what Kafka stores."""
+    """The bytes are not a valid record batch."""
 
 
 class BatchTooLarge(CorruptBatch, number="KP-4003"):
-    """The records take more bytes, decompressed, than the reader allows."""
+    """The decompressed records are larger than the reader allows."""
 
 
 def decompress(codec: int, data: bytes, limit: int) -> bytes:

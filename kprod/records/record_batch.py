@@ -17,7 +17,7 @@ from kprod.types import BytesLike, Header
 
 
 class StoredRecord(NamedTuple):
-    """A record with its place and time: ``timestamp`` in milliseconds since the epoch."""
+    """A stored record; ``timestamp`` is in milliseconds since the epoch."""
 
     offset: int
     timestamp: int

@@ -18,11 +18,11 @@ _WITHIN = ("items", "values", "type")
 
 
 class AvroSerializer(SchemaSerializer):
-    """Writes objects as Avro. ``schema`` is JSON text, or the parsed JSON.
+    """Serializes objects as Avro. ``schema`` is a JSON string, or the parsed JSON.
 
-    A record is a dict; ``to_dict`` converts other objects to one. ``references`` are types that the
-    schema names without defining them. Options and exceptions are those of ``SchemaSerializer``.
-    Raises ConfigError for an invalid Avro schema.
+    Records are dicts; ``to_dict`` converts other objects to dicts. ``references`` define the types
+    that the schema uses but does not define. For the other options and the exceptions see
+    ``SchemaSerializer``. Raises ConfigError for an invalid Avro schema.
     """
 
     type = "AVRO"

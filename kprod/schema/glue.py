@@ -19,14 +19,17 @@ __all__ = ["GlueSerializer"]
 
 
 class GlueSerializer:
-    """Writes objects in Glue's wire format: a version byte, a compression byte, the schema's UUID.
+    """Serializes objects in the wire format of AWS Glue. Thread-safe.
 
-    ``client`` is an ``aws_schema_registry.SchemaRegistryClient``, ``schema`` an ``AvroSchema`` or
-    ``JsonSchema`` of that package; ``naming`` is its ``schema_naming_strategy``, by default
-    ``TOPIC-value`` and ``TOPIC-key``. A missing schema is created with ``compatibility_mode``. None
-    becomes null. The first record of a topic sends a request to Glue; in ``kprod.aio`` only its
-    task waits. ``send`` raises RegistryError if Glue refuses it. Thread-safe. Raises ConfigError if
-    the package is missing.
+    ``client`` is an ``aws_schema_registry.SchemaRegistryClient``, and ``schema`` an ``AvroSchema``
+    or ``JsonSchema`` of that package. ``naming`` is its ``schema_naming_strategy``, by default
+    ``TOPIC-value`` and ``TOPIC-key``. A schema that does not exist is created with
+    ``compatibility_mode``. None is written as null. The wire format is a version byte, a
+    compression byte and the UUID of the schema.
+
+    The first record of a topic sends a request to Glue. In ``kprod.aio`` only the task that sends
+    the record waits for it. ``send`` raises RegistryError if Glue rejects the request. The
+    constructor raises ConfigError if the package is not installed.
     """
 
     def __init__(

@@ -14,12 +14,12 @@ from kprod.schema.serializer import SchemaSerializer
 
 
 class JsonSchemaSerializer(SchemaSerializer):
-    """Writes objects as JSON in UTF-8. ``schema`` is JSON text, or the parsed JSON.
+    """Serializes objects as JSON in UTF-8. ``schema`` is a JSON string, or the parsed JSON.
 
-    With ``validate`` each object is validated by the schema before it is written, with the draft in
-    ``$schema`` (2020-12 by default). ``to_dict`` converts the application's objects for
-    ``json.dumps``. ``references`` are the schemas that ``$ref`` names. Options and exceptions are
-    those of ``SchemaSerializer``. Raises ConfigError for an invalid JSON Schema.
+    With ``validate``, each object is checked against the schema first, using the draft named by
+    ``$schema`` (by default 2020-12). ``to_dict`` converts the application's objects for
+    ``json.dumps``. ``references`` are the schemas that ``$ref`` names. For the other options and
+    the exceptions see ``SchemaSerializer``. Raises ConfigError for an invalid JSON Schema.
     """
 
     type = "JSON"

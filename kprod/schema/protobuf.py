@@ -19,13 +19,13 @@ _BUILT_IN = ("google/protobuf/", "google/type/", "confluent/")
 
 
 class ProtobufSerializer(SchemaSerializer):
-    """Writes messages of one generated class, or dicts of its fields.
+    """Serializes messages of one generated class, or dicts of its fields.
 
-    The schema is the descriptor of the class's ``.proto`` file. Files that it imports are
-    registered before it, each under ``import_subject(path)`` (by default its path, as in
-    Confluent's serializers), except those that every registry knows (``google/protobuf/*``,
-    ``google/type/*``, ``confluent/*``). Options and exceptions are those of ``SchemaSerializer``.
-    Raises ConfigError if ``message`` is not a message class.
+    The schema is the descriptor of the ``.proto`` file that defines the class. The files that it
+    imports are registered first, each under the subject ``import_subject(path)``. By default that
+    is the path, as in Confluent's serializers. Files that every registry knows are not registered
+    (``google/protobuf/*``, ``google/type/*``, ``confluent/*``). For the other options and the
+    exceptions see ``SchemaSerializer``. Raises ConfigError if ``message`` is not a message class.
     """
 
     type = "PROTOBUF"

@@ -44,19 +44,20 @@ _MODES_OF_READERS = ("READ", "UPGRADE", "DOWNGRADE", "UPDOWN")
 
 
 class SchemaRegistry:
-    """Registers and finds schemas. Thread-safe; caches up to ``cache_size`` answers.
+    """A client of a schema registry. Thread-safe; caches up to ``cache_size`` responses.
 
     ``url`` is one address, or several that are tried in order. The client authenticates with
     ``username`` and ``password``, with those in an address, or with ``token``. ``password`` and
-    ``token`` are text or callables; ``token`` may also be a provider with ``token()``, such as
-    ``ClientCredentials`` (OAuth). ``ssl_cafile``, ``ssl_certfile``, ``ssl_keyfile`` (paths or PEM)
-    and ``ssl_password`` are for HTTPS, like those of the producer; ``ssl_context`` replaces them.
-    ``headers`` are sent with every request; their values are text or callables that return it. A
-    call takes at most ``timeout_ms`` including retries, and each request at most
-    ``request_timeout_ms``.
+    ``token`` are strings or callables. ``token`` may also be an object with a method ``token()``,
+    such as ``ClientCredentials`` (OAuth). ``headers`` are sent with every request; their values are
+    strings or callables.
 
-    Raises ConfigError for an invalid option. A pickle contains the options; pickling raises
-    TypeError if one is a secret given as text. It connects on first use.
+    ``ssl_cafile``, ``ssl_certfile``, ``ssl_keyfile`` (paths or PEM) and ``ssl_password`` are used
+    for HTTPS, like the producer's options. ``ssl_context`` replaces them. A call takes at most
+    ``timeout_ms`` including retries, and each request at most ``request_timeout_ms``.
+
+    Raises ConfigError for an invalid option. It connects on first use. A pickle contains only the
+    options. Pickling raises TypeError if a secret is given as a string.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class SchemaRegistry:
     def register(
         self, subject: str, schema: Schema, *, normalize: bool = False
     ) -> RegisteredSchema:
-        """The schema under ``subject``; registers it if necessary.
+        """Return the schema under ``subject``; register it first if necessary.
 
         Raises IncompatibleSchemaError, which says what differs from the subject's latest version,
         and RegistryError.
@@ -116,15 +117,15 @@ class SchemaRegistry:
         return self._once(key, lambda: self._registered(subject, schema, normalize))
 
     def look_up(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """The schema as it is registered under ``subject``. Raises SchemaNotFoundError."""
+        """Return the schema as it is registered under ``subject``. Raises SchemaNotFoundError."""
         key = "look up", subject, schema, normalize
         path = f"/subjects/{_part(subject)}{_normalized(normalize)}"
         return self._once(key, lambda: _answer(self._ask("POST", path, schema.as_json()), schema))
 
     def latest(self, subject: str, max_age_ms: int | None = None) -> RegisteredSchema:
-        """The newest version of ``subject``; requested again after ``max_age_ms``.
+        """Return the newest version of ``subject``; request it again after ``max_age_ms``.
 
-        None: requested only once. Raises SchemaNotFoundError.
+        None means that it is requested only once. Raises SchemaNotFoundError.
         """
 
         def known() -> RegisteredSchema | None:
@@ -148,7 +149,7 @@ class SchemaRegistry:
         return monotonic() if found is None else found[1]
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """One version of ``subject``. Raises SchemaNotFoundError."""
+        """Return one version of ``subject``. Raises SchemaNotFoundError."""
         key = "version", subject, version
         return self._once(key, lambda: self._version(subject, str(version)))
 

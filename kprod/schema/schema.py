@@ -13,10 +13,10 @@ SchemaType: TypeAlias = Literal["AVRO", "PROTOBUF", "JSON"]
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """A reference: ``name`` in a schema stands for ``version`` of ``subject``. Immutable.
+    """A schema that another schema refers to: a version of a subject. Immutable.
 
-    ``name``: the full name of an Avro type, the path of an imported ``.proto`` file, or the URI in
-    a ``$ref``.
+    ``name`` is how the other schema refers to it: the full name of an Avro type, the path of an
+    imported ``.proto`` file, or the URI in a ``$ref``.
     """
 
     name: str
@@ -30,7 +30,7 @@ class SchemaReference:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The text of a schema, its type and its references. Immutable."""
+    """A schema as a string, its type and its references. Immutable."""
 
     text: str
     type: SchemaType = "AVRO"
@@ -48,10 +48,11 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema, its id in records, and its version in the subject. Immutable.
+    """A registered schema, its id in records, and its version in the subject. Immutable.
 
-    ``guid`` is None if the registry has none, ``version`` if the registry did not return it.
-    ``write_rules`` are the rules that a writer must apply to each object: name and type.
+    ``guid`` is None if the registry does not support it, ``version`` if the registry did not return
+    it. ``write_rules`` are the names and types of the rules that a writer must apply to each
+    object.
     """
 
     schema: Schema

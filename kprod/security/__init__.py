@@ -1,4 +1,4 @@
-"""Credentials, SASL, and how connections are composed; sources of secrets."""
+"""Credentials, SASL, TLS, and the places from which secrets are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kprod.errors import ConfigError
 
 
 class FromEnvironment:
-    """The value of an environment variable. Thread-safe."""
+    """A secret that is read from an environment variable. Thread-safe."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -25,9 +25,10 @@ class FromEnvironment:
 
 
 class FromFile:
-    """The text of a file, without the newline at its end. Thread-safe.
+    """A secret that is read from a file, without the newline at its end. Thread-safe.
 
-    It is read for every connection, so a changed file (such as a mounted secret) is used from then.
+    The file is read for every connection, so new connections use a changed file, such as a mounted
+    secret.
     """
 
     _path: str = ""

@@ -36,11 +36,11 @@ LONGEST_CODE = 100
 
 
 class ClientCredentials:
-    """A token provider: ``token()`` fetches one. Thread-safe.
+    """A token provider: ``token()`` requests a token from an issuer (OAuth). Thread-safe.
 
-    ``secret`` is text, or a callable that is called each time. ``trust`` makes the context for the
-    issuer's certificate, also each time, because files may change. ``timeout`` is the limit for the
-    whole answer, in seconds.
+    ``secret`` is a string, or a callable that is called for each request. ``trust`` creates the SSL
+    context for the issuer's certificate, also for each request, because files may change.
+    ``timeout`` limits the whole request, in seconds.
     """
 
     def __init__(
@@ -71,7 +71,10 @@ class ClientCredentials:
         return f"ClientCredentials({self._place!r}, {self._client_id!r})"
 
     def token(self) -> tuple[str, float] | str:
-        """A token, and its expiry if the issuer returned it. Raises SaslAuthenticationError."""
+        """Request a token; return it with its expiry, if the issuer returned one.
+
+        Raises SaslAuthenticationError.
+        """
         status, answer = self._ask()
         if status != 200 or "error" in answer:
             word = f": {_code(answer['error'])}" if "error" in answer else ""

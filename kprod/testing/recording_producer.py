@@ -29,10 +29,10 @@ from kprod_ext.futures import FutureRecordMetadata
 
 @dataclass(frozen=True, slots=True)
 class RecordedRecord:
-    """A record as a broker would have got it.
+    """A record as a broker would have received it.
 
-    ``offset`` counts the records of the partition, those that failed left out: it is None until the
-    record has its outcome, and when that is ``error``.
+    ``offset`` is the position in the partition, counting stored records only. It is None until the
+    record has a result, and if the result is ``error``.
     """
 
     topic: str
@@ -46,15 +46,18 @@ class RecordedRecord:
 
 
 class RecordingProducer(BulkCalls):
-    """``send``, ``send_many``, ``send_arrow``, ``flush``, ``close`` of KafkaProducer, no network.
+    """A producer without a network that keeps its records in ``records``. Thread-safe.
 
-    Options, topics, headers, sizes and types are checked, interceptors, serializers and the
-    partitioner run, and errors are raised as ``KafkaProducer`` does; ``records`` is what a broker
-    would have got. Every topic exists, with ``partitions`` partitions, or what ``topics`` says.
-    A record has its outcome at once, and with ``completes=False`` when the test says so
-    (``complete``, ``fail``) or with ``flush`` and ``close``. Callbacks run in the thread that gives
-    the outcome. Transactions, dead letters and most metrics are not here: ``EmbeddedBroker`` has
-    them. Thread-safe. Raises ConfigError (compare Kafka's ``MockProducer``).
+    ``send``, ``send_many``, ``send_arrow``, ``flush`` and ``close`` work like those of
+    KafkaProducer. Options and arguments are checked, interceptors, serializers and the partitioner
+    run, and the same errors are raised. Transactions, dead letters and most metrics are missing:
+    test them with ``EmbeddedBroker``.
+
+    Every topic exists. ``topics`` maps names to partition counts; other topics have ``partitions``
+    partitions. A record has its result at once. With ``completes=False`` it has its result when the
+    test calls ``complete`` or ``fail``, or with ``flush`` and ``close``. Callbacks run in the
+    thread that makes the call. Raises ConfigError for an invalid option. Compare Kafka's
+    ``MockProducer``.
     """
 
     _bulk = None
@@ -104,7 +107,7 @@ class RecordingProducer(BulkCalls):
         timestamp_ms: int | None = None,
         callback: OnCompletion | None = None,
     ) -> FutureRecordMetadata:
-        """Keep one record; the future has its outcome. Raises as ``KafkaProducer.send``."""
+        """Keep one record; return its future. Raises the errors of ``KafkaProducer.send``."""
         self._ensure_open()
         if callback is not None:
             check_callback(callback)
@@ -122,16 +125,17 @@ class RecordingProducer(BulkCalls):
         return future
 
     def flush(self, timeout: float | None = None) -> DeliveryReport:
-        """Complete every record; ``timeout`` is not needed."""
+        """Complete every record. ``timeout`` has no effect."""
         self.complete(len(self._pending))
         with self._lock:
             failed = sum(record.error is not None for record in self._records)
             return DeliveryReport(len(self._records) - failed, failed, 0)
 
     def close(self, timeout: float | None = None) -> DeliveryReport:
-        """Complete every record; what is sent from then on raises ProducerClosedError.
+        """Complete every record. After that ``send`` raises ProducerClosedError.
 
-        Serializers, partitioner and interceptors that have a ``close`` are closed once, after that.
+        Then serializers, the partitioner and interceptors that have a method ``close`` are closed
+        once.
         """
         self._closed = True
         report = self.flush(timeout)
@@ -141,7 +145,7 @@ class RecordingProducer(BulkCalls):
         return report
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """How many of ``records`` were stored and have failed, under the names of Kafka."""
+        """Return how many ``records`` were stored and have failed, under Kafka's names."""
         records = self.records
         groups = {"producer-metrics": _totals(records)}
         for topic in dict.fromkeys(record.topic for record in records):
@@ -150,7 +154,7 @@ class RecordingProducer(BulkCalls):
         return groups
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The topic's partition numbers."""
+        """Return the topic's partition numbers."""
         return set(range(len(self._topic(topic))))
 
     def __enter__(self) -> Self:
@@ -163,7 +167,7 @@ class RecordingProducer(BulkCalls):
 
     @property
     def records(self) -> list[RecordedRecord]:
-        """Every record that ``send`` took, in order; those that failed have their error."""
+        """Every record that ``send`` accepted, in order. Failed ones have their error."""
         with self._lock:
             return list(self._records)
 
@@ -172,26 +176,29 @@ class RecordingProducer(BulkCalls):
         return [record for record in self.records if record.topic == topic]
 
     def clear(self) -> None:
-        """Forget the records that have an outcome. Raises IllegalStateError while any has none."""
+        """Remove all records.
+
+        Raises IllegalStateError if any has no result yet.
+        """
         with self._lock:
             if self._pending:
                 raise IllegalStateError(f"{len(self._pending)} records have no outcome yet")
             self._records.clear()
 
     def complete(self, records: int = 1) -> None:
-        """Store the oldest records without an outcome; those that ``fail_next`` is for fail."""
+        """Store the oldest records without a result, or fail those set by ``fail_next``."""
         for _ in range(records):
             with self._lock:
                 error = self._failures.popleft() if self._pending and self._failures else None
             self._end_oldest(error)
 
     def fail(self, error: KprodError, records: int = 1) -> None:
-        """Let the oldest records without an outcome end in ``error``."""
+        """Fail the oldest records without a result with ``error``."""
         for _ in range(records):
             self._end_oldest(error)
 
     def fail_next(self, error: KprodError, records: int = 1) -> None:
-        """Let the next records that are completed end in ``error`` instead."""
+        """Let the next records that are completed fail with ``error``."""
         with self._lock:
             self._failures.extend([error] * records)
 

@@ -42,10 +42,11 @@ log = logging.getLogger("kprod")
 class TransactionCalls:
     """Part of ``KafkaProducer``: transactions, for producers with a ``transactional_id``.
 
-    Thread-safe, though a transaction is one for all threads that send. A call that raises
-    TransactionTimeoutError goes on, and must be called again, until it returns or raises something
-    else; other calls raise IllegalStateError until then. ``next_step`` of every error says what to
-    do. None of these calls may be made inside a delivery callback.
+    Thread-safe. A producer has one transaction at a time; records of all threads belong to it.
+    Timeouts are in seconds; None means ``max_block_ms``. A call that raises TransactionTimeoutError
+    is still in progress: repeat it until it returns or raises another error. Until then other calls
+    raise IllegalStateError. ``error.next_step`` says what to do. Inside a delivery callback, calls
+    that wait raise IllegalStateError.
     """
 
     _transactions: Transactions | None
@@ -55,30 +56,29 @@ class TransactionCalls:
     _metrics: ProducerMetrics
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Ask the coordinator for a producer id: once, before the first transaction.
+        """Get a producer id from the coordinator. Call it once, before the first transaction.
 
-        Every producer before this one that has the same ``transactional_id`` is fenced, and what it
-        left open is aborted first. ``timeout`` is seconds, here and below; None for
-        ``max_block_ms``. Raises IllegalStateError without a ``transactional_id`` and when it was
-        called before, TransactionTimeoutError, and TransactionError for good.
+        This fences every older producer with the same ``transactional_id`` and aborts its open
+        transaction. Raises IllegalStateError without a ``transactional_id`` or if it was called
+        before, TransactionTimeoutError, and TransactionError if retries do not help.
         """
         self._complete(Call.INIT, timeout)
 
     def await_producer_id(self, timeout: float) -> None:
-        """Wait until an idempotent producer has its producer id, after a call that asks for it.
+        """Wait at most ``timeout`` seconds until an idempotent producer has its producer id.
 
-        A health check for what it may do, as ``connect``, which comes first, is one for the
-        network. Waits at most ``timeout`` seconds; returns at once where no id is needed. Raises
-        BrokerError when the cluster allows no idempotent writes, and KprodTimeoutError.
+        Use it after ``connect`` to check the permissions of the client. Returns at once if no id is
+        needed. Raises BrokerError if the cluster does not allow idempotent writes, and
+        KprodTimeoutError.
         """
         self._ensure_usable()
         self._engine.await_producer_id(timeout)
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; nothing is sent for that, and nothing waited for.
+        """Begin a transaction. This sends nothing and does not wait.
 
-        Raises IllegalStateError when there is one, or when ``init_transactions`` was not called;
-        ProducerFencedError and TransactionError when the producer can only be closed.
+        Raises IllegalStateError if a transaction is open or ``init_transactions`` was not called,
+        and ProducerFencedError or TransactionError if the producer can only be closed.
         """
         began = self._clock.monotonic()
         self._ensure_usable()
@@ -88,17 +88,18 @@ class TransactionCalls:
     def send_offsets_to_transaction(
         self, offsets: Offsets, group_metadata: Any, timeout: float | None = None
     ) -> None:
-        """Let a consumer group's offsets move with the transaction: both, or neither.
+        """Commit the offsets of a consumer group together with the transaction.
 
-        ``offsets`` maps ``(topic, partition)`` to the offset of the record to be read next, as an
-        int or as an object with ``offset``, ``metadata``, ``leader_epoch``; a list of objects that
-        have topic and partition as well will do. ``group_metadata`` is a group id, or
-        ``GroupMetadata``, or what a consumer has for that: with member and generation, a member
-        that was expelled cannot commit (KIP-447). Returns once the group's coordinator has them.
+        ``offsets`` maps ``(topic, partition)`` to the offset of the next record to read: an int, or
+        an object with ``offset``, ``metadata`` and ``leader_epoch``. It may also be a list of such
+        objects that have ``topic`` and ``partition``. ``group_metadata`` is a group id, a
+        ``GroupMetadata``, or the group metadata of a consumer. If it has a generation and a member
+        id, a member that was removed from the group cannot commit (KIP-447). Returns when the group
+        coordinator has the offsets.
 
-        Raises RecordTypeError, InvalidRecordError, InvalidTopicError and PartitionError before
-        anything is sent; IllegalStateError outside a transaction; TransactionAbortableError when
-        the coordinator refuses them.
+        Raises RecordTypeError, InvalidRecordError, InvalidTopicError or PartitionError before
+        anything is sent, IllegalStateError outside a transaction, and TransactionAbortableError if
+        the coordinator rejects the offsets.
         """
         check_seconds(Call.OFFSETS.value, timeout, FOREVER)
         member, checked = group_member(group_metadata), offsets_to_commit(offsets)
@@ -111,35 +112,35 @@ class TransactionCalls:
         self._await(transactions, transactions.start_offsets(checked, member), timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send queued records, and commit: every record becomes visible, and offsets move.
+        """Send the queued records and commit: records become visible, and offsets advance.
 
-        Returns when the coordinator has decided so. Raises TransactionAbortableError when a record
-        has failed, or anything else: nothing was committed, and nothing will be; abort then.
-        Raises TransactionTimeoutError when it is not known yet: call it again.
+        Raises TransactionAbortableError if a record or anything else has failed: nothing is
+        committed, and you have to abort. Raises TransactionTimeoutError if the result is not known
+        yet: repeat the call.
         """
         self._complete(Call.COMMIT, timeout)
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Give up the transaction: no reader of committed records ever sees one of it.
+        """Abort the transaction: consumers with ``read_committed`` never see its records.
 
-        Records that are still queued fail with TransactionAbortedError, without being sent. Raises
-        as ``commit_transaction``, but nothing abortable.
+        Records that are still queued are not sent and fail with TransactionAbortedError. Raises the
+        errors of ``commit_transaction``, except TransactionAbortableError.
         """
         self._complete(Call.ABORT, timeout)
 
     def transaction(self, timeout: float | None = None) -> Transaction:
-        """A transaction for ``with``: committed at the end of the block, aborted by an exception.
+        """Return a transaction for ``with``: committed at the end, aborted by an exception.
 
-        Calls ``init_transactions`` if nobody has. ``timeout`` is for each call that waits.
+        Calls ``init_transactions`` first if necessary. ``timeout`` applies to each call that waits.
         """
         check_seconds("transaction", timeout, FOREVER)
         return Transaction(self, timeout)
 
     def init_unless_done(self, timeout: float | None) -> None:
-        """``init_transactions``, if that was not called, or nobody has heard how it ended.
+        """Call ``init_transactions``, unless it has succeeded before.
 
-        What ``transaction()`` begins with, and what drop-in packages call that allow it again.
-        Raises what ``init_transactions`` raises when it is called first, and why the producer can
+        ``transaction()`` begins with it, and so do drop-in packages, which allow a second
+        ``init_transactions``. Raises the errors of ``init_transactions``, or why the producer can
         only be closed.
         """
         self._ensure_usable()
@@ -149,30 +150,30 @@ class TransactionCalls:
             self.init_transactions(timeout)
 
     def finish_abort(self, timeout: float | None) -> None:
-        """Wait for an abort whose caller has timed out, if there is one; raises as that does."""
+        """Wait for an abort that has timed out, if any. Raises its errors."""
         if self._transactional(Call.ABORT).waits_to_be_heard(Call.ABORT):
             self.abort_transaction(timeout)
 
     def record_lost(self, error: KprodError) -> None:
-        """A record was refused for ``error``, and the caller learns it without an exception.
+        """Report a record that was rejected, if the caller does not get an exception for it.
 
-        For drop-in packages. An open transaction can only be aborted then: a commit would leave
-        the record out.
+        For drop-in packages. After that an open transaction can only be aborted, because a commit
+        would leave out the record.
         """
         if self._transactions is not None:
             self._transactions.lose(error)
 
     @property
     def can_only_be_closed(self) -> bool:
-        """Whether every call of a transaction raises: it was fenced, or refused for good."""
+        """True if the producer was fenced, or failed permanently."""
         return self._transactions is not None and self._transactions.state is State.FATAL_ERROR
 
     @property
     def ended_transaction(self) -> str | None:
-        """What a call has made of the last transaction, whether its caller has heard it or not.
+        """The result of the last transaction, even if its caller does not know it yet.
 
-        ``"committed"``, ``"aborted"``, or ``"unknown"`` while it may be committed; None where no
-        call has ended it, or is about to.
+        ``"committed"``, ``"aborted"``, or ``"unknown"`` while it may be committed; None if no call
+        has ended it.
         """
         transactions = self._transactions
         if transactions is None:
@@ -185,7 +186,7 @@ class TransactionCalls:
 
     @property
     def transaction_name(self) -> str:
-        """The transaction, present or last, as logs and errors name it."""
+        """The current or last transaction, as logs and errors name it."""
         return str(self._transactions)
 
     # What all of them do --------------------------------------------------------------------------
@@ -258,14 +259,15 @@ class TransactionCalls:
 
 
 class Transaction:
-    """One transaction of a producer. Not thread-safe itself; the producer's ``send`` is, as ever.
+    """One transaction of a producer, for ``with``. Use it in one thread.
 
-    A block that was left by an error has aborted; an abort that has not ended by then is waited for
-    by the next block. The ``next_step`` of an error of kprod's says what is left to do then.
+    Other threads may ``send`` meanwhile. If the block raises, the transaction is aborted. If that
+    abort times out, the next block waits for it. ``next_step`` of a KprodError says what to do
+    after the block. You may also commit or abort inside the block.
 
-    ``outcome`` is ``"committed"`` or ``"aborted"`` after the block, ``"unknown"`` when a commit was
-    requested and its result is not known; before that it is None. The log says the same in
-    one line. A block may end it by itself.
+    ``outcome`` is None until the block ends. Then it is ``"committed"``, ``"aborted"``, or
+    ``"unknown"`` if a commit was requested and its result is not known. The logger ``kprod`` has a
+    line with it.
     """
 
     def __init__(self, producer: TransactionCalls, timeout: float | None) -> None:
@@ -278,12 +280,12 @@ class Transaction:
         self._producer.send_offsets_to_transaction(offsets, group_metadata, self._timeout)
 
     def prepare(self) -> None:
-        """Wait for all that its beginning has to wait for, an abort that timed out included."""
+        """Wait for everything that must happen before ``begin``, such as an unfinished abort."""
         self._producer.init_unless_done(self._timeout)
         self._producer.finish_abort(self._timeout)
 
     def begin(self) -> None:
-        """Begin it, after ``prepare``; nothing is waited for."""
+        """Begin the transaction, after ``prepare``. This does not wait."""
         self._producer.begin_transaction()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Byte streams to brokers, and waiting for them: the only package that uses sockets."""
+"""Connections to brokers, and waiting for them. Only this package uses sockets."""
 
 from __future__ import annotations
 

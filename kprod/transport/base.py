@@ -7,43 +7,45 @@ from typing import NamedTuple, Protocol
 
 
 class Transport(Protocol):
-    """One non-blocking byte stream to a broker. Used by one thread only.
+    """One non-blocking byte stream to a broker. Used by one thread at a time.
 
     It connects in steps (``advance``), and then carries bytes. Every failure is a ConnectionLost
-    that names host, port and cause; after one, only ``close`` may be called.
+    with the host, the port and the cause. After a failure, only ``close`` may be called.
 
-    ``tells_all``: ``send`` reports every byte that may leave, even when it raises. Without this
-    guarantee, the broker may have read a request as soon as it was passed to ``send``.
+    ``tells_all`` means that ``send`` reports every byte that may leave, even when it raises. If it
+    is false, kprod assumes that the broker may have read a request as soon as it was passed to
+    ``send``.
     """
 
     tells_all: bool = False
 
     def advance(self) -> bool:
-        """Continue connecting; return True once it is connected.
+        """Continue to connect; return True when the transport is connected.
 
-        Call this whenever ``poll`` reports the transport. If the name has several addresses, they
-        are tried one after the other; ConnectionLost has the cause for each.
+        It is called whenever ``poll`` reports the transport. If the host has several addresses,
+        they are tried one after the other, and ConnectionLost has the cause for each.
         """
         ...
 
     def progress(self) -> str:
-        """What connecting waits for, and the last failure, as text; "" for neither.
+        """Describe what it is waiting for while connecting, and the last failure, or return "".
 
-        For the error of a caller that times out.
+        The text becomes part of the error of a call that times out.
         """
         return ""
 
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
-        """Send the buffers in order; return the bytes accepted, 0 if none can be now.
+        """Send the buffers in order; return the number of bytes accepted, 0 if none.
 
-        Accepted bytes need not stay in memory. Raises ConnectionLost.
+        The caller may reuse the memory of accepted bytes. Raises ConnectionLost.
         """
         ...
 
     def receive(self, limit: int) -> bytes | None:
-        """Receive at most ``limit`` bytes; None if there are none now, b"" if the peer has closed.
+        """Return at most ``limit`` bytes, None if there are none now, b"" at the end.
 
-        Bytes that the peer sent before it closed are received first. Raises ConnectionLost.
+        The end means that the peer has closed the connection; bytes that it sent before are
+        returned first. Raises ConnectionLost.
         """
         ...
 
@@ -53,7 +55,7 @@ class Transport(Protocol):
 
 
 class Readiness(NamedTuple):
-    """A ready transport. A broken one counts as ready: its next call raises the error."""
+    """A transport that is ready. A broken one is ready, too: its next call raises the error."""
 
     transport: Transport
     readable: bool
@@ -61,43 +63,44 @@ class Readiness(NamedTuple):
 
 
 class Backend(Protocol):
-    """Makes transports and waits for all of them at once. One per producer.
+    """Creates transports, and waits for all of them at once. One per producer.
 
-    Used by one thread at a time, except for ``wake``. ``interruptible``: ``poll`` waits with
-    ``kprod_ext.let_signals_in``, so that Ctrl-C can end it even in ``hold_signals``; the next
-    ``poll`` then reports what was ready. ``eager`` is set before a ``poll`` of a caller that waits
-    for an answer: ``poll`` may spin for some microseconds before it sleeps.
+    One thread at a time uses it; only ``wake`` may be called by any thread. ``interruptible`` means
+    that ``poll`` waits with ``kprod_ext.let_signals_in``, so Ctrl-C can end it even inside
+    ``hold_signals``. The next ``poll`` then reports what was ready. ``eager`` is set before a
+    ``poll`` for which a caller is waiting: ``poll`` may then spin for some microseconds before it
+    sleeps.
     """
 
     interruptible: bool = False
     eager: bool = False
 
     def dial(self, host: str, port: int) -> Transport:
-        """Start a connection; it is watched immediately, for reading and writing.
+        """Start a connection, and watch it for reading and writing.
 
-        Does not block, not even to resolve a name. After a failure to connect, even an immediate
-        one, ``poll`` reports the transport and ``advance`` raises; only a failure to resolve the
-        name may be raised here, as ConnectionLost.
+        This does not block, not even for DNS. If the connection fails, even at once, ``poll``
+        reports the transport and ``advance`` raises the error. Only a DNS failure may be raised
+        here, as ConnectionLost.
         """
         ...
 
     def watch(self, transport: Transport, *, write: bool) -> None:
-        """Watch for reading, and for writing if ``write``."""
+        """Watch a transport for reading, and for writing if ``write`` is true."""
         ...
 
     def poll(self, timeout: float | None) -> list[Readiness]:
-        """Wait until a watched transport is ready; at most ``timeout`` seconds, None for ever.
+        """Wait at most ``timeout`` seconds (None: no limit) until a watched transport is ready.
 
-        Returns early, perhaps without a transport, after ``wake``.
+        After ``wake`` it returns early, perhaps with no transport.
         """
         ...
 
     def forget(self, transport: Transport) -> None:
-        """Stop watching; call it before the transport is closed. Idempotent."""
+        """Stop watching a transport. Call it before you close the transport. Idempotent."""
         ...
 
     def wake(self) -> None:
-        """End the current or the next ``poll``. Any thread, at any time, even after ``close``.
+        """End the current or the next ``poll``. Any thread may call it, even after ``close``.
 
         Several calls between two polls end only one of them.
         """
@@ -110,7 +113,8 @@ class Backend(Protocol):
     def abandon(self) -> None:
         """In a forked child: close this process's copies of the parent's descriptors.
 
-        Called before the child continues. After a fork that Python does not detect, it is called
-        when the child first uses its producer: the numbers may belong to other files by then.
+        It is called before the child continues. After a fork that Python does not detect, it is
+        called when the child first uses its producer. By then the descriptors may belong to other
+        files.
         """
         ...

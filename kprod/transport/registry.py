@@ -25,10 +25,10 @@ _registered: dict[str, BackendFactory] = {}
 
 
 def register(name: str, factory: BackendFactory) -> None:
-    """Register a transport under ``name``; a later registration wins. Thread-safe.
+    """Register a transport under ``name``, replacing an earlier one. Thread-safe.
 
-    A registered name takes precedence over a built-in one, and that over an entry point of the
-    group ``kprod.transports``. Raises ConfigError for an invalid name or factory.
+    A registered name takes precedence over a built-in one, and a built-in name over an entry point
+    of the group ``kprod.transports``. Raises ConfigError for an invalid name or factory.
     """
     if not name:
         raise ConfigError("the name of a transport is empty")

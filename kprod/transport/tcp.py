@@ -1,4 +1,4 @@
-"""TCP and Unix sockets, name lookups, and waiting for all of them."""
+"""TCP and Unix sockets, DNS, and waiting for all of them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ Called in separate threads, for several names at a time.
 
 
 def resolve(host: str, port: int) -> list[Address]:
-    """The addresses from the system's resolver, in its order of preference (RFC 6724). Blocks."""
+    """Return the addresses from the system's resolver, in its order (RFC 6724). Blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
 
@@ -116,9 +116,10 @@ class TcpBackend(Backend):
     """TCP sockets with TCP_NODELAY and SO_KEEPALIVE.
 
     Buffer sizes are in bytes; None means the system's default. ``busy_poll`` is the time in seconds
-    that an eager ``poll`` may spin before it sleeps; 0 turns it off. ``resolver`` is called for
-    names and numeric hosts; None uses the system's resolver, for names only. Used by one thread at
-    a time, except for ``wake``. After ``close``, ``poll`` and ``dial`` raise IllegalStateError.
+    that an eager ``poll`` may spin before it sleeps; 0 turns it off. A ``resolver`` is called for
+    host names and numeric addresses. None uses the system's resolver, for host names only. One
+    thread at a time uses the backend; only ``wake`` may be called by any thread. After ``close``,
+    ``poll`` and ``dial`` raise IllegalStateError.
     """
 
     interruptible = True  # a ready descriptor stays ready until it is used
@@ -142,11 +143,11 @@ class TcpBackend(Backend):
         self._resolving: dict[TcpTransport, NameLookup] = {}
 
     def dial(self, host: str, port: int) -> TcpTransport:
-        """See ``Backend.dial``. Resolves the name each time, in a separate thread.
+        """See ``Backend.dial``. Resolves the host name each time, in a separate thread.
 
-        Addresses that refuse are skipped immediately. For one that does not respond, the caller's
-        time-out decides; after that, the next connection to the name starts with the following
-        address (KIP-602).
+        An address that refuses the connection is skipped at once. If an address does not respond,
+        the caller's timeout ends the attempt, and the next connection to this host starts with the
+        following address (KIP-602).
         """
         self._check_open()
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -278,9 +279,10 @@ _IN_FOLDER = re.compile(r"[^/\0]+")
 
 
 class UnixBackend(TcpBackend):
-    """Connects to ``path``, in which ``{host}`` and ``{port}`` are replaced by the broker's.
+    """Connects to the Unix socket ``path``. It may contain ``{host}`` and ``{port}``.
 
-    Buffer sizes are in bytes; None means the system's default. Threads as ``TcpBackend``.
+    These are replaced by the broker's. Buffer sizes are in bytes; None means the system's default.
+    Use it from threads like ``TcpBackend``.
     """
 
     def __init__(

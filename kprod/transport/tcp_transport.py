@@ -15,7 +15,7 @@ _CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, e
 
 
 class Address(NamedTuple):
-    """One address of a name: the address family, and the argument of ``connect``."""
+    """A resolved address of a host: its family, and the ``sockaddr`` for ``socket.connect``."""
 
     family: int
     sockaddr: tuple[Any, ...]

@@ -200,8 +200,8 @@ class OffsetToCommit(NamedTuple):
 class GroupMetadata(NamedTuple):
     """A consumer group, and the member that commits (KIP-447).
 
-    Generation and member id prevent commits of a member that was removed from the group meanwhile:
-    its transaction fails.
+    With ``generation_id`` and ``member_id``, the transaction of a member that has been removed from
+    the group fails.
     """
 
     group_id: str

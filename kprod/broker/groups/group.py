@@ -15,9 +15,10 @@ from kprod.broker.protocol.messages import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Kafka's defaults, except for the initial delay, which would only slow tests.
+    """Options of consumer groups: Kafka's defaults, except for two.
 
-    ``offsets_topic_partitions`` is 1 here and 50 in Kafka: one node needs no more.
+    There is no initial rebalance delay, which would only slow down tests.
+    ``offsets_topic_partitions`` is 1 here and 50 in Kafka.
     """
 
     min_session_timeout_ms: int = 6_000

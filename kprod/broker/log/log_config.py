@@ -83,12 +83,12 @@ def _setting(default: Any, kafka_type: int, read: Callable[[str], Any]) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Sizes in bytes, times in milliseconds; Kafka's defaults but for the retention.
+    """Options of the log, with Kafka's defaults except for retention.
 
-    Nothing is deleted by age or size unless that is asked for: -1 is no limit.
-    ``flush_messages`` is the number of records after which the log is forced to the disk, and
-    ``flush_ms`` the time; None leaves that to the operating system, so that what was acknowledged
-    survives the death of the process but not that of the machine. One message is the strict mode.
+    Sizes are in bytes, times in milliseconds. By default nothing is deleted by age or size; -1
+    means no limit. The log is written to disk with fsync after ``flush_messages`` records or
+    ``flush_ms``. None leaves that to the operating system: acknowledged records then survive the
+    end of the process, but not of the machine. ``flush_messages=1`` is the strictest setting.
     """
 
     segment_bytes: int = _setting(1024 * _MIB, _INT, _between(14, _INT_MAX))
@@ -114,7 +114,7 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments go by age and size."""
+        """Whether old segments are deleted by age and size."""
         return "delete" in self.cleanup_policy.split(",")
 
     @property

@@ -24,12 +24,12 @@ _REFUSED: Final = "Authentication failed: invalid credentials"
 
 
 class Refused(Exception):
-    """The login failed; the text may be sent to the client."""
+    """The authentication failed. The message may be sent to the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The result of a valid token: ``principal``, until ``expires`` (seconds since 1970)."""
+    """The user of a valid token: ``principal``, until ``expires`` (Unix time; None: no expiry)."""
 
     principal: str
     expires: float | None = None
@@ -53,11 +53,11 @@ class Exchange:
 
 @dataclass(slots=True)
 class Authentication:
-    """Users and their passwords, the mechanisms they may use, and how long a login holds.
+    """Users and passwords, the enabled SASL mechanisms, and the lifetime of a session.
 
-    ``session_lifetime`` in seconds: clients have to log in again before it is over (KIP-368), None
-    for never. ``users`` may be changed while the broker runs. ``tokens`` None: tokens are not
-    signed (Kafka's default for OAUTHBEARER, for tests only). Any thread.
+    Clients must authenticate again within ``session_lifetime`` seconds (KIP-368); None means never.
+    ``users`` may be changed while the broker runs. ``tokens`` checks OAUTHBEARER tokens. None
+    accepts unsigned tokens, which is Kafka's default, for tests only. Thread-safe.
     """
 
     users: dict[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Authentication:
     tokens: TokenCheck | None = None
 
     def begin(self, mechanism: str) -> Exchange | None:
-        """A login by ``mechanism``; None for one that is not enabled."""
+        """Start an authentication by ``mechanism``. Returns None if it is not enabled."""
         if mechanism not in self.mechanisms:
             return None
         if mechanism == "PLAIN":
@@ -197,12 +197,12 @@ _TOLD_PORT: Final = 9092
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A listener as in Kafka's ``listeners``: a name, an address, a security protocol.
+    """A listener as in Kafka's ``listeners``: a name, an address and a security protocol.
 
-    ``open`` makes a stream of an accepted socket, with TLS if it is ``with_tls``. With an
-    ``authentication`` a client must log in before any request but ApiVersions, SaslHandshake and
-    SaslAuthenticate. With ``port`` 0 the system chooses one. ``path`` is that of a Unix domain
-    socket to listen on; host and port are then only advertised to clients.
+    ``open`` creates a stream for an accepted socket, with TLS if the listener uses it. With
+    ``authentication``, a client must authenticate before any request except ApiVersions,
+    SaslHandshake and SaslAuthenticate. If ``port`` is 0, the system chooses a port. ``path`` is the
+    path of a Unix socket to listen on; host and port are then only advertised to clients.
     """
 
     name: str = "PLAINTEXT"
@@ -215,20 +215,21 @@ class Listener:
 
     @property
     def authenticates(self) -> bool:
-        """Whether clients have to log in by SASL."""
+        """Whether clients must authenticate with SASL."""
         return self.authentication is not None
 
     @property
     def is_guarded(self) -> bool:
-        """Whether it takes more than to reach it: a login, or a certificate."""
+        """Whether clients need credentials or a certificate."""
         return self.authenticates or self.knows_clients
 
 
 def tls_context(
     certfile: str, keyfile: str | None = None, client_cafile: str | None = None
 ) -> ssl.SSLContext:
-    """TLS 1.2 and 1.3 with this certificate; clients need one of ``client_cafile``, if given.
+    """Return a server-side SSLContext for TLS 1.2 and 1.3 with this certificate.
 
+    If ``client_cafile`` is given, clients must present a certificate signed by one of its CAs.
     Raises OSError and ssl.SSLError for files that cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -249,7 +250,11 @@ def make_listener(
     authentication: Authentication | None = None,
     path: str | None = None,
 ) -> Listener:
-    """A listener of the protocol that its parts make: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+    """Return a listener. The protocol depends on the arguments.
+
+    Without ``tls`` and ``authentication`` it is PLAINTEXT, with them SSL, SASL_PLAINTEXT or
+    SASL_SSL. If ``port`` is 0, the system chooses a port. ``path`` is the path of a Unix socket.
+    """
 
     def encrypted(client: socket.socket) -> PlainStream:
         return TlsStream(client, tls) if tls is not None else PlainStream(client)

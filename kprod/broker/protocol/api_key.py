@@ -19,10 +19,12 @@ class VersionRange(NamedTuple):
 
 
 class ApiKey(enum.IntEnum):
-    """Kafka's number; the lowest and the highest version, and the first that is accepted.
+    """The APIs that the broker supports: Kafka's number, and the versions.
 
-    One consistent set: kafka-python guesses the broker's release from the highest versions, and
-    librdkafka derives features from the presence of APIs (lz4 needs FindCoordinator, for instance).
+    Each has the lowest and the highest advertised version, and the first version that is accepted.
+    The versions must be consistent with each other: kafka-python guesses the broker's release from
+    the highest versions, and librdkafka derives features from the presence of APIs (lz4, for
+    example, needs FindCoordinator).
     """
 
     versions: VersionRange

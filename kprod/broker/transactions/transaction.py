@@ -55,15 +55,19 @@ HIGHEST_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionConfig:
-    """Kafka's defaults, except for the partitions of the state topic: 1 here and 50 in Kafka.
+    """Options of transactions: Kafka's defaults, with one partition for the state topic.
 
-    ``transaction_version`` is the level of Kafka's feature of that name. With 2 the end of a
-    transaction begins a new epoch, and the first batch adds a partition (KIP-890); brokers before
-    4.0 behave like 1 and 0. ``marker_delay_ms`` is the time between the answer to EndTxn and the
-    markers, during which the producer's next transaction gets CONCURRENT_TRANSACTIONS (51); with 0
-    the markers are written before the answer. ``fences_late_commits``: a commit after the
-    coordinator has aborted the transaction gets PRODUCER_FENCED, as from brokers with KAFKA-20785;
-    older brokers answer INVALID_TXN_STATE.
+    ``transaction_version`` is the level of the Kafka feature with that name. With 2, the end of a
+    transaction begins a new epoch, and the first batch adds a partition (KIP-890). Brokers before
+    4.0 behave like 1 and 0.
+
+    ``marker_delay_ms`` is the time between the response to EndTxn and the transaction markers.
+    During that time the producer's next transaction gets CONCURRENT_TRANSACTIONS (51). With 0 the
+    markers are written before the response.
+
+    ``fences_late_commits``: a commit after the coordinator has aborted the transaction gets
+    PRODUCER_FENCED, as from brokers with KAFKA-20785. If it is false, the commit gets
+    INVALID_TXN_STATE, as from older brokers.
     """
 
     transaction_version: int = HIGHEST_VERSION
