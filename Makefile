@@ -13,6 +13,9 @@ SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd)
 # All of Cython's warnings but one, which takes every `with lock:` block for one that may be skipped.
 CYTHON_WARNINGS := -3 -Werror -Wextra -X warn.maybe_uninitialized=False -X annotation_typing=False
 export KPROD_DEBUG KPROD_SANITIZE KPROD_PORTABLE
+# Tests start hundreds of processes. Where this is set, each would compile what it imports, and
+# pytest would rewrite the assertions of every file in every worker and run.
+unexport PYTHONDONTWRITEBYTECODE
 SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(CURDIR)/build/sanitizer UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/sanitizer LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
 # Tests that share a fixture run in one worker (tests/support/worker_shares.py says which). They wait
@@ -197,8 +200,7 @@ $(VENV)/dev $(VENV)/demo $(VENV)/docs $(VENV)/site $(VENV)/wheel $(VENV)/release
 	@echo "Installing what '$(@F)' needs into $(VENV): a minute or two the first time."
 	KPROD_EXTENSIONS=0 $(PIP_INSTALL) --no-build-isolation -e '.[$(@F)$(KERBEROS)]' && touch $@
 
-# Tests start hundreds of processes. Each would compile what it imports, for seconds, wherever
-# PYTHONDONTWRITEBYTECODE is set: it is done once here, whatever is set.
+# Done once here: the workers and processes of the tests would each begin with it.
 COMPILE := $(BIN)/python -m compileall -q -j 0
 NOT_IMPORTED := /(tests|pip|setuptools|mypy|mypyc|Cython|boto3|botocore|lexers|ml|mllib)/
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
 import signal
-import sys
 import warnings
 from collections.abc import Generator
 from functools import partial
+from importlib import import_module
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -60,20 +61,33 @@ def pytest_sessionstart() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Keep the bytecode that pytest makes of tests, whatever is set, as ``make bytecode`` does.
-
-    Where PYTHONDONTWRITEBYTECODE is set each worker would rewrite the assertions of every file in
-    every run: half the time of collecting them. A tenth of it goes into looking for garbage, of
-    which collecting makes none.
-    """
-    set_before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without looking for garbage, of which collecting makes none."""
     gc.disable()
     try:
+        _import_own_part(session.config)
         return (yield)
     finally:
         gc.enable()
-        sys.dont_write_bytecode = set_before
+
+
+def _import_own_part(config: pytest.Config) -> None:
+    """Let each worker begin with other files than the others.
+
+    In a fresh clone pytest rewrites the assertions of every test file, which takes longer than the
+    rest of collecting it. All workers collect in the same order, so each would rewrite every file
+    at the same moment. Pytest reports a file that cannot be imported when it collects it.
+    """
+    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1:
+        return
+    root = config.rootpath
+    folders = [folder for arg in config.args if (folder := root / arg).is_dir()]
+    files = sorted({file for folder in folders for file in folder.rglob("test_*.py")})
+    for file in files[own % workers :: workers]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 
 @pytest.hookimpl(tryfirst=True)
