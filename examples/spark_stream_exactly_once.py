@@ -26,7 +26,7 @@ def main() -> None:
     spark = SparkSession.builder.appName("lines to Kafka").getOrCreate()
     lines = spark.readStream.text(arguments.input)
     query = (
-        sharded(lines, 4)  # a batch that comes again has the same rows in the same shards
+        sharded(lines, 4)  # a retried batch has the same rows in the same shards
         .writeStream.format("kprod")
         .option("kafka.bootstrap.servers", arguments.bootstrap_servers)
         .option("topic", arguments.topic)

@@ -8,27 +8,26 @@ from kprod.errors import KprodError
 
 
 class SchemaError(KprodError, ValueError, number="KP-3001"):
-    """A column of the DataFrame is missing or of a type that no record can carry.
+    """A column of the DataFrame is missing, or its type cannot be written to a record.
 
     Raised on the driver, before a task starts.
     """
 
 
 class JobFailed(KprodError, number="KP-3002"):
-    """Spark has given up on a job; its own exception is the cause."""
+    """A Spark job failed. ``__cause__`` is Spark's own exception."""
 
 
 class RowErrorLimitExceeded(KprodError, number="KP-3003"):
-    """More rows of one task were invalid than ``max_row_errors`` allows."""
+    """A task had more than ``max_row_errors`` invalid rows."""
 
 
 class WriteFailed(KprodError, number="KP-3004"):
-    """A job has failed for good: the error was not retriable, or all attempts failed.
+    """A job failed: a task had an error that is not retriable, or all attempts of a task failed.
 
-    ``__cause__`` says why.
-
-    ``task`` is the number of the Spark partition that reported first; ``result`` (a
-    ``WriteResult``) what the tasks that did not fail have written.
+    ``__cause__`` is the error of the task. ``task`` is the number of its Spark partition, or -1 if
+    Spark did not report it. ``result`` is a ``WriteResult`` of what the other tasks wrote, or None
+    if that is not known.
     """
 
     def __init__(self, message: str, *, task: int, result: Any = None) -> None:
@@ -38,19 +37,22 @@ class WriteFailed(KprodError, number="KP-3004"):
 
 
 class ExactlyOnceError(KprodError, number="KP-3101"):
-    """A shard was not written, because its rows might be in the topic twice, or be missing."""
+    """A shard was not written, because rows might have been duplicated or lost."""
 
 
 class MarkerError(ExactlyOnceError, number="KP-3102"):
-    """The marker of a shard cannot be read, or some markers of a batch are gone."""
+    """The progress marker of a shard cannot be read, or some markers of a batch have expired."""
 
 
 class StaleBatch(ExactlyOnceError, number="KP-3103"):
-    """A later batch of the same job was written already."""
+    """A later batch of the same job has already been written."""
 
 
 class ShardCountChanged(ExactlyOnceError, number="KP-3104"):
-    """A batch came back with another number of shards; it was ``begun_with`` so many."""
+    """A retried batch has another number of shards than before.
+
+    ``begun_with`` is the number of shards that the batch had at its first attempt.
+    """
 
     def __init__(self, message: str, begun_with: int | None = None) -> None:
         self.begun_with = begun_with
@@ -58,25 +60,29 @@ class ShardCountChanged(ExactlyOnceError, number="KP-3104"):
 
 
 class RowsChanged(ExactlyOnceError, number="KP-3105"):
-    """A shard that was written came back with other rows."""
+    """A shard that has already been written has different rows in this attempt.
+
+    The query is not deterministic, or another job uses the same name.
+    """
 
 
 class TransactionTooSlow(ExactlyOnceError, number="KP-3106"):
-    """A task, or a whole atomic batch, took more than half of a transaction's time-out."""
+    """A task or an atomic batch took more than half of ``transaction_timeout_ms``."""
 
 
 class BatchNotCommitted(ExactlyOnceError, number="KP-3107"):
-    """Nothing of an atomic batch is visible: what tasks had prepared was lost before the decision.
+    """An atomic batch was not committed, and none of its rows are visible.
 
-    The batch has to be written again.
+    For example, a transaction timed out before the commit decision was stored. Write the batch
+    again.
     """
 
 
 class BatchIncomplete(ExactlyOnceError, number="KP-3108"):
-    """An atomic batch is decided, and not all of it is visible.
+    """Only some shards of an atomic batch were committed: other transactions had ended before.
 
-    ``visible`` and ``missing`` are numbers of shards. Written again under the same name, the batch
-    is completed: the shards that are there are skipped, the others written.
+    ``visible`` and ``missing`` are the numbers of the shards that were and were not committed. To
+    complete the batch, write it again with the same name: only the missing shards are written.
     """
 
     def __init__(

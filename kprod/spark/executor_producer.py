@@ -147,13 +147,15 @@ os.register_at_fork(after_in_child=_forget_inherited)
 def executor_producer(
     *, timeout: float | None = None, **options: Unpack[ProducerOptions]
 ) -> Iterator[TaskProducer]:
-    """The producer of this process and these options, for code that runs inside a Spark task.
+    """Return a context manager with the producer of this worker process, for code in a Spark task.
 
-    The block ends when every record sent in it is acknowledged; it raises DeliveryError when one
-    failed, or has no outcome within ``timeout`` seconds (default: ``delivery_timeout_ms`` and a
-    margin). After any exception the producer is closed and the next block gets a new one.
-    Options are those of ``KafkaProducer``, with larger batches by default; raises
-    ConfigError for a bad one. Thread-safe; a block's producer belongs to one thread.
+    Blocks with the same options share one producer. The end of the block waits until every record
+    sent in it is acknowledged. It raises DeliveryError if a record failed, or if it was not
+    acknowledged within ``timeout`` seconds (default: ``delivery_timeout_ms`` and 10 seconds). After
+    any exception, the producer is closed, and the next block gets a new one.
+
+    The options are those of ``KafkaProducer``, with larger batches by default. Raises ConfigError
+    for an invalid one. The function is thread-safe. Use the producer of a block in one thread only.
     """
     options = concealed_for_tasks(options)
     complete = job_options(options)

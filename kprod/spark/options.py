@@ -21,29 +21,31 @@ OnRowError = Literal["fail", "skip", "dead_letter"]
 
 
 class WriterOptions(ClientOptions, total=False):
-    """The options of ``partition_writer``: those below, and those of ``KafkaProducer``.
+    """The options of ``partition_writer``, in addition to those of ``KafkaProducer``.
 
-    ``key`` and ``value`` name the columns of Rows, dicts and record batches; ``columns`` names
-    those of record batches by role, as ``{"timestamp": "departed"}``. ``timeout`` (seconds) bounds
-    the wait for acknowledgements at the end of a partition; default ``delivery_timeout_ms`` and a
-    margin.
+    Columns: ``key`` and ``value`` are the names of these columns. ``columns`` maps any part of the
+    record to a column of an Arrow record batch: ``{"timestamp": "departed"}``.
 
-    ``value_format`` and ``key_format`` say how they become bytes: "binary" (bytes and text as they
-    are), "json" (anything else as JSON; without a value column the other columns are its fields)
-    or, for values, "avro", "protobuf" or "json_schema" with ``schema_registry`` (its address, or a
-    ``SchemaRegistry``) and ``subject`` (by default the topic and ``-value``): the driver registers
-    ``avro_schema``, ``json_schema`` (JSON text) or ``protobuf_message`` (the class, or
-    ``"package.module:Class"``) there; without one of the first two it takes the subject's latest.
-    "avro" without a registry takes ``avro_schema`` and ``schema_id`` (None writes no frame).
+    Formats: ``value_format`` and ``key_format`` are "binary" (bytes and str are written as they
+    are) or "json". If there is no value column, "json" writes an object of the other columns.
+    ``value_format`` may also be "avro", "protobuf" or "json_schema". These need ``schema_registry``
+    (a URL or a ``SchemaRegistry``), and use ``subject``, by default the topic with the suffix
+    ``-value``. The driver registers ``avro_schema``, ``json_schema`` (both JSON strings) or
+    ``protobuf_message`` (the message class, or ``"package.module:Class"``). Without ``avro_schema``
+    or ``json_schema``, it uses the latest version of the subject. "avro" also works without a
+    registry, with ``avro_schema`` and ``schema_id``; if the id is None, values are plain Avro.
 
-    An invalid row, or one that the broker refuses, fails the task, is skipped and counted, or goes
-    to ``dead_letter_topic`` (``on_row_error``: "fail", "skip", "dead_letter"); more than
-    ``max_row_errors`` of them in one task fail it in any case.
+    Invalid rows: ``on_row_error`` is "fail" (the task fails), "skip" (the row is counted) or
+    "dead_letter" (the row is written to ``dead_letter_topic``). The same applies to rows that the
+    broker rejects. A task fails if it has more than ``max_row_errors`` of them.
 
-    ``delivery`` is "at_least_once", "exactly_once" or "atomic". The rest is for the last two:
-    ``job_id`` names a job that may be started again, ``transaction_prefix`` begins the names of
-    transactional ids and groups, and markers are committed for ``marker_topic``, by default the
-    topic.
+    Delivery: ``delivery`` is "at_least_once", "exactly_once" or "atomic". The last two have more
+    options. ``job_id`` is the name of a job that may be started again. ``transaction_prefix`` is
+    the prefix of transactional ids and groups. ``marker_topic`` is the topic that progress markers
+    are committed for, by default ``topic``.
+
+    ``timeout`` is how many seconds to wait for acknowledgements at the end of a partition, by
+    default ``delivery_timeout_ms`` and 10 seconds.
     """
 
     bootstrap_servers: Required[str | Sequence[str]]
@@ -69,15 +71,19 @@ class WriterOptions(ClientOptions, total=False):
 
 
 class WriteOptions(WriterOptions, total=False):
-    """The options of ``write`` and ``foreach_batch``: those of ``partition_writer``, and of a job.
+    """The options of ``write`` and ``foreach_batch``, in addition to ``WriterOptions``.
 
-    ``max_records_per_second`` and ``max_bytes_per_second`` (of keys and values) limit the whole
-    job: each task gets its share of what the tasks that can ever run at once may write.
-    ``repartition="kafka"`` shuffles the rows by the Kafka partition they go to, which the producer
-    would choose, too: each is written by one task, in batches of 1 MiB unless sizes are given.
-    ``results="summary"`` leaves the single shards out of the result. ``progress`` (default: True)
-    draws a bar if standard error is a terminal. ``shards`` and ``shard_by`` shuffle the rows as
-    ``kprod.spark.sharded`` does, for ``delivery="exactly_once"`` and "atomic".
+    ``max_records_per_second`` and ``max_bytes_per_second`` (bytes of keys and values) limit the
+    whole job. The limit is divided by the maximum number of concurrent tasks.
+
+    ``repartition="kafka"`` shuffles the rows by their Kafka partition, so that each partition is
+    written by one task. The default ``batch_size`` is then 1 MiB.
+
+    ``shards`` and ``shard_by`` shuffle the rows as ``kprod.spark.sharded`` does, for
+    ``delivery="exactly_once"`` and "atomic".
+
+    ``results="summary"`` omits the reports of single shards from the result. ``progress`` (default:
+    True) draws a progress bar if standard error is a terminal.
     """
 
     max_records_per_second: float | None

@@ -75,21 +75,21 @@ def partition_writer(
     output: Literal["report", "none"] = "report",
     **options: Unpack[WriterOptions],
 ) -> PartitionWriter:
-    """Make a callable that writes every item of a partition to Kafka. It pickles; thread-safe.
+    """Return a callable that writes every item of a partition to Kafka.
 
-    ``topic`` None takes it from each row's ``topic`` column. ``output`` "none" yields no reports.
+    The callable can be pickled and is thread-safe. If ``topic`` is None, each row needs a column
+    ``topic``. With ``output="none"``, it returns no reports.
 
-    Options are those of ``WriterOptions`` (``bootstrap_servers``, which is needed, columns,
-    formats, what becomes of invalid rows, ``delivery``) and of ``KafkaProducer``. Texts in the
-    latter may hold ``${env:NAME}`` or ``${file:PATH:KEY}``, which are looked up on the executor.
+    The options are those of ``WriterOptions`` and of ``KafkaProducer``; only ``bootstrap_servers``
+    is required. Strings may contain ``${env:NAME}`` and ``${file:PATH:KEY}``, which are replaced on
+    the executor.
 
-    Spark may run a plan more than once in one action, and each run writes: ``orderBy`` or
-    ``sortBy`` behind the writer look at a sample of the reports first, so every row is written
-    twice. Make the writer the last step before the action, or use ``write``.
+    Every time Spark runs the callable, it writes the rows again. Some transformations run it more
+    than once in a single action: ``orderBy`` and ``sortBy`` sample the reports first. Collect the
+    reports before you sort them, or use ``write``.
 
-    Raises on the driver already: InvalidTopicError; ConfigError for a bad option or one that no
-    executor can get, and for ``delivery="atomic"``: no driver commits after an action of Spark's
-    own.
+    Raises InvalidTopicError for an invalid topic name. Raises ConfigError for an invalid option, an
+    option that cannot be pickled, and ``delivery="atomic"``. Both are raised on the driver.
     """
     options = concealed_for_tasks(options)
     if options.get("delivery") == ATOMIC:
@@ -148,10 +148,10 @@ def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> P
 class PartitionWriter:
     """For ``rdd.mapPartitions``, ``foreachPartition``, and ``df.mapInArrow`` with ``schema``.
 
-    A call writes the whole partition before it returns, with the producer of its worker process,
-    and returns only when every record is acknowledged: otherwise it raises, the task fails, and
-    Spark decides about another attempt, which sends the partition again from its first row (at
-    least once). With ``terms`` each partition is written in a transaction, once. Immutable.
+    A call writes the whole partition with the producer of the worker process. It returns when every
+    record is acknowledged. If a record fails, it raises, and the task fails. Spark may then run the
+    task again from its first row, so records may be duplicated. With exactly-once delivery, each
+    partition is written once, in a transaction. Immutable.
     """
 
     plan: RecordPlan
@@ -165,15 +165,16 @@ class PartitionWriter:
 
     @property
     def schema(self) -> str:
-        """The reports' columns as Spark DDL, to pass to ``df.mapInArrow``."""
+        """The columns of the reports as Spark DDL, for ``df.mapInArrow``."""
         return SCHEMA
 
     def __call__(self, items: Iterable[Any]) -> Any:
-        """Write ``items``; return an iterator over the report, if there is one.
+        """Write ``items``, and return an iterator over the report.
 
-        It is a one-row ``pyarrow.RecordBatch`` when the items are record batches, else a dict. An
-        empty partition has none. Raises DeliveryError (records not acknowledged), RecordTypeError
-        (an invalid item), and what ``KafkaProducer.send`` raises.
+        If the items are record batches, the report is a ``pyarrow.RecordBatch`` with one row. If
+        not, it is a dict. An empty partition has no report. Raises DeliveryError if records are not
+        acknowledged, RecordTypeError for an invalid item, and the exceptions of
+        ``KafkaProducer.send``.
         """
         first, items = _peeked(items)
         if first is _NOTHING:

@@ -327,18 +327,19 @@ def partition_count(frame: DataFrame, writer: PartitionWriter) -> int:
 
 
 def sharded(df: DataFrame, shards: int, by: str | Sequence[str] | None = None) -> DataFrame:
-    """``df`` in as many partitions as ``shards``, each row in the one that its columns say.
+    """Shuffle the rows of ``df`` into a fixed number of ``shards``, for exactly-once delivery.
 
-    ``by`` names these columns, one or more; None: all that Spark can hash. Rows that are alike in
-    them are in the same shard, so ``by="key"`` keeps the records of a key in one. A column named
-    ``kprod_shard`` lets ``delivery="exactly_once"`` prove that rows are where they belong, and
-    ``kprod_shard_hash`` that a shard which comes again has the same rows, as far as those columns
-    say: make this the last step before writing. It is a shuffle.
+    Call it as the last step before writing. The shard of a row is determined by a hash of the
+    columns ``by``, or of all columns that Spark can hash. With ``by="key"``, all records of a key
+    are in one shard.
 
-    Raises ConfigError for a number that cannot be, and where Spark shows that the rows, or their
-    columns ``by``, may be others when they are computed again; SchemaError for columns that are not
-    there. In a flow of a Declarative Pipeline Spark shows no columns: ``by`` is needed there, and
-    Spark judges it.
+    It adds the columns ``kprod_shard`` (the shard) and ``kprod_shard_hash`` (the hash), which are
+    not written to Kafka. With them, ``delivery="exactly_once"`` checks that each row is in its
+    shard, and that a retried shard has the same rows.
+
+    Raises ConfigError if ``shards`` is not 1 to 10,000, or if the query plan is not deterministic.
+    Raises SchemaError if a column does not exist or cannot be hashed. In a flow of a Declarative
+    Pipeline, ``by`` is required, and Spark checks the columns when the flow runs.
     """
     check_count(shards)
     schema = _schema_of(df)

@@ -53,24 +53,27 @@ _log = logging.getLogger(__name__)
 
 
 def write(df: DataFrame, topic: str | None = None, **options: Unpack[WriteOptions]) -> WriteResult:
-    """Write every row of ``df`` to Kafka and return when all are acknowledged.
+    """Write every row of ``df`` to Kafka, and return when all records are acknowledged.
 
-    At least once; with ``delivery="exactly_once"`` once, whatever Spark does with its tasks; with
-    ``delivery="atomic"`` once, and nothing is visible before all of it is written and decided: then
-    each shard becomes visible, one some milliseconds after the other. With a ``job_id`` once, too,
-    when the job is started again under the same name and with the same rows: for that they are
-    shuffled into as many ``shards``, by the columns ``shard_by`` or by all of them, as
-    ``kprod.spark.sharded`` does.
+    Runs one Spark job (``mapInArrow``), in a classic session or on Spark Connect.
+    ``WriteOptions`` describes the options. Only ``bootstrap_servers`` is required, and ``topic`` if
+    there is no column of that name.
 
-    Runs one Spark job, column by column (``mapInArrow``), on a classic session as well as on one of
-    Spark Connect. ``WriteOptions`` describes the options; ``bootstrap_servers`` is needed.
+    By default, records are delivered at least once. With ``delivery="exactly_once"``, they are
+    delivered once, even if Spark runs tasks again. With ``delivery="atomic"``, in addition, no row
+    is visible before all rows are written. A job that may be started again needs a ``job_id`` and
+    ``shards``: the rows are then shuffled as by ``kprod.spark.sharded``, and a second call with the
+    same ``job_id`` and the same rows does not write them again.
 
-    Raises ConfigError and SchemaError before a task starts, and ConfigError for executors with
-    another Python; WriteFailed when a task has failed as often as it may, and without further
-    attempts for what is not retriable (an unknown topic, credentials, permissions, an invalid row,
-    a shard that came back with other rows, an atomic batch that was not committed); what Spark
-    raises for anything that is not kprod's. Ctrl-C cancels the job, and what its tasks have left
-    open is aborted before KeyboardInterrupt leaves.
+    Raises:
+
+    - ConfigError and SchemaError before a task starts.
+    - ConfigError if the executors have another version of Python.
+    - WriteFailed if all attempts of a task failed, or at once if the error is not retriable: an
+      unknown topic, rejected credentials, missing permissions, an invalid row, a shard with
+      different rows, an atomic batch that was not committed.
+    - Spark's own exceptions for other failures.
+    - KeyboardInterrupt on Ctrl-C, after the job is cancelled and its transactions are aborted.
     """
     options = concealed_for_tasks(options)
     return _write(df, topic, options, lambda terms: _of_this_call(df, terms))
@@ -285,15 +288,18 @@ class ForeachBatch:
 def foreach_batch(
     topic: str | None = None, *, on_result: OnResult | None = None, **options: Unpack[WriteOptions]
 ) -> ForeachBatch:
-    """Make a function for ``writeStream.foreachBatch``: ``write`` with these options.
+    """Return a function for ``writeStream.foreachBatch`` that writes each micro-batch.
 
-    Every output mode of Spark's is possible with it, ``update`` among them. ``on_result(result,
-    batch_id)`` is called after each micro-batch, where the function runs: on the driver, or with
-    Spark Connect on the server. After a failure Spark runs a micro-batch again, with the same rows
-    and number: at least once; once with ``delivery="exactly_once"``, ``shards`` and a checkpoint.
-    Spark Connect does not say which query it is, so that needs a ``job_id`` there, and wherever
-    one query writes to the same topic in more than one place. Raises ConfigError for a bad option
-    when the first one is written.
+    The options are those of ``write``. All output modes are supported, including ``update``.
+    ``on_result(result, batch_id)`` is called after each micro-batch, on the driver or, with Spark
+    Connect, on the server.
+
+    After a failure, Spark runs the micro-batch again, so records may be duplicated.
+    ``delivery="exactly_once"`` with ``shards`` and a checkpoint prevents that. It also needs a
+    ``job_id`` on Spark Connect, which does not pass the id of the query, and if one query writes to
+    the same topic in several places.
+
+    Raises ConfigError for an invalid option when the first micro-batch is written.
     """
     return ForeachBatch(topic=topic, on_result=on_result, options=concealed_for_tasks(options))
 

@@ -22,10 +22,10 @@ PREPARED = "prepared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """The offsets one task was given in one topic partition.
+    """The offsets of the records of one task in one topic partition.
 
-    ``first`` and ``last`` are inclusive; records of other writers may lie between them. Both are -1
-    when the broker returned no offsets (``acks=0``). ``records`` counts this task's own.
+    ``first`` and ``last`` are inclusive. Records of other tasks may be in between. Both are -1 if
+    the broker returned no offsets (``acks=0``). ``records`` is the number of records of this task.
     """
 
     topic: str
@@ -37,22 +37,27 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """The acknowledged work of one attempt at one Spark partition.
+    """What one task attempt wrote, for one Spark partition.
 
-    ``task`` is the number of the Spark partition, ``attempt`` counts its attempts from 0; both are
-    -1 outside a Spark task. ``bytes`` are key and value bytes as they were sent, before
-    compression. ``retries`` counts record retries of the worker's producer meanwhile. ``seconds``
-    run from the first input record to the last acknowledgement; ``input_seconds`` of them the task
-    waited for rows of Spark's, ``flush_seconds``, at the end, for acknowledgements.
+    ``task`` is the number of the Spark partition. ``attempt`` counts its attempts from 0. Both are
+    -1 outside a Spark task. ``host`` and ``pid`` identify the worker process.
 
-    ``skipped`` and ``dead_letters`` count rows that are not among ``records``, and ``reasons`` says
-    why, as far as there is room. ``offsets`` has the dead letters' topic, too.
+    ``records`` is the number of acknowledged records. ``bytes`` are their key and value bytes,
+    before compression. ``retries`` counts records that were sent again. ``offsets`` has an
+    ``OffsetRange`` for each topic partition, including those of the dead-letter topic.
 
-    ``delivered`` is "acknowledged", or with ``delivery="exactly_once"`` "committed", by this
-    attempt, or "already_there": another one had done it, and ``records``, ``bytes`` and, as far as
-    they are known, ``offsets`` are what that one wrote. ``rewritten``: attempts before this one had
-    begun. ``transactional_id`` is that of the shard. With ``delivery="atomic"`` it is "prepared"
-    until the driver has committed the batch; ``prepared`` is what the driver needs for that.
+    ``skipped`` and ``dead_letters`` count invalid rows, which are not included in ``records``.
+    ``reasons`` says why they are invalid, as far as there is room.
+
+    ``seconds`` is the time from the first row to the last acknowledgement. ``input_seconds`` of it
+    were spent waiting for rows, and ``flush_seconds`` at the end waiting for acknowledgements.
+
+    ``delivered`` is "acknowledged" or, with ``delivery="exactly_once"``, "committed" (by this
+    attempt) or "already_there" (another attempt wrote the shard). In the last case, ``records``,
+    ``bytes`` and ``offsets`` are those of that attempt. ``rewritten`` is True if an earlier attempt
+    had started the shard. ``transactional_id`` is the id of the shard. With ``delivery="atomic"``,
+    ``delivered`` is "prepared" until the driver has committed the batch, and ``prepared`` contains
+    what the driver needs to commit it.
     """
 
     task: int
@@ -125,20 +130,21 @@ def as_record_batch(report: PartitionReport) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """The acknowledged work of one job: totals, and ``shards``, the report of each Spark partition.
+    """What a job wrote: totals, and in ``shards`` the report of each Spark partition. Immutable.
 
     ``records``, ``bytes`` (of keys and values, before compression), ``skipped`` and
-    ``dead_letters`` are sums; ``seconds`` is how long the job took on the driver. Of a task that
-    Spark ran more than once only the attempt that counts is here; ``attempts`` counts attempts at
-    tasks, those that failed too, within one run of their stage: a task does not know that its stage
-    has run before. Without failures it is the number of tasks.
-    ``offsets`` are where the records are, by topic and partition; ``reasons`` why rows were skipped
-    or became dead letters, and in how many shards.
+    ``dead_letters`` are sums. ``seconds`` is the duration of the job on the driver. ``offsets`` has
+    an ``OffsetRange`` by topic and partition. ``reasons`` says why rows were skipped or became dead
+    letters, and in how many shards.
 
-    With ``delivery="exactly_once"`` each shard was ``committed`` by this job, some of them
-    ``rewritten`` after an attempt that had not come to its end, or is ``already_there``, written
-    by an earlier call: these three count shards, not records, and ``transactional_ids`` names them.
-    Immutable.
+    If Spark ran a task more than once, only the successful attempt is included. ``attempts`` counts
+    all attempts, including failed ones; without failures, it is the number of tasks. It does not
+    include the attempts of a stage that Spark ran again.
+
+    With ``delivery="exactly_once"`` and "atomic", ``committed``, ``already_there`` and
+    ``rewritten`` count shards: those that this job committed, those that an earlier call had
+    committed, and the committed ones that an earlier attempt had started. ``transactional_ids``
+    names the shards.
     """
 
     records: int
