@@ -29,7 +29,7 @@ REMEMBERED = 1000
 
 
 class ThrottleEvent(NamedTuple):
-    """A broker throttles the client; ``throttle_time`` is in seconds."""
+    """A broker throttled the client; ``throttle_time`` is in seconds."""
 
     broker_name: str
     broker_id: int

@@ -112,11 +112,12 @@ def observe_producer(producer: object, meter: metrics.Meter | None = None) -> No
 
 
 class ProducerInstruments:
-    """Instruments of one meter for any number of producers; a dropped producer is left out.
+    """The instruments of one meter for any number of producers. Thread-safe.
 
-    They are ``kprod.<name>`` with the attribute ``messaging.client.id``, ``kprod.topic.<name>`` and
-    ``kprod.node.<name>`` with ``messaging.destination.name`` and ``server.id``, and
-    ``messaging.client.sent.messages`` of the semantic conventions. Thread-safe.
+    All have the attribute ``messaging.client.id``. ``kprod.topic.<name>`` also has
+    ``messaging.destination.name``, and ``kprod.node.<name>`` has ``server.id``.
+    ``messaging.client.sent.messages`` follows the semantic conventions. A producer that no longer
+    exists is left out.
     """
 
     def __init__(self, meter: metrics.Meter) -> None:

@@ -43,20 +43,21 @@ class SchemaSerializer(ABC):
     """Converts objects to bytes with a schema id. Thread-safe.
 
     Options of all formats: ``is_key`` is True for a ``key_serializer``. ``subject`` is
-    "topic_name", "record_name", "topic_record_name", or ``f(topic, is_key, record_name)``. A schema
-    is registered with its first record (``auto_register``), or must already be in the registry
-    (``auto_register=False``). With ``use_latest_version`` the subject's newest schema is used, and
-    requested again after ``latest_max_age_ms`` (None: never). ``normalize`` makes the registry
-    compare normalized schemas. ``id_in`` is "prefix" or "header".
+    "topic_name", "record_name", "topic_record_name", or a callable ``f(topic, is_key,
+    record_name)``. With ``auto_register`` the schema is registered when the first record is sent;
+    with ``auto_register=False`` it must already be in the registry. With ``use_latest_version`` the
+    newest schema of the subject is used, and requested again after ``latest_max_age_ms`` (None:
+    never). ``normalize`` makes the registry compare normalized schemas. ``id_in`` is where the
+    schema id is written: "prefix" or "header".
 
-    None becomes null. The first record of a topic sends a request to the registry, and waits for at
-    most the registry's ``timeout_ms``; in ``kprod.aio`` only its task waits. ``send`` raises the
-    registry's errors (RegistryError, IncompatibleSchemaError, SchemaNotFoundError), ConfigError for
-    a schema that kprod cannot use (of another type, or with rules for writers), and
-    SerializationError for an object that does not match the schema.
+    None is written as null. The first record of a topic sends a request to the registry and waits
+    for at most the registry's ``timeout_ms``. In ``kprod.aio`` only the task that sends the record
+    waits. ``send`` raises RegistryError, IncompatibleSchemaError or SchemaNotFoundError for a
+    failed request. It raises ConfigError for a schema that kprod cannot use (of another type, or
+    with rules for writers), and SerializationError for an object that does not match the schema.
 
-    Works as a serializer of kprod, kafka-python and aiokafka (``serialize``) and of
-    confluent-kafka's ``SerializingProducer`` (called with its context).
+    It can be used as a serializer of kprod, kafka-python, aiokafka and confluent-kafka's
+    ``SerializingProducer``.
     """
 
     type: ClassVar[SchemaType]
