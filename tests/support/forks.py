@@ -1,7 +1,10 @@
 """Three ways to make a forked child; Python itself is told of the first only.
 
 After the others Python does not set its own lock up anew in the child. So no thread of the parent
-may be waiting for it meanwhile, or the child hangs, whatever it runs: see ``await_quiet``.
+may be waiting for it meanwhile, or the child can hang, whatever it runs: see ``await_quiet``.
+With glibc 2.36 the child hangs when it gives the lock up for the second or third time:
+``pthread_cond_signal`` waits there until the thread that waited has left, which the child does not
+have (``__condvar_quiesce_and_switch_g1``).
 """
 
 from __future__ import annotations
