@@ -17,10 +17,8 @@ from pyspark.sql import types
 
 from kprod.errors import ConfigError, KprodError, RecordTypeError
 from kprod.intake.arguments import check_seconds, check_topic
+from kprod.schema.columns.arrow_types import check_python
 from kprod.spark.acknowledgements import RowPolicy, policy_of
-from kprod.spark.columns.arrow_kinds import check_python
-from kprod.spark.columns.payload_format import key_format, value_format
-from kprod.spark.columns.record_columns import converters, roles_of
 from kprod.spark.errors import SchemaError
 from kprod.spark.exactly_once.atomic import prepare
 from kprod.spark.exactly_once.protocol import deliver
@@ -47,6 +45,7 @@ from kprod.spark.options import (
     job_options,
     transactional_options,
 )
+from kprod.spark.payload_format import key_format, value_format
 from kprod.spark.python_worker import (
     TaskIdentity,
     acknowledge_at_once,
@@ -54,6 +53,7 @@ from kprod.spark.python_worker import (
     log_for_spark,
     this_task,
 )
+from kprod.spark.record_columns import converters, roles_of
 from kprod.spark.record_shapes import RecordShapes
 from kprod.spark.task_sender import RateLimit, RateLimiter, RecordPlan, TaskSender
 from kprod.spark.write_result import (

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from kprod.errors import RecordTypeError
-from kprod.spark.columns.arrow_kinds import in_unit, is_bytes, is_text, python_values
+from kprod.schema.columns.arrow_types import in_unit, is_bytes, is_text, python_values
 from kprod.types import Header
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from kprod.errors import ConfigError, KprodError, RecordTypeError
 from kprod.spark.acknowledgements import is_about_the_record
-from kprod.spark.columns.payload_format import PayloadFormat
-from kprod.spark.columns.record_columns import (
+from kprod.spark.executor_producer import MeasuringProducer
+from kprod.spark.payload_format import PayloadFormat
+from kprod.spark.record_columns import (
     ColumnRoles,
     RecordColumns,
     beyond_partitions,
     record_columns,
     without,
 )
-from kprod.spark.executor_producer import MeasuringProducer
 from kprod.spark.record_shapes import (
     ArrowRows,
     ListRows,

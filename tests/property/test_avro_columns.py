@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kprod.errors import RecordTypeError
+from kprod.schema.columns.avro_columns import avro_encoder
 from kprod.schema.encoding import AvroEncoding
-from kprod.spark.columns.avro_columns import avro_encoder
 from tests.support.steady_names import steady_repr
 from tests.support.tier import examples
 

@@ -33,7 +33,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
 from kprod.errors import KprodError
-from kprod.spark.columns.arrow_kinds import python_cells
+from kprod.schema.columns.arrow_types import python_cells
 from kprod.spark.errors import SchemaError
 from kprod.spark.partition_writer import PartitionWriter, check_schema, task_writer
 from tests.spark.type_values import KINDS

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyarrow import compute, types
 
 from kprod.errors import RecordTypeError
-from kprod.spark.columns.arrow_kinds import (
+from kprod.schema.columns.arrow_types import (
     in_unit,
     is_bytes,
     is_list,

@@ -15,8 +15,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from kprod.errors import RecordTypeError, SerializationError
-from kprod.schema.encoding import AvroEncoding
-from kprod.spark.columns.arrow_kinds import (
+from kprod.schema.columns.arrow_types import (
     in_unit,
     is_bytes,
     is_list,
@@ -26,6 +25,7 @@ from kprod.spark.columns.arrow_kinds import (
     plain_kind,
     plain_values,
 )
+from kprod.schema.encoding import AvroEncoding
 from kprod_ext.avro_columns import encode_columns
 
 INT32 = (-(2**31), 2**31 - 1)

@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyarrow import compute
 
 from kprod.errors import ConfigError, KprodError, PartitionError, RecordTypeError
-from kprod.spark.columns.arrow_kinds import is_bytes, is_list, is_text, plain_kind, plain_values
-from kprod.spark.columns.payload_format import Convert, PayloadFormat
+from kprod.schema.columns.arrow_types import is_bytes, is_list, is_text, plain_kind, plain_values
+from kprod.schema.columns.encoded_columns import Convert
+from kprod.spark.payload_format import PayloadFormat
 
 ROLES = ("value", "key", "topic", "partition", "timestamp", "headers")
 

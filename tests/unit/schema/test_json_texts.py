@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprod.errors import RecordTypeError
-from kprod.spark.columns.json_values import json_texts
+from kprod.schema.columns.json_texts import json_texts
 from tests.support.steady_names import steady_repr
 
 MOMENT = datetime.datetime(2023, 1, 2, 3, 4, 5, 678_901)

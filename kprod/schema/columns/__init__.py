@@ -1,0 +1,1 @@
+"""Arrow columns as JSON, Avro and Protobuf. Needs pyarrow."""

@@ -1,0 +1,61 @@
+"""Arrow columns as the values that a schema's serializers make of their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from kprod.errors import KprodError, SerializationError
+from kprod.schema.columns.arrow_types import plain_values, python_cells
+from kprod.schema.columns.avro_columns import avro_encoder
+from kprod.schema.columns.json_texts import json_writer
+from kprod.schema.columns.protobuf_columns import check_message
+from kprod.schema.encoding import AvroEncoding, Encode, Encoding, JsonEncoding, ProtobufEncoding
+
+Encoded: TypeAlias = tuple[Any, Mapping[int, KprodError]]
+"""A column of bytes or text, and why rows of it could not be written, by number."""
+Convert: TypeAlias = Callable[[Any], Encoded]
+"""Null stays null, and a row that could not be written is null."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedColumns:
+    """Encodes columns with one schema, each value behind ``prefix``. Immutable; it pickles."""
+
+    encoding: Encoding
+    prefix: bytes = b""
+
+    def converter(self, kind: Any) -> Convert:
+        """What encodes columns of that type. Raises RecordTypeError when they do not fit."""
+        encoding, prefix = self.encoding, self.prefix
+        if isinstance(encoding, AvroEncoding):
+            avro = avro_encoder(encoding, kind)
+            return lambda column: avro.encode(column, prefix)
+        if isinstance(encoding, JsonEncoding):
+            write, from_text = json_writer(kind), encoding.text_encoder(prefix)
+            return lambda column: _each(write(column).to_pylist(), from_text)
+        if isinstance(encoding, ProtobufEncoding):
+            check_message(encoding.message_class().DESCRIPTOR, kind)
+        encode = encoding.encoder(prefix)
+        return lambda column: _each(python_cells(plain_values(column)), encode)
+
+
+def _each(cells: Iterable[Any], encode: Encode) -> Encoded:
+    """Cells one by one; an exception among them says why there is no cell."""
+    encoded: list[bytes | None] = []
+    faults: dict[int, KprodError] = {}
+    for row, cell in enumerate(cells):
+        data = None
+        try:
+            if isinstance(cell, Exception):
+                raise cell
+            data = None if cell is None else encode(cell)
+        except Exception as error:  # whatever the format's library raises
+            faults[row] = SerializationError(
+                f"the value does not fit the schema: {type(error).__name__}: {error}"
+            )
+        encoded.append(data)
+    return pa.array(encoded, pa.large_binary()), faults

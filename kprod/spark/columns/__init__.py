@@ -1,1 +1,0 @@
-"""From the columns of a DataFrame to those that records are made of, without looking at rows."""
