@@ -25,10 +25,11 @@ CALLS = ("kprod write", "kprod mapPartitions", "no-op mapInArrow")
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from benchmarks.spark.rows import stored_rows
-    from kprod.spark.spark_job import local_session
+    from kprod.cli.spark_pipeline import session_on
 
     folder: Path = tmp_path_factory.mktemp("spark")
-    with local_session("bench", cores=2, scratch=folder) as spark:
+    settings = {"spark.sql.shuffle.partitions": "4"}
+    with session_on("local[2]", "bench", scratch=folder, settings=settings) as spark:
         yield stored_rows(spark, "synthetic-100", ROWS, folder)
 
 

@@ -128,7 +128,7 @@ def _line(ways: Figures) -> dict[str, dict[str, Any]]:
 
 
 def _session(folder: str, jars: Path | None) -> AbstractContextManager[Any]:
-    from kprod.spark.spark_job import session_on
+    from kprod.cli.spark_pipeline import session_on
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT)

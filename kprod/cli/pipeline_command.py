@@ -24,7 +24,7 @@ from kprod.cli.terminal import echo
 from kprod.errors import ConfigError, KprodError, numbered
 
 if TYPE_CHECKING:
-    from kprod.spark.pipeline import Pipeline
+    from kprod.cli.spark_pipeline import Pipeline
     from kprod.spark.write_result import WriteResult
 
 
@@ -233,7 +233,7 @@ def pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 def _pipeline(
     described: Mapping[str, Any], given: Mapping[str, Any], writing: Mapping[str, Any]
 ) -> Pipeline:
-    from kprod.spark.pipeline import Pipeline
+    from kprod.cli.spark_pipeline import Pipeline
 
     fields = {**described, **{name: value for name, value in given.items() if value is not None}}
     fields["options"] = outweighed(described.get("options", {}), writing)
@@ -278,7 +278,7 @@ class _Running:
 
     def to_its_end(self) -> int:
         """Run the pipeline and return the exit code."""
-        from kprod.spark.pipeline import pipeline_session
+        from kprod.cli.spark_pipeline import pipeline_session
 
         with pipeline_session(self._pipeline, self._scratch) as spark:
             self._spark = spark
@@ -288,14 +288,14 @@ class _Running:
 
     def stop(self) -> None:
         """Stop all streams and jobs; the session ends with the work. Any thread."""
-        from kprod.spark.pipeline import cancel_jobs
+        from kprod.cli.spark_pipeline import cancel_jobs
 
         if self._spark is not None:
             cancel_jobs(self._spark)
 
 
 def _show(spark: Any, pipeline: Pipeline) -> int:
-    from kprod.spark.pipeline import dry_run
+    from kprod.cli.spark_pipeline import dry_run
 
     found = dry_run(spark, pipeline, SHOWN)
     echo(found.columns)
@@ -306,8 +306,8 @@ def _show(spark: Any, pipeline: Pipeline) -> int:
 
 
 def _write(spark: Any, pipeline: Pipeline, report: Path | None) -> int:
+    from kprod.cli.spark_pipeline import run_pipeline
     from kprod.quantities import counted
-    from kprod.spark.pipeline import run_pipeline
 
     def report_batch(result: WriteResult, batch: int) -> None:
         _say(f"micro-batch {batch}: {result}")

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kprod.admin import read_topic
+from kprod.cli.spark_pipeline import Pipeline, dry_run, run_pipeline
 from kprod.errors import ConfigError
 from kprod.spark import SchemaError
-from kprod.spark.pipeline import Pipeline, dry_run, run_pipeline
 from tests.support.steady_names import steady_repr
 from tests.support.tier import one_of
 

@@ -11,11 +11,11 @@ from typing import Any
 import javaproperties
 import pytest
 
+from kprod.cli.spark_pipeline import Pipeline
 from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.spark import partition_writer
 from kprod.spark.options import resolved
-from kprod.spark.pipeline import Pipeline
 
 
 def shown(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from kprod.cli.child_process import when_parent_ends
 from kprod.cli.demo.flights import NOT_AVAILABLE
 from kprod.cli.demo.writers import Written
-from kprod.spark.pipeline import Pipeline, pipeline_session, run_pipeline
+from kprod.cli.spark_pipeline import Pipeline, pipeline_session, run_pipeline
 
 TASKS = 4
 CORES = 2

@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from kprod.admin import open_transactions
+from kprod.cli.spark_pipeline import Pipeline, run_pipeline
 from kprod.errors import ConfigError
 from kprod.spark import WriteFailed, foreach_batch, partition_writer, sharded, write
-from kprod.spark.pipeline import Pipeline, run_pipeline
 from tests.spark.exactly_once.test_surfaces import (
     PARTITIONS,
     ROWS,

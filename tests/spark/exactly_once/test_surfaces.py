@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import current_timestamp, rand
 
 from kprod.admin import open_transactions
+from kprod.cli.spark_pipeline import Pipeline, run_pipeline
 from kprod.errors import ConfigError
 from kprod.spark import WriteFailed, WriteResult, foreach_batch, partition_writer, sharded, write
-from kprod.spark.pipeline import Pipeline, run_pipeline
 from tests.support.committed_records import committed
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]

@@ -1,7 +1,9 @@
-"""A data pipeline as a description: what to read, how to change it, where to write it."""
+"""A data pipeline of the commands: what to read, how to change it, where to write it."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,7 +26,6 @@ from kprod.spark.options import (
     job_options,
 )
 from kprod.spark.partition_writer import check_schema, task_writer
-from kprod.spark.spark_job import session_on
 from kprod.spark.write import foreach_batch, write
 from kprod.spark.write_result import WriteResult, add_results
 
@@ -87,6 +88,58 @@ class DryRun:
     rows: list[str]
 
 
+# One quick compiler and one collector thread: on a small, busy machine a job of seconds is done
+# several times sooner than with what suits a server.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@contextmanager
+def session_on(
+    master: str, app: str, *, scratch: Path, settings: Mapping[str, str]
+) -> Iterator[SparkSession]:
+    """A session for one block, on any master, ``sc://`` for Spark Connect.
+
+    ``settings`` win over ours, which are: no web UI, no log lines below ERROR, and on a local
+    master temporary files below ``scratch``. Python workers run this interpreter, unless the
+    environment names another one in ``PYSPARK_PYTHON``.
+    """
+    builder = SparkSession.Builder().appName(app)
+    own: dict[str, str] = {}
+    if master.startswith("sc://"):
+        builder = builder.remote(master)
+    else:
+        builder = builder.master(master)
+        own = QUIET
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if master.startswith("local"):
+            own = {**QUIET, **_local(scratch)}
+    for name, value in {**own, **settings}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+QUIET = {
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def _local(scratch: Path) -> dict[str, str]:
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+
+
 @contextmanager
 def pipeline_session(pipeline: Pipeline, scratch: Path) -> Iterator[SparkSession]:
     """The session a pipeline runs on, local files below ``scratch``; it ends with the block."""
@@ -109,13 +162,27 @@ def cancel_jobs(spark: SparkSession) -> None:
             query.stop()
 
 
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    """Spark's mistakes of the description as ConfigError, its failures as JobFailed."""
+    try:
+        yield
+    except AnalysisException as error:
+        raise ConfigError(_first_lines(error)) from error
+    except PySparkException as error:
+        raise JobFailed(_first_lines(error)) from error
+
+
+def _first_lines(error: PySparkException) -> str:
+    """Without the stacks of the JVM."""
+    said = [line for line in str(error).splitlines() if line.strip()]
+    own = [line for line in said if "kprod." in line and not line.lstrip().startswith("File")]
+    return " ".join([*said[:1], *own[-1:]])
+
+
+@_in_our_words()
 def dry_run(spark: SparkSession, pipeline: Pipeline, rows: int) -> DryRun:
     """Read, change and judge, and write nothing. Raises ConfigError, SchemaError and JobFailed."""
-    with _in_our_words():
-        return _dry_run(spark, pipeline, rows)
-
-
-def _dry_run(spark: SparkSession, pipeline: Pipeline, rows: int) -> DryRun:
     frame = _frame(spark, pipeline)
     _, per_task = divided(pipeline.options, OF_THE_JOB)
     servers = pipeline.bootstrap_servers
@@ -125,6 +192,7 @@ def _dry_run(spark: SparkSession, pipeline: Pipeline, rows: int) -> DryRun:
     return DryRun(columns=frame.schema.simpleString(), rows=shown)
 
 
+@_in_our_words()
 def run_pipeline(
     spark: SparkSession, pipeline: Pipeline, on_result: Callable[[WriteResult, int], object]
 ) -> WriteResult:
@@ -132,13 +200,6 @@ def run_pipeline(
 
     Raises as ``kprod.spark.write``, and JobFailed for what Spark raises.
     """
-    with _in_our_words():
-        return _run(spark, pipeline, on_result)
-
-
-def _run(
-    spark: SparkSession, pipeline: Pipeline, on_result: Callable[[WriteResult, int], object]
-) -> WriteResult:
     frame = _frame(spark, pipeline)
     options = {"bootstrap_servers": pipeline.bootstrap_servers, **pipeline.options}
     if not pipeline.stream:
@@ -160,24 +221,6 @@ def _run(
     finally:
         query.stop()
     return add_results(results)
-
-
-@contextmanager
-def _in_our_words() -> Iterator[None]:
-    """Spark's mistakes of the description as ConfigError, its failures as JobFailed."""
-    try:
-        yield
-    except AnalysisException as error:
-        raise ConfigError(_first_lines(error)) from error
-    except PySparkException as error:
-        raise JobFailed(_first_lines(error)) from error
-
-
-def _first_lines(error: PySparkException) -> str:
-    """Without the stacks of the JVM."""
-    said = [line for line in str(error).splitlines() if line.strip()]
-    own = [line for line in said if "kprod." in line and not line.lstrip().startswith("File")]
-    return " ".join([*said[:1], *own[-1:]])
 
 
 def _frame(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
