@@ -16,14 +16,16 @@ from kprod.errors import (
     ConfigError,
     DeliveryError,
     ErrorCode,
-    InvalidRecordError,
-    InvalidTopicError,
     KprodError,
     PartitionError,
-    RecordTooLargeError,
-    RecordTypeError,
 )
-from kprod.intake.dead_letters import beginning, is_too_large, letter_headers, reason_of
+from kprod.intake.dead_letters import (
+    ABOUT_THE_RECORD,
+    beginning,
+    is_too_large,
+    letter_headers,
+    reason_of,
+)
 from kprod.spark.errors import RowErrorLimitExceeded
 from kprod.spark.options import OnRowError
 from kprod.spark.python_worker import TaskIdentity, this_task
@@ -94,14 +96,6 @@ REFUSED_CODES = frozenset(
 )
 """A retry cannot succeed: the record itself is invalid."""
 
-_OF_THE_RECORD = (
-    InvalidRecordError,
-    InvalidTopicError,
-    PartitionError,
-    RecordTooLargeError,
-    RecordTypeError,
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowPolicy:
@@ -145,7 +139,7 @@ def is_about_the_record(error: BaseException | None) -> bool:
     """Whether the record itself is at fault, so that a retry cannot succeed."""
     if isinstance(error, BrokerError):
         return error.code in REFUSED_CODES
-    return isinstance(error, _OF_THE_RECORD)
+    return isinstance(error, ABOUT_THE_RECORD)
 
 
 MOST_REASONS = 10

@@ -6,7 +6,7 @@ import json
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import datasource
@@ -121,22 +121,15 @@ _log = logging.getLogger(__name__)
 StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
 
-@dataclass
-class Written(WriterCommitMessage):
-    """The message of one task to the driver."""
-
-    outcome: TaskOutcome
-
-
 class BatchWriter(DataSourceArrowWriter):
     """Writes the partitions of one batch job. Made on the driver, runs on the executors."""
 
     def __init__(self, task: JobTask) -> None:
         self._task = task
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskOutcome:
         """Write one partition. Raises what is worth another attempt."""
-        return Written(self._task.run(iterator))
+        return self._task.run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks have ended: an atomic batch is committed.
@@ -161,9 +154,9 @@ class MicroBatchWriter(StreamWriter):  # type: ignore[misc]
         self._task = task
         self._checkpoint = checkpoint
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskOutcome:
         """Write one partition of a micro-batch. Raises what is worth another attempt."""
-        return Written(self._task.run(iterator))
+        return self._task.run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """The micro-batch is written; it may come again after a restart, and so may this call.
@@ -227,7 +220,7 @@ def query_of(checkpoint: str | None) -> str | None:
 
 
 def _outcomes(messages: Sequence[WriterCommitMessage | None]) -> list[TaskOutcome]:
-    return [message.outcome for message in messages if isinstance(message, Written)]
+    return [message for message in messages if isinstance(message, TaskOutcome)]
 
 
 def _commit(task: JobTask, messages: Sequence[WriterCommitMessage | None], what: str) -> None:

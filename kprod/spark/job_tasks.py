@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
 
 from kprod.errors import (
     AuthenticationError,
@@ -99,8 +100,8 @@ MOST_JOBS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOutcome:
-    """One attempt at a Spark partition that Spark counts as a success.
+class TaskOutcome(WriterCommitMessage):
+    """One attempt at a Spark partition that Spark counts as a success, as the driver gets it.
 
     With a ``failure`` it is none: but another attempt would end the same way, and Spark would make
     three. Immutable.

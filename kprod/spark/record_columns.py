@@ -11,7 +11,14 @@ import pyarrow as pa
 from pyarrow import compute
 
 from kprod.errors import ConfigError, KprodError, PartitionError, RecordTypeError
-from kprod.schema.columns.arrow_types import is_bytes, is_list, is_text, plain_kind, plain_values
+from kprod.schema.columns.arrow_types import (
+    is_bytes,
+    is_list,
+    is_text,
+    not_utf8,
+    plain_kind,
+    plain_values,
+)
 from kprod.schema.columns.encoded_columns import Convert
 from kprod.spark.payload_format import PayloadFormat
 
@@ -202,28 +209,10 @@ def _without_topic(topics: Any, rows: int) -> dict[int, KprodError]:
         row: RecordTypeError("the record has no topic: name one, or fill the topic column")
         for row in bad
     }
-    return faults if topics is None else faults | _not_utf8(topics)
-
-
-def _not_utf8(topics: Any) -> dict[int, KprodError]:
-    """Spark lets any bytes pass for text."""
-    try:
-        topics.validate(full=True)
-    except pa.ArrowInvalid:
-        texts = topics.cast(pa.large_binary()).to_pylist()
-        errors = {row: why for row, text in enumerate(texts) if (why := _undecodable(text))}
-        return {
-            row: RecordTypeError(f"its topic is no UTF-8: {why}") for row, why in errors.items()
-        }
-    return {}
-
-
-def _undecodable(text: bytes | None) -> str | None:
-    try:
-        (text or b"").decode()
-    except UnicodeDecodeError as error:
-        return error.reason
-    return None
+    if topics is not None:
+        for row, why in not_utf8(topics).items():
+            faults[row] = RecordTypeError(f"its topic is no UTF-8: {why}")
+    return faults
 
 
 def _topics(what: str, kind: Any) -> Callable[[Any], Any]:

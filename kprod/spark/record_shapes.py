@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyarrow import compute
@@ -183,25 +183,8 @@ class OneRow:
         return self._arguments
 
 
-class Rows(Protocol):
-    """Rows of one topic that are sent by one call."""
-
-    num_rows: int
-    nbytes: int
-    """Of keys and values."""
-
-    def send(self, producer: KafkaProducer) -> BulkDelivery:
-        """Queue them. Raises as ``KafkaProducer.send_many`` and ``send_arrow``."""
-
-    def slice(self, start: int, length: int | None = None) -> Rows:
-        """Some of them, or all from ``start`` on."""
-
-    def arguments(self, number: int) -> SendArguments:
-        """The arguments of ``KafkaProducer.send`` for row ``number``."""
-
-
 class ListRows:
-    """Values and keys, bytes or None; ``keys`` None: there are none."""
+    """Values and keys of one topic, bytes or None; ``keys`` None: there are none."""
 
     def __init__(self, topic: str, values: list[Any], keys: list[Any] | None) -> None:
         self._topic, self._values, self._keys = topic, values, keys
@@ -209,23 +192,23 @@ class ListRows:
         self.nbytes = sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys or ())))
 
     def send(self, producer: KafkaProducer) -> BulkDelivery:
-        """See Rows."""
+        """Queue them. Raises as ``KafkaProducer.send_many``."""
         return producer.send_many(self._topic, self._values, keys=self._keys)
 
     def slice(self, start: int, length: int | None = None) -> ListRows:
-        """See Rows."""
+        """Some of them, or all from ``start`` on."""
         chosen = slice(start, None if length is None else start + length)
         keys = None if self._keys is None else self._keys[chosen]
         return ListRows(self._topic, self._values[chosen], keys)
 
     def arguments(self, number: int) -> SendArguments:
-        """See Rows."""
+        """The arguments of ``KafkaProducer.send`` for row ``number``."""
         key = None if self._keys is None else self._keys[number]
         return self._topic, self._values[number], key, None, None, None
 
 
 class ArrowRows:
-    """A record batch whose columns are named for their roles, as ``record_columns`` makes them."""
+    """A batch of one topic with columns named for their roles, as ``record_columns`` makes it."""
 
     def __init__(self, topic: str, batch: Any) -> None:
         self._topic, self._batch = topic, batch
@@ -236,22 +219,22 @@ class ArrowRows:
         self.nbytes = sum(map(_bytes_of, payloads))
 
     def send(self, producer: KafkaProducer) -> BulkDelivery:
-        """See Rows."""
+        """Queue them. Raises as ``KafkaProducer.send_arrow``."""
         roles = ("value", "key", "headers", "partition", "timestamp")
         columns = {role: role if role in self._present else None for role in roles}
         return producer.send_arrow(self._topic, self._batch, **columns)
 
     def slice(self, start: int, length: int | None = None) -> ArrowRows:
-        """See Rows."""
+        """Some of them, or all from ``start`` on."""
         return ArrowRows(self._topic, self._batch.slice(start, length))
 
     def arguments(self, number: int) -> SendArguments:
-        """See Rows. Headers that cannot be read are left away."""
-        row, shapes = self._batch.slice(number, 1), RecordShapes(topic=self._topic)
-        try:
-            return next(read_batch(row, shapes))
-        except RecordTypeError:
-            return next(read_batch(row.drop_columns(["headers"]), shapes))
+        """The arguments of ``KafkaProducer.send``. Headers that cannot be read are left away."""
+        return next(read_batch(self._batch.slice(number, 1), RecordShapes(topic=self._topic), {}))
+
+
+Rows: TypeAlias = ListRows | ArrowRows
+"""Rows of one topic that are sent by one call. ``nbytes`` are those of keys and values."""
 
 
 def _bytes_of(column: Any) -> int:
@@ -260,21 +243,29 @@ def _bytes_of(column: Any) -> int:
     return int(compute.sum(compute.binary_length(column)).as_py() or 0)
 
 
-def read_batch(batch: Any, shapes: RecordShapes) -> Iterator[SendArguments]:
+def read_batch(
+    batch: Any, shapes: RecordShapes, faults: dict[int, RecordTypeError] | None = None
+) -> Iterator[SendArguments]:
     """The rows of ``batch``, which has the columns that ``RecordShapes`` describes.
 
-    Raises RecordTypeError at once, for missing or unknown columns and for types that no record can
-    carry.
+    Raises RecordTypeError at once, for missing or unknown columns, for types that no record can
+    carry, and for cells that cannot be read. With ``faults`` such a cell is None, and why is added
+    there, by the number of its row.
     """
     shapes.check_columns(batch.schema.names)
-    present = set(batch.schema.names)
 
-    def cells(name: str, read: Any = python_values) -> Any:
-        return read(batch.column(name)) if name in present else repeat(None)
+    def cells(name: str, read: Callable[[Any], list[Any]] = python_values) -> Iterable[Any]:
+        if name in batch.schema.names:
+            return _cells(batch.column(name), read, faults)
+        return repeat(None)
 
-    topics = cells("topic", _texts) if shapes.topic is None else repeat(shapes.topic)
+    topics: Iterable[Any] = repeat(shapes.topic)
+    if shapes.topic is None:
+        named = "topic" in batch.schema.names
+        column = batch.column("topic") if named else pa.nulls(batch.num_rows, pa.string())
+        topics = _cells(column, _topics, faults)
     return zip(
-        map(required_topic, topics),
+        topics,
         cells(shapes.value, _binary if shapes.encode_value else python_values),
         cells(shapes.key, _binary if shapes.encode_key else python_values),
         cells("headers", _headers),
@@ -282,6 +273,28 @@ def read_batch(batch: Any, shapes: RecordShapes) -> Iterator[SendArguments]:
         cells("timestamp", _milliseconds),
         strict=False,  # the constant ones have no end
     )
+
+
+def _cells(
+    column: Any, read: Callable[[Any], list[Any]], faults: dict[int, RecordTypeError] | None
+) -> list[Any]:
+    try:
+        return read(column)
+    except RecordTypeError:
+        if faults is None:
+            raise
+    found: list[Any] = []
+    for row in range(len(column)):
+        try:
+            found += read(column.slice(row, 1))
+        except RecordTypeError as error:
+            faults[row] = error
+            found.append(None)
+    return found
+
+
+def _topics(column: Any) -> list[str]:
+    return list(map(required_topic, _texts(column)))
 
 
 def _binary(column: Any) -> list[Any]:

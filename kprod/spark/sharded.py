@@ -347,12 +347,10 @@ def sharded(df: DataFrame, shards: int, by: str | Sequence[str] | None = None) -
     if schema is not None:
         check_repeatable(df, None if by is None else placing)
     columns = ", ".join(map(quoted, placing))
-    images = ", ".join(map(str, numbers_by_task(shards)))
     number = f"cast(pmod({HASH_COLUMN}, {shards}) as int)"
     packed = f"{Layout(0, shards).packed}L + {number}"
     placed = df.selectExpr("*", f"xxhash64({columns}) as {HASH_COLUMN}")
-    placed = placed.selectExpr("*", f"element_at(array({images}), {number} + 1) as {HELD}")
-    placed = placed.repartition(shards, HELD).drop(HELD)
+    placed = _each_to_its_task(placed, HASH_COLUMN, shards)
     if schema is None:
         return placed.selectExpr("*", f"{packed} as {SHARD_COLUMN}")
     kept = [quoted(name) for name in schema.names]

@@ -75,6 +75,7 @@ class TaskSender:
     ) -> None:
         self._plan = plan
         self._topic = plan.shapes.topic
+        self._shapes = replace(plan.shapes, key="key", value="value")  # as columns are named now
         self._producer = producer
         self._rejected = producer.rejected
         self._limiter = limiter
@@ -85,8 +86,7 @@ class TaskSender:
         for batch in batches:
             arranged = self._plan.roles.arrange(batch)
             if self._plan.by_row:
-                for arguments in self._read(arranged):
-                    self._send_one(arguments)
+                self._send_one_by_one(arranged)
             elif arranged.num_rows:
                 self._send_columns(arranged)
 
@@ -137,36 +137,18 @@ class TaskSender:
             self._rejected.take(rows.arguments(row), error)
         return without(part, faults)
 
-    def _read(self, batch: Any) -> Iterator[SendArguments]:
-        """The rows for a serializer, without those that cannot be read, if rows may go."""
-        shapes = replace(self._plan.shapes, key="key", value="value")  # as columns are named now
-        for start in range(0, batch.num_rows, READ_ROWS):
-            piece = batch.slice(start, READ_ROWS)
-            try:
-                rows = list(read_batch(piece, shapes))
-            except RecordTypeError:
-                if self._rejected is None:
-                    raise
-                rows = self._readable(piece, shapes)
-            yield from rows
-
-    def _readable(self, batch: Any, shapes: RecordShapes) -> list[SendArguments]:
-        found: list[SendArguments] = []
-        for number in range(batch.num_rows):
-            row = batch.slice(number, 1)
-            try:
-                found += read_batch(row, shapes)
-            except RecordTypeError as error:
-                assert self._rejected is not None
-                self._rejected.take(self._as_far_as_read(row), error)
-        return found
-
-    def _as_far_as_read(self, row: Any) -> SendArguments:
-        others = row.select([name for name in row.schema.names if name != "headers"])
-        try:
-            return next(read_batch(others, RecordShapes(topic=self._topic)))
-        except RecordTypeError:
-            return _as_it_came(row)
+    def _send_one_by_one(self, arranged: Any) -> None:
+        """The rows for a serializer; those that cannot be read are rejected, if rows may go."""
+        for start in range(0, arranged.num_rows, READ_ROWS):
+            piece = arranged.slice(start, READ_ROWS)
+            faults: dict[int, RecordTypeError] = {}
+            rows = read_batch(piece, self._shapes, None if self._rejected is None else faults)
+            for number, row in enumerate(rows):
+                if number not in faults:
+                    self._send_one(row)
+                elif self._rejected is not None:
+                    came = _as_it_came(piece.slice(number, 1)) if row[1] is None else row
+                    self._rejected.take((row[0] or "", *came[1:]), faults[number])
 
     # Items ----------------------------------------------------------------------------------------
 

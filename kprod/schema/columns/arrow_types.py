@@ -71,6 +71,24 @@ def is_payload(kind: Any) -> bool:
     return is_text(kind) or is_bytes(kind) or bool(pa.types.is_null(kind))
 
 
+def not_utf8(texts: Any) -> dict[int, str]:
+    """The rows of a column whose text is no UTF-8, and why: Spark lets any bytes pass for text."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        cells = texts.cast(pa.large_binary()).to_pylist()
+        return {row: why for row, cell in enumerate(cells) if (why := _undecodable(cell))}
+    return {}
+
+
+def _undecodable(text: bytes | None) -> str | None:
+    try:
+        (text or b"").decode()
+    except UnicodeDecodeError as error:
+        return error.reason
+    return None
+
+
 TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """Of each unit in a second."""
 

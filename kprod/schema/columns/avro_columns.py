@@ -22,6 +22,7 @@ from kprod.schema.columns.arrow_types import (
     is_spatial,
     is_text,
     is_variant,
+    not_utf8,
     plain_kind,
     plain_values,
 )
@@ -132,21 +133,11 @@ def _text(_schema: Any, kind: Any, _narrow: bool) -> Leaf | None:
 
 
 def _encode_text(column: Any, mark: Mark) -> Cells:
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:  # Spark lets any bytes pass for text
-        texts = column.cast(pa.large_binary())
-        bad = pa.array([not _is_utf8(text) for text in texts.to_pylist()], pa.bool_())
-        return Cells("texts", texts, _marked(bad, "a text that is no UTF-8", mark))
-    return binary_cells(column, "texts")
-
-
-def _is_utf8(text: bytes | None) -> bool:
-    try:
-        (text or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    cells, unreadable = binary_cells(column, "texts"), not_utf8(column)
+    if not unreadable:
+        return cells
+    bad = pa.array([row in unreadable for row in range(len(column))], pa.bool_())
+    return cells._replace(bad=_marked(bad, "a text that is no UTF-8", mark))
 
 
 def _bytes(_schema: Any, kind: Any, _narrow: bool) -> Leaf | None:

@@ -147,7 +147,7 @@ SHARE_OF_TIME = 0.5
 
 
 def is_done(marker: Marker | None, shard: Shard) -> bool:
-    """Whether an attempt at the shard was committed.
+    """Whether an attempt at the shard was committed; of a layout, whether it is that of the batch.
 
     Raises StaleBatch when a later batch was, RowsChanged when its rows went to another topic, and
     ShardCountChanged.
@@ -165,14 +165,6 @@ def is_done(marker: Marker | None, shard: Shard) -> bool:
         )
     _check_count(marker, shard)
     return True
-
-
-def is_laid_out(layout: Marker | None, shard: Shard) -> bool:
-    """Whether the number of the batch's shards is on record, and is this one.
-
-    Raises as ``is_done``.
-    """
-    return is_done(layout, shard)
 
 
 def was_won(marker: Marker | None, shard: Shard) -> bool:

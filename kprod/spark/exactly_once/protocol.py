@@ -23,10 +23,10 @@ from typing import Any
 
 from kprod.errors import InvalidRecordError
 from kprod.spark.errors import MarkerError, RowsChanged
-from kprod.spark.exactly_once.marker import Marker, is_done, is_laid_out, was_won
+from kprod.spark.exactly_once.marker import Marker, is_done, was_won
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
-    CommitMarker,
+    CommitMarkers,
     CompareRows,
     Delivered,
     EndAll,
@@ -85,7 +85,7 @@ def write_once(shard: Shard, patience: float) -> Protocol:
             return Delivered(marker=marker, by_us=False)
         written: Written = yield WriteRows(shard.transactional_id)
         marker = marker_of(shard, written)
-        yield CommitMarker(shard.transactional_id, shard.group, marker)
+        yield CommitMarkers(shard.transactional_id, ((shard.group, marker),))
     except Fenced as fenced:
         marker = yield from _wait_for_winner(shard, patience, fenced)
         if shard.shards is not None:
@@ -126,7 +126,7 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
     while True:
         # No wait for a begun transaction: the shard that takes over the id next ends it.
         layout: Marker | None = yield ReadMarker(shard.layout_id, wait=False)
-        if layout is not None and is_laid_out(layout, shard):
+        if layout is not None and is_done(layout, shard):
             return layout
         if looks:  # the first shard does it, most likely, and is quick
             looks -= 1
@@ -140,7 +140,7 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
             layout = yield ReadMarker(shard.layout_id)
             if layout is None and begun:
                 raise forgotten(shard)
-            if layout is not None and is_laid_out(layout, shard):
+            if layout is not None and is_done(layout, shard):
                 return layout
             if layout is None or not shard.start or layout.start != shard.start:
                 yield from _fence_prepared(shard, ())
@@ -151,7 +151,7 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
                 run=shard.run,
                 start=shard.start,
             )
-            yield CommitMarker(shard.layout_id, shard.layout_id, fresh)
+            yield CommitMarkers(shard.layout_id, ((shard.layout_id, fresh),))
         except Fenced:
             # By another task of the batch, which has four more steps to take. Taking over again
             # before it has taken them fences it in its turn, and on a slow cluster that would go on

@@ -38,7 +38,6 @@ from kprod.spark.exactly_once.marker import (
 from kprod.spark.exactly_once.shard import PlacedRows, Shard
 from kprod.spark.exactly_once.steps import (
     CheckTime,
-    CommitMarker,
     CommitMarkers,
     CompareRows,
     EndAll,
@@ -263,17 +262,12 @@ class Runner:
             rows = self.placed.rows
             check_rows(step.marker, self.shard, rows=rows, nbytes=None, digest=self._digest())
 
-    def _commit_marker(self, step: CommitMarker) -> None:
-        self._commit(step.transactional_id, ((step.group, step.marker),))
-
     def _commit_markers(self, step: CommitMarkers) -> None:
-        self._commit(step.transactional_id, step.markers)
-
-    def _commit(self, name: str, markers: Sequence[tuple[str, Marker]]) -> None:
+        name = step.transactional_id
         if self._open != name:
             self._named(name).partitions_for(self.shard.topic)  # it exists, or is made
         producer = self._begin(name)
-        for group, marker in markers:
+        for group, marker in step.markers:
             self._add_marker(producer, group, marker)
         self.tick()
         producer.commit_transaction()
@@ -352,7 +346,6 @@ _TAKES: Mapping[type[Step], Callable[[Runner, Any], Any]] = {
     ReadMarker: Runner._read_marker,
     WriteRows: Runner._write_rows,
     CompareRows: Runner._compare_rows,
-    CommitMarker: Runner._commit_marker,
     CommitMarkers: Runner._commit_markers,
     Prepare: Runner._prepare,
     EndAll: Runner._end_all,

@@ -311,17 +311,8 @@ class Terms:
         name = self.job_name(task)
         if name.lasting and layout is None:
             raise ConfigError(UNPLACED)
-        return Shard(
-            prefix=self.prefix,
-            job=name.job,
-            number=task.partition,
-            batch=name.batch,
-            shards=layout.shards if name.lasting and layout is not None else None,
-            topic=self.topic,
-            run=self._run(task),
-            start=task.start,
-            target=self.target,
-        )
+        shards = layout.shards if name.lasting and layout is not None else None
+        return self._named(name, task, task.partition, shards)
 
     def shard_of_driver(self) -> Shard | None:
         """A shard of the batch as far as the driver knows it; None where only tasks do."""
@@ -329,9 +320,12 @@ class Terms:
             name = self.job_name(NO_TASK)
         except ConfigError:
             return None
+        return self._named(name, NO_TASK, 0, None)
+
+    def _named(self, name: JobName, task: TaskIdentity, number: int, shards: int | None) -> Shard:
         return Shard(
-            prefix=self.prefix, job=name.job, number=0, batch=name.batch, shards=None,
-            topic=self.topic, run=self._run(NO_TASK), target=self.target,
+            prefix=self.prefix, job=name.job, number=number, batch=name.batch, shards=shards,
+            topic=self.topic, run=self._run(task), start=task.start, target=self.target,
         )  # fmt: skip
 
 

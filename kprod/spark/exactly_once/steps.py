@@ -55,17 +55,11 @@ class WriteRows:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitMarker:
-    """Commit the transaction of this id with the marker in it; begin one if there is none."""
-
-    transactional_id: str
-    group: str
-    marker: Marker
-
-
-@dataclass(frozen=True, slots=True)
 class CommitMarkers:
-    """Commit a transaction of this id that has nothing but these markers, by their groups."""
+    """Commit the transaction of this id with these markers in it, by their groups.
+
+    Begin one if there is none.
+    """
 
     transactional_id: str
     markers: tuple[tuple[str, Marker], ...]
@@ -179,7 +173,6 @@ Step: TypeAlias = (
     TakeOver
     | ReadMarker
     | WriteRows
-    | CommitMarker
     | CommitMarkers
     | Prepare
     | EndAll

@@ -13,7 +13,6 @@ from kprod.spark.exactly_once.marker import Marker, is_done
 from kprod.spark.exactly_once.protocol import decided, deliver, lay_out, marker_of, read_decision
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
-    CommitMarker,
     CommitMarkers,
     Delivered,
     EndAll,
@@ -122,7 +121,9 @@ def abort_after_decision(of: Shard, prepared: Shards) -> Ending:
     yield TakeOver(of.layout_id)
     opened: list[PreparedTransaction] = yield ListOpen(of.job_name)
     yield FenceAll(tuple(one.transactional_id for one in opened))
-    yield CommitMarker(of.layout_id, of.layout_id, Marker(batch=of.batch - 1, shards=of.shards))
+    yield CommitMarkers(
+        of.layout_id, ((of.layout_id, Marker(batch=of.batch - 1, shards=of.shards)),)
+    )
     return Ended(committed=False, by_us=True)
 
 
@@ -191,7 +192,7 @@ def rewritten_without_looking(shard: Shard, attempt: int, patience: float) -> Pr
         own = replace(shard, attempt=attempt)
         yield TakeOver(own.transactional_id)
         written: Written = yield WriteRows(own.transactional_id)
-        yield CommitMarker(own.transactional_id, own.group, marker_of(own, written))
+        yield CommitMarkers(own.transactional_id, ((own.group, marker_of(own, written)),))
         return Delivered(marker=marker_of(own, written), by_us=True)
     return (yield from prepare(shard, attempt, patience))
 
@@ -201,7 +202,7 @@ def committed_by_tasks(shard: Shard, attempt: int, patience: float) -> Protocol:
     own = replace(shard, attempt=attempt)
     yield TakeOver(own.transactional_id)
     written: Written = yield WriteRows(own.transactional_id)
-    yield CommitMarker(own.transactional_id, own.group, marker_of(own, written))
+    yield CommitMarkers(own.transactional_id, ((own.group, marker_of(own, written)),))
     return Delivered(marker=marker_of(own, written), by_us=True)
 
 

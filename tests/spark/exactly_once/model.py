@@ -21,7 +21,6 @@ from kprod.spark.exactly_once.marker import Marker, check_rows, read_marker
 from kprod.spark.exactly_once.runner import names_of_attempts
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
-    CommitMarker,
     CommitMarkers,
     CompareRows,
     EndAll,
@@ -294,15 +293,13 @@ class Attempt:
                 return brokers.read(group, wait)
             case WriteRows(name):
                 return self._write(name)
-            case CommitMarker(name, group, marker):
-                return self._commit(name, group, marker)
+            case CommitMarkers(name, markers):
+                return self._commit_markers(name, markers)
         return self._take_atomic(step)
 
     def _take_atomic(self, step: Step) -> Any:
         brokers = self._brokers
         match step:
-            case CommitMarkers(name, markers):
-                return self._commit_markers(name, markers)
             case Prepare(name, group, marker):
                 epoch = self.epochs[name]
                 added = brokers.add_offset(name, epoch, group, marker)
@@ -347,15 +344,6 @@ class Attempt:
         if self._part < len(markers):
             if self._brokers.add_offset(name, epoch, *markers[self._part]) is not WAIT:
                 self._part += 1
-            return WAIT
-        self._brokers.commit(name, epoch)
-        return None
-
-    def _commit(self, name: str, group: str, marker: Marker) -> Any:
-        epoch = self.epochs[name]
-        if self._part == 0:
-            if self._brokers.add_offset(name, epoch, group, marker) is not WAIT:
-                self._part = 1
             return WAIT
         self._brokers.commit(name, epoch)
         return None

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kprod.spark.exactly_once.marker import Marker, is_done, is_laid_out
+from kprod.spark.exactly_once.marker import Marker, is_done
 from kprod.spark.exactly_once.protocol import deliver, lay_out
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
-    CommitMarker,
+    CommitMarkers,
     Delivered,
     Fenced,
     Protocol,
@@ -43,7 +43,7 @@ class Mutant:
 def _then_write(shard: Shard) -> Protocol:
     written: Written = yield WriteRows(shard.transactional_id)
     marker = replace(_marker(shard), rows=written.rows)
-    yield CommitMarker(shard.transactional_id, shard.group, marker)
+    yield CommitMarkers(shard.transactional_id, ((shard.group, marker),))
     return Delivered(marker=marker, by_us=True)
 
 
@@ -56,9 +56,9 @@ def marker_outside(shard: Shard, patience: float) -> Protocol:
         return Delivered(marker=_marker(shard), by_us=False)
     written: Written = yield WriteRows(shard.transactional_id)
     elsewhere = f"{shard.group}.elsewhere"
-    yield CommitMarker(shard.transactional_id, elsewhere, _marker(shard))
+    yield CommitMarkers(shard.transactional_id, ((elsewhere, _marker(shard)),))
     marker = replace(_marker(shard), rows=written.rows)
-    yield CommitMarker(shard.transactional_id, shard.group, marker)
+    yield CommitMarkers(shard.transactional_id, ((shard.group, marker),))
     return Delivered(marker=marker, by_us=True)
 
 
@@ -69,10 +69,10 @@ def marker_before_rows(shard: Shard, patience: float) -> Protocol:
     marker: Marker | None = yield ReadMarker(shard.group)
     if is_done(marker, shard):
         return Delivered(marker=_marker(shard), by_us=False)
-    yield CommitMarker(shard.transactional_id, shard.group, _marker(shard))
+    yield CommitMarkers(shard.transactional_id, ((shard.group, _marker(shard)),))
     yield WriteRows(shard.transactional_id)
     elsewhere = f"{shard.group}.elsewhere"
-    yield CommitMarker(shard.transactional_id, elsewhere, _marker(shard))
+    yield CommitMarkers(shard.transactional_id, ((elsewhere, _marker(shard)),))
     return Delivered(marker=_marker(shard), by_us=True)
 
 
@@ -114,10 +114,10 @@ def count_in_markers(shard: Shard, patience: float) -> Protocol:
 def layout_without_fencing(shard: Shard, patience: float) -> Protocol:
     """Two runs find no layout, and each puts its own on record."""
     layout: Marker | None = yield ReadMarker(shard.layout_id)
-    if not is_laid_out(layout, shard):
+    if not is_done(layout, shard):
         name = f"{shard.layout_id}.{shard.run}.{shard.number}"
         yield TakeOver(name)
-        yield CommitMarker(name, shard.layout_id, _marker(shard))
+        yield CommitMarkers(name, ((shard.layout_id, _marker(shard)),))
     yield TakeOver(shard.transactional_id)
     marker: Marker | None = yield ReadMarker(shard.group)
     if is_done(marker, shard):

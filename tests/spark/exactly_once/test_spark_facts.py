@@ -20,7 +20,6 @@ from kprod.errors import BrokerError, ConfigError, ErrorCode
 from kprod.spark import RowsChanged, WriteFailed, sharded, write
 from kprod.spark.data_source import (
     MicroBatchWriter,
-    Written,
     batch_writer,
     query_of,
     stream_writer,
@@ -177,13 +176,13 @@ def test_a_writer_that_is_made_twice_goes_by_one_name() -> None:
 def test_commit_may_be_called_again_and_abort_after_it() -> None:
     """The tasks have committed: neither has anything left to do."""
     writer, batch = stream_writer(OPTIONS, SHARDED), batch_writer(OPTIONS, SHARDED, False)
-    messages = [Written(TaskOutcome(task=0)), None]
+    messages = [TaskOutcome(task=0), None]
     for _ in range(2):
         writer.commit(messages, 7)
         writer.abort(messages, 7)
         batch.commit(messages)
         batch.abort(messages)
-    lost = [Written(TaskOutcome(task=1, failure=RowsChanged("other rows")))]
+    lost = [TaskOutcome(task=1, failure=RowsChanged("other rows"))]
     for _ in range(2):
         with pytest.raises(WriteFailed, match="other rows"):
             writer.commit(lost, 7)
