@@ -56,22 +56,27 @@ told = {}
 """
 
 
-def job(body: str, given: dict[str, Any]) -> subprocess.Popen[str]:
+def job(
+    body: str, given: dict[str, Any], python: str | Path = sys.executable
+) -> subprocess.Popen[str]:
     """A driver in a process of its own, and its JVM with it."""
-    return program(JOB + textwrap.dedent(body), json.dumps(given))
+    return program(JOB + textwrap.dedent(body), json.dumps(given), python=python)
 
 
 def program(
-    code: str, *arguments: str, stderr: int | IO[str] = subprocess.PIPE
+    code: str,
+    *arguments: str,
+    stderr: int | IO[str] = subprocess.PIPE,
+    python: str | Path = sys.executable,
 ) -> subprocess.Popen[str]:
     """A program that makes its Spark session itself.
 
     A pipe that nobody reads fills up with what Spark logs, and then stops the program: one that
     lives longer than a call of ``finished`` needs a file for ``stderr``.
     """
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYSPARK_PYTHON": str(python), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
+        [python, "-c", code, *arguments],
         env=environment | {"SPARK_SCALA_VERSION": "2.13"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker
 from tests.spark.driver_process import program
+from tests.spark.own_environment import connect_python
 from tests.support.committed_records import committed
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
@@ -32,7 +34,9 @@ from kprod.spark import foreach_batch, sharded, write
 
 servers, folder = sys.argv[1], Path(sys.argv[2])
 logging.basicConfig(level=logging.WARNING)
-builder = SparkSession.builder.master("local[2]")
+is_connect = sys.argv[3] == "connect"
+builder = SparkSession.builder
+builder = builder.remote("local[2]") if is_connect else builder.master("local[2]")
 settings = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -60,6 +64,15 @@ def rows():
 def written(topic, delivery, **named):
     write(slowly(rows()), topic, bootstrap_servers=servers, delivery=delivery, **named)
 
+def saved(topic, delivery):
+    options = {"kafka.bootstrap.servers": servers, "topic": topic, "delivery": delivery}
+    try:
+        slowly(rows()).write.format("kprod").options(**options).mode("append").save()
+    except KeyboardInterrupt:
+        if not is_connect:
+            spark.interruptAll()  # PySpark has left the job running
+        raise
+
 def stream(topic, delivery, by_function):
     lines = slowly(spark.readStream.text(str(folder / "in")))
     checkpoint = str(folder / f"checkpoint-{topic}")
@@ -79,6 +92,8 @@ for line in sys.stdin:
     try:
         if how == "write":
             written(topic, delivery, **({"job_id": named[0]} if named else {}))
+        elif how == "save":
+            saved(topic, delivery)
         else:
             query = stream(topic, delivery, how == "function")
             print("started", flush=True)
@@ -97,11 +112,12 @@ def kafka() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-@pytest.fixture(scope="module")
-def driver(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    folder: Path = tmp_path_factory.mktemp("cancelled")
+@contextmanager
+def started(
+    kafka: str, folder: Path, session: str, python: str | Path
+) -> Iterator[subprocess.Popen[str]]:
     with (folder / "log").open("w") as log:
-        running = program(DRIVER, kafka, str(folder), stderr=log)
+        running = program(DRIVER, kafka, str(folder), session, stderr=log, python=python)
         try:
             assert said(running) == "ready"
             yield running
@@ -111,6 +127,12 @@ def driver(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[sub
             for pipe in (running.stdin, running.stdout):
                 with suppress(BrokenPipeError):
                     pipe and pipe.close()
+
+
+@pytest.fixture(scope="module")
+def driver(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    with started(kafka, tmp_path_factory.mktemp("driver"), "classic", sys.executable) as running:
+        yield running
 
 
 def said(driver: subprocess.Popen[str]) -> str:
@@ -133,6 +155,13 @@ def wait_for_open(kafka: str, at_least: int) -> None:
         time.sleep(0.1)
 
 
+def wait_until_none_is_open(kafka: str) -> None:
+    deadline = time.monotonic() + 300  # half of what a transaction may take
+    while open_transactions(kafka):
+        assert time.monotonic() < deadline, "nobody aborts"
+        time.sleep(0.1)
+
+
 def assert_nothing_open(kafka: str, topic: str) -> None:
     """Neither when the call has returned, nor when what was killed has come to its end."""
     for _ in range(3):
@@ -150,6 +179,21 @@ def test_ctrl_c(driver: subprocess.Popen[str], kafka: str, delivery: str, named:
     driver.send_signal(signal.SIGINT)
     assert said(driver) == "interrupted"
     assert_nothing_open(kafka, topic)
+
+
+@pytest.mark.parametrize("delivery", ["atomic", "exactly_once"])
+@pytest.mark.parametrize("session", ["classic", "connect"])
+def test_ctrl_c_in_a_data_source(tmp_path: Path, kafka: str, session: str, delivery: str) -> None:
+    """The interrupted call does not wait until Spark has aborted what its tasks have left."""
+    python = connect_python() if session == "connect" else sys.executable
+    topic = f"saved-{session}-{delivery.replace('_', '-')}"
+    with started(kafka, tmp_path, session, python) as driver:
+        ask(driver, f"save {topic} {delivery}")
+        wait_for_open(kafka, 2)
+        driver.send_signal(signal.SIGINT)
+        assert said(driver) == "interrupted"
+        wait_until_none_is_open(kafka)
+        assert_nothing_open(kafka, topic)
 
 
 @pytest.mark.parametrize("delivery", ["atomic", "exactly_once"])
