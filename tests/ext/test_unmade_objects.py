@@ -31,8 +31,9 @@ ARGUMENTS: list[tuple[Any, ...]] = [(), (None,), (0,), (None, None), (0, 0), (No
 
 
 def public_classes() -> Iterator[tuple[str, str]]:
-    for source in sorted(Path(kprod_ext.__file__ or "").parent.glob("*.pyx")):
-        module = importlib.import_module(f"kprod_ext.{source.stem}")
+    # Not by their sources: a wheel has none.
+    for compiled in sorted(Path(kprod_ext.__file__ or "").parent.glob("*.so")):
+        module = importlib.import_module(f"kprod_ext.{compiled.name.partition('.')[0]}")
         for name, cls in sorted(vars(module).items()):
             if isinstance(cls, type) and cls.__module__ == module.__name__ and name[0] != "_":
                 yield module.__name__, name

@@ -30,13 +30,14 @@ def imported(folder: Path) -> subprocess.CompletedProcess[str]:
 def checkout(tmp_path: Path) -> Path:
     """A copy of the packages, as compiled as they are, and compiled last.
 
-    Of an installed wheel the files are as old as their turn when it was unpacked.
+    An installed wheel has no sources, and its files are as old as their turn when it was unpacked.
     """
     for package in ("kprod", "kprod_ext"):
         shutil.copytree(
             ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
         )
     for compiled in tmp_path.rglob("*.so"):
+        compiled.with_name(f"{compiled.name.partition('.')[0]}.pyx").touch()
         compiled.touch()
     (tmp_path / "setup.py").touch()
     return tmp_path

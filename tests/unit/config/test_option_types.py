@@ -37,8 +37,9 @@ PLANTED = [*range(3, 11), 12, 13]
 
 def test_the_types_are_those_of_the_table() -> None:
     kept = Path(kprod.config.option_types.__file__)
+    page = ROOT / "kprod/config/option_types.py"  # by our settings, wherever kprod is installed
     formatted = subprocess.run(
-        [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename", kept],
+        [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename", page],
         input=types_page(),
         capture_output=True,
         text=True,
