@@ -84,7 +84,10 @@ OnCompletion: TypeAlias = Callable[[RecordMetadata, Exception | None], object]
 
 
 class Persisted(enum.Enum):
-    """Whether a failed record is in the log: ``NO``, or ``MAYBE`` (then at most once)."""
+    """Whether a failed record is in the log.
+
+    ``NO``: it is not in the log. ``MAYBE``: it may be in the log, but not more than once.
+    """
 
     NO = "no"
     MAYBE = "maybe"
@@ -125,9 +128,9 @@ class ProducerRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """The number of a producer's records by result, since the producer was created.
+    """How many records of a producer were delivered, failed, or are pending, since it was created.
 
-    ``delivered`` records were acknowledged, ``failed`` ones have an error, and ``pending`` ones
+    ``delivered`` records were acknowledged. ``failed`` records have an error. ``pending`` records
     have no result yet.
     """
 

@@ -54,16 +54,18 @@ class AsyncTransaction:
 
 
 class Producer:
-    """Sends records to Kafka from asyncio tasks, in any event loop, including uvloop.
+    """Sends records to Kafka from asyncio tasks.
+
+    It works with any event loop implementation, including uvloop. Use one producer in one event
+    loop only. ``async with`` calls ``start`` at the beginning of the block and ``close`` at its
+    end.
 
     Options are those of ``kprod.KafkaProducer``. ``token`` of a ``sasl_oauth_token_provider`` may
     be a coroutine function; it runs in the event loop in which the producer was created. Methods
-    that wait for metadata, memory, DNS or brokers are coroutines, so other tasks keep running. If a
-    task is cancelled while it waits in ``send``, a record that is already queued is still sent, and
-    any other is not.
+    that wait for metadata, memory, DNS or brokers are coroutines, so other tasks keep running.
 
-    As an ``async`` context manager it starts at the beginning and closes at the end of the block.
-    Use it from the tasks of one event loop.
+    If a task is cancelled in ``send``, a record that was already queued is still sent. A record
+    that was not queued is not sent.
     """
 
     def __init__(self, *, max_block_ms: int = MAX_BLOCK_MS, **options: Any) -> None:

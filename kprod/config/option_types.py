@@ -133,9 +133,9 @@ class ClientOptions(TypedDict, total=False):
     """How long a batch that is not full waits for more records."""
 
     topic_options: Mapping[str, Mapping[str, Any]]
-    """Options of single topics that override the producer's, for example ``{"alerts":
-    {"linger_ms": 0}}``. A topic with its own ``compression_type`` uses the default level of its
-    codec unless it also sets ``compression_level``; ``acks`` other than ``all`` needs
+    """Options per topic that override the producer's, for example ``{"alerts": {"linger_ms":
+    0}}``. A topic with its own ``compression_type`` uses the default level of its codec unless
+    it also sets ``compression_level``; ``acks`` other than ``all`` needs
     ``enable_idempotence=False``."""
 
     batch_size: int

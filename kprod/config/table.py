@@ -229,7 +229,7 @@ _DELIVERY_ROWS = (
         "topic_options",
         {},
         OptionsByTopic(),
-        "Options of single topics that override the producer's, for example"
+        "Options per topic that override the producer's, for example"
         ' `{"alerts": {"linger_ms": 0}}`. A topic with its own `compression_type` uses the default'
         " level of its codec unless it also sets `compression_level`; `acks` other than `all` needs"
         " `enable_idempotence=False`.",

@@ -1,4 +1,4 @@
-"""Options of single topics, and the rule for topic names."""
+"""Options per topic, and the rule for topic names."""
 
 from __future__ import annotations
 

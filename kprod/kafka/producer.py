@@ -52,8 +52,8 @@ class KafkaProducer:
 
     It has kafka-python's options, defaults, methods, results and errors. Unless ``api_version`` is
     given, the constructor waits for a broker, for at most ``bootstrap_timeout_ms`` (or
-    ``api_version_auto_timeout_ms``). It raises NoBrokersAvailable, a KafkaTimeoutError, and
-    KafkaConfigurationError, a ValueError.
+    ``api_version_auto_timeout_ms``). It raises NoBrokersAvailable (a KafkaTimeoutError) if no
+    broker responds, and KafkaConfigurationError (a ValueError) for invalid options.
 
     ``docs/migration.md`` lists the remaining differences, and those to ``kprod.KafkaProducer``.
     """
@@ -237,9 +237,10 @@ class KafkaProducer:
     # For any other error see its ``next_step``.
 
     def init_transactions(self) -> None:
-        """Get a producer id from the coordinator; this fences older producers with the same id.
+        """Get a producer id from the coordinator.
 
-        Does nothing after a first success. Raises IllegalStateError without a
+        This fences older producers with the same ``transactional_id``. If it has already succeeded,
+        it does nothing. Raises IllegalStateError without a
         ``transactional_id``, KafkaTimeoutError, and KafkaError if retries do not help.
         """
         with _translating():

@@ -35,13 +35,14 @@ class KprodInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # which has no
 
     It is used by ``opentelemetry-instrument python app.py`` or
     ``KprodInstrumentor().instrument()``. Each producer created after that, including those of the
-    drop-in packages, creates a span for each record, and its metrics are exported.
+    drop-in packages, creates spans, and its metrics are exported.
 
     ``instrument`` takes ``tracer_provider`` and ``meter_provider``, by default the global ones, and
-    ``spans``. ``"record"`` creates a span for each record. ``"call"`` creates one span for each
-    call of ``send_many`` or ``send_arrow``, and none for ``send``; it does not slow them down. The
-    default of ``spans`` is the environment variable ``OTEL_PYTHON_KPROD_SPANS``. Another value
-    raises ConfigError. ``uninstrument`` does not change existing producers.
+    ``spans``, which is ``"record"`` or ``"call"``. ``"record"`` creates a span for each record.
+    ``"call"`` creates one span for each ``send_many`` or ``send_arrow``, and none for ``send``.
+    This setting does not slow down the bulk calls. The default of ``spans`` is the environment
+    variable ``OTEL_PYTHON_KPROD_SPANS``, or ``"record"`` if it is not set. Any other value raises
+    ConfigError. ``uninstrument`` does not change existing producers.
     """
 
     def instrumentation_dependencies(self) -> Collection[str]:

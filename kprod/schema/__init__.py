@@ -11,6 +11,7 @@ from kprod.schema.json_schema import JsonSchemaSerializer
 from kprod.schema.protobuf import ProtobufSerializer
 from kprod.schema.registry import SchemaRegistry
 from kprod.schema.schema import RegisteredSchema, Schema, SchemaReference
+from kprod.schema.serializer import SchemaSerializer
 from kprod.security.client_credentials import ClientCredentials
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "SchemaNotFoundError",
     "SchemaReference",
     "SchemaRegistry",
+    "SchemaSerializer",
 ]

@@ -22,10 +22,10 @@ class GlueSerializer:
     """Serializes objects in the wire format of AWS Glue. Thread-safe.
 
     ``client`` is an ``aws_schema_registry.SchemaRegistryClient``, and ``schema`` an ``AvroSchema``
-    or ``JsonSchema`` of that package. ``naming`` is its ``schema_naming_strategy``, by default
-    ``TOPIC-value`` and ``TOPIC-key``. A schema that does not exist is created with
-    ``compatibility_mode``. None is written as null. The wire format is a version byte, a
-    compression byte and the UUID of the schema.
+    or ``JsonSchema`` of that package. ``naming`` is a schema naming strategy of
+    aws-glue-schema-registry. By default, schemas are named ``TOPIC-value`` and ``TOPIC-key``. A
+    schema that does not exist is created with ``compatibility_mode``. None is written as null. The
+    wire format is a version byte, a compression byte and the UUID of the schema.
 
     The first record of a topic sends a request to Glue. In ``kprod.aio`` only the task that sends
     the record waits for it. ``send`` raises RegistryError if Glue rejects the request. The

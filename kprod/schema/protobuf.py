@@ -22,10 +22,11 @@ class ProtobufSerializer(SchemaSerializer):
     """Serializes messages of one generated class, or dicts of its fields.
 
     The schema is the descriptor of the ``.proto`` file that defines the class. The files that it
-    imports are registered first, each under the subject ``import_subject(path)``. By default that
-    is the path, as in Confluent's serializers. Files that every registry knows are not registered
-    (``google/protobuf/*``, ``google/type/*``, ``confluent/*``). For the other options and the
-    exceptions see ``SchemaSerializer``. Raises ConfigError if ``message`` is not a message class.
+    imports are registered first. By default, the subject of an imported file is its path, as in
+    Confluent's serializers. ``import_subject(path)`` may return another subject. Files that every
+    registry knows are not registered (``google/protobuf/*``, ``google/type/*``, ``confluent/*``).
+    For the other options and the exceptions see ``SchemaSerializer``. Raises ConfigError if
+    ``message`` is not a message class.
     """
 
     type = "PROTOBUF"

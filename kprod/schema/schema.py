@@ -50,9 +50,9 @@ class Schema:
 class RegisteredSchema:
     """A registered schema, its id in records, and its version in the subject. Immutable.
 
-    ``guid`` is None if the registry does not support it, ``version`` if the registry did not return
-    it. ``write_rules`` are the names and types of the rules that a writer must apply to each
-    object.
+    ``guid`` is None if the registry does not support GUIDs. ``version`` is None if the registry did
+    not return one. ``write_rules`` are the names and types of the rules that a writer must apply to
+    each object.
     """
 
     schema: Schema

@@ -359,9 +359,9 @@ class Broker:
         transport, connection = self.transport, self.connection
         if transport is None or connection is None:
             return
-        tells_all = getattr(transport, "tells_all", False)
+        counts_every_byte = getattr(transport, "counts_every_byte", False)
         while connection.output:
-            if not tells_all:
+            if not counts_every_byte:
                 connection.offered()
             connection.is_sending = True
             try:

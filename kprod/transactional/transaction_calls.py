@@ -262,12 +262,12 @@ class Transaction:
     """One transaction of a producer, for ``with``. Use it in one thread.
 
     Other threads may ``send`` meanwhile. If the block raises, the transaction is aborted. If that
-    abort times out, the next block waits for it. ``next_step`` of a KprodError says what to do
-    after the block. You may also commit or abort inside the block.
+    abort times out, the next block waits for it. If the block raises a KprodError, its
+    ``next_step`` says what to do next. You may also commit or abort inside the block.
 
     ``outcome`` is None until the block ends. Then it is ``"committed"``, ``"aborted"``, or
-    ``"unknown"`` if a commit was requested and its result is not known. The logger ``kprod`` has a
-    line with it.
+    ``"unknown"`` if a commit was requested and its result is not known. The outcome is also logged
+    (logger ``kprod``).
     """
 
     def __init__(self, producer: TransactionCalls, timeout: float | None) -> None:

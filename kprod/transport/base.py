@@ -12,18 +12,18 @@ class Transport(Protocol):
     It connects in steps (``advance``), and then carries bytes. Every failure is a ConnectionLost
     with the host, the port and the cause. After a failure, only ``close`` may be called.
 
-    ``tells_all`` means that ``send`` reports every byte that may leave, even when it raises. If it
-    is false, kprod assumes that the broker may have read a request as soon as it was passed to
-    ``send``.
+    ``counts_every_byte`` is true if the return values of ``send`` account for every byte that may
+    reach the broker. A call of ``send`` that raises has then sent nothing. If it is false, kprod
+    assumes that the broker may have read a request as soon as it was passed to ``send``.
     """
 
-    tells_all: bool = False
+    counts_every_byte: bool = False
 
     def advance(self) -> bool:
         """Continue to connect; return True when the transport is connected.
 
-        It is called whenever ``poll`` reports the transport. If the host has several addresses,
-        they are tried one after the other, and ConnectionLost has the cause for each.
+        kprod calls it whenever ``Backend.poll`` returns this transport. If the host has several
+        addresses, they are tried one after the other, and ConnectionLost has the cause for each.
         """
         ...
 
@@ -42,10 +42,10 @@ class Transport(Protocol):
         ...
 
     def receive(self, limit: int) -> bytes | None:
-        """Return at most ``limit`` bytes, None if there are none now, b"" at the end.
+        """Return at most ``limit`` bytes, or None if no bytes are available now.
 
-        The end means that the peer has closed the connection; bytes that it sent before are
-        returned first. Raises ConnectionLost.
+        Return b"" when the peer has closed the connection; bytes that it sent before are returned
+        first. Raises ConnectionLost.
         """
         ...
 

@@ -43,7 +43,7 @@ class MemoryTransport(Transport):
     ``deliver``, ``hang_up`` and ``cut`` are for the server, from any thread.
     """
 
-    tells_all = True
+    counts_every_byte = True
 
     def __init__(
         self,

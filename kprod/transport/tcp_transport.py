@@ -31,7 +31,7 @@ class TcpTransport:
     ``poller``, with itself as data. Not thread-safe.
     """
 
-    tells_all = True
+    counts_every_byte = True
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ class TlsTransport:
     itself, is sent with the next bytes, or as soon as ``inner`` accepts any.
     """
 
-    tells_all = False  # OpenSSL buffers bytes that a later call may send
+    counts_every_byte = False  # OpenSSL buffers bytes that a later call may send
 
     def __init__(
         self,

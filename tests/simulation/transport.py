@@ -34,7 +34,7 @@ class SimTransport(Transport):
     ``left_of_frame``: so many bytes of the last request have not been taken.
     """
 
-    tells_all = True
+    counts_every_byte = True
 
     def __init__(self, wires: Wires, number: int, node_id: int, name: str) -> None:
         self.number = number

@@ -85,10 +85,13 @@ def _setting(default: Any, kafka_type: int, read: Callable[[str], Any]) -> Any:
 class LogConfig:
     """Options of the log, with Kafka's defaults except for retention.
 
-    Sizes are in bytes, times in milliseconds. By default nothing is deleted by age or size; -1
-    means no limit. The log is written to disk with fsync after ``flush_messages`` records or
-    ``flush_ms``. None leaves that to the operating system: acknowledged records then survive the
-    end of the process, but not of the machine. ``flush_messages=1`` is the strictest setting.
+    Sizes are in bytes, times in milliseconds. ``retention_ms`` and ``retention_bytes``: -1, the
+    default, means no limit, so nothing is deleted by age or size.
+
+    ``fsync`` is called after ``flush_messages`` records or ``flush_ms`` milliseconds. If both are
+    None, records are written without ``fsync``: acknowledged records then survive a crash of the
+    process, but may not survive a crash of the machine. ``flush_messages=1`` is the strictest
+    setting.
     """
 
     segment_bytes: int = _setting(1024 * _MIB, _INT, _between(14, _INT_MAX))

@@ -265,6 +265,7 @@ HARMLESS = {
     "AvroSerializer": "options of a serializer",
     "JsonSchemaSerializer": "options of a serializer",
     "ProtobufSerializer": "options of a serializer",
+    "SchemaSerializer": "options of a serializer",
     "ProducerRecord": "headers of records are data",
     "RecordedRecord": "headers of records are data",
     "PartitionWriter": "made by partition_writer",

@@ -122,7 +122,7 @@ def test_a_header_that_is_cut_short_is_refused() -> None:
         connection.received(frame(b"\x00\x00\x00\x01"), NOW)  # the tags are missing
 
 
-def test_what_a_transport_was_offered_may_have_arrived_unless_it_tells_all() -> None:
+def test_what_a_transport_was_offered_may_have_arrived_unless_it_counts_every_byte() -> None:
     connection = established()
     offered, queued = Noted(), Noted()
     connection.send(offered, NOW)
