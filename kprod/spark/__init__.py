@@ -1,6 +1,6 @@
-"""Write to Kafka from Spark: the same producer engine, inside every task.
+"""Writes DataFrames, streams and RDDs to Kafka, with a producer in every Spark task.
 
-Needs pyspark and pyarrow on the driver and on the executors::
+Needs pyspark, pyarrow and pandas on the driver and on the executors::
 
     from kprod.spark import write
 

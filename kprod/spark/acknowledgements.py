@@ -115,14 +115,14 @@ class RowPolicy:
                 f" got {self.on_row_error!r}"
             )
         if (self.on_row_error == "dead_letter") is not (self.dead_letter_topic is not None):
-            raise ConfigError('on_row_error="dead_letter" and dead_letter_topic go together')
+            raise ConfigError('on_row_error="dead_letter" and dead_letter_topic require each other')
         topic: Any = self.dead_letter_topic
         most: Any = self.most
         if topic is not None and not (isinstance(topic, str) and is_topic_name(topic)):
             raise ConfigError(f"dead_letter_topic: {topic!r} is not a valid topic name")
         if most is not None and (type(most) is not int or most < 0):
             raise ConfigError(
-                f"max_row_errors: expected a whole number from 0 on, or None; got {most!r}"
+                f"max_row_errors: expected a whole number of at least 0, or None; got {most!r}"
             )
 
 

@@ -33,8 +33,8 @@ SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname", "includeheade
 """Options that Spark passes to every sink, and those of its Kafka format for sources."""
 
 NO_BROKERS = (
-    "kafka.bootstrap.servers: the option is missing. (Spark hands the OPTIONS of a table to no"
-    ' Python data source: instead of INSERT INTO write df.write.format("kprod").options(...)'
+    "kafka.bootstrap.servers: the option is missing. (Spark does not pass the OPTIONS of a table"
+    ' to Python data sources. Instead of INSERT INTO, use df.write.format("kprod").options(...)'
     '.mode("append").save(), or kprod.spark.write)'
 )
 
@@ -81,8 +81,8 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
 def _producers(name: str) -> str:
     if name in ("key.serializer", "value.serializer"):
         raise ConfigError(
-            f"kafka.{name} is not taken: keys and values are binary or text columns; say"
-            ' valueFormat "json" or "avro", or make the bytes in the DataFrame'
+            f"kafka.{name} is not supported: keys and values are binary or string columns. Set"
+            ' valueFormat to "json" or "avro", or create the bytes in the DataFrame'
         )
     return name
 
@@ -90,15 +90,15 @@ def _producers(name: str) -> str:
 def _unknown(given: str) -> ConfigError:
     if given.lower().replace("_", "") in PLACES:
         return ConfigError(
-            f"{given}: a data source cannot move rows; write kprod.spark.sharded(df, shards=8)"
+            f"{given}: a data source cannot move rows: call kprod.spark.sharded(df, shards=8)"
         )
     if given.lower().replace("_", "") in RATES:
         return ConfigError(
-            f"{given}: a data source cannot do that; kprod.spark.write and"
-            " kprod.spark.foreach_batch can"
+            f"{given}: a data source does not support this option: use kprod.spark.write or"
+            " kprod.spark.foreach_batch"
         )
     return ConfigError(
-        f"unknown option {given!r}; those of the producer are written kafka.NAME, others are:"
+        f"unknown option {given!r}; producer options begin with kafka., the others are:"
         f" topic, columns.ROLE, {', '.join(map(_camel, sorted(OWN.values())))}"
     )
 
@@ -214,7 +214,9 @@ def query_of(checkpoint: str | None) -> str | None:
         with system.open_input_stream(f"{path}/metadata") as file:
             found: str = json.loads(file.read())["id"]
     except (OSError, ValueError, KeyError) as error:
-        _log.warning("the checkpoint %s does not name its query: %s", checkpoint, error)
+        _log.warning(
+            "cannot read the id of the query from the checkpoint %s: %s", checkpoint, error
+        )
         return None
     return found
 

@@ -37,7 +37,7 @@ class WriteFailed(KprodError, number="KP-3004"):
 
 
 class ExactlyOnceError(KprodError, number="KP-3101"):
-    """A shard was not written, because rows might have been duplicated or lost."""
+    """A shard was not written, because rows could have been lost or duplicated."""
 
 
 class MarkerError(ExactlyOnceError, number="KP-3102"):
@@ -49,7 +49,7 @@ class StaleBatch(ExactlyOnceError, number="KP-3103"):
 
 
 class ShardCountChanged(ExactlyOnceError, number="KP-3104"):
-    """A retried batch has another number of shards than before.
+    """A retried batch has a different number of shards than before.
 
     ``begun_with`` is the number of shards that the batch had at its first attempt.
     """
@@ -79,7 +79,7 @@ class BatchNotCommitted(ExactlyOnceError, number="KP-3107"):
 
 
 class BatchIncomplete(ExactlyOnceError, number="KP-3108"):
-    """Only some shards of an atomic batch were committed: other transactions had ended before.
+    """Only some shards of an atomic batch were committed. The other transactions were aborted.
 
     ``visible`` and ``missing`` are the numbers of the shards that were and were not committed. To
     complete the batch, write it again with the same name: only the missing shards are written.

@@ -149,10 +149,10 @@ def executor_producer(
 ) -> Iterator[TaskProducer]:
     """Return a context manager with the producer of this worker process, for code in a Spark task.
 
-    Blocks with the same options share one producer. The end of the block waits until every record
-    sent in it is acknowledged. It raises DeliveryError if a record failed, or if it was not
-    acknowledged within ``timeout`` seconds (default: ``delivery_timeout_ms`` and 10 seconds). After
-    any exception, the producer is closed, and the next block gets a new one.
+    Blocks with the same options share one producer. At the end of the block, it waits until every
+    record that was sent in the block is acknowledged. It raises DeliveryError if a record failed,
+    or if it was not acknowledged within ``timeout`` seconds (default: ``delivery_timeout_ms`` plus
+    10 seconds). After any exception, the producer is closed, and the next block gets a new one.
 
     The options are those of ``KafkaProducer``, with larger batches by default. Raises ConfigError
     for an invalid one. The function is thread-safe. Use the producer of a block in one thread only.

@@ -252,9 +252,9 @@ def commit_batch(
         if found.failure is not None:
             abort_batch(writer, outcomes, run)
             raise WriteFailed(
-                f"task {found.task} failed for good: {type(found.failure).__name__}:"
-                f" {found.failure}; what the others had prepared of the batch is aborted, unless it"
-                " was decided before",
+                f"task {found.task} failed permanently: {type(found.failure).__name__}:"
+                f" {found.failure}; the transactions of the other tasks were aborted, unless the"
+                " commit decision was already stored",
                 task=found.task,
             ) from found.failure
     if not end.prepared:
@@ -279,7 +279,7 @@ def abort_batch(writer: PartitionWriter, outcomes: Sequence[TaskOutcome], run: R
         return
     end = _batch_end(writer, outcomes)
     if end is None:
-        _warn(f"{writer.terms.prefix}.QUERY", "Spark does not say which query this is")
+        _warn(f"{writer.terms.prefix}.QUERY", "Spark does not report the id of the query")
         return
     try:
         failure = run(end, False)
@@ -291,8 +291,8 @@ def abort_batch(writer: PartitionWriter, outcomes: Sequence[TaskOutcome], run: R
 
 def _warn(job_name: str, why: object) -> None:
     log.warning(
-        "what tasks of %r have left open is not ended: %s. The next run does that, or the time-out"
-        " of its transactions, or `kprod transactions abort --prefix %s.`",
+        "open transactions of %r were not aborted: %s. They stay open until the next run of the"
+        " job, their timeout, or `kprod transactions abort --prefix %s.`",
         job_name,
         why,
         job_name,

@@ -36,16 +36,17 @@ class WriterOptions(ClientOptions, total=False):
     registry, with ``avro_schema`` and ``schema_id``; if the id is None, values are plain Avro.
 
     Invalid rows: ``on_row_error`` is "fail" (the task fails), "skip" (the row is counted) or
-    "dead_letter" (the row is written to ``dead_letter_topic``). The same applies to rows that the
-    broker rejects. A task fails if it has more than ``max_row_errors`` of them.
+    "dead_letter" (the row is written to ``dead_letter_topic``). With at-least-once delivery, this
+    also applies to rows that the broker rejects; with "exactly_once" and "atomic", such a row fails
+    the task. A task fails if it has more than ``max_row_errors`` invalid rows.
 
-    Delivery: ``delivery`` is "at_least_once", "exactly_once" or "atomic". The last two have more
-    options. ``job_id`` is the name of a job that may be started again. ``transaction_prefix`` is
-    the prefix of transactional ids and groups. ``marker_topic`` is the topic that progress markers
-    are committed for, by default ``topic``.
+    Delivery: ``delivery`` is "at_least_once" (default), "exactly_once" or "atomic". The following
+    options are only for the last two. ``job_id`` is the name of a job that may be started again.
+    ``transaction_prefix`` is the prefix of transactional ids and groups. ``marker_topic`` is the
+    topic that progress markers are committed for, by default ``topic``.
 
-    ``timeout`` is how many seconds to wait for acknowledgements at the end of a partition, by
-    default ``delivery_timeout_ms`` and 10 seconds.
+    ``timeout`` is the time in seconds to wait for acknowledgements at the end of a partition. The
+    default is ``delivery_timeout_ms`` plus 10 seconds.
     """
 
     bootstrap_servers: Required[str | Sequence[str]]
@@ -79,7 +80,7 @@ class WriteOptions(WriterOptions, total=False):
     ``repartition="kafka"`` shuffles the rows by their Kafka partition, so that each partition is
     written by one task. The default ``batch_size`` is then 1 MiB.
 
-    ``shards`` and ``shard_by`` shuffle the rows as ``kprod.spark.sharded`` does, for
+    ``shards`` and ``shard_by`` shuffle the rows as ``kprod.spark.sharded`` does. They are only for
     ``delivery="exactly_once"`` and "atomic".
 
     ``results="summary"`` omits the reports of single shards from the result. ``progress`` (default:
@@ -216,8 +217,8 @@ def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """``options``, and ``BATCH_JOB`` where they say nothing. Raises ConfigError for a bad one."""
     if _says(options, "transactional_id"):
         raise ConfigError(
-            "transactional_id: tasks of one job cannot share one; say"
-            ' delivery="exactly_once", and kprod names one for each of them'
+            "transactional_id: tasks of one job cannot share an id; use"
+            ' delivery="exactly_once", and kprod assigns an id to each task'
         )
     completed = _completed(options, BATCH_JOB)
     config_of(completed)
@@ -258,7 +259,7 @@ def fingerprint_of(options: Mapping[str, Any]) -> str:
         stuck = sorted(name for name, value in options.items() if not _ships(value))
         raise ConfigError(
             f"options {stuck} cannot be sent to the executors: {error}. Pass plain values, "
-            "functions and classes; make what holds a socket, a lock or a file on the executor"
+            "functions and classes. Create objects with sockets, locks or files on the executor"
         ) from error
 
 

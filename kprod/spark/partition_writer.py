@@ -94,8 +94,8 @@ def partition_writer(
     options = concealed_for_tasks(options)
     if options.get("delivery") == ATOMIC:
         raise ConfigError(
-            'delivery="atomic" is for write, foreach_batch and format("kprod"), where a driver'
-            ' commits all tasks; partition_writer runs in tasks only: say "exactly_once"'
+            'delivery="atomic" is only for write, foreach_batch and format("kprod"), which commit'
+            ' all tasks together; partition_writer runs in tasks only: use "exactly_once"'
         )
     if output not in ("report", "none"):
         raise ConfigError(f'output: expected "report" or "none"; got {output!r}')
@@ -316,7 +316,7 @@ def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
         found = plan.roles.find(names)
         if topic is None and "topic" not in found:
             raise RecordTypeError(
-                "the records have no topic: give one as topic=, or select a column named topic"
+                "the records have no topic: set the option topic, or select a column named topic"
             )
         if topic is not None:  # what was given wins
             found.pop("topic", None)
@@ -341,7 +341,7 @@ def arrow_type(kind: types.DataType) -> Any:
         return pa.list_(arrow_type(kind.elementType))
     if isinstance(kind, types.MapType):
         if isinstance(kind.keyType, types.NullType):
-            raise SchemaError(f"{kind.simpleString()} has no form outside Spark: its keys are null")
+            raise SchemaError(f"{kind.simpleString()} is not supported: its keys are null")
         return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
     if isinstance(kind, types.UserDefinedType):
         return arrow_type(kind.sqlType())
@@ -357,7 +357,7 @@ def _arrow_type_without_parts(kind: types.DataType) -> Any:
     if name in _MARKED:
         return pa.struct([pa.field(_MARKED[name], pa.binary(), metadata={name: "true"})])
     if name not in _ARROW:
-        raise SchemaError(f"{kind.simpleString()} has no form outside Spark: convert it in a query")
+        raise SchemaError(f"{kind.simpleString()} is not supported: cast the column")
     return pa.type_for_alias(_ARROW[name])
 
 

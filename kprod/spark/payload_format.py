@@ -71,7 +71,7 @@ def registered_values(
 
 def _message(given: Any) -> Any:
     if given is None:
-        raise ConfigError('value_format="protobuf" needs protobuf_message, a class of messages')
+        raise ConfigError('value_format="protobuf" needs protobuf_message, a message class')
     if not isinstance(given, str):
         return given
     module, _, name = given.partition(":")
@@ -109,7 +109,7 @@ class PayloadFormat:
         except RecordTypeError as error:
             raise RecordTypeError(f"{what}: {error}") from None
         raise RecordTypeError(
-            f"{what} must be string or binary, not {kind}: cast it, or give it the format json"
+            f"{what} must be string or binary, not {kind}: cast it, or use the format json"
         )
 
 
@@ -131,12 +131,12 @@ def value_format(topic: str | None, options: Mapping[str, Any]) -> PayloadFormat
     given = {name for name, value in options.items() if value is not None}
     for other, name in SCHEMAS.items():
         if other != kind and name in given:
-            raise ConfigError(f'{name} goes with value_format="{other}" only')
+            raise ConfigError(f'{name} requires value_format="{other}"')
     if kind in SCHEMAS:
         return PayloadFormat(kind, _with_schema(kind, topic, options))
     if given & {"subject", "schema_registry", "schema_id"}:
         raise ConfigError(
-            f"subject, schema_registry and schema_id go with value_format {', '.join(SCHEMAS)} only"
+            f"subject, schema_registry and schema_id require value_format {' or '.join(SCHEMAS)}"
         )
     return PayloadFormat(kind)
 
@@ -152,20 +152,20 @@ def _with_schema(kind: str, topic: str | None, options: Mapping[str, Any]) -> En
     subject, registry = options.get("subject"), options.get("schema_registry")
     if registry is not None:
         if schema_id is not None:
-            raise ConfigError("schema_id is what the registry says: give schema_registry, or an id")
+            raise ConfigError("schema_registry and schema_id cannot be combined")
         if subject is None and topic is None:
             raise ConfigError(
-                "subject: it is TOPIC-value where one topic is written; rows that name theirs need"
-                " a subject"
+                "subject: the option is missing. If topic is set, its default is TOPIC-value; rows"
+                " with a topic column need a subject"
             )
         subject = f"{topic}-value" if subject is None else subject
         return registered_values(cast(RegisteredKind, kind), subject, registry, schema)
     if subject is not None:
-        raise ConfigError("subject is a name in a registry: schema_registry is missing")
+        raise ConfigError("subject requires schema_registry, which is missing")
     if kind != "avro":
         raise ConfigError(f'value_format="{kind}" needs schema_registry')
     if schema is None:
         raise ConfigError(
-            'value_format="avro" needs avro_schema, the schema as JSON text, or schema_registry'
+            'value_format="avro" needs avro_schema (a JSON string) or schema_registry'
         )
     return plain_avro(schema, schema_id)

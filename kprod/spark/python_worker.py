@@ -137,7 +137,7 @@ SECONDS = 60.0
 PROBE = "import sys; print('%d.%d' % sys.version_info[:2]); import kprod, pyarrow"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 WHAT_TO_DO = (
-    f"set PYSPARK_PYTHON to a Python {VERSION} with kprod and pyarrow before the session is made"
+    f"set PYSPARK_PYTHON to a Python {VERSION} with kprod and pyarrow before you create the session"
 )
 MISMATCH = re.compile(r"PYTHON_VERSION_MISMATCH\].*?(\d+\.\d+).*?(\d+\.\d+)", re.DOTALL)
 MISSING = re.compile(
@@ -167,11 +167,12 @@ def python_failure(text: str) -> ConfigError | None:
     mismatch = MISMATCH.search(text)
     if mismatch is not None:
         return ConfigError(
-            f"the executors run Python {mismatch[1]}, and the driver {mismatch[2]}: {WHAT_TO_DO}"
+            f"the executors run Python {mismatch[1]}, but the driver runs {mismatch[2]}:"
+            f" {WHAT_TO_DO}"
         )
     missing = MISSING.search(text)
     if missing is not None:
-        return ConfigError(f"the executors' Python lacks a package: {missing[1]}; {WHAT_TO_DO}")
+        return ConfigError(f"a package is missing on the executors: {missing[1]}; {WHAT_TO_DO}")
     return None
 
 
@@ -186,18 +187,18 @@ def problem_of(program: str) -> str | None:
             [program, "-c", PROBE], capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return f"Spark's workers would run {program!r}, which cannot be run: {error}; {WHAT_TO_DO}"
+        return f"Spark's workers use {program!r}, which cannot be run: {error}; {WHAT_TO_DO}"
     version = ran.stdout.strip()
     if version != VERSION:
-        other = f"Python {version}" if version else "no Python"
+        other = f"Python {version}" if version else "not a Python interpreter"
         return (
-            f"Spark's workers would run {program!r}, which is {other}, and this is Python"
+            f"Spark's workers use {program!r}, which is {other}, but the driver runs Python"
             f" {VERSION}: {WHAT_TO_DO}"
         )
     if ran.returncode:
         last = ran.stderr.strip().splitlines()[-1:]
         return (
-            f"Spark's workers would run {program!r}, where kprod cannot be imported"
+            f"Spark's workers use {program!r}, where kprod cannot be imported"
             f" ({''.join(last)}): {WHAT_TO_DO}"
         )
     return None

@@ -40,7 +40,7 @@ class ColumnRoles:
     def __post_init__(self) -> None:
         unknown = sorted(set(self.named) - set(ROLES))
         if unknown:
-            raise ConfigError(f"columns: a record has no {unknown}; it has {list(ROLES)}")
+            raise ConfigError(f"columns: expected parts of a record, {list(ROLES)}; got {unknown}")
 
     def __reduce__(self) -> Any:  # a view of a dict does not pickle
         return type(self), (dict(self.named), self.packs)
@@ -64,8 +64,8 @@ class ColumnRoles:
         unknown = sorted(set(columns) - set(found.values()))
         if unknown and "value" in found:
             raise RecordTypeError(
-                f"a Kafka record has no place for {unknown}: select value, key, topic, partition,"
-                " timestamp and headers only, or say by columns= what other names stand for"
+                f"columns {unknown} are not part of a Kafka record: select only value, key, topic,"
+                " partition, timestamp and headers, or map other names with columns="
             )
         return found
 
@@ -206,18 +206,20 @@ def _without_topic(topics: Any, rows: int) -> dict[int, KprodError]:
     else:
         bad = compute.indices_nonzero(topics.is_null()).to_pylist() if topics.null_count else []
     faults: dict[int, KprodError] = {
-        row: RecordTypeError("the record has no topic: name one, or fill the topic column")
+        row: RecordTypeError(
+            "the record has no topic: set the option topic, or fill the topic column"
+        )
         for row in bad
     }
     if topics is not None:
         for row, why in not_utf8(topics).items():
-            faults[row] = RecordTypeError(f"its topic is no UTF-8: {why}")
+            faults[row] = RecordTypeError(f"its topic is not valid UTF-8: {why}")
     return faults
 
 
 def _topics(what: str, kind: Any) -> Callable[[Any], Any]:
     if not (is_text(kind) or pa.types.is_null(kind)):
-        raise RecordTypeError(f"{what} must be text, not {kind}")
+        raise RecordTypeError(f"{what} must be a string, not {kind}")
     return lambda column: column.cast(pa.large_string())
 
 

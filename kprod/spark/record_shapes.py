@@ -105,8 +105,8 @@ class RecordShapes:
         unknown = set(names) - OTHER_COLUMNS - {self.key, self.value}
         if unknown:
             raise RecordTypeError(
-                f"a Kafka record has no place for {sorted(unknown)}: select value, key, topic, "
-                "partition, timestamp and headers only, or name other columns by key= and value="
+                f"columns {sorted(unknown)} are not part of a Kafka record: select only value, key,"
+                " topic, partition, timestamp and headers, or map other names with key= and value="
             )
 
     def _read_columns(self, row: Mapping[str, Any]) -> SendArguments:
@@ -146,7 +146,7 @@ class RecordShapes:
 def required_topic(topic: str | None) -> str:
     """The topic of a record, or RecordTypeError when it has none."""
     if topic is None:
-        raise RecordTypeError("a record has no topic: give partition_writer one, or a topic column")
+        raise RecordTypeError("a record has no topic: set the option topic, or add a topic column")
     return topic
 
 
@@ -309,7 +309,7 @@ def _texts(column: Any) -> list[Any]:
     try:
         cells: list[Any] = column.to_pylist()
     except UnicodeDecodeError as error:  # Spark lets any bytes pass for text
-        raise RecordTypeError(f"a text is no UTF-8: {error.reason}") from error
+        raise RecordTypeError(f"a string is not valid UTF-8: {error.reason}") from error
     return cells
 
 

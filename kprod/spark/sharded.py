@@ -101,9 +101,9 @@ def _check(df: DataFrame, columns: Sequence[str] | None, *, is_stream: bool) -> 
     plan = _pruned(jvm, chosen._jdf.queryExecution().analyzed())
     pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     if not plan.deterministic():
-        _refuse("rand(), uuid(), a UDF that is marked as non-deterministic")
+        _refuse("rand(), uuid(), or a UDF that is marked as non-deterministic")
     if not is_stream and plan.containsPattern(pattern.CURRENT_LIKE()):
-        _refuse("current_timestamp() or the like")
+        _refuse("current_timestamp() or a similar function")
     orders = (pattern.AGGREGATE(), pattern.DISTINCT_LIKE(), pattern.LIMIT())
     if any(map(plan.containsPattern, orders)):
         for what in filter(None, map(_depends_on_order, _nodes(plan))):
@@ -114,11 +114,11 @@ def _depends_on_order(node: Any) -> str | None:
     """What of this node depends on the order of the rows below it."""
     name = node.nodeName()
     if name == "Aggregate" and ORDERED & _names(node.expressions()):
-        return "first(), last(), any_value(), collect_list() or the like"
+        return "first(), last(), any_value(), collect_list() or a similar aggregate"
     if name == "GlobalLimit" and not _is_sorted(node):
-        return "limit() of rows that are in no order"
+        return "limit() of rows that are not sorted"
     if name.startswith("Deduplicate") and node.keys().size() < node.output().size():
-        return "dropDuplicates() by some of the columns that are used"
+        return "dropDuplicates() by some of the columns"
     return None
 
 
@@ -160,9 +160,9 @@ def quoted(name: str) -> str:
 
 def _refuse(what: str) -> None:
     raise ConfigError(
-        f"the rows may not be the same when Spark computes them again ({what}), so that some would"
-        " come into another shard, and be lost or there twice: say shard_by= columns that stay the"
-        " same, if the rows are the same but for other columns, or write the rows to a table first"
+        f"the rows may not be the same when Spark computes them again ({what}). Rows could then"
+        " move to a different shard, and be lost or duplicated. Write the rows to a table first."
+        " Or, if only some columns may differ, set shard_by to columns that stay the same"
     )
 
 
@@ -233,13 +233,13 @@ def check_gathers(writer: PartitionWriter) -> None:
     plan, config = writer.plan, config_of(writer.options)
     if config.partitioner != "default" or config.partitioner_ignore_keys:
         raise ConfigError(
-            'repartition="kafka" gathers rows by the partitions of partitioner="default", with'
-            " partitioner_ignore_keys=False: leave it or the other option away"
+            'repartition="kafka" requires partitioner="default" and partitioner_ignore_keys=False:'
+            " remove it, or the other option"
         )
     if plan.shapes.topic is None or plan.by_row or plan.key.kind != "binary":
         raise ConfigError(
-            'repartition="kafka" needs a topic=, keys of bytes or text, and neither serializers nor'
-            " interceptors"
+            'repartition="kafka" requires the option topic, keys of type binary or string, and no'
+            " serializers or interceptors"
         )
 
 
@@ -386,8 +386,8 @@ def _columns(schema: StructType | None, by: str | Sequence[str] | None) -> list[
     if schema is None:
         if not named:
             raise ConfigError(
-                "sharded() in a flow of a Declarative Pipeline needs by=, the columns that say to"
-                " which shard a row belongs: Spark does not say there which columns it has"
+                "sharded() in a flow of a Declarative Pipeline needs by=, the columns that"
+                " determine the shard of a row: Spark does not report the columns of a flow's input"
             )
         return named
     found = named

@@ -31,8 +31,8 @@ SPARKS_OWN = frozenset({"path", "includeheaders"})
 OWN = frozenset({"isolation", "startingoffsets", "endingoffsets", "failondataloss"})
 TRUTHS = {"true": True, "false": False}
 STREAMING = (
-    'format("kprod") reads batches only: for streams use Spark\'s own source, format("kafka"), from'
-    " the package spark-sql-kafka-0-10"
+    'format("kprod") cannot read streams: use Spark\'s own source, format("kafka"), from the'
+    " package spark-sql-kafka-0-10"
 )
 
 
@@ -95,9 +95,9 @@ class TopicReader(DataSourceReader):
         end = _offset(options.ending, number, first, last)
         if options.fails_on_loss and not (first <= start <= last and end <= last):
             raise ConfigError(
-                f"{options.topic}-{number} has offsets from {first} to {last}; asked for were"
-                f" {start} to {end}. What lay before {first} was removed, by retention for"
-                " instance; failOnDataLoss=false reads what is left"
+                f"{options.topic}-{number} has offsets from {first} to {last}; requested were"
+                f" {start} to {end}. Records before {first} were deleted, for example by retention;"
+                " with failOnDataLoss=false, the records that still exist are read"
             )
         return Span(number, max(start, first), min(end, last))
 
@@ -146,8 +146,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
             own[name] = text
         elif name not in SPARKS_OWN:
             raise ConfigError(
-                f"unknown option {given!r}; those about connecting are written kafka.NAME, others"
-                " are: topic, isolation, startingOffsets, endingOffsets, failOnDataLoss"
+                f"unknown option {given!r}; connection options begin with kafka., the others are:"
+                " topic, isolation, startingOffsets, endingOffsets, failOnDataLoss"
             )
     if "bootstrap.servers" not in client:
         raise ConfigError("kafka.bootstrap.servers: the option is missing")
@@ -191,8 +191,8 @@ def _check_named(
     """As Spark's own source: a partition that is forgotten would be read from another offset."""
     if not isinstance(offsets, str) and offsets.keys() != set(partitions):
         raise ConfigError(
-            f"{name}: {topic!r} has the partitions {sorted(partitions)}, and each has to be named,"
-            f" with an offset, -2 (earliest) or -1 (latest); named are {sorted(offsets)}"
+            f"{name}: {topic!r} has the partitions {sorted(partitions)}. Each needs an offset, -2"
+            f" (earliest) or -1 (latest); got {sorted(offsets)}"
         )
 
 

@@ -111,13 +111,11 @@ class _Job:
         """The rows in their shards, where the options ask for some."""
         if self.shards is None:
             if self.shard_by is not None:
-                raise ConfigError(
-                    "shard_by says by what, and shards= how many; the second is missing"
-                )
+                raise ConfigError("shard_by needs shards, the number of shards")
         elif terms is None:
             raise ConfigError('shards is for delivery="exactly_once" and "atomic"')
         elif self.repartition is not None:
-            raise ConfigError("shards and repartition both say which rows a task has: give one")
+            raise ConfigError("shards and repartition cannot be combined: both distribute the rows")
         elif not is_sharded(df.schema):
             df = sharded(df, self.shards, self.shard_by)
         check_placed(terms, df.schema)
@@ -175,8 +173,9 @@ def _advise(spark: SparkSession, result: WriteResult) -> None:
 @functools.cache
 def _log_once(settings: str) -> None:
     _log.info(
-        "rows as large as these reach Spark's Python workers faster with %s: a trial with rows of"
-        " 1,000 bytes took a fifth less time with both settings (docs/spark-operation.md)",
+        "for rows of this size, Spark passes data to its Python workers faster with %s: in a"
+        " measurement with rows of 1,000 bytes, jobs took a fifth less time with both settings"
+        " (docs/spark-operation.md)",
         settings,
     )
 
@@ -192,8 +191,8 @@ def _bounded(df: DataFrame, tasks: int | None) -> tuple[DataFrame, int]:
     if most is None and tasks is None:
         if is_sharded(df.schema):
             raise ConfigError(
-                "a limit of the rate is divided by the number of tasks: say shards= the number that"
-                " sharded() was given"
+                "a rate limit is divided by the number of tasks: set shards to the number that you"
+                " passed to sharded()"
             )
         tasks = slots(spark)
         df = df.coalesce(tasks)
@@ -253,9 +252,9 @@ def _ask_partitions(df: DataFrame, writer: PartitionWriter) -> int:
 
 
 def _failed(error: KprodError, task: int, result: WriteResult | None) -> WriteFailed:
-    written = "" if result is None else f"; the other tasks have written {result.records:,} records"
+    written = "" if result is None else f"; the other tasks wrote {result.records:,} records"
     return WriteFailed(
-        f"task {task} failed for good: {type(error).__name__}: {error}{written}",
+        f"task {task} failed permanently: {type(error).__name__}: {error}{written}",
         task=task,
         result=result,
     )
@@ -296,8 +295,8 @@ def foreach_batch(
 
     After a failure, Spark runs the micro-batch again, so records may be duplicated.
     ``delivery="exactly_once"`` with ``shards`` and a checkpoint prevents that. It also needs a
-    ``job_id`` on Spark Connect, which does not pass the id of the query, and if one query writes to
-    the same topic in several places.
+    ``job_id`` on Spark Connect, which does not pass the id of the query, and if one query writes
+    more than once.
 
     Raises ConfigError for an invalid option when the first micro-batch is written.
     """

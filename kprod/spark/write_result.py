@@ -42,12 +42,12 @@ class PartitionReport:
     ``task`` is the number of the Spark partition. ``attempt`` counts its attempts from 0. Both are
     -1 outside a Spark task. ``host`` and ``pid`` identify the worker process.
 
-    ``records`` is the number of acknowledged records. ``bytes`` are their key and value bytes,
-    before compression. ``retries`` counts records that were sent again. ``offsets`` has an
+    ``records`` is the number of acknowledged records. ``bytes`` is the size of their keys and
+    values, before compression. ``retries`` counts records that were sent again. ``offsets`` has an
     ``OffsetRange`` for each topic partition, including those of the dead-letter topic.
 
     ``skipped`` and ``dead_letters`` count invalid rows, which are not included in ``records``.
-    ``reasons`` says why they are invalid, as far as there is room.
+    ``reasons`` says why: the first ones in full, further ones only by type.
 
     ``seconds`` is the time from the first row to the last acknowledgement. ``input_seconds`` of it
     were spent waiting for rows, and ``flush_seconds`` at the end waiting for acknowledgements.
@@ -56,8 +56,8 @@ class PartitionReport:
     attempt) or "already_there" (another attempt wrote the shard). In the last case, ``records``,
     ``bytes`` and ``offsets`` are those of that attempt. ``rewritten`` is True if an earlier attempt
     had started the shard. ``transactional_id`` is the id of the shard. With ``delivery="atomic"``,
-    ``delivered`` is "prepared" until the driver has committed the batch, and ``prepared`` contains
-    what the driver needs to commit it.
+    ``delivered`` is "prepared" until the batch is committed, and ``prepared`` contains what is
+    needed to commit it.
     """
 
     task: int
@@ -142,9 +142,9 @@ class WriteResult:
     include the attempts of a stage that Spark ran again.
 
     With ``delivery="exactly_once"`` and "atomic", ``committed``, ``already_there`` and
-    ``rewritten`` count shards: those that this job committed, those that an earlier call had
-    committed, and the committed ones that an earlier attempt had started. ``transactional_ids``
-    names the shards.
+    ``rewritten`` count shards. This job committed ``committed`` of them; ``already_there`` were
+    committed before; of the committed ones, an earlier attempt had started ``rewritten``.
+    ``transactional_ids`` are the transactional ids of the shards.
     """
 
     records: int

@@ -34,8 +34,8 @@ def test_another_path_to_the_same_environment_is_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("echo 3.8", rf"is Python 3\.8, and this is Python {HERE}: set PYSPARK_PYTHON"),
-        ("exit 3", "is no Python"),
+        ("echo 3.8", rf"is Python 3\.8, but the driver runs Python {HERE}: set PYSPARK_PYTHON"),
+        ("exit 3", "not a Python interpreter"),
         (f"echo {HERE}; echo 'no kprod' >&2; exit 1", r"kprod cannot be imported \(no kprod\)"),
     ],
 )
@@ -67,11 +67,11 @@ Traceback (most recent call last):
         (
             "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python"
             " in worker has different version: 3.9 than that in driver: 3.12, PySpark cannot run",
-            "the executors run Python 3.9, and the driver 3.12",
+            "the executors run Python 3.9, but the driver runs 3.12",
         ),
         (
             "ModuleNotFoundError: No module named 'kprod'",
-            "lacks a package: No module named 'kprod'",
+            "a package is missing on the executors: No module named 'kprod'",
         ),
         ("ModuleNotFoundError: No module named 'pyarrow'", "No module named 'pyarrow'"),
     ],

@@ -135,7 +135,10 @@ def test_avro_is_framed_as_confluent_s_deserializer_reads_it(bootstrap: str) -> 
             {"value": column("v"), "partition": column("one")},
             "partition: .* an integer, not string",
         ),
-        ({"value": column("v"), "topic": column(1)}, "topic: the column must be text, not int64"),
+        (
+            {"value": column("v"), "topic": column(1)},
+            "topic: .* a string, not int64",
+        ),
     ],
     ids=steady_repr,
 )
@@ -215,18 +218,18 @@ def test_a_date_that_python_does_not_have(bootstrap: str, options: dict[str, Any
         ({"value_format": "xml"}, "value_format: expected one of"),
         ({"value_format": "avro"}, "needs avro_schema"),
         ({"value_format": "avro", "avro_schema": "{"}, "avro_schema: "),
-        ({"avro_schema": '"long"'}, "goes with value_format"),
-        ({"subject": "s"}, "go with value_format"),
-        ({"value_format": "avro", "subject": "s"}, "schema_registry is missing"),
+        ({"avro_schema": '"long"'}, "requires value_format"),
+        ({"subject": "s"}, "require value_format"),
+        ({"value_format": "avro", "subject": "s"}, "subject requires schema_registry"),
         ({"value_format": "json_schema", "json_schema": "{}"}, "needs schema_registry"),
         (
             {"value_format": "protobuf", "subject": "s", "schema_registry": "http://localhost"},
             "needs protobuf_message",
         ),
-        ({"columns": {"colour": "c"}}, "a record has no .'colour'."),
+        ({"columns": {"colour": "c"}}, "expected parts of a record.*'colour'"),
         ({"on_row_error": "ignore"}, "on_row_error: expected one of"),
-        ({"on_row_error": "dead_letter"}, "go together"),
-        ({"dead_letter_topic": "d"}, "go together"),
+        ({"on_row_error": "dead_letter"}, "require each other"),
+        ({"dead_letter_topic": "d"}, "require each other"),
     ],
     ids=steady_repr,
 )
@@ -241,7 +244,7 @@ def test_roles_find_their_columns_or_say_what_is_missing() -> None:
     for columns, complaint in (
         (["key"], "no column 'payload'"),
         (["payload", "payload"], "more than one column 'payload'"),
-        (["payload", "carrier"], "no place for .'carrier'."),
+        (["payload", "carrier"], "columns .'carrier'. are not part"),
     ):
         with pytest.raises(RecordTypeError, match=complaint):
             roles.find(columns)

@@ -135,9 +135,9 @@ def test_the_subject_is_named_after_the_topic(kafka: str, fake: FakeRegistry) ->
     assert value[0] == 0
     latest = SchemaRegistry(fake.url).latest("named-after-value")
     assert int.from_bytes(value[1:5], "big") == latest.id
-    with pytest.raises(ConfigError, match="rows that name theirs need a subject"):
+    with pytest.raises(ConfigError, match="rows with a topic column need a subject"):
         partition_writer(**given)
-    with pytest.raises(ConfigError, match="schema_registry is missing"):
+    with pytest.raises(ConfigError, match="subject requires schema_registry"):
         partition_writer("t", **{**given, "subject": "s", "schema_registry": None})
 
 

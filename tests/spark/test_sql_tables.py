@@ -12,7 +12,7 @@ from kprod.admin import read_topic
 
 ROWS = 5
 ALL = [b"row %d" % row for row in range(ROWS)]
-NO_OPTIONS = r'instead of INSERT INTO write df\.write\.format\("kprod"\)'
+NO_OPTIONS = r'Instead of INSERT INTO, use df\.write\.format\("kprod"\)'
 OVERWRITTEN = "a topic cannot be overwritten"
 
 

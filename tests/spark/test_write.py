@@ -182,7 +182,7 @@ def test_a_rate_is_kept_by_all_tasks_together(cluster: SparkSession, kafka: str)
         ("'v' as value, 'one' as partition", "partition: .* an integer, not string"),
         ("'v' as value, true as timestamp", "timestamp: .* a timestamp.*, not bool"),
         ("'v' as value, map('a', 1) as headers", "headers: .* a map of string to binary"),
-        ("'v' as value, id as carrier", "no place for .'carrier'."),
+        ("'v' as value, id as carrier", "columns .'carrier'. are not part"),
         ("'v' as key", "no column 'value'"),
     ],
     ids=steady_repr,
@@ -258,7 +258,7 @@ def test_the_topic_option_wins_over_the_column(cluster: SparkSession, kafka: str
     ("options", "complaint"),
     [
         ({"topic": "t", "colour": "red"}, "unknown option 'colour'"),
-        ({"topic": "t", "kafka.key.serializer": "S"}, "kafka.key.serializer is not taken"),
+        ({"topic": "t", "kafka.key.serializer": "S"}, "kafka.key.serializer is not supported"),
         ({"topic": "t", "kafka.acks": "5"}, "acks"),
         ({"topic": "t", "maxRecordsPerSecond": "5"}, "kprod.spark.write"),
         ({}, "no topic"),
@@ -280,7 +280,7 @@ def test_a_topic_cannot_be_overwritten(cluster: SparkSession) -> None:
 
 def test_a_poison_row_fails_a_save_at_once(cluster: SparkSession, kafka: str) -> None:
     frame = cluster.sql("select 'v' value, 'poisoned' topic, -1 partition")
-    with pytest.raises(Exception, match="failed for good: PartitionError"):
+    with pytest.raises(Exception, match="failed permanently: PartitionError"):
         save(frame, kafka)
 
 

@@ -114,9 +114,10 @@ def commit(of: Shard, shards: int, prepared: Sequence[PreparedShard], patience: 
     yield from _finish(of, decision, mine)
     if decision.layout.run != of.run and _uncounted(decision, mine):
         raise BatchNotCommitted(
-            f"batch {of.batch} of {of.job_name!r} was decided by another run meanwhile; of this one"
-            " nothing is visible. Start it again: its tasks compare their rows with those that are"
-            " there. Jobs that run at the same time need a job_id each"
+            f"another run has stored the commit decision of batch {of.batch} of {of.job_name!r}."
+            " None of the rows of this run are visible. Start it again: its tasks compare their"
+            " rows with those that are committed. Jobs that run at the same time need different"
+            " job_ids"
         )
     return Ended(committed=True, by_us=False)
 
@@ -168,10 +169,10 @@ def _make_sure(of: Shard, mine: tuple[PreparedTransaction, ...]) -> Generator[St
     try:
         if lost:
             raise BatchNotCommitted(
-                f"batch {of.batch} of {of.job_name!r} was not committed, and nothing of it is"
-                f" visible: {len(lost)} of {len(mine)} transactions were ended by their time-out or"
-                f" by another run ({', '.join(lost[:3])}). Write it again; set"
-                " transaction_timeout_ms higher, if it was the time-out"
+                f"batch {of.batch} of {of.job_name!r} was not committed, and none of its rows are"
+                f" visible: {len(lost)} of {len(mine)} transactions timed out or were aborted by"
+                f" another run ({', '.join(lost[:3])}). Write the batch again. If transactions"
+                " timed out, increase transaction_timeout_ms"
             )
         yield CheckTime(mine)
     except ExactlyOnceError:
@@ -211,12 +212,11 @@ def _end(
     if missing:
         visible = tuple(one.shard.number for one in winners if one.shard.number not in missing)
         raise BatchIncomplete(
-            f"batch {of.batch} of {of.job_name!r} is decided, and not all of it is visible:"
-            f" transactions of shards {_some(missing)} were aborted before they could be committed"
-            " (another run may have written them since),"
-            f" those of {_some(visible)} were committed. Write the batch again under the same name"
-            " (start the query again, or the job with its job_id): shards that are there are"
-            " compared and skipped, the others are written",
+            f"only a part of batch {of.batch} of {of.job_name!r} is visible: the transactions of"
+            f" shards {_some(missing)} were aborted before they could be committed (another run"
+            f" may have written them since), those of {_some(visible)} were committed. Write the"
+            " batch again with the same name (restart the query, or the job with its job_id):"
+            " shards that are already committed are compared and skipped, the others are written",
             visible,
             tuple(missing),
         )

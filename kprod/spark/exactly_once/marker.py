@@ -86,8 +86,9 @@ def read_marker(offset: int, metadata: bytes, group: str) -> Marker | None:
         return _parsed(json.loads(metadata), offset - 1)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MarkerError(
-            f"the consumer group {group!r} has committed offset {offset} with metadata that kprod"
-            f" did not write: {metadata[:100]!r}; give the job another transaction_prefix"
+            f"the consumer group {group!r} has committed offset {offset} with metadata that was"
+            f" not written by kprod: {metadata[:100]!r}. Use a different transaction_prefix for the"
+            " job"
         ) from error
 
 
@@ -159,9 +160,9 @@ def is_done(marker: Marker | None, shard: Shard) -> bool:
     if marker.topic is not None and marker.topic != shard.target:
         before, now = _place(marker.topic), _place(shard.target)
         raise RowsChanged(
-            f"{shard} was begun for {before}, and is to go to {now} now: nothing was written or"
-            " dropped. Each topic needs a job_id of its own. To finish a batch of a query, write it"
-            f" to {before} first"
+            f"{shard} was started for {before}, and would now be written to {now}. Nothing was"
+            " written or dropped. Use a different job_id for each topic. To complete a batch of a"
+            f" query, write it to {before} first"
         )
     _check_count(marker, shard)
     return True
@@ -183,15 +184,14 @@ def check_rows(
     if nbytes is not None:
         found, wanted = f"{found} of {nbytes:,} bytes", f"{wanted} of {marker.bytes:,} bytes"
     if found == wanted and None not in (digest, marker.digest) and digest != marker.digest:
-        found = "as many others"
+        found = "as many different rows"
     if found != wanted:
         raise RowsChanged(
-            f"{shard} was written before with {wanted}, and now has {found}: nothing was written or"
-            " dropped. Either its rows are"
-            " not the same when Spark computes them again (write them to a table first, or leave"
-            " out what is random or reads a clock), or they belong to something else that goes by"
-            " the same name: a copy of the checkpoint, a new checkpoint or another job needs a"
-            " job_id of its own"
+            f"{shard} was already written with {wanted}, and now has {found}. Nothing was written"
+            " or dropped. There are two possible causes. Either the rows differ when Spark computes"
+            " them again: write them to a table first, or remove expressions that are random or"
+            " read the clock. Or something else uses the same name: give a copy of the checkpoint,"
+            " a new checkpoint or another job its own job_id"
         )
 
 
@@ -205,8 +205,8 @@ def too_slow(shard: Shard, seconds: float, timeout: float) -> TransactionTooSlow
     """The error of a transaction that has been open for ``seconds``."""
     return TransactionTooSlow(
         f"{shard}: its transaction has been open for {seconds:,.0f} s, and brokers abort it"
-        f" after {timeout:,.0f} s: set transaction_timeout_ms higher (at most the brokers'"
-        " transaction.max.timeout.ms, 900,000 by default), or make more and smaller shards"
+        f" after {timeout:,.0f} s: increase transaction_timeout_ms (at most the brokers'"
+        " transaction.max.timeout.ms, 900,000 by default), or use more and smaller shards"
     )
 
 
@@ -214,32 +214,33 @@ def check_batch_time(of: Shard, began: float, now: float, timeout: float) -> Non
     """Raises TransactionTooSlow as ``check_time``, for the oldest transaction of a whole batch."""
     if now - began > timeout * SHARE_OF_TIME:
         raise TransactionTooSlow(
-            f"batch {of.batch} of {of.job_name!r} was not committed, and nothing of it is visible:"
-            f" its oldest transaction has been open for {now - began:,.0f} s, and brokers abort it"
-            f" after {timeout:,.0f} s: set transaction_timeout_ms higher (at most the brokers'"
-            " transaction.max.timeout.ms, 900,000 by default), write smaller batches, or say"
-            ' delivery="exactly_once", which commits each shard by itself'
+            f"batch {of.batch} of {of.job_name!r} was not committed, and none of its rows are"
+            f" visible: its oldest transaction has been open for {now - began:,.0f} s, and brokers"
+            f" abort it after {timeout:,.0f} s. Increase transaction_timeout_ms (at most the"
+            " brokers' transaction.max.timeout.ms, 900,000 by default), write smaller batches, or"
+            ' use delivery="exactly_once", which commits each shard separately'
         )
 
 
 def _check_count(marker: Marker, shard: Shard) -> None:
     if shard.shards is not None and marker.shards != shard.shards:
         raise ShardCountChanged(
-            f"batch {shard.batch} of {shard.job_name!r} was begun with {marker.shards} shards, and"
-            f" now has {shard.shards}: rows would be lost, or be there twice. Start it with"
-            f" shards={marker.shards} until that batch is done; later ones may have another number",
+            f"batch {shard.batch} of {shard.job_name!r} was started with {marker.shards} shards,"
+            f" and now has {shard.shards}: rows would be lost or duplicated. Use"
+            f" shards={marker.shards} until this batch is complete. Later batches may have a"
+            " different number",
             begun_with=marker.shards,
         )
 
 
 def _place(target: str) -> str:
-    return f"the topic {target!r}" if target else "the topics of its rows"
+    return f"the topic {target!r}" if target else "the topics that its rows contain"
 
 
 def _stale(marker: Marker, shard: Shard) -> str:
     return (
-        f"{shard}: batch {marker.batch} of it was written already, so nothing was written or"
-        " dropped. Another run goes by the same name and is ahead: if the checkpoint of a query was"
-        " copied, reset or restored, the copy needs a job_id of its own; a run that was left behind"
-        " ends here"
+        f"{shard}: batch {marker.batch} was already written, so nothing was written or dropped."
+        " A later run has used the same name. If the checkpoint of a query was copied, reset or"
+        " restored, give the copy its own job_id. If this run was replaced by a newer one, no"
+        " action is needed"
     )

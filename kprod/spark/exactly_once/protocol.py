@@ -66,7 +66,7 @@ def deliver(shard: Shard, patience: float) -> Protocol:
     if decision.is_atomic:  # the batch was begun with delivery="atomic"
         found = yield from read_decision(shard, wait=True)
         if found is None or not is_done(found.layout, shard):
-            raise AssertionError(f"{shard}: its layout was on record, and is not any more")
+            raise AssertionError(f"{shard}: its layout was stored, and is missing now")
         decision = found
     if (layout.run, layout.start) != (shard.run, shard.start):
         yield from _fence_prepared(shard, decision.winners.values())
@@ -101,8 +101,8 @@ def go_forward(shard: Shard, decision: Decision, patience: float) -> Protocol:
     winner = decision.winners.get(shard.number)
     if winner is None:
         raise RowsChanged(
-            f"{shard} had no rows when its batch was decided, and has some now: nothing was"
-            " written. Its rows are not the same when Spark computes them again"
+            f"{shard} had no rows when the commit decision of its batch was stored, and has rows"
+            " now. Nothing was written. The rows differ when Spark computes them again"
         )
     own = replace(shard, attempt=winner.shard.attempt)
     (committed,) = yield EndAll((winner.transaction,), committed=True)
@@ -201,10 +201,10 @@ def is_begun(shard: Shard, numbers: Iterable[int]) -> Generator[Step, Any, bool]
 def forgotten(shard: Shard) -> MarkerError:
     """The error where a part of what was on record about a batch is there, and a part is not."""
     return MarkerError(
-        f"batch {shard.batch} of {shard.job_name!r} was begun before, and some of what the groups"
-        f" {shard.job_name}.* said about it is gone: nothing was written. Brokers forget offsets"
-        " one by one, after offsets.retention.minutes, so nobody knows which shards are there."
-        " Look what the topic has; to write all rows (again), give the job another job_id"
+        f"batch {shard.batch} of {shard.job_name!r} was started before, but some committed offsets"
+        f" of the groups {shard.job_name}.* have expired. Nothing was written. Brokers delete"
+        " offsets one by one, after offsets.retention.minutes, so kprod does not know which shards"
+        " were written. Check the topic. To write all rows (again), use a different job_id"
     )
 
 
@@ -218,9 +218,9 @@ def _wait_for_winner(shard: Shard, patience: float, fenced: Fenced) -> Generator
                 # Its rows may be others, and this attempt cannot tell how many bytes it would have
                 # had: the next one finds the marker before it reads any, and compares all of them.
                 raise Fenced(
-                    f"{shard}: another run of the job has taken over and written it, with"
-                    f" {marker.rows:,} rows of {marker.bytes:,} bytes; the next attempt compares"
-                    " its rows with those. Jobs that run at the same time need a job_id each"
+                    f"{shard}: another run of the job has taken over and written the shard, with"
+                    f" {marker.rows:,} rows of {marker.bytes:,} bytes. The next attempt compares"
+                    " its rows with those. Jobs that run at the same time need different job_ids"
                 )
             return marker
         if fenced.too_slow is not None:
@@ -229,9 +229,10 @@ def _wait_for_winner(shard: Shard, patience: float, fenced: Fenced) -> Generator
             raise fenced
         if waited >= patience:
             raise Fenced(
-                f"{shard}: another attempt has taken over, or another job of this name, and has not"
-                " written it; or its transaction has timed out. Jobs that run at the same time need"
-                " a job_id each, whichever topics they write to"
+                f"{shard}: another attempt, or another job of this name, has taken over and has not"
+                " written the shard; or the transaction of this attempt has timed out. Jobs that"
+                " run at the same time need different job_ids, even if they write to different"
+                " topics"
             )
         yield Pause(pause)
         waited += pause
@@ -306,7 +307,7 @@ def read_decision(of: Shard, *, wait: bool) -> Generator[Step, Any, Decision | N
         # In the transaction of the first: what is not told yet will be.
         piece: Marker | None = yield ReadMarker(_group(of, number))
         if piece is None or piece.batch < layout.batch or piece.winners is None:
-            raise MarkerError(f"{of}: piece {number} of its decision is not there")
+            raise MarkerError(f"{of}: piece {number} of the commit decision is missing")
         if piece.batch > layout.batch:  # another run goes on meanwhile
             return Decision(piece, {})
         text += piece.winners
@@ -340,8 +341,8 @@ def _winners(of: Shard, text: str, shards: int | None) -> dict[int, PreparedShar
         }
     except InvalidRecordError as error:
         raise MarkerError(
-            f"the decision about {of} is one that kprod did not write: {text[:100]!r}; give the job"
-            " another transaction_prefix"
+            f"the commit decision for {of} was not written by kprod: {text[:100]!r}. Use a"
+            " different transaction_prefix for the job"
         ) from error
 
 

@@ -323,7 +323,7 @@ class Runner:
         except (ConfigError, UnsupportedVersionError) as error:
             if not step.if_possible:
                 raise
-            log.debug("%s: no open transactions are looked for: %s", self.shard, error)
+            log.debug("%s: open transactions cannot be listed: %s", self.shard, error)
             return []
         names = names_of_attempts(step.job_name, layout=step.idle)
         return [
@@ -375,8 +375,9 @@ def _check_allowed(timeout_ms: int, error: TransactionError) -> None:
     cause = error.__cause__
     if isinstance(cause, BrokerError) and cause.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
         raise ConfigError(
-            f"transaction_timeout_ms is {timeout_ms:,}, and the brokers allow less: set it to their"
-            " transaction.max.timeout.ms, of which a task or an atomic batch may take half"
+            f"transaction_timeout_ms is {timeout_ms:,}, which is more than the brokers allow: set"
+            " it to at most their transaction.max.timeout.ms. A task or an atomic batch may take"
+            " half of it"
         ) from error
 
 

@@ -29,8 +29,8 @@ NUMBER_MASK = (1 << COUNT_SHIFT) - 1
 MOST_SHARDS = 10_000
 
 MOVED = (
-    "rows have been moved after sharded(): a shuffle, a repartition or a coalesce behind it; make"
-    " sharded() the last step before writing"
+    "rows have been moved after sharded(), by a shuffle, repartition() or coalesce(). Call"
+    " sharded() as the last step before writing"
 )
 
 
@@ -209,14 +209,14 @@ class Shard:
 PREFIX = "kprod-spark"
 LONGEST = 200
 UNPLACED = (
-    'delivery="exactly_once" and "atomic" need to know the shards of this job: its batches may be'
-    " written again by a later start, with other tasks. Say shards=8 where there is such an option;"
-    ' for format("kprod") and partition_writer write kprod.spark.sharded(df, 8)'
+    'delivery="exactly_once" and "atomic" need a fixed number of shards for this job, because a'
+    " later run may write a batch again with different tasks. With write and foreach_batch, set"
+    ' shards=8. With format("kprod") and partition_writer, call kprod.spark.sharded(df, 8)'
 )
 
 NAMELESS = (
-    'delivery="exactly_once" and "atomic" need a name for a micro-batch, which may come again after'
-    " a restart: write it by kprod.spark.foreach_batch, which knows its query, or give a job_id"
+    'delivery="exactly_once" and "atomic" need a name for a micro-batch, because Spark may run it'
+    " again after a restart. Use kprod.spark.foreach_batch, which knows the query, or set a job_id"
 )
 
 
@@ -283,7 +283,7 @@ class Terms:
         if self.job_id is not None:
             return JobName(self.job_id, 0, lasting=True)
         if self.scope is Scope.QUERY:
-            raise ConfigError("Spark does not say which batch of which query this task belongs to")
+            raise ConfigError("Spark does not report which query and batch this task belongs to")
         return JobName(self._run(task), 0, lasting=False)
 
     def _run(self, task: TaskIdentity) -> str:
@@ -300,9 +300,9 @@ class Terms:
         query = task.query if self.query is None else self.query
         if self.job_id is None and (query is None or self.scope is not Scope.QUERY):
             raise ConfigError(
-                'delivery="exactly_once" and "atomic" need a job_id here, one for each place of the'
-                " program that writes: Spark does not give the name of the query, or it may write"
-                " twice"
+                'delivery="exactly_once" and "atomic" need a job_id here, a different one for each'
+                " write of the program: Spark does not report the id of the query, or the query may"
+                " write more than once"
             )
         return ".".join(filter(None, (self.job_id, query)))
 
@@ -351,12 +351,14 @@ def terms_of(topic: str | None, options: Mapping[str, Any]) -> Terms | None:
     place = topic if marker_topic is None else marker_topic
     if place is None:
         raise ConfigError(
-            'delivery="exactly_once" and "atomic" need a topic for their markers: give topic=, or'
-            " marker_topic= where the topics are those of the rows"
+            'delivery="exactly_once" and "atomic" need a topic for their progress markers: set'
+            " topic, or marker_topic if the rows have a topic column"
         )
     for name, text in (("transaction_prefix", prefix), ("job_id", job_id)):
         if text is not None and not (isinstance(text, str) and 0 < len(text) <= LONGEST):
-            raise ConfigError(f"{name}: expected a text of 1 to {LONGEST} characters; got {text!r}")
+            raise ConfigError(
+                f"{name}: expected a string of 1 to {LONGEST} characters; got {text!r}"
+            )
     return Terms(
         topic=check_topic(place),
         target=topic or "",

@@ -43,7 +43,7 @@ class RefusesRow:
 
 def test_a_frame_is_there_as_a_whole_or_not_at_all(cluster: SparkSession, kafka: str) -> None:
     given = {"bootstrap_servers": kafka, "value_serializer": RefusesRow("row 350"), **ATOMIC}
-    with pytest.raises(WriteFailed, match="this row is refused; what the others had prepared"):
+    with pytest.raises(WriteFailed, match="is refused; the transactions of the other tasks"):
         write(frame(cluster), "atomic-frame", **given)
     assert committed(kafka, "atomic-frame", PARTITIONS) == []
     assert open_transactions(kafka) == []
@@ -60,7 +60,7 @@ def test_a_job_that_is_started_again_under_its_id_writes_nothing(
     first = write(frame(cluster), "atomic-job", shards=5, **given)
     second = write(frame(cluster), "atomic-job", shards=5, **given)
     assert (first.committed, second.committed, second.already_there) == (5, 0, 5)
-    with pytest.raises(WriteFailed, match="begun with 5 shards, and now has 4"):
+    with pytest.raises(WriteFailed, match="started with 5 shards, and now has 4"):
         write(frame(cluster), "atomic-job", shards=4, **given)
     assert_once_each(kafka, "atomic-job")
 
@@ -107,7 +107,7 @@ def test_a_stream_that_is_started_again(cluster: SparkSession, kafka: str, tmp_p
     run()
     assert_once_each(kafka, "atomic-stream", 200)
     forget_commit(checkpoint, 1)
-    with pytest.raises(StreamingQueryException, match="begun with 2 shards, and now has 3"):
+    with pytest.raises(StreamingQueryException, match="started with 2 shards, and now has 3"):
         run(shards=3)
     lines.add(50)
     run()

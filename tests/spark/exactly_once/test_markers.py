@@ -137,7 +137,7 @@ def read(winners: str, **values: Any) -> Decision | None:
     ],
 )
 def test_garbled_decisions_are_refused_in_words(winners: str) -> None:
-    with pytest.raises(MarkerError, match=r"decision about shard 0 of 3 .* kprod did not write"):
+    with pytest.raises(MarkerError, match=r"decision for shard 0 of 3 .* was not written by kprod"):
         read(winners)
 
 

@@ -161,6 +161,6 @@ def test_a_named_write_of_other_rows_of_the_same_size(cluster: SparkSession, kaf
     given: dict[str, Any] = {"bootstrap_servers": kafka, "job_id": "sizes", "shards": 2, **ONCE}
     rows = frame(cluster, 10)
     write(rows, "sizes", **given)
-    with pytest.raises(WriteFailed, match="nothing was written or dropped"):
+    with pytest.raises(WriteFailed, match="Nothing was written or dropped"):
         write(rows.selectExpr("key", "replace(value, 'row', 'ROW') as value"), "sizes", **given)
     assert write(rows, "sizes", **given).already_there == 2

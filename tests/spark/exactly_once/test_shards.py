@@ -160,7 +160,7 @@ def test_a_loser_without_a_winner_gives_up(servers: str) -> None:
 def test_another_number_of_shards_is_refused_within_a_batch(servers: str) -> None:
     """The shard that was written is not one that the smaller number has."""
     assert deliver(servers, shard("fewer", 1, shards=2), sends("fewer", rows("a"))).by_us
-    with pytest.raises(ShardCountChanged, match="begun with 2 shards, and now has 1") as raised:
+    with pytest.raises(ShardCountChanged, match="started with 2 shards, and now has 1") as raised:
         deliver(servers, shard("fewer", 0, shards=1), sends("fewer", rows("a")))
     assert raised.value.begun_with == 2
     assert deliver(servers, shard("fewer", 0, shards=2), sends("fewer", rows("b"))).by_us
@@ -193,7 +193,7 @@ def test_as_many_other_rows_of_the_same_size_are_not_taken_for_the_same(servers:
     wanted = shard("alike")
     assert deliver_placed(servers, wanted, rows("a")).by_us
     assert not deliver_placed(servers, replace(wanted, run="again"), rows("a")[::-1]).by_us
-    with pytest.raises(RowsChanged, match="now has as many others"):
+    with pytest.raises(RowsChanged, match="now has as many different rows"):
         deliver_placed(servers, replace(wanted, run="new checkpoint"), rows("b"))
     assert_there(servers, "alike", rows("a"))
 
@@ -210,7 +210,7 @@ def test_a_copy_that_lost_compares_its_rows(servers: str, other: list[bytes]) ->
     if sorted(other) == sorted(rows("a")):
         assert not deliver_placed(servers, wanted, other, 20, is_fenced).by_us
     else:
-        with pytest.raises(RowsChanged, match="nothing was written or dropped"):
+        with pytest.raises(RowsChanged, match="Nothing was written or dropped"):
             deliver_placed(servers, wanted, other, 20, is_fenced)
     assert_there(servers, topic, rows("a"))
 
@@ -232,7 +232,7 @@ def test_markers_that_expire_one_by_one(servers: str, first_run: str) -> None:
         assert deliver(servers, one, sends(topic, rows(f"{number}"))).by_us
     forget(servers, f"p.{topic}.0" + ("" if first_run == "exactly once" else "/0"))
     for number in (0, 1):
-        with pytest.raises(MarkerError, match="about it is gone: nothing was written"):
+        with pytest.raises(MarkerError, match="some committed offsets of the groups"):
             deliver(servers, shard(topic, number, run="second"), sends(topic, rows(f"{number}")))
     assert_there(servers, topic, rows("0") + rows("1"))
     later = shard(topic, 0, batch=1)
@@ -246,7 +246,7 @@ def test_a_second_topic_under_one_name_is_refused(servers: str) -> None:
     assert deliver(servers, first, sends("one-topic", rows("a"))).by_us
     second = replace(first, target="another-topic", run="second")
     for wanted in (second, replace(second, number=1)):  # with and without a marker of its own
-        with pytest.raises(RowsChanged, match="'one-topic', and is to go to the topic 'another-t"):
+        with pytest.raises(RowsChanged, match="would now be written to the topic 'another-t"):
             deliver(servers, wanted, sends("another-topic", rows("a")))
     later = replace(second, batch=1)
     assert deliver(servers, later, sends("another-topic", rows("b"))).by_us
@@ -292,7 +292,7 @@ def test_rows_that_another_run_fenced_are_never_dropped_in_silence(
     def is_fenced() -> None:
         assert deliver(servers, replace(wanted, run="copy"), sends(topic, other)).by_us
 
-    with pytest.raises(ProducerFencedError, match=f"another run.*written it, with {len(other)} r"):
+    with pytest.raises(ProducerFencedError, match=f"written the shard, with {len(other)} r"):
         deliver(servers, wanted, sends(topic, rows("a"), is_fenced))
     if other == rows("a"):
         assert not deliver(servers, wanted, sends(topic, rows("a"))).by_us
@@ -306,14 +306,14 @@ def test_an_attempt_that_was_fenced_by_a_later_batch_says_so(servers: str) -> No
     def is_fenced() -> None:
         assert deliver(servers, shard("later", batch=3), sends("later", rows("b"))).by_us
 
-    with pytest.raises(StaleBatch, match="batch 3 of it was written already"):
+    with pytest.raises(StaleBatch, match="batch 3 was already written"):
         deliver(servers, shard("later", batch=2), sends("later", rows("a"), is_fenced))
     assert_there(servers, "later", rows("b"))
 
 
 def test_a_batch_that_was_passed_is_never_dropped_in_silence(servers: str) -> None:
     deliver(servers, shard("reset", batch=7), sends("reset", rows("a")))
-    with pytest.raises(StaleBatch, match="batch 7 of it was written already"):
+    with pytest.raises(StaleBatch, match="batch 7 was already written"):
         deliver(servers, shard("reset", batch=0), sends("reset", rows("b")))
     assert_there(servers, "reset", rows("a"))
 
@@ -333,7 +333,7 @@ def test_half_of_the_time_of_a_transaction_is_the_limit(servers: str) -> None:
     def passes() -> None:
         now[0] += 301.0
 
-    with pytest.raises(TransactionTooSlow, match=r"301 s.*600 s: set transaction_timeout_ms"):
+    with pytest.raises(TransactionTooSlow, match=r"301 s.*600 s: increase transaction_timeout_ms"):
         deliver(servers, shard("slow"), sends("slow", rows("a"), passes), now=lambda: now[0])
     assert_there(servers, "slow", [])
 

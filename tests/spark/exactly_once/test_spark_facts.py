@@ -153,12 +153,12 @@ def test_a_copied_checkpoint_never_drops_rows_in_silence(
     run(lines, tmp_path / "first")
     mine = (lines.folder / "000100.txt").read_text()
     (lines.folder / "000100.txt").write_text("of the copy\n" * 30)
-    with pytest.raises(StreamingQueryException, match="nothing was written or dropped"):
+    with pytest.raises(StreamingQueryException, match="Nothing was written or dropped"):
         run(lines, tmp_path / "other-rows")
     (lines.folder / "000100.txt").write_text(mine)
     lines.add(60)
     run(lines, tmp_path / "first")
-    with pytest.raises(StreamingQueryException, match="batch 2 of it was written already"):
+    with pytest.raises(StreamingQueryException, match="batch 2 was already written"):
         run(lines, tmp_path / "behind")
     assert_once_each(kafka, "copied-checkpoint", 210)
     run(lines, tmp_path / "behind", jobId="copy")
@@ -249,7 +249,7 @@ def test_the_name_of_a_job() -> None:
         batch.job_name(TASK)
     assert replace(batch, query="q").job_name(TASK) == JobName("q", 4, lasting=True)
     assert replace(batch, job_id="mine").job_name(TASK) == JobName("mine", 4, lasting=True)
-    with pytest.raises(ConfigError, match="does not say which batch"):
+    with pytest.raises(ConfigError, match="does not report which query and batch"):
         replace(fresh, scope=Scope.QUERY).job_name(TASK)
 
 

@@ -60,9 +60,9 @@ def test_a_job_that_is_started_again_under_its_id_writes_nothing(
     assert (first.committed, second.committed, second.already_there) == (5, 0, 5)
     assert second.records == first.records == ROWS
     assert second.offsets == first.offsets
-    with pytest.raises(WriteFailed, match="begun with 5 shards, and now has 4"):
+    with pytest.raises(WriteFailed, match="started with 5 shards, and now has 4"):
         write(frame(cluster), "once-job", **{**given, "shards": 4})
-    with pytest.raises(WriteFailed, match="nothing was written or dropped"):
+    with pytest.raises(WriteFailed, match="Nothing was written or dropped"):
         write(frame(cluster, ROWS - 1), "once-job", **given)
     assert_once_each(kafka, "once-job")
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_promised_is_refused_on_the_driver(
     cluster: SparkSession, kafka: str
 ) -> None:
     rows = frame(cluster)
-    with pytest.raises(ConfigError, match="Say shards=8"):
+    with pytest.raises(ConfigError, match="set shards=8"):
         write(rows, "refused", bootstrap_servers=kafka, job_id="x", **ONCE)
     with pytest.raises(ConfigError, match="not be the same when Spark computes them again"):
         write(
@@ -186,7 +186,7 @@ def test_a_stream_that_is_started_again(cluster: SparkSession, kafka: str, tmp_p
     run()
     assert_once_each(kafka, "once-stream", 200)
     forget_commit(checkpoint, 1)
-    with pytest.raises(StreamingQueryException, match="begun with 2 shards, and now has 3"):
+    with pytest.raises(StreamingQueryException, match="started with 2 shards, and now has 3"):
         run(shards=3)
     run()
     lines.add(50)

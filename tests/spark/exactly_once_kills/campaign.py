@@ -28,7 +28,7 @@ MOST_STARTS = 40
 """Those that Spark has given up before its worker ran among them."""
 NO_WORKER = "Timed out while waiting for the Python worker to connect back"
 """Spark gives the process of ``foreachBatch`` on Connect ten seconds: not enough at a high load."""
-BEGUN_WITH = re.compile(r"begun with (\d+) shards")
+BEGUN_WITH = re.compile(r"started with (\d+) shards")
 ALLOWED = (
     "KeyboardInterrupt",
     "Cancelled",
@@ -38,7 +38,7 @@ ALLOWED = (
     "BatchIncomplete",
     "TransactionTooSlow",
     "another driver has taken over",
-    "begun with",
+    "started with",
 )
 """After these a job may have to be started again; anything else that ends one is told."""
 
