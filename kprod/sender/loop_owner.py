@@ -23,7 +23,8 @@ FOREVER = float("inf")
 IDLE_BEFORE_RESUME = 0.005
 """Seconds without a caller that runs the loop, after which the thread takes it again."""
 TICK = 0.001
-"""Seconds after which the resting thread sees that a caller has set a time for it."""
+"""Seconds after which the resting thread sees that a caller has set a time for it, while no caller
+runs the loop."""
 LEAST = 0.0005
 """Seconds that a caller has at least, after it has sent, to begin to wait and to take the loop."""
 MIN_STACK_HEADROOM = 200
@@ -102,7 +103,9 @@ class LoopOwner:
         """Let the sender look within ``seconds``; while it rests, some milliseconds later."""
         if self._free:
             # No wake-up: the caller that has sent may be about to wait, and to run.
-            self._due = min(self._due, self._clock.monotonic() + max(seconds, LEAST))
+            due = self._clock.monotonic() + (seconds if seconds > LEAST else LEAST)
+            if due < self._due:
+                self._due = due
         elif self._clock.monotonic() + seconds < self.next_check:
             self._network.wake()
 
@@ -215,7 +218,8 @@ class LoopOwner:
             left = min(self._due, quiet_since + IDLE_BEFORE_RESUME) - now
             if left <= 0.0:
                 break
-            self._wakeup.wait(min(left, TICK))
+            # A caller that runs the loop most likely runs it again for its next record.
+            self._wakeup.wait(TICK if self._free and left > TICK else left)
             now = self._clock.monotonic()
         # Else the time to look has come, or callers leave the loop to the thread.
         self.wanted = self._woken and self.wanted
