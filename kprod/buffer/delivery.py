@@ -241,9 +241,12 @@ def waits_in_callback() -> IllegalStateError:
     )
 
 
+NUMBERS = int, float
+
+
 def check_timeout(timeout: Any) -> None:
     """Raises RecordTypeError and InvalidRecordError for a timeout of ``get`` that is no time."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+    if isinstance(timeout, bool) or not isinstance(timeout, NUMBERS):
         raise RecordTypeError(f"get: timeout must be seconds or None, got {timeout!r}")
     if not timeout >= 0:
         raise InvalidRecordError(f"get: timeout must be seconds from 0 on, got {timeout!r}")

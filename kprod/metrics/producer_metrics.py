@@ -86,7 +86,8 @@ class NodeCounters(Counters):
     def sent(self, nbytes: int) -> None:
         """A request of ``nbytes`` was made."""
         self.requests += 1
-        self.request_size_max = max(self.request_size_max, nbytes)
+        if nbytes > self.request_size_max:
+            self.request_size_max = nbytes
 
 
 Groups: TypeAlias = dict[str, dict[str, float]]
@@ -183,9 +184,12 @@ class ProducerMetrics(ProducerCounters):
         topic.uncompressed_bytes += uncompressed
         self.records_sent += records
         self.queued_seconds += queued
-        self.queued_max = max(self.queued_max, queued)
-        self.batch_size_max = max(self.batch_size_max, nbytes)
-        self.record_size_max = max(self.record_size_max, largest)
+        if queued > self.queued_max:
+            self.queued_max = queued
+        if nbytes > self.batch_size_max:
+            self.batch_size_max = nbytes
+        if largest > self.record_size_max:
+            self.record_size_max = largest
 
     def failed(self, batch: Batch) -> None:
         """The records of a batch failed."""
@@ -204,7 +208,8 @@ class ProducerMetrics(ProducerCounters):
         for counters in (self, self.nodes.get(node_id) or self.node(node_id)):
             counters.answers += 1
             counters.latency_seconds += seconds
-            counters.latency_max = max(counters.latency_max, seconds)
+            if seconds > counters.latency_max:
+                counters.latency_max = seconds
         if throttle_ms:
             self.throttle_ms += throttle_ms
             self.throttle_ms_max = max(self.throttle_ms_max, throttle_ms)

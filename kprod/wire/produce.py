@@ -113,5 +113,5 @@ def decode_produce_response(
         results, throttle_ms, endpoints = read_produce_response(version, body, most, records)
     except ValueError as error:
         raise ProtocolError(f"PRODUCE v{version} response: {error}") from None
-    brokers = map(Broker._make, endpoints)
-    return ProduceResponse(results, throttle_ms, list(brokers))
+    brokers = [Broker(*endpoint) for endpoint in endpoints] if endpoints else []
+    return ProduceResponse(results, throttle_ms, brokers)
