@@ -131,19 +131,22 @@ class Sender:
             now, deadlines = self.clock.monotonic(), self._deadlines
             if deadlines.queued or now >= deadlines.first:
                 deadlines.fire(now)  # first: records would take the room of a busy connection
-            wait = min(self._produce_requests.run(now), longest)
+            more = self._produce_requests.run(now)
             refusal = self._ended_by or self._identity.fatal
             if refusal is not None:
                 self._produce_requests.fail_queued(refusal, now)
             awaited = owner.awaited
+            wait = deadlines.first - now
+            if wait > longest:
+                wait = longest
             if (
-                deadlines.queued
+                more
+                or wait < 0.0
+                or deadlines.queued
                 or self.network.connect_requested
                 or (awaited is not None and awaited.is_open)
             ):
                 wait = 0.0
-            else:
-                wait = max(0.0, min(wait, deadlines.first - now))
             owner.next_check = now + wait
             self.network.poll(wait)
         except BaseException as error:

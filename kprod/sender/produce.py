@@ -184,7 +184,8 @@ def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
     return f"{batch.tp}: {printable('; '.join(said))}" if said else str(batch.tp)
 
 
-FOREVER = float("inf")
+def _last_request(group: RequestGroup) -> int:
+    return group.last_request
 
 
 class ProduceRequests:
@@ -216,8 +217,8 @@ class ProduceRequests:
         self._full: list[int] = []  # the nodes that could take nothing
         self._snapshot: ClusterSnapshot | None = None  # that of the last iteration
 
-    def run(self, now: float) -> float:
-        """Renumber, then send ready batches; seconds until there may be more to do."""
+    def run(self, now: float) -> bool:
+        """Renumber, then send ready batches; True when there may be more to send at once."""
         snapshot, partitions = self._metadata.snapshot, self._partitions
         if snapshot is not self._snapshot:
             self._follow(snapshot)
@@ -228,7 +229,7 @@ class ProduceRequests:
         if partitions.leaderless:
             self._metadata.used(partitions.leaderless, now)
             self._metadata.request_update()
-        return 0.0 if more else FOREVER
+        return more
 
     def _follow(self, snapshot: ClusterSnapshot) -> None:
         """Metadata has changed, or a hint at a leader, which may have named a new broker."""
@@ -242,22 +243,25 @@ class ProduceRequests:
         Batches with another value of ``acks`` need another request, in another iteration: those
         that were not served for longest come first.
         """
-        nodes: dict[int, list[RequestGroup]] = {}
-        for group in self._partitions.groups:
-            nodes.setdefault(group.node_id, []).append(group)
+        groups = list(self._partitions.groups)
+        if len(groups) > 1:  # else a busy group would keep others waiting
+            groups.sort(key=_last_request)
+        no_id = self._partitions.needs_producer_id
         more = False
         full: list[int] = []
-        for node_id, groups in nodes.items():
-            window, broker = groups[0].window, self._network.usable(node_id, now)
+        served: set[int] = set()
+        for group in groups:
+            node_id, window = group.node_id, group.window
+            if node_id in served:
+                more = True
+                continue
+            broker = self._network.usable(node_id, now)
             if broker is None or (window.limits and not window.room()):
-                full.append(node_id)
-            elif not self._partitions.needs_producer_id:
-                if len(groups) > 1:  # else a busy group would keep others waiting
-                    groups.sort(key=lambda group: group.last_request)
-                for group in groups:
-                    if self._request(broker, group, now):
-                        more = more or bool(group.ready) or len(groups) > 1
-                        break
+                if node_id not in full:
+                    full.append(node_id)
+            elif not no_id and self._request(broker, group, now):
+                served.add(node_id)
+                more = more or bool(group.ready)
         if self._load_watcher is not None and (full or self._full):
             self._full = full
             self._load_watcher.waiting(full, now)
