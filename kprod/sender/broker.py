@@ -62,6 +62,7 @@ RECEIVE_BYTES = 32 * 1024
 """Of one system call: answers are small, and for more than this memory comes from the kernel."""
 READS_PER_TURN = 32
 """A broker that sends without end must not keep other brokers and deadlines waiting."""
+READS = range(READS_PER_TURN)
 
 
 class Broker:
@@ -331,7 +332,7 @@ class Broker:
 
     def _read(self, now: float) -> None:
         connection, self._unread = self.connection, False
-        for _ in range(READS_PER_TURN):
+        for _ in READS:
             if self.transport is None or connection is None:
                 return
             chunk = self.transport.receive(RECEIVE_BYTES)
@@ -342,9 +343,7 @@ class Broker:
             if connection.steady or not connection.logs_in:
                 self._last_active = now  # a login that is repeated keeps no idle connection open
             self._traffic.bytes_in += len(chunk)
-            seen = connection.responses
-            connection.received(chunk, now)  # which may end the connection
-            self._traffic.responses += connection.responses - seen
+            self._traffic.responses += connection.received(chunk, now)  # which may end it
             if not connection.steady and (silence := connection.throttled_for(now)) >= LONG_SILENCE:
                 self._log.seldom(f"silence {self.address}", silenced(self.address, silence), now)
             if self._coming_up and connection.established:

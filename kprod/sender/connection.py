@@ -116,7 +116,6 @@ class BrokerConnection:
         """When ``pass_time`` is to be called though no byte came; infinite for never."""
         self._useful = False
         self._closed = False
-        self.responses = 0  # received so far
         self.mistake: BaseException | None = None
         """The exception of an exchange for which no broker is to blame: memory has run out, say."""
 
@@ -260,26 +259,29 @@ class BrokerConnection:
                 break
             nbytes -= entry.left_bytes
             entry.left, entry.left_bytes, entry.may_be_read = (), 0, True
-            finished.append(self.output.popleft())
+            self.output.popleft()
+            if not entry.exchange.expects_response:
+                finished.append(entry)
         self.is_sending = False
         for entry in finished:
-            if not entry.exchange.expects_response:
-                self.unanswered.remove(entry)
-                self._useful = True
-                self._answer(entry, memoryview(b""), now)
+            self.unanswered.remove(entry)
+            self._useful = True
+            self._answer(entry, memoryview(b""), now)
         room = len(self.unanswered) < self._max_in_flight
         self.can_send = self.steady and room and not self.output
 
-    def received(self, chunk: bytes, now: float) -> None:
-        """Bytes came.
+    def received(self, chunk: bytes, now: float) -> int:
+        """Bytes came; returns the number of frames that they complete.
 
         Ends the exchanges they answer; raises ProtocolError when they make no sense, and
         UnsupportedVersionError when the broker offers no version of a needed API.
         """
-        for frame in self._frames.feed(chunk):
+        frames = self._frames.feed(chunk)
+        for frame in frames:
             if self._closed:  # the frame before this one has ended the connection
-                return
+                break
             self._match(frame, now)
+        return len(frames)
 
     def _match(self, frame: memoryview, now: float) -> None:
         if not self.unanswered:
@@ -298,7 +300,6 @@ class BrokerConnection:
                 f"{entry.exchange.api.name} v{entry.version} response: {len(body)} bytes,"
                 f" {LONGEST_OTHER_ANSWER} are the most to be expected"
             )
-        self.responses += 1
         # Taken off first: the answer may lead to close(), which must not end the exchange a second
         # time. Put back when the answer could not be read, so that close() ends it.
         self.unanswered.popleft()

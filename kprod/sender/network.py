@@ -63,6 +63,7 @@ class Network:
         self.may_connect = True  # False: the caller driving the sender cannot resolve names
         self.connect_requested = False  # a connection was not begun for that reason
         self._knows_eager = hasattr(backend, "eager")
+        self.interruptible = getattr(backend, "interruptible", False)  # see Backend
         self._deadlines = Deadlines() if deadlines is None else deadlines
         self.due = FOREVER  # see Deadlines: another broker is to be tried
         self.waiting: dict[Owner, None] = {}
@@ -86,11 +87,6 @@ class Network:
             self._transports,
             self.look_again,
         )
-
-    @property
-    def interruptible(self) -> bool:
-        """See ``Backend.interruptible``."""
-        return getattr(self._backend, "interruptible", False)
 
     def follow(self, cluster: Mapping[int, Address]) -> None:
         """``adopt`` it unless this very mapping was adopted last."""
@@ -289,7 +285,8 @@ class Network:
     def let_connect(self) -> None:
         """Begin connections again, also those that were wanted meanwhile."""
         self.may_connect, self.connect_requested = True, False
-        self.look_again()
+        if self.waiting:
+            self.look_again()
 
     def _awaits_answer(self) -> bool:
         for broker in self._transports.values():

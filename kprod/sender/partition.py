@@ -182,21 +182,21 @@ class Partition:
             del group.ready[self]
             if not group.ready:
                 del everything.groups[group]
+        elif before is EMPTY:
+            self._queued[self.tp.partition] = self.queue
         elif before is LINGERING:
             del everything.lingering[self]
         elif before is LEADERLESS:
             everything.found_leader(self.tp.topic)
-        elif before is EMPTY:
-            self._queued[self.tp.partition] = self.queue
         self.place = place
         if place is READY and group is not None:
             group.ready[self] = everything.groups[group] = None
+        elif place is EMPTY:
+            del self._queued[self.tp.partition]
         elif place is LINGERING:
             everything.lingering[self] = None
         elif place is LEADERLESS:
             everything.lost_leader(self.tp.topic)
-        elif place is EMPTY:
-            del self._queued[self.tp.partition]
 
     def _find_leader(self) -> None:
         everything = self._all

@@ -272,8 +272,10 @@ class PartitionSet:
     def _take_noted(self, now: float) -> None:
         noted = self.accumulator.noted
         # A fixed number: callers note queues meanwhile, and would keep the sender in this loop.
-        for _ in range(len(noted)):
+        for left in range(len(noted) - 1, -1, -1):
             queue = noted.popleft()
+            if left and noted[0] is queue:
+                continue  # a caller has opened a batch, and waits for it
             if not queue.retired:
                 (queue.partition or self.of(queue)).noted(now)
 

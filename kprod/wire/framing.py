@@ -12,6 +12,7 @@ from kprod.wire.primitives import WireReader, WireWriter
 from kprod.wire.versions import ApiKey, is_flexible
 
 _SIZE = struct.Struct(">i")
+_PREFIX = _SIZE.size
 _REQUEST_HEADER = struct.Struct(">hhih")
 _LONGEST_STRING = 32_767
 _SMALLEST_FRAME = 4  # a correlation id
@@ -46,17 +47,17 @@ class FrameReader:
         view = memoryview(chunk)
         frames: list[memoryview] = []
         at = self._finish_partial(view, frames) if self._filled else 0
-        while len(view) - at >= _SIZE.size:
-            size: int = _SIZE.unpack_from(view, at)[0]
+        end = len(chunk)
+        while (begin := at + _PREFIX) <= end:
+            size: int = _SIZE.unpack_from(chunk, at)[0]
             if not _SMALLEST_FRAME <= size <= self._max_frame_bytes:
                 raise self._no_frame(view, at, size)
-            end = at + _SIZE.size + size
-            if end > len(view):
+            if begin + size > end:
                 break
-            frames.append(view[at + _SIZE.size : end])
-            at = end
-        if at < len(view):
-            self._room, self._filled = memoryview(bytearray(view[at:])), len(view) - at
+            at = begin + size
+            frames.append(view[begin:at])
+        if at < end:
+            self._room, self._filled = memoryview(bytearray(view[at:])), end - at
         return frames
 
     def _finish_partial(self, view: memoryview, frames: list[memoryview]) -> int:

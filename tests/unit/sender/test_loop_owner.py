@@ -31,7 +31,7 @@ def test_a_caller_does_not_wait_for_the_network_once_its_record_has_ended(
     cluster = ScriptedCluster()
     cluster.add(1)
     rig = SenderRig(cluster)
-    rig.backend.interruptible = True
+    rig.sender.network.interruptible = True
     loop_owner = rig.sender.loop_owner
     told, waits = Latch(), list[float | None]()
 
@@ -61,7 +61,7 @@ def test_a_callers_turn_that_breaks_off_is_the_last_and_lets_the_thread_look() -
     cluster = ScriptedCluster()
     cluster.add(1)
     rig = SenderRig(cluster)
-    rig.backend.interruptible = True
+    rig.sender.network.interruptible = True
     loop_owner = rig.sender.loop_owner
     work = loop_owner.work = Mistaken()
     loop_owner.take()
