@@ -35,6 +35,16 @@ cdef extern from *:
 cdef enum:
     NUMBERS = 128
 
+cdef extern from "Python.h":
+    ctypedef object (*OneArgument "PyCFunction")(object module, object argument)
+    OneArgument PyCFunction_GetFunction(object function) except NULL
+    int PyCFunction_GetFlags(object function) except -1
+    int METH_O
+
+# Called for each signal when a caller begins to wait; a call of the object takes thrice as long.
+cdef OneArgument handler_of_number = PyCFunction_GetFunction(_signal.getsignal)
+if PyCFunction_GetFlags(_signal.getsignal) != METH_O:
+    raise ImportError("this Python passes the argument of signal.getsignal in another way")
 cdef object handler_of = _signal.getsignal
 cdef object set_handler = _signal.signal
 cdef tuple SIGNALS = tuple(sorted(map(int, _signal.valid_signals())))
@@ -73,7 +83,7 @@ cdef class _Gate:
     cdef object take_over(self):
         """Stand in for every handler that is Python code. Raises the exception of a due handler."""
         for number in SIGNALS:
-            own = handler_of(number)
+            own = handler_of_number(_signal, number)
             # The defaults are numbers; a handler that Python did not install is None.
             if own is None or PyLong_Check(own) or own is self:
                 continue
