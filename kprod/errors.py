@@ -2,11 +2,11 @@
 
 ``KprodError`` is the base class. ``retriable`` says whether the cause may be temporary.
 ``persisted`` says whether the record may be in the log: ``Persisted.NO`` means that it is certainly
-not stored, ``Persisted.MAYBE`` that it may be. It is never stored twice.
+not stored, ``Persisted.MAYBE`` that it may be. With idempotence, it is never stored twice.
 
 Each class has a number, which never changes, and a row in ``kprod/cli/error_table.toml``. The
-message of an error does not contain the number, because other messages quote it. The command
-``kprod errors`` accepts numbers and class names.
+message of an error does not contain the number, because other errors quote the message. The
+command ``kprod errors`` accepts numbers and class names.
 
 The error codes of brokers, their names and their classes follow Apache Kafka 4.2
 (``org.apache.kafka.common.protocol.Errors``).
@@ -226,7 +226,11 @@ def still_being_sent(text: str) -> KprodTimeoutError:
 
 
 class BufferFullError(KprodTimeoutError, number="KP-1302"):
-    """``buffer_memory`` was exhausted for ``max_block_ms``; nothing was queued."""
+    """No memory became free within ``max_block_ms``, or too many callbacks are waiting.
+
+    ``send`` queued nothing. A bulk call may have queued some of its records: see
+    ``error.accepted``.
+    """
 
 
 class DeliveryTimeoutError(KprodTimeoutError, number="KP-1303"):
@@ -317,7 +321,7 @@ class DeliveryError(KprodError, number="KP-1501"):
 
 
 class ConnectionLost(KprodError, ConnectionError, number="KP-1601"):
-    """A connection could not be opened, was lost, or the broker did not respond in time."""
+    """A connection could not be opened or was lost, or the broker did not respond in time."""
 
     retriable = True
     refreshes_metadata = True

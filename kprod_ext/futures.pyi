@@ -126,12 +126,14 @@ class BatchOutcome:
 class FutureRecordMetadata:
     """The outcome of one record, compatible with kafka-python's future. Thread-safe.
 
-    Wait for it with ``get``, or with ``await`` in a task of an asyncio loop. Waiting is optional: a
-    dropped future reports nothing. Callbacks get the ``RecordMetadata``, errbacks the error. They
-    run one after the other in the producer's callback thread, those of a partition in the order of
-    its records. A callback that blocks delays only other callbacks. Their exceptions are logged,
-    not raised. Inside a callback, ``get`` of a record without an outcome raises IllegalStateError,
-    as do ``flush`` and a ``close`` that waits; ``send`` works as usual.
+    Wait for it with ``get``, or with ``await`` in a task of an asyncio loop. Waiting is optional.
+    If a record fails and nobody asks for its result, the logger ``kprod`` logs it. Callbacks get
+    the ``RecordMetadata``, errbacks the error. They run one after the other in the producer's
+    callback thread. Within a partition they run in the order of the records, except after failures
+    and retries. A callback that blocks delays other callbacks, ``flush``, ``close`` and the ``get``
+    of its record. Their exceptions are logged, not raised. Inside a callback, ``get`` of a record
+    without an outcome raises IllegalStateError, as do ``flush`` and a ``close`` that waits;
+    ``send`` works as usual.
 
     ``delivery`` is the outcome of the batch, ``index`` the record's index in it. ``timestamp`` is
     milliseconds since the epoch; sizes are in bytes, -1 for null or none.

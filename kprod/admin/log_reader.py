@@ -69,6 +69,7 @@ def create_topic(
 ) -> None:
     """Create a topic with one replica.
 
+    ``timeout`` is in seconds. ``options`` are those of a producer, not settings of the topic.
     Raises BrokerError with code 36 (TOPIC_ALREADY_EXISTS) if it exists.
     """
     options = concealed(options)

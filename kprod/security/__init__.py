@@ -14,7 +14,7 @@ class FromEnvironment:
         self._name = name
 
     def __call__(self) -> str:
-        """Return the value. Raises ConfigError if the variable is not set."""
+        """Return the value. Raises ConfigError if the variable is not set or is empty."""
         value = os.environ.get(self._name)
         if not value:
             raise ConfigError(f"the environment variable {self._name} is not set")
