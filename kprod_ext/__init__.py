@@ -23,7 +23,7 @@ from kprod_ext.partition_queue import (
     PartitionQueue,
     StickyPartition,
 )
-from kprod_ext.process import Descriptor, generation
+from kprod_ext.process import Descriptor, generation, sender_begins, sender_ends
 from kprod_ext.produce import (
     PartitionBatch,
     PartitionResponse,
@@ -87,4 +87,6 @@ __all__ = [
     "read_produce_response",
     "receive",
     "send_buffers",
+    "sender_begins",
+    "sender_ends",
 ]

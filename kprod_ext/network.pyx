@@ -10,7 +10,14 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 
 from kprod_ext.held_signals cimport ROUND, handles_signals
-from kprod_ext.process cimport Descriptor, Generation, current_generation, generation_mark
+from kprod_ext.process cimport (
+    Descriptor,
+    Generation,
+    current_generation,
+    generation_mark,
+    thread_sleeps,
+    thread_wakes,
+)
 from kprod_ext.shared cimport RecordLock, release_lock, take_lock
 
 # Waiting for file descriptors, at first by spinning if the caller wants that.
@@ -233,9 +240,11 @@ cdef class Poller:
             if kprod_load(self._woken):
                 left = 0
             with nogil:
+                thread_sleeps()
                 ready = kprod_poll_for(
                     self._places, <unsigned long>self._count, -1 if left == FOREVER else left
                 )
+                thread_wakes()
             kprod_store(self._asleep, 0)
             if ready < 0 and errno == EINTR:
                 ready = 0

@@ -10,6 +10,10 @@ ctypedef unsigned int Generation
 cdef const Generation* generation_mark() noexcept nogil
 cdef Generation current_generation() noexcept nogil
 
+# Around a wait without the GIL: see ``sender_begins``.
+cdef void thread_sleeps() noexcept nogil
+cdef void thread_wakes() noexcept nogil
+
 
 cdef class Descriptor:
     cdef readonly int fd                # -1: closed

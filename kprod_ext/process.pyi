@@ -13,6 +13,16 @@ def generation() -> int:
     Constant in a process. Thread-safe.
     """
 
+def sender_begins() -> None:
+    """This thread is a sender's: a fork by C code waits until it sleeps in ``Poller.wait``.
+
+    Concerns forks by threads that do not hold the GIL. They wait 0.1 s at most, and the thread goes
+    on after the fork. Else the child could wait for ever for a GIL that this thread held.
+    """
+
+def sender_ends() -> None:
+    """This thread, in which ``sender_begins`` was called, is a sender's no more."""
+
 @final
 class Descriptor:
     """A file descriptor of this process, closed at the latest when the object is freed.

@@ -14,10 +14,12 @@ cimport cython
 
 cdef extern from *:
     """
+    #include <errno.h>
     #include <pthread.h>
     #include <stdint.h>
     #include <stdlib.h>
     #include <sys/mman.h>
+    #include <time.h>
     #include <unistd.h>
 
     /* The mark is the generation of this process, 0 in a child that has not asked for its own. It
@@ -96,9 +98,69 @@ cdef extern from *:
         }
     }
 
+    /* C code may fork in a thread without the GIL, as uWSGI does. If a sender's thread holds it or
+       waits for it at that moment, the child waits for ever: for a GIL that nobody gives up, or in
+       the condition variable of the GIL for a thread that it does not have. So such a fork waits
+       until the senders' threads sleep, and keeps them asleep. */
+    #define KPROD_PAUSE 200000                      /* nanoseconds */
+    #define KPROD_PAUSES 500                        /* 0.1 s: a sender may be at work for long */
+    static __thread unsigned int kprod_is_sender;   /* 1: this thread is a sender's */
+    static __thread unsigned int kprod_pauses;      /* 1: its fork keeps the senders asleep */
+    static unsigned int kprod_awake;                /* senders' threads that use the GIL */
+    static unsigned int kprod_paused;               /* threads that fork */
+
+    static void kprod_pause(void) {
+        struct timespec time = {0, KPROD_PAUSE};
+        nanosleep(&time, NULL);
+    }
+
+    static void kprod_sender_begins(void) {
+        kprod_is_sender = 1;
+        __atomic_add_fetch(&kprod_awake, 1, __ATOMIC_SEQ_CST);
+    }
+
+    static void kprod_sender_ends(void) {
+        kprod_is_sender = 0;
+        __atomic_sub_fetch(&kprod_awake, 1, __ATOMIC_SEQ_CST);
+    }
+
+    /* A wait without the GIL begins, and ends, in any thread. */
+    static void kprod_sleeps(void) {
+        if (kprod_is_sender) __atomic_sub_fetch(&kprod_awake, 1, __ATOMIC_SEQ_CST);
+    }
+
+    static void kprod_wakes(void) {
+        int error = errno;
+        if (!kprod_is_sender) return;
+        /* This thread counts itself, then looks for a fork; a fork does it the other way round. */
+        __atomic_add_fetch(&kprod_awake, 1, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(&kprod_paused, __ATOMIC_SEQ_CST)) {
+            __atomic_sub_fetch(&kprod_awake, 1, __ATOMIC_SEQ_CST);
+            kprod_pause();
+            __atomic_add_fetch(&kprod_awake, 1, __ATOMIC_SEQ_CST);
+        }
+        errno = error;
+    }
+
     static void kprod_before_fork(void) {
+        int left = KPROD_PAUSES;
+        if (!PyGILState_Check()) {
+            kprod_pauses = 1;
+            __atomic_add_fetch(&kprod_paused, 1, __ATOMIC_SEQ_CST);
+            while (left-- > 0
+                    && __atomic_load_n(&kprod_awake, __ATOMIC_SEQ_CST) > kprod_is_sender) {
+                kprod_pause();
+            }
+        }
         __atomic_store_n(
             &kprod_forking, __atomic_load_n(kprod_mark, __ATOMIC_SEQ_CST), __ATOMIC_SEQ_CST);
+    }
+
+    static void kprod_in_parent(void) {
+        if (kprod_pauses) {
+            kprod_pauses = 0;
+            __atomic_sub_fetch(&kprod_paused, 1, __ATOMIC_SEQ_CST);
+        }
     }
 
     /* The only thread. Other code must not run yet: it could use the numbers of the descriptors. */
@@ -107,6 +169,8 @@ cdef extern from *:
         uint64_t held;
         int i;
         *kprod_mark = 0;
+        kprod_awake = kprod_is_sender;
+        kprod_pauses = kprod_paused = 0;
         for (some = &kprod_places; some != NULL; some = some->next) {
             for (i = 0; i < KPROD_PLACES; i++) {
                 held = some->places[i];
@@ -129,7 +193,7 @@ cdef extern from *:
             kprod_mark = page;
         }
     #endif
-        return pthread_atfork(kprod_before_fork, NULL, kprod_in_child);
+        return pthread_atfork(kprod_before_fork, kprod_in_parent, kprod_in_child);
     }
     """
     unsigned int* kprod_mark
@@ -137,6 +201,10 @@ cdef extern from *:
     int kprod_hold(unsigned int generation, int fd) noexcept nogil
     void kprod_let_go(unsigned int generation, int fd) noexcept nogil
     int kprod_watch_forks() noexcept nogil
+    void kprod_sender_begins() noexcept nogil
+    void kprod_sender_ends() noexcept nogil
+    void kprod_sleeps() noexcept nogil
+    void kprod_wakes() noexcept nogil
     int close(int fd) noexcept nogil
 
 if kprod_watch_forks() != 0:
@@ -149,6 +217,24 @@ cdef const Generation* generation_mark() noexcept nogil:
 
 cdef Generation current_generation() noexcept nogil:
     return kprod_generation()
+
+
+cdef void thread_sleeps() noexcept nogil:
+    kprod_sleeps()
+
+
+cdef void thread_wakes() noexcept nogil:
+    kprod_wakes()
+
+
+def sender_begins():
+    """See the stub."""
+    kprod_sender_begins()
+
+
+def sender_ends():
+    """See the stub."""
+    kprod_sender_ends()
 
 
 def generation():

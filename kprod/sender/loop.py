@@ -25,7 +25,7 @@ from kprod.sender.telemetry import TelemetryRequests
 from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
 from kprod.wire.control import MetadataReply
-from kprod_ext import hold_signals, raised_by_signal
+from kprod_ext import hold_signals, raised_by_signal, sender_begins, sender_ends
 
 
 class Purge(Pending):
@@ -336,6 +336,7 @@ class SenderThread:
     def run(self) -> None:
         """The thread's work: run the loop until the end, then end everything."""
         self._ident = threading.get_ident()
+        sender_begins()
         try:
             while self._work():
                 self._loop_owner.rest()
@@ -343,7 +344,10 @@ class SenderThread:
             if self._sender.broken_by is None:
                 self._sender.broken_by = error
         finally:
-            self._end()
+            try:
+                self._end()
+            finally:
+                sender_ends()
 
     def _work(self) -> bool:
         """Run the loop until a caller waits that can run it itself; False at the end."""

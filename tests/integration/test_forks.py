@@ -56,3 +56,34 @@ def _told_by(broker: EmbeddedBroker, fork: str, kind: str) -> dict[str, Any]:
     assert ran.returncode == 0, ran.stderr
     told: dict[str, Any] = json.loads(ran.stdout)
     return told
+
+
+FORKS_WITHOUT_GIL = """
+import ctypes, os, sys
+from kprod import KafkaProducer
+from tests.support.forks import ended_within
+
+producer = KafkaProducer(bootstrap_servers=sys.argv[1])
+fork = ctypes.CDLL(None).fork  # ctypes gives the GIL up, as uWSGI does before it forks
+for _ in range(40):
+    producer.send("t", b"first").get(30)
+    child = fork()
+    if child == 0:
+        producer.send("t", b"child").get(30)
+        os._exit(0)
+    if not ended_within(child, 60):
+        sys.exit("a child has hung")
+producer.close()
+"""
+
+
+def test_a_child_of_a_thread_without_the_gil_does_not_hang() -> None:
+    """The sender's thread may hold the GIL when C code forks, and the child does not have it."""
+    with EmbeddedBroker(default_partitions=1) as broker:
+        command = [sys.executable, "-c", FORKS_WITHOUT_GIL, broker.bootstrap_servers]
+        ran = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        stored = committed(broker.bootstrap_servers, "t", 1)
+    assert sorted(stored) == [b"child"] * 40 + [b"first"] * 40

@@ -79,6 +79,19 @@ def in_child(fork: Callable[[], int], work: Callable[[], object]) -> str:
     return told
 
 
+def ended_within(child: int, seconds: float) -> bool:
+    """Wait until ``child`` ends with status 0; one that does not end is killed."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status == 0
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
+
+
 def serve_waiting_threads() -> None:
     """Let threads that wait for the interpreter have it.
 
