@@ -16,7 +16,7 @@ def generation() -> int:
 def sender_begins() -> None:
     """This thread is a sender's: a fork by C code waits until it sleeps in ``Poller.wait``.
 
-    Concerns forks by threads that do not hold the GIL. They wait 0.1 s at most, and the thread goes
+    Concerns forks by threads that do not hold the GIL. They wait 1 s at most, and the thread goes
     on after the fork. Else the child could wait for ever for a GIL that this thread held.
     """
 

@@ -103,7 +103,7 @@ cdef extern from *:
        the condition variable of the GIL for a thread that it does not have. So such a fork waits
        until the senders' threads sleep, and keeps them asleep. */
     #define KPROD_PAUSE 200000                      /* nanoseconds */
-    #define KPROD_PAUSES 500                        /* 0.1 s: a sender may be at work for long */
+    #define KPROD_PAUSES 5000                       /* 1 s: a sender may be at work for long */
     static __thread unsigned int kprod_is_sender;   /* 1: this thread is a sender's */
     static __thread unsigned int kprod_pauses;      /* 1: its fork keeps the senders asleep */
     static unsigned int kprod_awake;                /* senders' threads that use the GIL */

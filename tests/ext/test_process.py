@@ -11,6 +11,8 @@ import pytest
 from kprod_ext import Descriptor, Poller, generation
 from tests.support.forks import FORKS, by_c, by_python, in_child
 
+pytestmark = pytest.mark.alone  # a thread that asks for the GIL at a fork by C code hangs the child
+
 MANY = 200
 """Descriptors for which the first places do not suffice."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import select
 import signal
 import sys
 import threading
@@ -72,6 +73,8 @@ def in_child(fork: Callable[[], int], work: Callable[[], object]) -> str:
         os.write(writing, told.encode())
         os._exit(0)
     os.close(writing)
+    if not select.select([reading], [], [], 60)[0]:
+        os.kill(child, signal.SIGKILL)  # it hangs, and holds what the test's process has open
     with open(reading) as pipe:
         told = pipe.read()
     _, status = os.waitpid(child, 0)
