@@ -9,24 +9,27 @@ from kprod.cli.error_pages import error_body, error_table, error_title
 _INTRODUCTION = """\
 # Errors
 
-Every error of kprod has a number, which never changes. Here is what each means: what happened,
-what it means for the record, the usual causes, and what to do. The number is
+Every error of kprod has a number, which never changes. For each error, this page says what
+happened, what it means for the record, what the usual causes are, and what to do. You find the
+number
 
-- in lines of the log and of the `kprod` command, behind the text, and in the words of a
-  `KafkaError` of `kprod.confluent` that is the client's own;
+- in log lines and in the output of the `kprod` command, after the text of the error;
+- in the message of a `KafkaError` of `kprod.confluent`, if the error does not come from a broker;
 - in programs, as `error.number`.
 
-`kprod errors KP-1303` prints what this page says of it, and so does `kprod errors
-DeliveryTimeoutError`, with the name that a traceback ends in. Without an argument it lists all
-numbers. It needs no extra. The text of an error has no number, and nothing is added below it in a
-traceback: `pytest.raises(match="...$")` sees what `str(error)` is. Under a name of kafka-python's
-or aiokafka's an error has the number of kprod's error that it stands for, which is its cause.
+`kprod errors KP-1303` prints the entry of an error. It also accepts the class name that a traceback
+shows: `kprod errors DeliveryTimeoutError`. Without an argument it lists all numbers. This command
+works without the extra `cli`.
 
-**Kind** is that of Kafka's KIP-1050: *retriable* (the same call may succeed later), *abortable*
-(abort the transaction, and begin another one), *application-recoverable* (close the producer, and
-continue with a new one), *fatal* (close the producer), *invalid configuration*. A program finds
-it as `error.retriable` and `error.next_step`. **Tried again** says what kprod does by itself
-before it raises.
+The text of an error (`str(error)`) does not contain the number, and neither does a traceback. So a
+test with `pytest.raises(match="...$")` needs no number. Errors of the drop-in packages with a name
+of kafka-python or aiokafka have the number of the kprod error that they replace.
+
+**Kind** is the category of the error in Kafka's KIP-1050: *retriable* (the same call may succeed
+later), *abortable* (abort the transaction, and begin another one), *application-recoverable* (close
+the producer, and continue with a new one), *fatal* (close the producer), *invalid configuration*.
+Programs use `error.retriable` and `error.next_step` instead. **Tried again** says what kprod does
+by itself before it raises.
 
 This page is written by `python -m tools.pages` from `kprod/cli/error_table.toml`.
 """
