@@ -25,8 +25,8 @@ _ELSEWHERE: Final = (_GONE, ErrorCode.NOT_COORDINATOR)
 class OpenTransaction(NamedTuple):
     """A transaction as its coordinator describes it.
 
-    Times are in milliseconds; ``started_ms`` counts from the epoch. ``TwoPhaseCommit`` uses
-    ``producer_id`` and ``epoch`` to end the transaction (EndTxn).
+    Times are in milliseconds; ``started_ms`` counts from the epoch. A request that commits or
+    aborts the transaction (EndTxn) must contain its ``producer_id`` and ``epoch``.
     """
 
     transactional_id: str

@@ -55,7 +55,8 @@ Sql = Annotated[
 ]
 Topic = Annotated[str | None, typer.Option(help="The topic. Default: column 'topic'.")]
 Servers = Annotated[
-    str | None, typer.Option(help="Brokers as the executors reach them, HOST:PORT[,...].")
+    str | None,
+    typer.Option(help="Addresses of the brokers, as seen from the executors: HOST:PORT[,...]."),
 ]
 Column = Annotated[
     list[str] | None,

@@ -55,7 +55,7 @@ class KafkaProducer:
     ``api_version_auto_timeout_ms``). It raises NoBrokersAvailable (a KafkaTimeoutError) if no
     broker responds, and KafkaConfigurationError (a ValueError) for invalid options.
 
-    ``docs/migration.md`` lists the remaining differences, and those to ``kprod.KafkaProducer``.
+    ``docs/migration.md`` lists how it differs from kafka-python and from ``kprod.KafkaProducer``.
     """
 
     DEFAULT_CONFIG = DEFAULT_CONFIG
@@ -304,7 +304,7 @@ class KafkaProducer:
 
     @classmethod
     def max_usable_produce_magic(cls, api_version: tuple[int, ...]) -> int:
-        """The newest record format that a broker of this version supports: 0, 1 or 2."""
+        """Return the newest record format (0, 1 or 2) that brokers of ``api_version`` support."""
         if api_version >= (0, 11):
             return 2
         return 1 if api_version >= (0, 10, 0) else 0

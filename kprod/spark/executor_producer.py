@@ -1,4 +1,4 @@
-"""The worker process's producer, lent to one task, which answers for each of its records."""
+"""Lends the producer of a worker process to one task, and tracks the result of each record."""
 
 from __future__ import annotations
 
@@ -148,6 +148,10 @@ def executor_producer(
     *, timeout: float | None = None, **options: Unpack[ProducerOptions]
 ) -> Iterator[TaskProducer]:
     """Return a context manager with the producer of this worker process, for code in a Spark task.
+
+    The object that the ``with`` statement returns has the method ``send`` of ``KafkaProducer``
+    (without ``callback``), but not its other methods. After the block, its ``outcomes.records`` is
+    the number of acknowledged records.
 
     Blocks with the same options share one producer. At the end of the block, it waits until every
     record that was sent in the block is acknowledged. It raises DeliveryError if a record failed,

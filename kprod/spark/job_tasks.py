@@ -1,4 +1,4 @@
-"""The tasks of a job: what each returns to the driver, and how an atomic batch of them ends."""
+"""The tasks of a job: what each returns to the driver; committing and aborting atomic batches."""
 
 from __future__ import annotations
 

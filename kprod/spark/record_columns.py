@@ -1,4 +1,4 @@
-"""One record batch as ``KafkaProducer.send_arrow`` takes it: the columns of its records."""
+"""Converts a record batch of Spark into the columns that ``KafkaProducer.send_arrow`` expects."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Rows put into tasks by what is in them: into shards, or by the Kafka partition they go to.
+"""Shuffles rows so that each task gets one shard, or the rows of one Kafka partition.
 
-A shard is the same after a restart only if Spark computes the same rows again, which is checked as
-far as its plans show. Plans are those of a classic session; a client of Spark Connect has none.
-They hide what an RDD, a checkpoint or a Python function that is not marked does. The plan of a
-micro-batch is that of its query: the DataFrame that ``foreachBatch`` hands on has only an RDD.
+A shard is the same after a restart only if Spark computes the same rows again. This is checked as
+far as the query plan shows it. Only classic sessions have a plan, clients of Spark Connect have
+none. A plan does not show what is inside RDDs, checkpoints, and Python functions that are not
+marked as non-deterministic. For a micro-batch, the plan of its query is checked: the plan of the
+DataFrame that ``foreachBatch`` passes shows only an RDD.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""How a batch becomes visible as a whole: tasks prepare their shards, the driver decides and ends.
+"""How a whole batch becomes visible: tasks prepare their shards, then the driver commits them.
 
-Two-phase commit (Gray 1978) with the decision in a group's offset, over transactions as they are
-without KIP-939. Why each step is where it is:
+Two-phase commit (Gray 1978). The commit decision is stored in the offset of a consumer group. The
+protocol needs ordinary transactions only, not KIP-939. Why each step is where it is:
 
-1. An attempt has a transactional id of its own. So an attempt that Spark starts beside another one
-   does not fence it, and whichever of them Spark counts can be committed.
-2. The marker of a shard is in the transaction of its rows, and in a group that only this attempt
-   writes. So it shows whether a transaction that has ended was committed.
-3. The driver takes over the name of the batch before it looks at the record. From then on no other
-   driver puts a decision there.
-4. All other open transactions of the job are fenced and aborted, and every prepared one is seen
-   to be open, before the decision. What was lost before it fails the batch with nothing visible.
-5. The decision is on record before the first transaction is committed. After it the batch only
-   goes forward: by this driver, by the next one, or by tasks that write again what timed out.
+1. Each attempt has its own transactional id. So two attempts at a shard that run at the same time
+   do not fence each other, and the one that Spark counts can be committed.
+2. The marker of a shard is part of the transaction of its rows, in a group that only this attempt
+   writes to. So it shows whether a transaction that has ended was committed.
+3. The driver takes over the transactional id of the layout before it reads the decision. From then
+   on no other driver can store a decision.
+4. Before the decision, the driver fences and aborts all other open transactions of the job, and
+   checks that every prepared transaction is still open. If one is not, the batch fails, and none
+   of its rows is visible.
+5. The decision is stored before the first transaction is committed. From then on the batch is never
+   rolled back. This driver or the next one completes it; tasks write again what has timed out.
 """
 
 from __future__ import annotations

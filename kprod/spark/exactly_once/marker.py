@@ -1,4 +1,4 @@
-"""Markers: offsets that say that a shard is done or a batch laid out, and their checks."""
+"""Markers: offsets that record finished shards and the layouts of batches; and their checks."""
 
 from __future__ import annotations
 

@@ -3,15 +3,15 @@
 After Beam's KafkaExactlyOnceSink (the state of a shard in a group's offset, inside the transaction)
 and KIP-447 (offsets that no open transaction can change). Why each step is where it is:
 
-1. The layout of the batch is on record before anything of the batch is, and does not change. So no
-   two attempts at one batch write with different numbers of shards.
-2. TakeOver fences every other attempt at the shard. What they had committed is committed for good
-   then, and nothing more will be.
-3. The marker is read after that. Read before, it could miss what another attempt commits meanwhile.
-4. The marker is in the transaction of the rows: both are there, or neither.
+1. The layout of a batch is its number of shards. It is stored before any row of the batch, and does
+   not change. So no two attempts at one batch write with different numbers of shards.
+2. TakeOver fences every other attempt at the shard. From then on the other attempts can commit
+   nothing. What they committed before stays.
+3. The marker is read after TakeOver. Before it, another attempt could still commit after the read.
+4. The marker is in the transaction of the rows: both are committed, or neither is.
 
-The decision about an atomic batch is its layout, written last instead of first: for either mode a
-layout on record says that the batch goes forward, and with how many shards.
+In an atomic batch, the layout is also the commit decision, and is stored last instead of first. So
+in both modes, a stored layout says that the batch has to be completed, and with how many shards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Takes the steps of the protocols with transactional producers, in a task and for the driver."""
+"""Runs the protocols with transactional producers, in a task or for the driver."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The steps that the protocol of a shard asks for.
 
-The protocol (``protocol``) is a generator of steps. Its runner takes each step, and sends back
-the result; ``Fenced`` is thrown in where another attempt has taken over the transactional id.
-So it runs over a producer as well as over a model of the brokers.
+The protocol (``protocol``) is a generator of steps. A runner executes each step, and sends the
+result back into the generator. If another attempt has taken over the transactional id, it throws
+``Fenced`` into the generator. So one protocol runs with producers and with a model of the brokers.
 """
 
 from __future__ import annotations
