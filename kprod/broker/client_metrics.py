@@ -24,7 +24,8 @@ class ClientMetricsSubscription:
     """The metrics that clients are asked to push.
 
     ``metrics`` are prefixes of metric names. ``codecs`` are the numbers of the accepted compression
-    codecs, the preferred one first. ``delta`` requests sums as differences.
+    codecs, the preferred one first. With ``delta``, clients push how much a sum has grown since
+    their last push; otherwise they push the whole sum.
     """
 
     metrics: tuple[str, ...] = (ALL_METRICS,)

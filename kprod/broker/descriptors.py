@@ -1,4 +1,4 @@
-"""What a broker has open, and a forked child of its process does not keep."""
+"""Sockets and files of a broker that a forked child process must close."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the embedded broker needs besides kprod: imported first, it says what is missing."""
+"""Checks that the packages of the embedded broker are installed. The broker imports it first."""
 
 from __future__ import annotations
 

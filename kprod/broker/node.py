@@ -1,4 +1,4 @@
-"""One node as its handlers see it: the requests, and everything that they may use."""
+"""What a handler gets: the request, and the node with everything that the handler may use."""
 
 from __future__ import annotations
 

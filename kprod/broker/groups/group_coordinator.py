@@ -1,4 +1,4 @@
-"""Consumer groups as the handlers see them: with locks, time and a log behind."""
+"""The coordinator of consumer groups, with a lock, timers and the offsets topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ApiVersions (18), SaslHandshake (17), SaslAuthenticate (36), telemetry (71, 72): of clients."""
+"""ApiVersions (18), SaslHandshake (17), SaslAuthenticate (36), and telemetry (71, 72)."""
 
 from __future__ import annotations
 

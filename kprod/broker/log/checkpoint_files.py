@@ -1,4 +1,4 @@
-"""Small files of a data directory: the old or the new one, whenever the process dies."""
+"""Small files of a data directory, replaced atomically: a crash leaves the old or the new file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partition's log may do, and the settings of topics, under Kafka's names."""
+"""The options of a partition's log, and the settings of topics, under Kafka's names."""
 
 from __future__ import annotations
 

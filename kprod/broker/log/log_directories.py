@@ -1,4 +1,4 @@
-"""The data directories of a broker: one process at a time, loaded at once, lost one by one."""
+"""The data directories of a broker: locking, loading, and taking one offline if its disk fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a log for people: in words, a line at a time, and whether they are right."""
+"""Prints and checks the files of a log, for ``kprod log``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Producer state on disk (``.snapshot``), and as it is put together when a log is opened.
+"""Producer state on disk (``.snapshot``), and how it is rebuilt when a log is opened.
 
 Kafka's format, version 1: ``i16 version, u32 CRC-32C of the rest, i32 count``, then per producer
 ``i64 id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp,
-i32 coordinator epoch, i64 first offset of the open transaction``. The file is named after the
-offset up to which it speaks. Only the last batch of a producer is in it, as in Kafka; -1 stands
-for none.
+i32 coordinator epoch, i64 first offset of the open transaction``. The name of the file is the
+offset up to which the snapshot covers the log. As in Kafka, it has only the last batch of each
+producer; -1 stands for none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a thread of the broker waits for sockets with, and how another thread wakes it."""
+"""The selector with which a thread of the broker waits for sockets, and a way to wake it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Messages from bytes of any origin, by way of kio's schemas.
 
-kio has a reader of its own, but it takes memory for as many elements as an array announces, and
-the process ends when it cannot have that much. This one believes no length: it compares each with
-the bytes that are left, and all elements of all arrays of a message with what its reader allows.
-Record batches come out as views of the request, not as copies.
+kio has a reader of its own, but that allocates memory for as many elements as an array announces,
+and a process without so much memory ends. This reader trusts no length. It checks that each length
+fits into the bytes that are left, and limits the number of array elements in a message. Record
+batches are views of the request, not copies.
 """
 
 from __future__ import annotations

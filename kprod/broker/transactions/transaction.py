@@ -1,4 +1,4 @@
-"""Producer ids, and transactional ids: to which producer each belongs, and how far it has come."""
+"""Producer ids; and for each transactional id, its producer and the state of its transaction."""
 
 from __future__ import annotations
 

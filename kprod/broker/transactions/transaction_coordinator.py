@@ -1,4 +1,4 @@
-"""Transactions as the handlers see them: with a lock, time and a log behind."""
+"""The coordinator of transactions, with a lock, timers and the state topic."""
 
 from __future__ import annotations
 

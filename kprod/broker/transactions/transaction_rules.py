@@ -1,7 +1,7 @@
-"""What a request makes of a transaction: the rules of the coordinator, without I/O and clock.
+"""How requests change the state of a transaction: the coordinator's rules, without I/O and clock.
 
-Each function takes the present state and returns the next one, the same object when nothing is to
-be written, or raises ``BrokerError`` with the code for the client. Kafka: TransactionCoordinator,
+Each function takes the present state and returns the next one (the same object if nothing has to
+be written), or raises ``BrokerError`` with the code for the client. Kafka: TransactionCoordinator,
 TransactionMetadata; KIP-98, KIP-360, KIP-588 and KIP-890.
 """
 
