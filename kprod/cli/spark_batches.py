@@ -1,24 +1,21 @@
-"""The Spark batch that a transaction belongs to, and whether an operator may commit it.
-
-Names and formats are those of ``kprod.spark.exactly_once``. That module is not imported here: it
-needs pyspark, which an operator's machine may not have.
-"""
+"""The Spark batch that a transaction belongs to, and whether an operator may commit it."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from kprod.exactly_once.errors import MarkerError
+from kprod.exactly_once.marker import Marker, read_marker
+from kprod.exactly_once.shard import OF_ATTEMPT, PREFIX
 
 if TYPE_CHECKING:
     from kprod.admin import GroupOffset, OpenTransaction
     from kprod.types import TopicPartition
 
-ATTEMPT = re.compile(r"(?P<job>.+)\.(?P<shard>\d+)/(?P<attempt>\d+)")
-"""The transactional id of an attempt of an atomic batch."""
-OTHER = re.compile(r"(?P<job>.+)\.(\d+|layout)")
-PREFIX = "kprod-spark."
+OTHER = re.compile(r"(?P<job>.+)\.(\d+|layout)", re.DOTALL)
 ONE_CALL = re.compile(r".+\.[0-9a-f]{32}(\.\d+)?", re.ASCII)
 """How a job is called that no later start repeats: it has no layout, whatever its prefix."""
 
@@ -37,11 +34,11 @@ def refusal(found: OpenTransaction, offsets_of: OffsetsOf) -> str | None:
 
     ``offsets_of`` reads the offsets of a group. Ids that do not belong to Spark jobs are accepted.
     """
-    attempt = ATTEMPT.fullmatch(found.transactional_id)
+    attempt = OF_ATTEMPT.fullmatch(found.transactional_id)
     if attempt is None:
         other = OTHER.fullmatch(found.transactional_id)
         if other is None or not (
-            other[0].startswith(PREFIX)
+            other[0].startswith(f"{PREFIX}.")
             or ONE_CALL.fullmatch(other["job"])
             or _decision(other["job"], offsets_of) is not None
         ):
@@ -64,7 +61,7 @@ def refusal(found: OpenTransaction, offsets_of: OffsetsOf) -> str | None:
 
 def batch_of(found: OpenTransaction, offsets_of: OffsetsOf) -> int | None:
     """The batch whose decision names this transaction, else None."""
-    attempt = ATTEMPT.fullmatch(found.transactional_id)
+    attempt = OF_ATTEMPT.fullmatch(found.transactional_id)
     if attempt is None or refusal(found, offsets_of) is not None:
         return None
     decision = _decision(attempt["job"], offsets_of)
@@ -72,26 +69,23 @@ def batch_of(found: OpenTransaction, offsets_of: OffsetsOf) -> int | None:
 
 
 def _decision(job: str, offsets_of: OffsetsOf) -> Decision | None:
-    layout = _marker(offsets_of(f"{job}.layout"))
+    layout = _marker(f"{job}.layout", offsets_of)
     if layout is None:
         return None
-    text = layout.get("winners") or ""
-    for number in range(1, int(layout.get("pieces", 1))):
-        piece = _marker(offsets_of(f"{job}.layout/{number}"))
-        if piece is None or piece["batch"] != layout["batch"]:
-            return Decision(layout["batch"], ())  # a later decision is being written
-        text += piece.get("winners") or ""
-    return Decision(layout["batch"], tuple(text.split(",")))
+    text = layout.winners or ""
+    for number in range(1, layout.pieces):
+        piece = _marker(f"{job}.layout/{number}", offsets_of)
+        if piece is None or piece.batch != layout.batch:
+            return Decision(layout.batch, ())  # a later decision is being written
+        text += piece.winners or ""
+    return Decision(layout.batch, tuple(text.split(",")))
 
 
-def _marker(offsets: Mapping[TopicPartition, GroupOffset]) -> dict[str, Any] | None:
+def _marker(group: str, offsets_of: OffsetsOf) -> Marker | None:
     """The last marker that kprod wrote; None if there is none."""
-    found: list[dict[str, Any]] = []
-    for one in offsets.values():
-        try:
-            marker = json.loads(one.metadata)
-            if marker["kprod"] == 1 and marker["batch"] == one.offset - 1:
-                found.append(marker)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue
-    return max(found, key=lambda marker: int(marker["batch"]), default=None)
+    found: list[Marker] = []
+    for one in offsets_of(group).values():
+        with suppress(MarkerError):
+            marker = read_marker(one.offset, one.metadata, group)
+            found += [] if marker is None else [marker]
+    return max(found, key=lambda marker: marker.batch, default=None)

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kprod.errors import ConfigError
 from kprod.spark.acknowledgements import policy_of
+from kprod.spark.delivery import terms_of
 from kprod.spark.errors import JobFailed
-from kprod.spark.exactly_once.shard import terms_of
 from kprod.spark.options import (
     OF_THE_JOB,
     OF_THE_WRITER,

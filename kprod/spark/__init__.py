@@ -19,19 +19,17 @@ if _missing := [name for name in ("pyspark", "pyarrow") if find_spec(name) is No
         name=_missing[0],
     )
 
-from kprod.spark.errors import (
+from kprod.exactly_once.errors import (
     BatchIncomplete,
     BatchNotCommitted,
     ExactlyOnceError,
     MarkerError,
-    RowErrorLimitExceeded,
     RowsChanged,
-    SchemaError,
     ShardCountChanged,
     StaleBatch,
     TransactionTooSlow,
-    WriteFailed,
 )
+from kprod.spark.errors import RowErrorLimitExceeded, SchemaError, WriteFailed
 from kprod.spark.executor_producer import executor_producer
 from kprod.spark.options import WriteOptions, WriterOptions
 from kprod.spark.partition_writer import PartitionWriter, partition_writer

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from kprod.config.reading import from_text
 from kprod.errors import ConfigError
-from kprod.spark.exactly_once.shard import Scope
+from kprod.spark.delivery import Scope
 from kprod.spark.job_tasks import JobTask, TaskOutcome, abort_batch, commit_batch, end_here
 from kprod.spark.options import OF_THE_WRITER, PREFIX, concealed_source
 from kprod.spark.partition_writer import PartitionWriter, check_schema, task_writer

@@ -90,16 +90,24 @@ class ProducerCache:
 
 
 def make_producer(options: Mapping[str, Any]) -> KafkaProducer:
-    """A producer of this process, with what stands for secrets looked up."""
+    """A producer of this process, with ``producer_options``."""
     # Imported here: the driver that only describes a job opens no door to the network.
     from kprod.producer import KafkaProducer
 
+    return KafkaProducer(**producer_options(options))
+
+
+def producer_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for a ``KafkaProducer`` of this process, with placeholders filled in.
+
+    Raises ConfigError for a placeholder that stands for nothing here.
+    """
     name = f"kprod-spark-{socket.gethostname()}-{os.getpid()}"
     given: dict[str, Any] = {
         option: _Around(value) if _is_serializer(option) and value is not None else value
         for option, value in resolved(options).items()
     }
-    return KafkaProducer(**{"client_id": name, **given})
+    return {"client_id": name, **given}
 
 
 def _is_serializer(option: str) -> bool:

@@ -22,25 +22,23 @@ from kprod.errors import (
     KprodError,
     UnsupportedVersionError,
 )
-from kprod.spark.acknowledgements import is_about_the_record
-from kprod.spark.errors import (
+from kprod.exactly_once import atomic
+from kprod.exactly_once.atomic import Ended, Ending
+from kprod.exactly_once.errors import (
     BatchIncomplete,
     BatchNotCommitted,
     MarkerError,
-    RowErrorLimitExceeded,
     RowsChanged,
     ShardCountChanged,
     StaleBatch,
     TransactionTooSlow,
-    WriteFailed,
 )
-from kprod.spark.exactly_once import atomic
-from kprod.spark.exactly_once.atomic import Ended, Ending
-from kprod.spark.exactly_once.marker import SHARE_OF_TIME
-from kprod.spark.exactly_once.runner import Runner
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import PreparedShard
-from kprod.spark.options import transaction_seconds
+from kprod.exactly_once.runner import Runner
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import PreparedShard
+from kprod.spark.acknowledgements import is_about_the_record
+from kprod.spark.errors import RowErrorLimitExceeded, WriteFailed
+from kprod.spark.executor_producer import producer_options
 from kprod.spark.partition_writer import PartitionWriter
 from kprod.spark.python_worker import this_task
 from kprod.spark.spark_job import collect
@@ -182,7 +180,9 @@ class BatchEnd:
 
     def commit(self) -> Ended:
         """Decide that the batch counts, and commit it. Raises as ``atomic.commit``."""
-        return self.follow(atomic.commit(self.of, self.shards, self.prepared, self.patience))
+        return self.follow(
+            lambda patience: atomic.commit(self.of, self.shards, self.prepared, patience)
+        )
 
     def abort(self) -> Ended:
         """Give the batch up, unless it is decided: then it is committed. Raises as ``commit``.
@@ -190,18 +190,13 @@ class BatchEnd:
         Shards that are committed each by itself stay, and what tasks have left open is aborted.
         """
         if not self.is_atomic:
-            return self.follow(atomic.abandon(self.of))
-        return self.follow(atomic.abort(self.of, self.prepared))
+            return self.follow(lambda _: atomic.abandon(self.of))
+        return self.follow(lambda _: atomic.abort(self.of, self.prepared))
 
-    @property
-    def patience(self) -> float:
-        """How many seconds a driver that was fenced waits for the decision of the other one."""
-        return transaction_seconds(self.options) * SHARE_OF_TIME
-
-    def follow(self, ending: Ending) -> Ended:
-        """Take the steps of ``ending``. Raises as ``Runner.follow``."""
-        with Runner(shard=self.of, options=self.options) as runner:
-            return runner.follow(ending)
+    def follow(self, ending: Callable[[float], Ending]) -> Ended:
+        """Take the steps of ``ending``, which gets ``Runner.patience``. Raises as the Runner."""
+        with Runner(shard=self.of, options=producer_options(self.options)) as runner:
+            return runner.follow(ending(runner.patience))
 
 
 log = logging.getLogger(__name__)

@@ -228,14 +228,8 @@ def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def transactional_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """``options`` of a job that writes in transactions. Raises ConfigError for a bad one."""
     completed = _completed(options, {"transaction_timeout_ms": TEN_MINUTES})
-    transaction_seconds(completed)
+    config_of({**completed, "transactional_id": "named by the task"})
     return completed
-
-
-def transaction_seconds(options: Mapping[str, Any]) -> float:
-    """The time-out of a task's transaction. ``options`` are those of ``transactional_options``."""
-    config = config_of({**options, "transactional_id": "named by the task"})
-    return config.transaction_timeout_ms / 1000
 
 
 def config_of(options: Mapping[str, Any]) -> ProducerConfig:

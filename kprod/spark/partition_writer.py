@@ -16,24 +16,22 @@ import pyarrow as pa
 from pyspark.sql import types
 
 from kprod.errors import ConfigError, KprodError, RecordTypeError
+from kprod.exactly_once.atomic import prepare
+from kprod.exactly_once.protocol import deliver
+from kprod.exactly_once.runner import Runner
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import Delivered
 from kprod.intake.arguments import check_seconds, check_topic
 from kprod.schema.columns.arrow_types import check_python
 from kprod.spark.acknowledgements import RowPolicy, policy_of
+from kprod.spark.delivery import ATOMIC, Terms, terms_of
 from kprod.spark.errors import SchemaError
-from kprod.spark.exactly_once.atomic import prepare
-from kprod.spark.exactly_once.protocol import deliver
-from kprod.spark.exactly_once.runner import Runner
-from kprod.spark.exactly_once.shard import (
-    ATOMIC,
-    HASH_COLUMN,
-    SHARD_COLUMN,
-    Shard,
-    Terms,
-    placed_rows,
-    terms_of,
+from kprod.spark.executor_producer import (
+    MeasuringProducer,
+    TaskProducer,
+    lent_producer,
+    producer_options,
 )
-from kprod.spark.exactly_once.steps import Delivered
-from kprod.spark.executor_producer import MeasuringProducer, TaskProducer, lent_producer
 from kprod.spark.options import (
     OF_THE_WRITER,
     WriterOptions,
@@ -55,6 +53,7 @@ from kprod.spark.python_worker import (
 )
 from kprod.spark.record_columns import converters, roles_of
 from kprod.spark.record_shapes import RecordShapes
+from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, TaskRows, placed_rows
 from kprod.spark.task_sender import RateLimit, RateLimiter, RecordPlan, TaskSender
 from kprod.spark.write_result import (
     ALREADY_THERE,
@@ -200,34 +199,33 @@ class PartitionWriter:
         arrow = isinstance(first, pa.RecordBatch)
         if self.terms is None:
             # Row by row, reading a clock twice would cost too much.
-            rows = waiting.for_each(items) if arrow else items
+            timed = waiting.for_each(items) if arrow else items
             with lent_producer(
                 self.fingerprint, self.options, self.timeout, self.policy
             ) as producer:
-                self._send(rows, producer, arrow)
+                self._send(timed, producer, arrow)
             return _report(task, started, waiting, producer)
         if first is _NOTHING:  # no row can be there twice
             return replace(_report(task, started, waiting, None), delivered=COMMITTED)
         placed = placed_rows(items, task.partition)
         shard = self.terms.shard(task, placed.layout)
 
-        def send_rows(producer: Any) -> None:
-            self._send(waiting.for_each(placed, runner.tick), producer, arrow)
+        def send(producer: MeasuringProducer, tick: Callable[[], None]) -> None:
+            self._send(waiting.for_each(placed, tick), producer, arrow)
 
-        with Runner(
-            shard=shard,
-            options=self.options,
-            send_rows=send_rows,
+        rows = TaskRows(
+            send=send,
             placed=None if placed.layout is None else placed,
             policy=self.policy,
             timeout=self.timeout,
-        ) as runner:
+        )
+        with Runner(shard=shard, options=producer_options(self.options), rows=rows) as runner:
             delivered = runner.follow(
                 prepare(shard, max(task.attempt, 0), runner.patience)
                 if self.terms.is_atomic
                 else deliver(shard, runner.patience)
             )
-        sent = runner.producer if delivered.by_us else None
+        sent = rows.producer if delivered.by_us else None
         report = _of_shard(_report(task, started, waiting, sent), shard, delivered)
         log.info("%s: %s, %d records", shard, report.delivered.replace("_", " "), report.records)
         return report

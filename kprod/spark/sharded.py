@@ -27,19 +27,13 @@ from pyspark.sql.types import (
 )
 
 from kprod.errors import ConfigError, KprodError
+from kprod.spark.delivery import UNPLACED, Terms
 from kprod.spark.errors import SchemaError
-from kprod.spark.exactly_once.shard import (
-    HASH_COLUMN,
-    SHARD_COLUMN,
-    UNPLACED,
-    Layout,
-    Terms,
-    check_count,
-)
 from kprod.spark.executor_producer import lent_producer
 from kprod.spark.job_tasks import call_in_task
 from kprod.spark.options import config_of
 from kprod.spark.partition_writer import PartitionWriter
+from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, check_count
 from kprod_ext import ArrowChunk, ArrowSource, partitions_for_keys
 
 MOST_PRUNINGS = 20

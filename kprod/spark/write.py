@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kprod.errors import ConfigError, KprodError
 from kprod.quantities import counted
+from kprod.spark.delivery import NAMELESS, Scope, Terms
 from kprod.spark.errors import WriteFailed
-from kprod.spark.exactly_once.shard import NAMELESS, Scope, Terms
 from kprod.spark.job_tasks import (
     OUTCOME_SCHEMA,
     JobTask,

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kprod.quantities import counted
 
 if TYPE_CHECKING:
-    from kprod.spark.exactly_once.steps import PreparedShard
+    from kprod.exactly_once.steps import PreparedShard
 
 
 ACKNOWLEDGED, COMMITTED, ALREADY_THERE = "acknowledged", "committed", "already_there"

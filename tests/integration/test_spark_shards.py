@@ -12,13 +12,12 @@ from kprod.admin import open_transactions
 from kprod.admin.cluster_client import connect
 from kprod.admin.partition_reader import readers
 from kprod.broker import EmbeddedBroker
-from kprod.spark.acknowledgements import RowPolicy
-from kprod.spark.errors import BatchIncomplete
-from kprod.spark.exactly_once import protocol
-from kprod.spark.exactly_once.runner import Runner
-from kprod.spark.exactly_once.shard import Shard
+from kprod.exactly_once import protocol
+from kprod.exactly_once.errors import BatchIncomplete
+from kprod.exactly_once.shard import Shard
 from kprod.spark.options import job_options, transactional_options
 from tests.integration.conftest import SharedKafka
+from tests.spark.exactly_once.attempts import attempt
 from tests.spark.exactly_once.test_atomic import (
     BOTH,
     assert_there,
@@ -67,13 +66,7 @@ def test_shards_that_begin_together_do_not_fail_each_other(servers: str) -> None
 
         ready.wait()
         try:
-            with Runner(
-                shard=shard,
-                options=options,
-                timeout=None,
-                policy=RowPolicy(),
-                send_rows=send_rows,
-            ) as run:
+            with attempt(shard, options, send_rows) as run:
                 assert run.follow(protocol.deliver(run.shard, run.patience)).by_us
         except BaseException as error:
             failed.append(error)

@@ -15,6 +15,7 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.cli.app import app
 from kprod.errors import TransactionError
+from kprod.exactly_once.marker import Marker
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from kprod.types import TopicPartition
 from tests.support.tier import one_of
@@ -130,8 +131,8 @@ class Position(NamedTuple):
 
 
 def decision(batch: int, winners: str, pieces: int = 1) -> Position:
-    marker = {"kprod": 1, "batch": batch, "shards": 2, "winners": winners, "pieces": pieces}
-    return Position(batch + 1, json.dumps(marker))
+    marker = Marker(batch=batch, shards=2, winners=winners, pieces=pieces)
+    return Position(marker.offset, marker.metadata)
 
 
 def decide(broker: EmbeddedBroker, group: str, batch: int, winners: str, pieces: int = 1) -> None:

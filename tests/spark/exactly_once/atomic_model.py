@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from kprod.admin import GroupOffset, OpenTransaction
 from kprod.cli.spark_batches import OffsetsOf, refusal
-from kprod.spark.errors import ShardCountChanged
-from kprod.spark.exactly_once import atomic, protocol
-from kprod.spark.exactly_once.atomic import Ended, Ending
-from kprod.spark.exactly_once.marker import Marker
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import (
+from kprod.exactly_once import atomic, protocol
+from kprod.exactly_once.atomic import Ended, Ending
+from kprod.exactly_once.errors import ShardCountChanged
+from kprod.exactly_once.marker import Marker
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import (
     EndAll,
     FenceAll,
     ListOpen,

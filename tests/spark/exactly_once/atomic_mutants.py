@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from kprod.admin import OpenTransaction
 from kprod.cli.spark_batches import OffsetsOf, refusal
-from kprod.spark.exactly_once.atomic import Ended, Ending, abort, commit, prepare
-from kprod.spark.exactly_once.marker import Marker, is_done
-from kprod.spark.exactly_once.protocol import decided, deliver, lay_out, marker_of, read_decision
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import (
+from kprod.exactly_once.atomic import Ended, Ending, abort, commit, prepare
+from kprod.exactly_once.marker import Marker, is_done
+from kprod.exactly_once.protocol import decided, deliver, lay_out, marker_of, read_decision
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import (
     CommitMarkers,
     Delivered,
     EndAll,

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from kprod.spark.errors import ExactlyOnceError, ShardCountChanged, TransactionTooSlow
-from kprod.spark.exactly_once.atomic import Ending
-from kprod.spark.exactly_once.marker import Marker, check_rows, read_marker
-from kprod.spark.exactly_once.runner import names_of_attempts
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import (
+from kprod.exactly_once.atomic import Ending
+from kprod.exactly_once.errors import ExactlyOnceError, ShardCountChanged, TransactionTooSlow
+from kprod.exactly_once.marker import Marker, check_rows, read_marker
+from kprod.exactly_once.shard import Shard, names_of_attempts
+from kprod.exactly_once.steps import (
     CommitMarkers,
     CompareRows,
     EndAll,

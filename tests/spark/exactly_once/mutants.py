@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kprod.spark.exactly_once.marker import Marker, is_done
-from kprod.spark.exactly_once.protocol import deliver, lay_out
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import (
+from kprod.exactly_once.marker import Marker, is_done
+from kprod.exactly_once.protocol import deliver, lay_out
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import (
     CommitMarkers,
     Delivered,
     Fenced,

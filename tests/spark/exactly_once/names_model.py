@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from kprod.spark.errors import ExactlyOnceError, TransactionTooSlow
-from kprod.spark.exactly_once.protocol import deliver
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import PreparedShard
+from kprod.exactly_once.errors import ExactlyOnceError, TransactionTooSlow
+from kprod.exactly_once.protocol import deliver
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import PreparedShard
 from tests.spark.exactly_once.atomic_model import Version
 from tests.spark.exactly_once.model import PATIENCE, Attempt, Brokers, Deliver, Row, row_hash
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from kprod.spark.exactly_once.atomic import Ending, commit, prepare
-from kprod.spark.exactly_once.marker import Marker
-from kprod.spark.exactly_once.protocol import deliver
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import (
+from kprod.exactly_once.atomic import Ending, commit, prepare
+from kprod.exactly_once.marker import Marker
+from kprod.exactly_once.protocol import deliver
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import (
     CompareRows,
     EndAll,
     Fenced,

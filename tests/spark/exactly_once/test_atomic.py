@@ -14,8 +14,8 @@ from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import ProducerFencedError
-from kprod.spark.acknowledgements import RowPolicy
-from kprod.spark.errors import (
+from kprod.exactly_once import atomic
+from kprod.exactly_once.errors import (
     BatchIncomplete,
     BatchNotCommitted,
     MarkerError,
@@ -24,15 +24,14 @@ from kprod.spark.errors import (
     StaleBatch,
     TransactionTooSlow,
 )
-from kprod.spark.exactly_once import atomic
-from kprod.spark.exactly_once.marker import Marker
-from kprod.spark.exactly_once.protocol import decided
-from kprod.spark.exactly_once.runner import Runner
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import Delivered, PreparedShard
+from kprod.exactly_once.marker import Marker
+from kprod.exactly_once.protocol import decided
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import Delivered, PreparedShard
 from kprod.spark.job_tasks import BatchEnd
 from kprod.spark.options import job_options, transactional_options
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
+from tests.spark.exactly_once.attempts import attempt as attempted
 from tests.spark.exactly_once.test_shards import deliver, forget
 from tests.spark.exactly_once_kills.request_watch import Moment, RequestWatch, WatchedBroker
 from tests.support.committed_records import committed
@@ -68,13 +67,7 @@ def write(
         for row in rows:
             producer.send(wanted.topic, row)
 
-    with Runner(
-        shard=wanted,
-        options=options(servers),
-        timeout=None,
-        policy=RowPolicy(),
-        send_rows=send_rows,
-    ) as run:
+    with attempted(wanted, options(servers), send_rows) as run:
         return run.follow(atomic.prepare(run.shard, attempt, run.patience))
 
 
@@ -388,13 +381,7 @@ def test_an_attempt_that_was_fenced_fails(servers: str) -> None:
         producer.send("fenced", b"row")
         time_out(servers, PreparedShard(shard("fenced"), PreparedTransaction("p.fenced.0/0", 0, 0)))
 
-    run = Runner(
-        shard=shard("fenced"),
-        options=options(servers),
-        timeout=None,
-        policy=RowPolicy(),
-        send_rows=send_rows,
-    )
+    run = attempted(shard("fenced"), options(servers), send_rows)
     with run, pytest.raises(ProducerFencedError):
         run.follow(atomic.prepare(run.shard, 0, run.patience))
     assert_there(servers, "fenced", [])

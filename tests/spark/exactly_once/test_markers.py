@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kprod.spark.errors import MarkerError
-from kprod.spark.exactly_once.marker import Marker, read_marker
-from kprod.spark.exactly_once.protocol import Decision, decided, read_decision
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import PreparedShard
+from kprod.exactly_once.errors import MarkerError
+from kprod.exactly_once.marker import Marker, read_marker
+from kprod.exactly_once.protocol import Decision, decided, read_decision
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import PreparedShard
 from kprod.transactional.two_phase_commit import PreparedTransaction
 
 WHOLE: dict[str, Any] = {

@@ -11,12 +11,11 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from kprod.errors import ErrorCode, KprodError
-from kprod.spark.acknowledgements import RowPolicy
-from kprod.spark.exactly_once import atomic, protocol
-from kprod.spark.exactly_once.runner import Runner
-from kprod.spark.exactly_once.shard import PREFIX, Shard
+from kprod.exactly_once import atomic, protocol
+from kprod.exactly_once.shard import PREFIX, Shard
 from kprod.spark.job_tasks import BatchEnd, is_fatal
 from kprod.spark.options import job_options, transactional_options
+from tests.spark.exactly_once.attempts import attempt
 from tests.support.apache_kafka.broker import ApacheKafka, Guards
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.committed_records import committed
@@ -98,13 +97,7 @@ def deliver(kafka: ApacheKafka, user: str, topic: str, delivery: str) -> None:
         for row in ROWS:
             producer.send(topic, row)
 
-    with Runner(
-        shard=shard,
-        options=options(kafka, user),
-        timeout=None,
-        policy=RowPolicy(),
-        send_rows=send_rows,
-    ) as run:
+    with attempt(shard, options(kafka, user), send_rows) as run:
         if delivery == "exactly_once":
             run.follow(protocol.deliver(run.shard, run.patience))
             return

@@ -10,8 +10,8 @@ import random
 
 import pytest
 
-from kprod.spark.exactly_once.protocol import deliver
-from kprod.spark.exactly_once.shard import Shard
+from kprod.exactly_once.protocol import deliver
+from kprod.exactly_once.shard import Shard
 from tests.spark.exactly_once.atomic_model import AtomicWorld, Version
 from tests.spark.exactly_once.atomic_mutants import (
     ATOMIC_MUTANTS,

@@ -19,21 +19,21 @@ from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.log.log_config import LogConfig
 from kprod.errors import ConfigError, DeliveryError, ProducerFencedError
-from kprod.spark.acknowledgements import RowPolicy
-from kprod.spark.errors import (
+from kprod.exactly_once import protocol
+from kprod.exactly_once.errors import (
     MarkerError,
     RowsChanged,
     ShardCountChanged,
     StaleBatch,
     TransactionTooSlow,
 )
-from kprod.spark.exactly_once import protocol
-from kprod.spark.exactly_once.marker import Marker
-from kprod.spark.exactly_once.runner import Runner
-from kprod.spark.exactly_once.shard import HASH_COLUMN, SHARD_COLUMN, Layout, Shard, placed_rows
-from kprod.spark.exactly_once.steps import Delivered
+from kprod.exactly_once.marker import Marker
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import Delivered
 from kprod.spark.options import job_options, transactional_options
 from kprod.spark.partition_writer import partition_writer
+from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, placed_rows
+from tests.spark.exactly_once.attempts import attempt
 from tests.support.committed_records import committed
 
 PARTITIONS = 2
@@ -62,14 +62,8 @@ def sends(topic: str, rows: list[bytes], before_end: Callable[[], None] = lambda
 
 def deliver(servers: str, wanted: Shard, send_rows: Any, **given: Any) -> Delivered:
     options = {"bootstrap_servers": servers, **given.pop("options", {})}
-    with Runner(
-        shard=wanted,
-        options=transactional_options(job_options(options)),
-        timeout=None,
-        policy=RowPolicy(),
-        send_rows=send_rows,
-        **given,
-    ) as run:
+    options = transactional_options(job_options(options))
+    with attempt(wanted, options, send_rows, **given) as run:
         return run.follow(protocol.deliver(run.shard, run.patience))
 
 

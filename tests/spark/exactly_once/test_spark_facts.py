@@ -24,9 +24,10 @@ from kprod.spark.data_source import (
     query_of,
     stream_writer,
 )
-from kprod.spark.exactly_once.shard import SHARD_COLUMN, JobName, Layout, Scope, Terms
+from kprod.spark.delivery import JobName, Scope, Terms
 from kprod.spark.job_tasks import TaskOutcome, is_fatal
 from kprod.spark.python_worker import TaskIdentity
+from kprod.spark.shard_rows import SHARD_COLUMN, Layout
 from tests.spark.exactly_once.test_surfaces import (
     ONCE,
     PARTITIONS,

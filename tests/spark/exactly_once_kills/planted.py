@@ -11,16 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from kprod.exactly_once.runner import Runner
+from kprod.exactly_once.steps import Delivered
 from kprod.spark import sharded
-from kprod.spark.acknowledgements import RowPolicy
-from kprod.spark.exactly_once.runner import Runner
-from kprod.spark.exactly_once.shard import Terms, placed_rows
-from kprod.spark.exactly_once.steps import Delivered
+from kprod.spark.delivery import Terms
 from kprod.spark.job_tasks import OUTCOME_SCHEMA, BatchEnd
 from kprod.spark.options import job_options, transactional_options
 from kprod.spark.python_worker import this_task
+from kprod.spark.shard_rows import placed_rows
 from tests.spark.exactly_once.atomic_model import Version
 from tests.spark.exactly_once.atomic_mutants import ATOMIC_MUTANTS
+from tests.spark.exactly_once.attempts import attempt
 from tests.spark.exactly_once.mutants import MUTANTS, Mutant
 from tests.spark.exactly_once_kills.jobs import Job
 
@@ -57,13 +58,7 @@ class PlantedTask:
                 for row in batch.to_pylist():
                     producer.send(self.job.topic, row["value"].encode(), row["key"].encode())
 
-        with Runner(
-            shard=shard,
-            options=self.options,
-            timeout=None,
-            policy=RowPolicy(),
-            send_rows=send_rows,
-        ) as run:
+        with attempt(shard, self.options, send_rows) as run:
             delivered = self._deliver(run, max(task.attempt, 0))
         told = pickle.dumps(delivered)
         yield pa.RecordBatch.from_pydict({"outcome": pa.array([told], pa.binary())})
@@ -88,7 +83,7 @@ class PlantedEnd:
     def __call__(self, _: Iterator[Any]) -> Iterator[Any]:
         """Yield nothing."""
         end, version = self.end, _ATOMIC.get(self.name, Version())
-        end.follow(version.commit(end.of, end.shards, end.prepared, end.patience))
+        end.follow(lambda patience: version.commit(end.of, end.shards, end.prepared, patience))
         yield from ()
 
 

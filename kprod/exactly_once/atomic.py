@@ -22,9 +22,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from kprod.spark.errors import BatchIncomplete, BatchNotCommitted, ExactlyOnceError
-from kprod.spark.exactly_once.marker import Marker, is_done, was_won
-from kprod.spark.exactly_once.protocol import (
+from kprod.exactly_once.errors import BatchIncomplete, BatchNotCommitted, ExactlyOnceError
+from kprod.exactly_once.marker import Marker, is_done, was_won
+from kprod.exactly_once.protocol import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     Decision,
@@ -35,8 +35,8 @@ from kprod.spark.exactly_once.protocol import (
     marker_of,
     read_decision,
 )
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import (
+from kprod.exactly_once.shard import Shard
+from kprod.exactly_once.steps import (
     CheckTime,
     CommitMarkers,
     Delivered,

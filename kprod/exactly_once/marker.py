@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kprod.spark.errors import (
+from kprod.exactly_once.errors import (
     MarkerError,
     RowsChanged,
     ShardCountChanged,
     StaleBatch,
     TransactionTooSlow,
 )
-from kprod.spark.exactly_once.shard import MOST_SHARDS, Shard
+from kprod.exactly_once.shard import MOST_SHARDS, Shard
 
 VERSION = 1
 MOST_BYTES = 4_000
@@ -75,7 +75,7 @@ class Marker:
         return json.dumps(fields, separators=(",", ":"))
 
 
-def read_marker(offset: int, metadata: bytes, group: str) -> Marker | None:
+def read_marker(offset: int, metadata: bytes | str, group: str) -> Marker | None:
     """Parse a marker; None where nothing is committed (``offset`` is below 0).
 
     Raises MarkerError for what something else has committed.

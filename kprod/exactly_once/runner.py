@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from kprod.clock import monotonic
 from kprod.config import ProducerConfig
@@ -23,20 +22,17 @@ from kprod.errors import (
     TransactionError,
     UnsupportedVersionError,
 )
-from kprod.spark.acknowledgements import RowPolicy
-from kprod.spark.errors import ExactlyOnceError, TransactionTooSlow
-from kprod.spark.exactly_once.marker import (
+from kprod.exactly_once.errors import ExactlyOnceError, TransactionTooSlow
+from kprod.exactly_once.marker import (
     SHARE_OF_TIME,
     Marker,
-    Ranges,
     check_batch_time,
-    check_rows,
     check_time,
     read_marker,
     too_slow,
 )
-from kprod.spark.exactly_once.shard import PlacedRows, Shard
-from kprod.spark.exactly_once.steps import (
+from kprod.exactly_once.shard import Shard, names_of_attempts
+from kprod.exactly_once.steps import (
     CheckTime,
     CommitMarkers,
     CompareRows,
@@ -52,8 +48,6 @@ from kprod.spark.exactly_once.steps import (
     WriteRows,
     Written,
 )
-from kprod.spark.executor_producer import MeasuringProducer, TaskProducer, make_producer
-from kprod.spark.options import client_config, transaction_seconds
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 
 if TYPE_CHECKING:
@@ -88,36 +82,39 @@ class _Position(NamedTuple):
     metadata: str
 
 
-def _no_rows(producer: Any) -> None:
-    raise AssertionError("a driver has no rows")
+class ShardRows(Protocol):
+    """The rows of one attempt at a shard. Thread: one."""
+
+    def write(self, producer: KafkaProducer, tick: Callable[[], None]) -> Written:
+        """Send every row in the open transaction, and return when all are acknowledged.
+
+        ``tick`` is called meanwhile. Raises as ``send``.
+        """
+
+    def compare(self, marker: Marker, shard: Shard) -> None:
+        """Raise RowsChanged unless the rows are those that the marker is about."""
 
 
 @dataclass(kw_only=True)
 class Runner:
     """Runs one protocol: of an attempt at ``shard``, or of the driver, with any shard of the batch.
 
-    Thread: one; one use, as a context manager. Its end closes the producers, which aborts what is
-    open and leaves what is prepared.
-
-    An attempt has ``send_rows``, which sends the rows of the task by a ``TaskProducer``, or by what
-    measures them, and calls ``tick`` meanwhile. ``placed`` counts these rows, if they were placed.
-    ``producer`` is what has sent them, once they are.
+    ``options`` are those of ``KafkaProducer``, without a ``transactional_id``. An attempt has
+    ``rows``, a driver has none. Thread: one; one use, as a context manager. Its end closes the
+    producers, which aborts what is open and leaves what is prepared.
     """
 
     shard: Shard
     options: Mapping[str, Any] = field(repr=False)  # may hold passwords
-    send_rows: Callable[[Any], None] = _no_rows
-    placed: PlacedRows | None = None
-    policy: RowPolicy = field(default_factory=RowPolicy)
-    timeout: float | None = None
+    rows: ShardRows | None = None
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    producer: TaskProducer | None = None
 
     def __post_init__(self) -> None:
         self._producers: dict[str, KafkaProducer] = {}
         self._taken_over: set[str] = set()
-        self._seconds = transaction_seconds(self.options)
+        self._config = ProducerConfig.from_options(self._options_of(self.shard.transactional_id))
+        self._seconds = self._config.transaction_timeout_ms / 1000
         self._open: str | None = None  # the id of the transaction that is
         self._began = 0.0
         self._began_ms = 0
@@ -203,7 +200,13 @@ class Runner:
         return found
 
     def _made(self, name: str) -> KafkaProducer:
-        return make_producer({**self.options, "transactional_id": name})
+        # Imported here: the driver that only describes a job opens no door to the network.
+        from kprod.producer import KafkaProducer
+
+        return KafkaProducer(**self._options_of(name))
+
+    def _options_of(self, name: str) -> dict[str, Any]:
+        return {**self.options, "transactional_id": name}
 
     def _take_over(self, step: TakeOver) -> None:
         """Raises ConfigError for a time-out that brokers do not allow."""
@@ -233,34 +236,14 @@ class Runner:
         return producer
 
     def _write_rows(self, step: WriteRows) -> Written:
-        task = self.producer = TaskProducer(
-            self._begin(step.transactional_id), self.timeout, self.policy, in_transaction=True
-        )
-        self.send_rows(task)
-        task.finish()
+        assert self.rows is not None, "a driver has no rows"
+        written = self.rows.write(self._begin(step.transactional_id), self.tick)
         self.tick()
-        return Written(
-            rows=task.rows,
-            bytes=task.bytes,
-            digest=self._digest(),
-            ranges=_ranges(task),
-        )
-
-    def _digest(self) -> int | None:
-        return None if self.placed is None else self.placed.digest
+        return written
 
     def _compare_rows(self, step: CompareRows) -> None:
-        if self.policy.on_row_error != "fail":
-            return  # what becomes of a row may be the broker's choice
-        if self.producer is None:
-            measured = MeasuringProducer()
-            self.send_rows(measured)
-            rows, nbytes = measured.rows, measured.bytes
-            check_rows(step.marker, self.shard, rows=rows, nbytes=nbytes, digest=self._digest())
-        elif self.placed is not None:  # another attempt was quicker: some of the rows were sent
-            self.placed.drain()
-            rows = self.placed.rows
-            check_rows(step.marker, self.shard, rows=rows, nbytes=None, digest=self._digest())
+        assert self.rows is not None, "a driver has no rows"
+        self.rows.compare(step.marker, self.shard)
 
     def _commit_markers(self, step: CommitMarkers) -> None:
         name = step.transactional_id
@@ -319,7 +302,7 @@ class Runner:
         """Raises UnsupportedVersionError for brokers before Apache Kafka 3.0."""
         try:
             states = ("Ongoing", "Empty") if step.idle else ("Ongoing",)
-            found = _in_states(client_config(self.options), states)
+            found = _in_states(self._config, states)
         except (ConfigError, UnsupportedVersionError) as error:
             if not step.if_possible:
                 raise
@@ -356,14 +339,6 @@ _TAKES: Mapping[type[Step], Callable[[Runner, Any], Any]] = {
 }
 
 
-def _ranges(task: TaskProducer) -> Ranges:
-    ranges: dict[str, list[list[int]]] = {}
-    for found in task.ranges():
-        place = [found.partition, found.first, found.last, found.records]
-        ranges.setdefault(found.topic, []).append(place)
-    return ranges
-
-
 def _side_by_side(call: Callable[[T], R], items: Sequence[T]) -> tuple[R, ...]:
     if len(items) < 2:
         return tuple(map(call, items))
@@ -379,16 +354,6 @@ def _check_allowed(timeout_ms: int, error: TransactionError) -> None:
             " it to at most their transaction.max.timeout.ms. A task or an atomic batch may take"
             " half of it"
         ) from error
-
-
-def names_of_attempts(job_name: str, *, layout: bool) -> re.Pattern[str]:
-    """The transactional ids of attempts at the job's shards, and perhaps that of its layout."""
-    shards = r"\d+(/\d+)?"
-    return re.compile(
-        rf"{re.escape(job_name)}\.({shards}|layout)"
-        if layout
-        else rf"{re.escape(job_name)}\.{shards}"
-    )
 
 
 def _in_states(config: ProducerConfig, states: Sequence[str]) -> list[OpenTransaction]:

@@ -11,9 +11,9 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from kprod.spark.errors import TransactionTooSlow
-from kprod.spark.exactly_once.marker import Marker, Ranges
-from kprod.spark.exactly_once.shard import Shard
+from kprod.exactly_once.errors import TransactionTooSlow
+from kprod.exactly_once.marker import Marker, Ranges
+from kprod.exactly_once.shard import Shard
 from kprod.transactional.two_phase_commit import PreparedTransaction
 
 

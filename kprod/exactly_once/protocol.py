@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kprod.errors import InvalidRecordError
-from kprod.spark.errors import MarkerError, RowsChanged
-from kprod.spark.exactly_once.marker import Marker, is_done, was_won
-from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.exactly_once.steps import (
+from kprod.exactly_once.errors import MarkerError, RowsChanged
+from kprod.exactly_once.marker import Marker, is_done, was_won
+from kprod.exactly_once.shard import OF_ATTEMPT, Shard
+from kprod.exactly_once.steps import (
     CommitMarkers,
     CompareRows,
     Delivered,
@@ -173,12 +173,8 @@ def _fence_prepared(shard: Shard, winners: Iterable[PreparedShard]) -> Generator
     found: list[PreparedTransaction] = yield ListOpen(shard.job_name, if_possible=True)
     counted = {one.transaction.transactional_id for one in winners}
     names = [one.transactional_id for one in found]
-    lost = (name for name in names if OF_ATOMIC.search(name) and name not in counted)
+    lost = (name for name in names if OF_ATTEMPT.fullmatch(name) and name not in counted)
     yield FenceAll(tuple(lost))
-
-
-OF_ATOMIC = re.compile(r"\.\d+/\d+$", re.ASCII)
-"""How the transactional ids end that ``delivery="atomic"`` uses."""
 
 
 def is_begun(shard: Shard, numbers: Iterable[int]) -> Generator[Step, Any, bool]:

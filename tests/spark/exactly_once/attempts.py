@@ -1,0 +1,23 @@
+"""Attempts at shards, with rows that a test sends itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kprod.exactly_once.runner import Runner
+from kprod.exactly_once.shard import Shard
+from kprod.spark.executor_producer import producer_options
+from kprod.spark.shard_rows import PlacedRows, TaskRows
+
+
+def attempt(
+    shard: Shard,
+    options: Mapping[str, Any],
+    send_rows: Callable[[Any], None],
+    placed: PlacedRows | None = None,
+    **clock: Any,
+) -> Runner:
+    """What a task runs a protocol with."""
+    rows = TaskRows(send=lambda producer, _: send_rows(producer), placed=placed)
+    return Runner(shard=shard, options=producer_options(options), rows=rows, **clock)
