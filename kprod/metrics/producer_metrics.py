@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 from kprod.lock import Lock
@@ -70,7 +71,10 @@ class BatchCounters(Counters):
 
 @dataclass(eq=False)
 class NodeCounters(Counters):
-    """The traffic with one broker. ``answers``: the Produce requests that were answered."""
+    """The traffic with one broker.
+
+    ``answers``: the Produce requests that were answered (with acks=0: written to the socket).
+    """
 
     PEAKS = ("latency_max", "request_size_max")
 
@@ -110,23 +114,16 @@ class Mark(NamedTuple):
 class ProducerCounters(Counters):
     """The counters of a whole producer, without the sums over topics or brokers.
 
-    ``answers``: the Produce requests that were answered (with acks=0: written to the socket);
     ``connections_lost``: connections, and attempts to make one, that failed.
     """
 
-    PEAKS = ("queued_max", "batch_size_max", "record_size_max", "latency_max", "throttle_ms_max")
+    PEAKS = ("queued_max", "batch_size_max", "record_size_max", "throttle_ms_max")
 
-    records_sent: int = 0
-    records_failed: int = 0
-    records_retried: int = 0
     queued_seconds: float = 0.0
     queued_max: float = 0.0
     batch_size_max: int = 0
     record_size_max: int = 0
     batches_split: int = 0
-    answers: int = 0
-    latency_seconds: float = 0.0
-    latency_max: float = 0.0
     throttle_ms: int = 0
     throttle_ms_max: int = 0
     connections_made: int = 0
@@ -182,7 +179,6 @@ class ProducerMetrics(ProducerCounters):
         topic.batches_sent += 1
         topic.bytes_sent += nbytes
         topic.uncompressed_bytes += uncompressed
-        self.records_sent += records
         self.queued_seconds += queued
         if queued > self.queued_max:
             self.queued_max = queued
@@ -193,23 +189,19 @@ class ProducerMetrics(ProducerCounters):
 
     def failed(self, batch: Batch) -> None:
         """The records of a batch failed."""
-        topic = self.topic(batch.tp[0])
-        topic.records_failed += batch.record_count
-        self.records_failed += batch.record_count
+        self.topic(batch.tp[0]).records_failed += batch.record_count
 
     def retried(self, batch: Batch) -> None:
         """A batch will be retried."""
-        topic = self.topic(batch.tp[0])
-        topic.records_retried += batch.record_count
-        self.records_retried += batch.record_count
+        self.topic(batch.tp[0]).records_retried += batch.record_count
 
     def answered(self, node_id: int, seconds: float, throttle_ms: int) -> None:
         """A produce request was answered after ``seconds``; the throttle time is in ms."""
-        for counters in (self, self.nodes.get(node_id) or self.node(node_id)):
-            counters.answers += 1
-            counters.latency_seconds += seconds
-            if seconds > counters.latency_max:
-                counters.latency_max = seconds
+        node = self.nodes.get(node_id) or self.node(node_id)
+        node.answers += 1
+        node.latency_seconds += seconds
+        if seconds > node.latency_max:
+            node.latency_max = seconds
         if throttle_ms:
             self.throttle_ms += throttle_ms
             self.throttle_ms_max = max(self.throttle_ms_max, throttle_ms)
@@ -262,14 +254,17 @@ class ProducerMetrics(ProducerCounters):
 
     def _with_sums(self, values: Values) -> Values:
         """The values with the sums over all topics and brokers."""
-        for name in ("batches_sent", "bytes_sent", "uncompressed_bytes"):
-            topics = [self._forgotten, *list(self.topics.values())]
-            values[name] = sum(getattr(topic, name) for topic in topics)
+        topics = self._all_topics()
+        for name in self._forgotten.values():
+            values[name] = sum(map(attrgetter(name), topics))
         nodes = [self._gone, *list(self.nodes.values())]
-        for name in ("requests", "responses", "bytes_out", "bytes_in"):
-            values[name] = sum(getattr(node, name) for node in nodes)
-        values["request_size_max"] = max((node.request_size_max for node in nodes), default=0)
+        for name in self._gone.values():
+            total = max if name in NodeCounters.PEAKS else sum
+            values[name] = total(map(attrgetter(name), nodes))
         return values
+
+    def _all_topics(self) -> list[BatchCounters]:
+        return [self._forgotten, *list(self.topics.values())]
 
     # Any thread -----------------------------------------------------------------------------------
 
@@ -297,6 +292,18 @@ class ProducerMetrics(ProducerCounters):
             self._spent[name] += seconds * NANOSECONDS
 
     @property
+    def records_sent(self) -> int:
+        """The number of records that were acknowledged."""
+        with self._lock:  # otherwise a topic could be counted twice while it is removed
+            return sum(topic.records_sent for topic in self._all_topics())
+
+    @property
+    def records_failed(self) -> int:
+        """The number of records that failed."""
+        with self._lock:
+            return sum(topic.records_failed for topic in self._all_topics())
+
+    @property
     def connections(self) -> int:
         """The number of open connections."""
         return self.connections_made - self.connections_closed
@@ -308,7 +315,7 @@ class ProducerMetrics(ProducerCounters):
     def groups(self, now: float) -> Groups:
         """The metrics by group and name."""
         gauges = self._gauges(now)
-        with self._lock:  # otherwise a topic could be counted twice while it is removed
+        with self._lock:
             written, topics, nodes = self._marks, [*self.topics.items()], [*self.nodes.items()]
             values = self._with_sums(self.values())
             spent = dict(self._spent)

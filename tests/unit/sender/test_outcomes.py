@@ -131,7 +131,7 @@ def test_a_passing_error_is_waited_out(
     assert future.succeeded()
     assert broker.count(ApiKey.PRODUCE) == 4
     assert 0.5 < rig.clock.now - started < 1.5, "100, 200 and 400 ms, a fifth more or less"
-    assert rig.metrics.records_retried == 3
+    assert rig.metrics.topic("t").records_retried == 3
 
 
 def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:

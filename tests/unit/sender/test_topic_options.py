@@ -97,7 +97,7 @@ def test_what_may_not_leave_for_order_does_not_keep_other_acks_waiting() -> None
 
     broker.next(ApiKey.PRODUCE, hold, refuse_the_first)
     stuck = [rig.queue(topic="a") for _ in range(2)]
-    assert rig.run(lambda: rig.metrics.records_retried == 1, seconds=SOON)
+    assert rig.run(lambda: rig.metrics.topic("a").records_retried == 1, seconds=SOON)
     for _ in range(3):  # its back-off is over and it was served least of late, but may not leave
         rig.clock.advance(1)
         assert done(rig, rig.queue(topic="b"))
