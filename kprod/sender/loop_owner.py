@@ -152,33 +152,29 @@ class LoopOwner:
 
     def _own_and_run(self, ended: Latch, deadline: float) -> bool:
         """Run the loop until ``ended`` is open. Signals are held: only ``poll`` lets them in."""
-        me = threading.get_ident()
-        if self.work is None or not self._lock.acquire(blocking=False):
+        work, network = self.work, self._network
+        if work is None or not self._lock.acquire(blocking=False):
             return False
-        if self.work.broken_by is not None:  # the thread is awake, and about to end the producer
+        if work.broken_by is not None:  # the thread is awake, and about to end the producer
             self._lock.release()
             return False
-        self._free, self._owner, self._due = False, me, FOREVER
-        self._network.may_connect = False
+        self._free, self._owner, self._due = False, threading.get_ident(), FOREVER
+        network.may_connect = False
         self.awaited = ended
         try:
-            self._run(self.work, ended, deadline)
+            while not (ended.is_open or self._recalled or network.connect_requested):
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    break
+                work.run_once(left)
+        except Exception as error:
+            if raised_by_signal(error):
+                raise
+            # Else the thread ends the producer.
         finally:
             self.awaited = None
-            self._stop_owning(self.work)
+            self._stop_owning(work)
         return ended.is_open
-
-    def _run(self, work: Work, ended: Latch, deadline: float) -> None:
-        network = self._network
-        left = deadline - self._clock.monotonic()
-        while not (ended.is_open or self._recalled or network.connect_requested) and left > 0:
-            try:
-                work.run_once(left)
-            except Exception as error:
-                if raised_by_signal(error):
-                    raise
-                return  # the thread ends the producer
-            left = deadline - self._clock.monotonic()
 
     def _stop_owning(self, work: Work) -> None:
         network = self._network

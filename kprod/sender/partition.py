@@ -313,10 +313,10 @@ class Partition:
     def may_send(self, batch: ProducerBatch, now: float) -> bool:
         """True when ``batch``, the oldest in the queue, may go to the leader now."""
         everything = self._all
-        producer = everything.identity.producer
-        if (everything.idempotent and producer is None) or everything.identity.fatal is not None:
+        identity, idempotent = everything.identity, everything.idempotent
+        producer, transaction = identity.producer, everything.transaction
+        if (idempotent and producer is None) or identity.fatal is not None:
             return False
-        transaction = everything.transaction
         if (transaction is not None and not transaction.may_send(self.tp)) or self.needs_new_epoch:
             return False  # renumber() comes first
         in_flight = self.in_flight
@@ -324,7 +324,7 @@ class Partition:
             return self.on_wire == 0 and in_flight[0] is batch
         if self.has_gap or (in_flight and self.producer != producer):
             return False  # batches under the old epoch come first, then renumber()
-        if everything.idempotent and in_flight:
+        if idempotent and in_flight:
             oldest = in_flight[0]
             if oldest.maybe_written or oldest.overtaken:
                 # It is repeated, or will be, and the broker knows its last five batches only. How a
@@ -332,7 +332,7 @@ class Partition:
                 # loses the broker for a moment, and batches on a new connection are acknowledged.
                 return False
         proven = now < self.proven_until and self.proven_leader == self.leader
-        limit = everything.max_in_flight if proven or not everything.idempotent else 1
+        limit = everything.max_in_flight if proven or not idempotent else 1
         return self.on_wire < limit
 
     def assign(self, batch: ProducerBatch) -> None:
