@@ -25,7 +25,6 @@ from kprod_ext.partition_queue import (
 )
 from kprod_ext.process import Descriptor, generation, sender_begins, sender_ends
 from kprod_ext.produce import (
-    PartitionBatch,
     PartitionResponse,
     frame_produce,
     read_produce_response,
@@ -56,7 +55,6 @@ __all__ = [
     "FutureRecordMetadata",
     "MemoryRecordsBuilder",
     "ObjectChunk",
-    "PartitionBatch",
     "PartitionQueue",
     "PartitionResponse",
     "Poller",

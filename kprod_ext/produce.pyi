@@ -4,40 +4,15 @@ from typing import final
 
 from typing_extensions import Buffer
 
-@final
-class PartitionBatch:
-    """A complete record batch and its partition.
-
-    ``topic_id`` is needed from version 13 on. ``records`` is the batch in one or more pieces, in
-    order, ``size`` their bytes together.
-    """
-
-    def __init__(
-        self,
-        topic: str,
-        topic_id: bytes | None,
-        partition: int,
-        records: list[bytes] | list[memoryview],
-    ) -> None: ...
-    @property
-    def topic(self) -> str: ...
-    @property
-    def topic_id(self) -> bytes | None: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def records(self) -> list[bytes] | list[memoryview]: ...
-    @property
-    def size(self) -> int: ...
-
 def frame_produce(
     head: bytes,
     version: int,
     correlation_id: int,
-    topics: list[tuple[bytes, list[PartitionBatch]]],
+    topics: dict[str | bytes, list[tuple[int, list[memoryview]]]],
 ) -> list[bytes | memoryview]:
-    """The pieces of a Produce request: ``head``, then the topics, each its encoded name or id and
-    its batches.
+    """The pieces of a Produce request: ``head``, then the topics.
+
+    Each topic is its name, or from version 13 on its id, with (partition, pieces of its batch).
     """
 
 _Endpoint = tuple[int, str, int, str | None]

@@ -6,58 +6,38 @@ from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kprod_ext.record cimport get_int16, get_int32, get_int64, put_int32
+from kprod_ext.record cimport get_int16, get_int32, get_int64, put_int16, put_int32
 
 from kprod_ext.peer_text import LONGEST as _LONGEST_TEXT, decoded, printable
 
 # Produce requests on the wire: a frame around batches, which are not copied.
 
 cdef enum:
-    FLEXIBLE_FROM = 9           # version
+    FLEXIBLE_FROM = 9           # versions
+    TOPIC_IDS_FROM = 13
     FRAME_SIZE_BYTES = 4
     CORRELATION_ID_AT = 8
     LONGEST_VARINT = 5
+    LONGEST_CHARACTER = 4
+    LONGEST_NAME = 32767
     MOST_AROUND_RECORDS = 10    # partition, length, no tags
-
-
-@cython.final
-cdef class PartitionBatch:
-    """One finished record batch and where it goes."""
-
-    cdef readonly str topic
-    cdef readonly object topic_id
-    cdef readonly int32_t partition
-    cdef readonly list records
-    cdef readonly Py_ssize_t size
-
-    def __init__(self, str topic not None, topic_id, int32_t partition, list records not None):
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = partition
-        self.records = records
-        for piece in records:
-            self.size += len(piece)
-
-    def __repr__(self):
-        return f"<PartitionBatch {self.topic}-{self.partition} {self.size} bytes>"
 
 
 cdef struct Piece:
     char* data      # room for the whole frame without its records
     Py_ssize_t used
     bint flexible
+    bint by_id      # topics are named by their ids
 
 
-cpdef list frame_produce(
-    bytes head, int version, int32_t correlation_id, list topics
-):
+cpdef list frame_produce(bytes head, int version, int32_t correlation_id, dict topics):
     """The pieces of a request: see ``kprod.wire.produce.encode_produce_request``.
 
-    ``head``: all that comes before the topics. ``topics``: (encoded name or id, batches).
+    ``head``: all that comes before the topics.
     """
     cdef list pieces = []
     cdef Py_ssize_t size = 0
@@ -65,11 +45,12 @@ cpdef list frame_produce(
     cdef bytes first
     piece.used = 0
     piece.flexible = version >= FLEXIBLE_FROM
+    piece.by_id = version >= TOPIC_IDS_FROM
     piece.data = <char*>PyMem_Malloc(most_between_records(head, topics))
     if piece.data == NULL:
         raise MemoryError("no room for a request")
     try:
-        put_bytes(&piece, head)
+        put_bytes(&piece, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
         size = put_topics(&piece, topics, pieces)
         size += piece.used
         if piece.used:
@@ -83,37 +64,57 @@ cpdef list frame_produce(
     return pieces
 
 
-cdef Py_ssize_t most_between_records(bytes head, list topics) except -1:
+cdef Py_ssize_t most_between_records(bytes head, dict topics) except -1:
     """An upper bound of the bytes of everything but the records."""
     cdef Py_ssize_t most = PyBytes_GET_SIZE(head) + LONGEST_VARINT + 1
-    cdef tuple topic
-    for topic in topics:
-        most += PyBytes_GET_SIZE(<bytes?>topic[0]) + LONGEST_VARINT + 1
-        most += len(<list?>topic[1]) * MOST_AROUND_RECORDS
+    for name, batches in topics.items():
+        most += LONGEST_CHARACTER * len(name) + 2 * LONGEST_VARINT + 1
+        most += len(<list?>batches) * MOST_AROUND_RECORDS
     return most
 
 
-cdef Py_ssize_t put_topics(Piece* piece, list topics, list pieces) except -1:
+cdef Py_ssize_t put_topics(Piece* piece, dict topics, list pieces) except -1:
     """Write the topics; the bytes of ``pieces``, which all but the last piece come into."""
     cdef Py_ssize_t size = 0, length
-    cdef tuple topic
-    cdef PartitionBatch batch
+    cdef int32_t partition
+    cdef list records
     put_length(piece, len(topics))
-    for topic in topics:
-        put_bytes(piece, <bytes>topic[0])
-        put_length(piece, len(<list>topic[1]))
-        for batch in <list>topic[1]:
-            length = batch.size
-            put_int32(piece.data + piece.used, batch.partition)
+    for name, batches in topics.items():
+        put_topic(piece, name)
+        put_length(piece, len(<list>batches))
+        for partition, records in <list>batches:
+            length = 0
+            for part in records:
+                length += len(part)
+            put_int32(piece.data + piece.used, partition)
             piece.used += 4
             put_length(piece, length)
             size += piece.used + length
             pieces.append(cut(piece))
-            pieces.extend(batch.records)
+            pieces.extend(records)
             put_no_tags(piece)
         put_no_tags(piece)
     put_no_tags(piece)
     return size
+
+
+cdef int put_topic(Piece* piece, object name) except -1:
+    """A topic by its id, or by its name."""
+    cdef Py_ssize_t length
+    cdef const char* text
+    if piece.by_id:
+        put_bytes(piece, PyBytes_AS_STRING(<bytes?>name), PyBytes_GET_SIZE(name))
+        return 0
+    text = PyUnicode_AsUTF8AndSize(<str?>name, &length)
+    if length > LONGEST_NAME:
+        raise ValueError(f"a topic name of {length} bytes; at most {LONGEST_NAME} fit")
+    if piece.flexible:
+        put_length(piece, length)
+    else:
+        put_int16(piece.data + piece.used, <int16_t>length)
+        piece.used += 2
+    put_bytes(piece, text, length)
+    return 0
 
 
 cdef bytes cut(Piece* piece):
@@ -123,9 +124,9 @@ cdef bytes cut(Piece* piece):
     return PyBytes_FromStringAndSize(piece.data, used)
 
 
-cdef void put_bytes(Piece* piece, bytes data) noexcept:
-    memcpy(piece.data + piece.used, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-    piece.used += PyBytes_GET_SIZE(data)
+cdef void put_bytes(Piece* piece, const char* data, Py_ssize_t size) noexcept:
+    memcpy(piece.data + piece.used, data, size)
+    piece.used += size
 
 
 cdef void put_length(Piece* piece, Py_ssize_t length) noexcept:
@@ -159,7 +160,6 @@ cdef enum:
     LOG_START_FROM = 5          # versions
     RECORD_ERRORS_FROM = 8
     LEADER_HINTS_FROM = 10
-    TOPIC_IDS_FROM = 13
     SMALLEST_TOPIC = 2          # bytes: empty strings and arrays
     SMALLEST_RESULT = 22
     SMALLEST_RECORD_ERROR = 5

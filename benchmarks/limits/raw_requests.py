@@ -7,12 +7,7 @@ from typing import NamedTuple
 
 from benchmarks.rivals.settings import TOPIC
 from kprod.wire.produce import encode_produce_request
-from kprod_ext import (
-    BufferPool,
-    MemoryRecordsBuilder,
-    PartitionBatch,
-    PooledBuffer,
-)
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
 
 VERSION = 9
 PARTITIONS = 6
@@ -39,15 +34,14 @@ def raw_request(values: Sequence[bytes], batch_size: int) -> RawRequest:
     if not values:
         raise ValueError("a request needs records")
     pool = BufferPool(PARTITIONS * batch_size, batch_size)
-    batches, used = [], 0
+    batches: list[tuple[int, list[memoryview]]] = []
+    used = 0
     for partition in range(PARTITIONS):
         builder = _filled(pool.allocate(batch_size, 0.0), values[used:], batch_size)
         used += builder.record_count
         if builder.record_count:
-            batches.append(PartitionBatch(TOPIC, None, partition, builder.pieces()))
-    pieces = encode_produce_request(
-        VERSION, 1, "limits", acks=-1, timeout_ms=30_000, batches=batches
-    )
+            batches.append((partition, builder.pieces()))
+    pieces = encode_produce_request(VERSION, 1, "limits", -1, 30_000, {TOPIC: batches})
     return RawRequest(pieces, used)
 
 

@@ -46,28 +46,6 @@ LONGEST_OTHER_ANSWER = 1024 * 1024
 """Bytes: room for the results of 50,000 partitions of a transaction."""
 
 
-class _InFlightRequest:
-    def __init__(
-        self, exchange: Exchange, version: int, correlation_id: int, since: float, frame: Buffers
-    ) -> None:
-        self.exchange = exchange
-        self.version = version
-        self.correlation_id = correlation_id
-        self.since = since  # the latest of: queued, last byte taken, end of a silence
-        self.left = frame  # the bytes that the socket has not taken
-        self.left_bytes = self.size = sum(map(len, frame))
-        self.may_be_read = False  # its last byte may have reached the broker
-
-    def took(self, nbytes: int) -> None:
-        """The socket took the first ``nbytes`` of the bytes left, but not all."""
-        self.left_bytes -= nbytes
-        for place, buffer in enumerate(self.left):
-            if nbytes < len(buffer):
-                self.left = [memoryview(buffer)[nbytes:], *self.left[place + 1 :]]
-                return
-            nbytes -= len(buffer)
-
-
 class BrokerConnection:
     """One connection's protocol state. Used by the sender's thread only.
 
@@ -103,8 +81,8 @@ class BrokerConnection:
         self._frames = FrameReader(min(max_frame_bytes, MAX_FRAME_OF_STRANGERS))
         self._login = None if login is None else Login(login, self.send, wake)
         self._versions: ApiVersions | None = None
-        self.unanswered: deque[_InFlightRequest] = deque()  # oldest first
-        self.output: deque[_InFlightRequest] = deque()  # some bytes of each wait for the socket
+        self.unanswered: deque[Exchange] = deque()  # oldest first
+        self.output: deque[Exchange] = deque()  # some bytes of each wait for the socket
         self.is_sending = False  # a transport has the output: after an exception it may have left
         self._next_correlation_id = 0
         self._throttled_until = 0.0
@@ -230,45 +208,46 @@ class BrokerConnection:
             version = self._versions.pick(exchange.api, exchange.version_cap)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
-        frame = exchange.encode(version, correlation_id, self._client_id)
-        entry = _InFlightRequest(exchange, version, correlation_id, now, frame)
-        self.output.append(entry)
-        self.unanswered.append(entry)
+        exchange.left = frame = exchange.encode(version, correlation_id, self._client_id)
+        exchange.left_bytes = size = sum(map(len, frame))
+        exchange.version, exchange.correlation_id, exchange.since = version, correlation_id, now
+        self.output.append(exchange)
+        self.unanswered.append(exchange)
         self.can_send = False
-        self.on_request(entry.size)
+        self.on_request(size)
 
     def pending_output(self) -> Buffers:
         """The bytes that wait for the socket, in order."""
         if len(self.output) == 1:
             return self.output[0].left
-        return [buffer for entry in self.output for buffer in entry.left]
+        return [buffer for exchange in self.output for buffer in exchange.left]
 
     def offered(self) -> None:
         """All output may leave before ``wrote`` says so: the transport buffers bytes itself."""
-        for entry in self.output:
-            entry.may_be_read = True
+        for exchange in self.output:
+            exchange.may_be_read = True
 
     def wrote(self, nbytes: int, now: float) -> None:
         """The socket took ``nbytes``. Requests that expect no response end here."""
-        finished: list[_InFlightRequest] = []
+        output = self.output
+        unanswerable: list[Exchange] = []
         while nbytes:
-            entry = self.output[0]
-            entry.since = now
-            if nbytes < entry.left_bytes:
-                entry.took(nbytes)
+            exchange = output[0]
+            exchange.since = now
+            if nbytes < exchange.left_bytes:
+                exchange.took(nbytes)
                 break
-            nbytes -= entry.left_bytes
-            entry.left, entry.left_bytes, entry.may_be_read = (), 0, True
-            self.output.popleft()
-            if not entry.exchange.expects_response:
-                finished.append(entry)
+            nbytes -= exchange.left_bytes
+            exchange.left, exchange.left_bytes, exchange.may_be_read = (), 0, True
+            output.popleft()
+            if not exchange.expects_response:
+                unanswerable.append(exchange)
         self.is_sending = False
-        for entry in finished:
-            self.unanswered.remove(entry)
+        for exchange in unanswerable:
+            self.unanswered.remove(exchange)
             self._useful = True
-            self._answer(entry, memoryview(b""), now)
-        room = len(self.unanswered) < self._max_in_flight
-        self.can_send = self.steady and room and not self.output
+            self._answer(exchange, memoryview(b""), now)
+        self.can_send = self.steady and not output and len(self.unanswered) < self._max_in_flight
 
     def received(self, chunk: bytes, now: float) -> int:
         """Bytes came; returns the number of frames that they complete.
@@ -284,47 +263,49 @@ class BrokerConnection:
         return len(frames)
 
     def _match(self, frame: memoryview, now: float) -> None:
-        if not self.unanswered:
+        unanswered = self.unanswered
+        if not unanswered:
             raise ProtocolError("the broker sent a response to no request")
-        entry = self.unanswered[0]
-        if entry.left_bytes:
+        exchange = unanswered[0]
+        if exchange.left_bytes:
             raise ProtocolError("the broker answered a request that was not fully sent")
-        correlation_id, body = split_response_header(entry.exchange.api, entry.version, frame)
-        if correlation_id != entry.correlation_id:
+        api, version = exchange.api, exchange.version
+        correlation_id, body = split_response_header(api, version, frame)
+        if correlation_id != exchange.correlation_id:
             raise ProtocolError(
                 f"the broker answered request {correlation_id},"
-                f" but {entry.correlation_id} is the oldest"
+                f" but {exchange.correlation_id} is the oldest"
             )
-        if len(body) > LONGEST_OTHER_ANSWER and entry.exchange.api not in LONG_ANSWERS:
+        if len(body) > LONGEST_OTHER_ANSWER and api not in LONG_ANSWERS:
             raise ProtocolError(
-                f"{entry.exchange.api.name} v{entry.version} response: {len(body)} bytes,"
+                f"{api.name} v{version} response: {len(body)} bytes,"
                 f" {LONGEST_OTHER_ANSWER} are the most to be expected"
             )
         # Taken off first: the answer may lead to close(), which must not end the exchange a second
         # time. Put back when the answer could not be read, so that close() ends it.
-        self.unanswered.popleft()
+        unanswered.popleft()
         established = self.steady or self.established
-        throttle_ms = self._answer(entry, body, now)
+        throttle_ms = self._answer(exchange, body, now)
         self._useful = self._useful or established
-        if throttle_ms > 0 and asks_for_silence(entry.exchange.api, entry.version):
+        if throttle_ms > 0 and asks_for_silence(api, version):
             self._apply_throttle(min(throttle_ms, LONGEST_SILENCE_MS) / 1000, now)
         if self.steady:
-            self.can_send = not self.output and len(self.unanswered) < self._max_in_flight
+            self.can_send = not self.output and len(unanswered) < self._max_in_flight
         else:
             self._settle(now)
 
     def _apply_throttle(self, seconds: float, now: float) -> None:
         self.steady = False
         self._throttled_until = max(self._throttled_until, now + seconds)
-        for entry in self.unanswered:  # the broker does not read them before that (KIP-219)
-            entry.since = max(entry.since, self._throttled_until)
+        for exchange in self.unanswered:  # the broker does not read them before that (KIP-219)
+            exchange.since = max(exchange.since, self._throttled_until)
 
-    def _answer(self, entry: _InFlightRequest, body: memoryview, now: float) -> int:
+    def _answer(self, exchange: Exchange, body: memoryview, now: float) -> int:
         try:
-            return entry.exchange.answered(entry.version, body, now)
+            return exchange.answered(exchange.version, body, now)
         except BaseException as error:
-            self.unanswered.appendleft(entry)
-            if entry.exchange.api not in SETUP and not isinstance(error, KprodError):
+            self.unanswered.appendleft(exchange)
+            if exchange.api not in SETUP and not isinstance(error, KprodError):
                 self.mistake = error
             raise
 
@@ -338,8 +319,7 @@ class BrokerConnection:
         """
         if not self.unanswered:
             return None if self._login is None else self._login.begun
-        entry = self.unanswered[0]
-        return entry.since
+        return self.unanswered[0].since
 
     def close(self, error: KprodError, now: float) -> None:
         """The connection is gone: fail every unanswered request, oldest first.
@@ -352,11 +332,11 @@ class BrokerConnection:
         self.steady = self.can_send = False
         mistake: Exception | None = None
         while self.unanswered:
-            entry = self.unanswered.popleft()
-            entry.left = ()  # its views: the memory goes back to the pool
+            exchange = self.unanswered.popleft()
+            exchange.left = ()  # its views: the memory goes back to the pool
             try:
-                in_doubt = self.is_sending and entry.left_bytes > 0
-                entry.exchange.failed(error, now, sent=entry.may_be_read or in_doubt)
+                in_doubt = self.is_sending and exchange.left_bytes > 0
+                exchange.failed(error, now, sent=exchange.may_be_read or in_doubt)
             except Exception as raised:
                 mistake = raised
         if mistake is not None:

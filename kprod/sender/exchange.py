@@ -17,16 +17,27 @@ class Failed(Protocol):
     def __call__(self, error: KprodError, now: float, *, sent: bool) -> None: ...
 
 
-class Exchange(Protocol):
+class Exchange:
     """A request on its way. It ends exactly once, by ``answered`` or by ``failed``.
 
     ``api`` and ``version_cap`` (None: no cap) choose the version. ``expects_response`` is False
     only for Produce with acks=0, which ends when the socket has taken its last byte.
+
+    The rest belongs to the connection that carries it. ``since`` is the latest of: the request was
+    queued, its last byte was taken, a silence that the broker asked for is over. ``left`` are the
+    bytes that the socket has not taken, ``left_bytes`` how many. ``may_be_read``: the last byte may
+    have reached the broker.
     """
 
     api: ApiKey
-    version_cap: int | None
-    expects_response: bool
+    version_cap: int | None = None
+    expects_response = True
+
+    version = correlation_id = 0
+    since = 0.0
+    left: Buffers = ()
+    left_bytes = 0
+    may_be_read = False
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
         """The whole frame, size prefix included.
@@ -34,7 +45,7 @@ class Exchange(Protocol):
         Raises UnsupportedVersionError when no frame of this version says what is asked: the request
         fails, and the connection goes on.
         """
-        ...
+        raise NotImplementedError
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
         """The response came; return its ``throttle_time_ms`` (KIP-219).
@@ -42,7 +53,7 @@ class Exchange(Protocol):
         Raises ProtocolError, having changed nothing, for a body that cannot be read: the connection
         is closed then, and ``failed`` follows.
         """
-        ...
+        raise NotImplementedError
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """No response will come.
@@ -50,20 +61,27 @@ class Exchange(Protocol):
         ``sent``: the last byte may have left, so the broker may have acted on the request. Before
         that it cannot: a request begins with its size, and a broker waits for all of it.
         """
-        ...
+        raise NotImplementedError
+
+    def took(self, nbytes: int) -> None:
+        """The socket took the first ``nbytes`` of the bytes left, but not all."""
+        self.left_bytes -= nbytes
+        for place, buffer in enumerate(self.left):
+            if nbytes < len(buffer):
+                self.left = [memoryview(buffer)[nbytes:], *self.left[place + 1 :]]
+                return
+            nbytes -= len(buffer)
 
 
 def connection_ends(error: KprodError, now: float, *, sent: bool) -> None:
     """Nothing: the connection of a failed handshake ends anyway, with a reason."""
 
 
-class ControlRequest:
-    """Any request but Produce: the functions that write it, and that take its end (``Exchange``).
+class ControlRequest(Exchange):
+    """Any request but Produce: the functions that write it, and that take its end.
 
     ``encode`` takes version, correlation id and client id, and returns the whole frame.
     """
-
-    expects_response = True
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, LeaderHint
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.sender.broker import Broker
-from kprod.sender.exchange import Buffers
+from kprod.sender.exchange import Buffers, Exchange
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes, age
 from kprod.sender.partition import Partition
@@ -18,11 +18,11 @@ from kprod.sender.partitions import PartitionSet, RequestGroup, Transaction
 from kprod.sender.retry import unknown_fate
 from kprod.types import Broker as Address
 from kprod.types import TopicPartition
-from kprod.wire.produce import decode_produce_response, encode_produce_request
+from kprod.wire.produce import Topics, decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
 from kprod_ext.batch import HEADER_BYTES, ProducerBatch
 from kprod_ext.peer_text import printable
-from kprod_ext.produce import PartitionBatch, PartitionResponse
+from kprod_ext.produce import PartitionResponse
 
 
 class LoadWatcher(Protocol):
@@ -47,10 +47,11 @@ LAST_VERSION_WITHOUT_ADDING = 11
 """From 12 on brokers add the partitions of a transaction themselves (KIP-890)."""
 
 
-class ProduceExchange:
+class ProduceExchange(Exchange):
     """Carries the batches until each has a verdict.
 
     Owns their memory from the first byte to the end. ``sent_at`` is when the request was made.
+    ``topics``: their names, by id or, if that is not known, by name.
     """
 
     api = ApiKey.PRODUCE
@@ -66,46 +67,50 @@ class ProduceExchange:
     ) -> None:
         self.expects_response = group.acks != 0
         self._outcomes = outcomes
+        self._group = group
+        self._timeout_ms = timeout_ms
+        self._sent_at = sent_at
         # The batches without a verdict yet.
         self._batches: dict[tuple[str, int], ProducerBatch] = {}
-        self._topics: dict[bytes | None, str] = {}  # by their ids
-        self._nbytes = self._records = 0  # of all batches
+        self.topics = topics = dict[bytes | str | None, str]()
+        nbytes = records = 0
         for batch in batches:
-            place: TopicPartition = batch.tp
-            self._batches[place] = batch
-            self._topics[batch.attempted_leader.topic_id] = place.topic
-            self._nbytes += batch.size
-            self._records += batch.record_count
-        self.version_cap = LAST_VERSION_BY_NAME if None in self._topics else None
+            partition: Partition = batch.partition
+            partition.sent(batch, sent_at)
+            self._batches[partition.tp] = batch
+            topic, topic_id = partition.tp.topic, batch.attempted_leader.topic_id
+            if topic_id is None:
+                self.version_cap = LAST_VERSION_BY_NAME
+            topics[topic_id or topic] = topic
+            nbytes += batch.size
+            records += batch.record_count
+        self._nbytes, self._records = nbytes, records
+        group.window.in_flight += nbytes
         self._transactional_id = None
         if transaction is not None:
             self._transactional_id = transaction.transactional_id
             if not transaction.implicit:
                 self.version_cap = LAST_VERSION_WITHOUT_ADDING
-        self._acks = group.acks
-        self._timeout_ms = timeout_ms
-        self._node_id = group.node_id
-        self._window = group.window
-        self._sent_at = sent_at
-        self._window.in_flight += self._nbytes
         self._named: Mapping[int, Address] = NO_BROKERS  # leaders whose addresses the answer names
         # The new leaders that it names for partitions that it refuses.
         self._moved: dict[TopicPartition, LeaderHint] | None = None
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        parts: list[PartitionBatch] = []
+        by_id = version > LAST_VERSION_BY_NAME
+        topics: Topics = {}
         for (topic, partition), batch in self._batches.items():
+            name = batch.attempted_leader.topic_id if by_id else topic
             records = batch.records
-            if records is not None:
-                topic_id = batch.attempted_leader.topic_id
-                parts.append(PartitionBatch(topic, topic_id, partition, records))
+            if records is None:
+                raise AssertionError(f"{batch!r} has no bytes")
+            topics.setdefault(name, []).append((partition, records))
         return encode_produce_request(
             version,
             correlation_id,
             client_id,
-            self._acks,
+            self._group.acks,
             self._timeout_ms,
-            parts,
+            topics,
             self._transactional_id,
         )
 
@@ -114,13 +119,13 @@ class ProduceExchange:
             return self._taken(now)
         response = decode_produce_response(version, body, len(self._batches), self._records)
         seconds = now - self._sent_at
-        self._window.answered(self._nbytes, seconds)
-        self._outcomes.answered_after(self._node_id, seconds, response.throttle_ms)
+        self._group.window.answered(self._nbytes, seconds)
+        self._outcomes.answered_after(self._group.node_id, seconds, response.throttle_ms)
         if response.brokers:
             self._named = {broker.node_id: broker for broker in response.brokers}
         unasked = ""
         for part in response.partitions:
-            topic = part.topic or self._topics.get(part.topic_id, "")
+            topic = part.topic or self.topics.get(part.topic_id, "")
             place = topic, part.partition
             batch = self._batches.get(place)
             if batch is None:
@@ -132,7 +137,7 @@ class ProduceExchange:
                 self._outcomes.stored(batch, part.base_offset, part.log_append_time_ms)
             del self._batches[place]  # last: a batch that is not settled fails with the link
         if unasked:
-            self._outcomes.answered_unasked(self._node_id, unasked, now)
+            self._outcomes.answered_unasked(self._group.node_id, unasked, now)
         if self._batches:
             self._end_left_out(now)
         if self._moved is not None:
@@ -142,8 +147,8 @@ class ProduceExchange:
     def _taken(self, now: float) -> int:
         """The socket has taken a request that gets no response; its ``throttle_time_ms``: none."""
         seconds = now - self._sent_at
-        self._window.answered(self._nbytes, seconds)
-        self._outcomes.answered_after(self._node_id, seconds, 0)
+        self._group.window.answered(self._nbytes, seconds)
+        self._outcomes.answered_after(self._group.node_id, seconds, 0)
         while self._batches:
             self._outcomes.stored(self._batches.popitem()[1], -1, -1)
         return 0
@@ -170,7 +175,7 @@ class ProduceExchange:
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         lost = isinstance(error, ConnectionLost)
-        self._window.failed(self._nbytes, self._sent_at, now, lost=lost)
+        self._group.window.failed(self._nbytes, self._sent_at, now, lost=lost)
         while self._batches:
             self._outcomes.attempt_failed(self._batches.popitem()[1], error, now, maybe=sent)
 
@@ -281,16 +286,11 @@ class ProduceRequests:
                 break
         if not taken:  # all were cut
             return True
-        topics: set[str] = set()
-        for batch in taken:
-            partition: Partition = batch.partition
-            partition.sent(batch, now)
-            topics.add(partition.tp.topic)
-        self._metadata.used(topics, now)
         self._requests += 1
         group.last_request = self._requests
         timeout_ms, transaction = self._request_timeout_ms, self._partitions.transaction
         request = ProduceExchange(self._outcomes, group, taken, timeout_ms, now, transaction)
+        self._metadata.used(request.topics.values(), now)
         broker.send(request, now)
         return True
 

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from kprod.errors import ProtocolError, UnsupportedVersionError
+from kprod.errors import ProtocolError
 from kprod.types import Broker
 from kprod.wire.framing import encode_request_header
 from kprod.wire.primitives import UNLIMITED, WireWriter
 from kprod.wire.versions import ApiKey, is_flexible
-from kprod_ext.produce import (
-    PartitionBatch,
-    PartitionResponse,
-    frame_produce,
-    read_produce_response,
-)
+from kprod_ext.produce import PartitionResponse, frame_produce, read_produce_response
 
-_TOPIC_IDS_FROM = 13
 MOST_UNASKED = 10
 """Limit of unrequested partitions in a response; brokers should name none."""
 
 _FRAME_SIZE = struct.Struct(">i")
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
+
+
+Topics: TypeAlias = dict[str | bytes, list[tuple[int, list[memoryview]]]]
+"""(Partition, pieces of its batch) by the topic's name, from version 13 on by its id."""
 
 
 def encode_produce_request(
@@ -36,17 +34,15 @@ def encode_produce_request(
     client_id: str,
     acks: int,
     timeout_ms: int,
-    batches: list[PartitionBatch],
+    topics: Topics,
     transactional_id: str | None = None,
 ) -> list[bytes | memoryview]:
     """A whole frame, including the size prefix, as pieces to be sent in order.
 
-    The pieces include the records of ``batches`` without a copy: their memory must not change until
-    the request has ended. Batches are grouped by topic, topics in first-seen order. Raises
-    UnsupportedVersionError if the version needs a topic id that a batch does not have.
+    The pieces include the batches without a copy: their memory must not change until the request
+    has ended. Raises TypeError for a topic that is named otherwise than the version does it.
     """
     head = _head(version, client_id, acks, timeout_ms, transactional_id)
-    topics = _by_topic(version, batches)
     return frame_produce(head, version, correlation_id, topics)
 
 
@@ -61,34 +57,6 @@ def _head(
     out.nullable_string(transactional_id)
     out.pack(_ACKS_AND_TIMEOUT, acks, timeout_ms)
     return out.take()
-
-
-@lru_cache(maxsize=1024)
-def _topic_name(version: int, topic: str | bytes) -> bytes:
-    out = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
-    if isinstance(topic, bytes):
-        out.raw(topic)
-    else:
-        out.string(topic)
-    return out.take()
-
-
-def _by_topic(
-    version: int, batches: list[PartitionBatch]
-) -> list[tuple[bytes, list[PartitionBatch]]]:
-    """The batches by their topic's encoded name or id, depending on the version."""
-    topics: dict[str | bytes, list[PartitionBatch]] = {}
-    for batch in batches:
-        topic: str | bytes = batch.topic
-        if version >= _TOPIC_IDS_FROM:
-            if batch.topic_id is None:
-                raise UnsupportedVersionError(
-                    f"PRODUCE: version {version} names topics by id, and that of "
-                    f"{batch.topic!r} is not known"
-                )
-            topic = batch.topic_id
-        topics.setdefault(topic, []).append(batch)
-    return [(_topic_name(version, topic), members) for topic, members in topics.items()]
 
 
 class ProduceResponse(NamedTuple):

@@ -19,11 +19,12 @@ from kprod.wire.control import (
 from kprod.wire.framing import FrameReader, encode_request_header, split_response_header
 from kprod.wire.produce import (
     ProduceResponse,
+    Topics,
     decode_produce_response,
     encode_produce_request,
 )
 from kprod.wire.versions import ApiKey
-from kprod_ext import PartitionBatch, PartitionResponse
+from kprod_ext import PartitionResponse
 from tests.golden import frames as golden
 
 CLIENT = "kprod"
@@ -35,15 +36,10 @@ def body(text: str) -> memoryview:
 
 
 def produce(version: int, correlation_id: int, topic_id: bytes | None) -> str:
-    pieces = encode_produce_request(
-        version,
-        correlation_id,
-        CLIENT,
-        acks=-1,
-        timeout_ms=30_000,
-        batches=[PartitionBatch("t", topic_id, 0, [BATCH])],
-    )
-    return b"".join(pieces).hex()
+    topics: Topics = {topic_id or "t": [(0, [memoryview(BATCH)])]}
+    return b"".join(
+        encode_produce_request(version, correlation_id, CLIENT, -1, 30_000, topics)
+    ).hex()
 
 
 def test_api_versions_requests() -> None:

@@ -20,9 +20,8 @@ from kprod.wire.control import (
     encode_init_producer_id_request,
     encode_metadata_request,
 )
-from kprod.wire.produce import decode_produce_response, encode_produce_request
+from kprod.wire.produce import Topics, decode_produce_response, encode_produce_request
 from kprod.wire.versions import SUPPORTED, ApiKey
-from kprod_ext import PartitionBatch
 from tests.support.kio_messages import decode_request, request_schema
 
 int16 = st.integers(-(2**15), 2**15 - 1)
@@ -37,61 +36,39 @@ def versions(api: ApiKey) -> st.SearchStrategy[int]:
     return st.integers(first, last)
 
 
-@st.composite
-def batches(draw: st.DrawFn) -> list[PartitionBatch]:
-    topics = draw(st.dictionaries(names, ids, max_size=4))
-    if not topics:
-        return []
-    found = []
-    for partition, topic in enumerate(draw(st.lists(st.sampled_from(sorted(topics)), max_size=8))):
-        records = [memoryview(part) for part in draw(st.lists(st.binary(max_size=300), max_size=3))]
-        found.append(PartitionBatch(topic, topics[topic], partition, records))
-    return found
+pieces = st.lists(st.binary(max_size=300).map(lambda part: memoryview(part)[:]), max_size=3)
+partitions = st.lists(st.tuples(int32, pieces), max_size=4)
+requests = st.one_of(
+    st.tuples(st.integers(3, 12), st.dictionaries(names, partitions, max_size=4)),
+    st.tuples(st.just(13), st.dictionaries(ids, partitions, max_size=4)),
+)
 
 
-@given(versions(ApiKey.PRODUCE), int32, text, int16, int32, batches(), st.none() | text)
+@given(requests, int32, text, int16, int32, st.none() | text)
 def test_produce_requests(
-    version: int,
+    request: tuple[int, Topics],
     correlation_id: int,
     client_id: str,
     acks: int,
     timeout_ms: int,
-    sent: list[PartitionBatch],
     transactional_id: str | None,
 ) -> None:
-    pieces = encode_produce_request(
-        version,
-        correlation_id,
-        client_id,
-        acks=acks,
-        timeout_ms=timeout_ms,
-        batches=sent,
-        transactional_id=transactional_id,
+    version, topics = request
+    frame = encode_produce_request(
+        version, correlation_id, client_id, acks, timeout_ms, topics, transactional_id
     )
     schema = request_schema(ApiKey.PRODUCE, version)
-    header, body = decode_request(schema.ProduceRequest, b"".join(pieces))
+    header, body = decode_request(schema.ProduceRequest, b"".join(frame))
     check_header(header, ApiKey.PRODUCE, version, correlation_id, client_id)
     assert (body.acks, body.transactional_id) == (acks, transactional_id)
     assert milliseconds(body.timeout) == timeout_ms
     found = [
-        (topic_key(version, topic), part.index, part.records)
+        (topic_key(version, topic), [(part.index, part.records) for part in topic.partition_data])
         for topic in body.topic_data
-        for part in topic.partition_data
     ]
-    assert found == grouped(version, sent)
-
-
-def grouped(version: int, sent: list[PartitionBatch]) -> list[tuple[str | bytes, int, bytes]]:
-    """The batches under their topics, topics in the order they are first seen."""
-    order = list(dict.fromkeys(batch.topic for batch in sent))
-    ranked = sorted(sent, key=lambda batch: order.index(batch.topic))
-    return [
-        (
-            batch.topic_id if version >= 13 and batch.topic_id else batch.topic,
-            batch.partition,
-            b"".join(batch.records),
-        )
-        for batch in ranked
+    assert found == [
+        (name, [(partition, b"".join(records)) for partition, records in batches])
+        for name, batches in topics.items()
     ]
 
 

@@ -15,9 +15,9 @@ def ignores_ids(_real: type[BrokerConnection]) -> type[BrokerConnection]:
     class Broken(BrokerConnection):
         def _match(self, frame: memoryview, now: float) -> None:
             if self.unanswered:
-                entry = self.unanswered[0]
-                _, body = split_response_header(entry.exchange.api, entry.version, frame)
-                entry.exchange.answered(entry.version, body, now)
+                oldest = self.unanswered[0]
+                _, body = split_response_header(oldest.api, oldest.version, frame)
+                oldest.answered(oldest.version, body, now)
                 self.unanswered.popleft()
                 self._settle(now)
 

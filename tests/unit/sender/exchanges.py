@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kprod.errors import KprodError, ProtocolError
 from kprod.sender.connection import BrokerConnection
-from kprod.sender.exchange import Buffers
+from kprod.sender.exchange import Buffers, Exchange
 from kprod.wire.versions import ApiKey
 from tests.support.kio_messages import encode
 from tests.support.scripted_cluster import OFFERED, api_versions
@@ -12,7 +12,7 @@ from tests.support.scripted_cluster import OFFERED, api_versions
 REQUEST = b"a request, size prefix included"
 
 
-class Noted:
+class Noted(Exchange):
     """An Exchange: ``ends`` gets "answered" or "failed", with what it was given."""
 
     def __init__(

@@ -4,75 +4,58 @@ from uuid import UUID
 
 import pytest
 
-from kprod.errors import ProtocolError, UnsupportedVersionError
+from kprod.errors import ProtocolError
 from kprod.types import Broker
-from kprod.wire.produce import decode_produce_response, encode_produce_request
+from kprod.wire.produce import Topics, decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
-from kprod_ext import PartitionBatch, PartitionResponse
+from kprod_ext import PartitionResponse
 from tests.support.kio_messages import decode_request, request_schema
 from tests.support.wire_samples import TOPIC_ID, produce_response
 
 RECORDS = [memoryview(bytes([65 + at]) * (at + 1) * 50) for at in range(4)]
 
 
-def batch(topic: str, partition: int, records: memoryview, topic_id: int = 0) -> PartitionBatch:
-    known = UUID(int=topic_id).bytes if topic_id else None
-    return PartitionBatch(topic, known, partition, [records])
+def encode(version: int, topics: Topics) -> list[bytes | memoryview]:
+    return encode_produce_request(version, 1, "kprod", -1, 30_000, topics)
 
 
-def encode(version: int, *batches: PartitionBatch) -> list[bytes | memoryview]:
-    return encode_produce_request(
-        version,
-        1,
-        "kprod",
-        acks=-1,
-        timeout_ms=30_000,
-        batches=list(batches),
-        transactional_id=None,
-    )
+def names(version: int) -> tuple[str | bytes, str | bytes]:
+    """Two topics as the version names them."""
+    return (UUID(int=1).bytes, UUID(int=2).bytes) if version >= 13 else ("a", "b")
 
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_record_bytes_are_not_copied(version: int) -> None:
-    pieces = encode(version, batch("a", 0, RECORDS[0], 1), batch("b", 1, RECORDS[1], 2))
+    a, b = names(version)
+    pieces = encode(version, {a: [(0, RECORDS[:1])], b: [(1, RECORDS[1:2]), (2, RECORDS[2:])]})
     views = [piece for piece in pieces if isinstance(piece, memoryview)]
-    assert len(views) == 2
-    assert all(sent is given for sent, given in zip(views, RECORDS, strict=False))
+    assert len(views) == len(RECORDS)
+    assert all(sent is given for sent, given in zip(views, RECORDS, strict=True))
 
 
-def test_batches_are_grouped_by_topic_in_first_seen_order() -> None:
-    pieces = encode(
-        12,
-        batch("b", 0, RECORDS[0]),
-        batch("a", 7, RECORDS[1]),
-        batch("b", 3, RECORDS[2]),
-    )
-    views = [piece for piece in pieces if isinstance(piece, memoryview)]
-    assert [bytes(view[:1]) for view in views] == [b"A", b"C", b"B"]
-    joined = b"".join(pieces)
-    assert joined.count(b"\x02b") == joined.count(b"\x02a") == 1
+def test_a_topic_is_named_as_the_version_does_it() -> None:
+    with pytest.raises(TypeError, match="str"):
+        encode(13, {"t": [(0, RECORDS[:1])]})
+    with pytest.raises(TypeError, match="bytes"):
+        encode(12, {UUID(int=1).bytes: [(0, RECORDS[:1])]})
 
 
-def test_a_topic_made_anew_is_another_topic_where_ids_count() -> None:
-    old, new = batch("t", 0, RECORDS[0], 1), batch("t", 0, RECORDS[1], 2)
-    joined = b"".join(encode(13, old, new))
-    assert joined.count(UUID(int=1).bytes) == joined.count(UUID(int=2).bytes) == 1
-
-
-def test_topic_ids_are_demanded_where_names_are_not_sent() -> None:
-    with pytest.raises(UnsupportedVersionError, match="'t' is not known"):
-        encode(13, batch("t", 0, RECORDS[0]))
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_name_that_is_too_long_is_refused(version: int) -> None:
+    encode(version, {"t" * 32_767: [(0, RECORDS[:1])]})
+    with pytest.raises(ValueError, match="32768 bytes; at most 32767"):
+        encode(version, {"t" * 32_768: [(0, RECORDS[:1])]})
 
 
 def test_a_request_without_batches_is_whole() -> None:
     for version in (3, 13):
-        joined = b"".join(encode(version))
+        joined = b"".join(encode(version, {}))
         assert int.from_bytes(joined[:4], "big") == len(joined) - 4
 
 
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 2**21 - 2, 2**21 - 1])
 def test_records_are_announced_right_where_the_length_grows_by_a_byte(size: int) -> None:
-    joined = b"".join(encode(9, batch("t", 0, memoryview(b"r" * size))))
+    joined = b"".join(encode(9, {"t": [(0, [memoryview(b"r" * size)])]}))
     _, body = decode_request(request_schema(ApiKey.PRODUCE, 9).ProduceRequest, joined)
     assert body.topic_data[0].partition_data[0].records == b"r" * size
 
