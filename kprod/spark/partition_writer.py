@@ -23,7 +23,9 @@ from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered
 from kprod.intake.arguments import check_seconds, check_topic
 from kprod.schema.columns.arrow_types import check_python
+from kprod.schema.columns.record_columns import converters
 from kprod.spark.acknowledgements import RowPolicy, policy_of
+from kprod.spark.column_roles import roles_of
 from kprod.spark.delivery import ATOMIC, Terms, terms_of
 from kprod.spark.errors import SchemaError
 from kprod.spark.executor_producer import (
@@ -43,7 +45,7 @@ from kprod.spark.options import (
     job_options,
     transactional_options,
 )
-from kprod.spark.payload_format import key_format, value_format
+from kprod.spark.payload_options import key_format, value_format
 from kprod.spark.python_worker import (
     TaskIdentity,
     acknowledge_at_once,
@@ -51,7 +53,6 @@ from kprod.spark.python_worker import (
     log_for_spark,
     this_task,
 )
-from kprod.spark.record_columns import converters, roles_of
 from kprod.spark.record_shapes import RecordShapes
 from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, TaskRows, placed_rows
 from kprod.spark.task_sender import RateLimit, RateLimiter, RecordPlan, TaskSender

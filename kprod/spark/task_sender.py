@@ -13,16 +13,16 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from kprod.errors import ConfigError, KprodError, RecordTypeError
-from kprod.spark.acknowledgements import is_about_the_record
-from kprod.spark.executor_producer import MeasuringProducer
-from kprod.spark.payload_format import PayloadFormat
-from kprod.spark.record_columns import (
-    ColumnRoles,
+from kprod.schema.columns.payload_format import PayloadFormat
+from kprod.schema.columns.record_columns import (
     RecordColumns,
     beyond_partitions,
     record_columns,
     without,
 )
+from kprod.spark.acknowledgements import is_about_the_record
+from kprod.spark.column_roles import ColumnRoles
+from kprod.spark.executor_producer import MeasuringProducer
 from kprod.spark.record_shapes import (
     ArrowRows,
     ListRows,

@@ -18,8 +18,8 @@ from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.spark import partition_writer
+from kprod.spark.column_roles import ColumnRoles
 from kprod.spark.executor_producer import MeasuringProducer
-from kprod.spark.record_columns import ColumnRoles
 from kprod.spark.record_shapes import Rows
 from kprod.spark.task_sender import READ_ROWS, TaskSender
 from tests.support.steady_names import steady_repr

@@ -1,1 +1,1 @@
-"""Arrow columns as JSON, Avro and Protobuf. Needs pyarrow."""
+"""Arrow columns as those that ``send_arrow`` takes: JSON, Avro, Protobuf. Needs pyarrow."""

@@ -1,16 +1,16 @@
-"""Converts a record batch of Spark into the columns that ``KafkaProducer.send_arrow`` expects."""
+"""Converts the columns of a record batch to those that ``KafkaProducer.send_arrow`` takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import compute
 
-from kprod.errors import ConfigError, KprodError, PartitionError, RecordTypeError
+from kprod.errors import KprodError, PartitionError, RecordTypeError
 from kprod.schema.columns.arrow_types import (
     is_bytes,
     is_list,
@@ -20,80 +20,9 @@ from kprod.schema.columns.arrow_types import (
     plain_values,
 )
 from kprod.schema.columns.encoded_columns import Convert
-from kprod.spark.payload_format import PayloadFormat
+from kprod.schema.columns.payload_format import PayloadFormat
 
 ROLES = ("value", "key", "topic", "partition", "timestamp", "headers")
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnRoles:
-    """The columns' names by role; a role that is not named has the column of its own name.
-
-    With ``packs`` a frame without a value column has one all the same: a struct of its columns,
-    but for those named for a role. A column that was given a role by ``named`` stays in the struct.
-    Immutable.
-    """
-
-    named: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    packs: bool = False
-
-    def __post_init__(self) -> None:
-        unknown = sorted(set(self.named) - set(ROLES))
-        if unknown:
-            raise ConfigError(f"columns: expected parts of a record, {list(ROLES)}; got {unknown}")
-
-    def __reduce__(self) -> Any:  # a view of a dict does not pickle
-        return type(self), (dict(self.named), self.packs)
-
-    def find(self, columns: Sequence[str]) -> dict[str, str]:
-        """The column of each role that there is one for; none for a value that is packed.
-
-        Raises RecordTypeError for a column that is missing, or for one that no record has a place
-        for and that would be lost.
-        """
-        missing = sorted(set(self.named.values()) - set(columns))
-        if missing:
-            raise RecordTypeError(f"there is no column {missing[0]!r} among {sorted(columns)}")
-        found = {role: self.named.get(role, role) for role in ROLES}
-        found = {role: name for role, name in found.items() if name in columns}
-        for name in found.values():
-            if list(columns).count(name) > 1:
-                raise RecordTypeError(f"there is more than one column {name!r}")
-        if "value" not in found and not (self.packs and self.packed(columns)):
-            raise RecordTypeError(f"there is no column 'value' among {sorted(columns)}")
-        unknown = sorted(set(columns) - set(found.values()))
-        if unknown and "value" in found:
-            raise RecordTypeError(
-                f"columns {unknown} are not part of a Kafka record: select only value, key, topic,"
-                " partition, timestamp and headers, or map other names with columns="
-            )
-        return found
-
-    def packed(self, columns: Iterable[str]) -> list[str]:
-        """The columns that a value is made of when there is none. See ``find``."""
-        own = {role for role in ROLES if role not in self.named}
-        return [name for name in columns if name not in own]
-
-    def arrange(self, batch: Any) -> Any:
-        """``batch`` with its columns named for their roles, and nothing copied.
-
-        Raises as ``find``.
-        """
-        names = batch.schema.names
-        columns = {role: batch.column(name) for role, name in self.find(names).items()}
-        if "value" not in columns:
-            kept = self.packed(names)
-            parts = [batch.column(name) for name in kept]
-            fields = [batch.schema.field(name) for name in kept]
-            columns["value"] = pa.StructArray.from_arrays(parts, fields=fields)
-        return pa.RecordBatch.from_pydict(columns)
-
-
-def roles_of(options: Mapping[str, Any]) -> ColumnRoles:
-    """The roles that options of a writer give to columns. Raises ConfigError."""
-    named = {role: options[role] for role in ("key", "value") if options.get(role, role) != role}
-    packs = options.get("value_format", "binary") != "binary"
-    return ColumnRoles({**named, **(options.get("columns") or {})}, packs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +57,8 @@ def converters(
 ) -> dict[str, Convert]:
     """What makes columns of records of columns with these Arrow types, by role.
 
-    The driver makes them to judge a job's columns, and each task for those of its batches.
-    ``topic`` wins over the column. Raises RecordTypeError for a type that does not fit; it names
-    the column as it is ``shown``.
+    They may be made only to judge the types. ``topic`` wins over the column. Raises RecordTypeError
+    for a type that does not fit; it names the column as it is ``shown``.
     """
     made: dict[str, Convert] = {}
     for role, kind in kinds.items():
@@ -149,7 +77,7 @@ def _of_type(convert: Callable[[Any], Any]) -> Convert:
 def record_columns(
     batch: Any, topic: str | None, value: PayloadFormat, key: PayloadFormat
 ) -> RecordColumns:
-    """Convert a batch with columns named for their roles (``ColumnRoles.arrange``).
+    """Convert a batch with columns named for their ``ROLES``.
 
     Raises as ``converters``.
     """

@@ -1,0 +1,90 @@
+"""How a column becomes the bytes of a key or a value.
+
+Avro, Protobuf and JSON are framed as Confluent's deserializers expect. The registry is asked once,
+by ``registered_values``; encoding needs none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from kprod.errors import ConfigError, RecordTypeError
+from kprod.schema.avro import AvroSerializer
+from kprod.schema.columns.arrow_types import is_payload, plain_values
+from kprod.schema.columns.encoded_columns import Convert, EncodedColumns
+from kprod.schema.columns.json_texts import json_writer
+from kprod.schema.encoding import AvroEncoding
+from kprod.schema.json_schema import JsonSchemaSerializer
+from kprod.schema.protobuf import ProtobufSerializer
+from kprod.schema.registry import SchemaRegistry
+from kprod.schema.schema import RegisteredSchema, Schema
+from kprod.schema.wire_format import id_bytes
+
+RegisteredKind: TypeAlias = Literal["avro", "protobuf", "json_schema"]
+
+
+def plain_avro(text: str, schema_id: int | None) -> EncodedColumns:
+    """Avro with a schema and an id that the application knows; without an id there is no frame.
+
+    Raises ConfigError when it is no Avro schema, or fastavro is not installed.
+    """
+    encoding = AvroEncoding(text, bare_bytes=schema_id is not None)
+    try:
+        encoding.parsed()
+    except ConfigError as error:
+        raise ConfigError(f"avro_schema: {error}") from error
+    known = RegisteredSchema(Schema(text), schema_id or 0)
+    return EncodedColumns(encoding, b"" if schema_id is None else id_bytes(known))
+
+
+def registered_values(
+    kind: RegisteredKind, subject: str, registry: SchemaRegistry, schema: Any
+) -> EncodedColumns:
+    """Values with a schema of a registry, which is asked now, on the driver.
+
+    ``schema`` is registered under ``subject`` unless it is there; None means the subject's latest.
+    For Protobuf it is the class of messages. Raises ConfigError and what the registry refuses.
+    """
+    options: dict[str, Any] = {
+        "subject": lambda _topic, _is_key, _name: subject,
+        "use_latest_version": schema is None,
+    }
+    serializer: AvroSerializer | JsonSchemaSerializer | ProtobufSerializer
+    if kind == "protobuf":
+        serializer = ProtobufSerializer(registry, schema, **options)
+    elif kind == "avro":
+        serializer = AvroSerializer(registry, schema, **options)
+    else:
+        serializer = JsonSchemaSerializer(registry, schema, **options)
+    return EncodedColumns(*serializer.fixed(""))
+
+
+Kind = Literal["binary", "json", "avro", "protobuf", "json_schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadFormat:
+    """``binary``: bytes and text as they are; the others: anything. Immutable."""
+
+    kind: Kind = "binary"
+    encoded: EncodedColumns | None = None
+
+    def converter(self, what: str, kind: Any) -> Convert:
+        """What makes of columns of an Arrow type those that ``send_arrow`` takes.
+
+        Raises RecordTypeError, which begins with ``what``, when the type has no such form.
+        """
+        try:
+            if self.encoded is not None:
+                return self.encoded.converter(kind)
+            if is_payload(kind):
+                return lambda column: (plain_values(column), {})
+            if self.kind == "json":
+                write = json_writer(kind)
+                return lambda column: (write(column), {})
+        except RecordTypeError as error:
+            raise RecordTypeError(f"{what}: {error}") from None
+        raise RecordTypeError(
+            f"{what} must be string or binary, not {kind}: cast it, or use the format json"
+        )
