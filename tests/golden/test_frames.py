@@ -16,7 +16,7 @@ from kprod.wire.control import (
     encode_init_producer_id_request,
     encode_metadata_request,
 )
-from kprod.wire.framing import FrameReader, encode_request_header, split_response_header
+from kprod.wire.framing import FrameReader, encode_request_header
 from kprod.wire.produce import (
     ProduceResponse,
     Topics,
@@ -123,15 +123,3 @@ def test_produce_response_of_the_mock_broker() -> None:
 def test_init_producer_id_response() -> None:
     reply = decode_init_producer_id_response(4, body(golden.INIT_PRODUCER_ID_V4_RESPONSE))
     assert reply == InitProducerIdReply(0, 4000, 0, 0)
-
-
-def test_response_headers() -> None:
-    """Flexible responses carry a tag section after the correlation id, ApiVersions never does."""
-    for api, version, header, text in (
-        (ApiKey.API_VERSIONS, 3, "00000001", golden.API_VERSIONS_V3_RESPONSE),
-        (ApiKey.PRODUCE, 8, "00000001", golden.PRODUCE_V8_RESPONSE),
-        (ApiKey.PRODUCE, 10, "0000000100", golden.PRODUCE_V10_RESPONSE),
-        (ApiKey.END_TXN, 5, "0000000100", golden.END_TXN_V5_RESPONSE),
-    ):
-        correlation_id, rest = split_response_header(api, version, body(header + text))
-        assert (correlation_id, rest.hex()) == (1, text)

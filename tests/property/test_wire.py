@@ -22,7 +22,7 @@ from kprod.wire.control import (
 )
 from kprod.wire.produce import Topics, decode_produce_response, encode_produce_request
 from kprod.wire.versions import SUPPORTED, ApiKey
-from tests.support.kio_messages import decode_request, request_schema
+from tests.support.kio_messages import read_request
 
 int16 = st.integers(-(2**15), 2**15 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -57,9 +57,7 @@ def test_produce_requests(
     frame = encode_produce_request(
         version, correlation_id, client_id, acks, timeout_ms, topics, transactional_id
     )
-    schema = request_schema(ApiKey.PRODUCE, version)
-    header, body = decode_request(schema.ProduceRequest, b"".join(frame))
-    check_header(header, ApiKey.PRODUCE, version, correlation_id, client_id)
+    body = read(ApiKey.PRODUCE, version, correlation_id, client_id, b"".join(frame))
     assert (body.acks, body.transactional_id) == (acks, transactional_id)
     assert milliseconds(body.timeout) == timeout_ms
     found = [
@@ -87,9 +85,7 @@ def test_metadata_requests(
     version: int, correlation_id: int, client_id: str, topics: list[str] | None, auto: bool
 ) -> None:
     frame = encode_metadata_request(version, correlation_id, client_id, topics, auto)
-    schema = request_schema(ApiKey.METADATA, version)
-    header, body = decode_request(schema.MetadataRequest, frame)
-    check_header(header, ApiKey.METADATA, version, correlation_id, client_id)
+    body = read(ApiKey.METADATA, version, correlation_id, client_id, frame)
     found = None if body.topics is None else [topic.name for topic in body.topics]
     assert (found, body.allow_auto_topic_creation) == (topics, auto)
 
@@ -121,9 +117,7 @@ def test_init_producer_id_requests(
         producer_id=producer_id,
         producer_epoch=epoch,
     )
-    schema = request_schema(ApiKey.INIT_PRODUCER_ID, version)
-    header, body = decode_request(schema.InitProducerIdRequest, frame)
-    check_header(header, ApiKey.INIT_PRODUCER_ID, version, correlation_id, client_id)
+    body = read(ApiKey.INIT_PRODUCER_ID, version, correlation_id, client_id, frame)
     assert body.transactional_id == transactional_id
     assert milliseconds(body.transaction_timeout) == timeout_ms
     if version >= 3:
@@ -133,18 +127,17 @@ def test_init_producer_id_requests(
 @given(versions(ApiKey.API_VERSIONS), int32, text)
 def test_api_versions_requests(version: int, correlation_id: int, client_id: str) -> None:
     frame = encode_api_versions_request(version, correlation_id, client_id, ("kprod", "1.2"))
-    schema = request_schema(ApiKey.API_VERSIONS, version)
-    header, body = decode_request(schema.ApiVersionsRequest, frame)
-    check_header(header, ApiKey.API_VERSIONS, version, correlation_id, client_id)
+    body = read(ApiKey.API_VERSIONS, version, correlation_id, client_id, frame)
     if version >= 3:
         assert (body.client_software_name, body.client_software_version) == ("kprod", "1.2")
 
 
-def check_header(header: Any, api: ApiKey, version: int, correlation_id: int, client: str) -> None:
-    assert header.request_api_key == api
-    assert header.request_api_version == version
-    assert header.correlation_id == correlation_id
-    assert header.client_id == client
+def read(api: ApiKey, version: int, correlation_id: int, client: str, frame: bytes) -> Any:
+    """The body of a request with this header."""
+    header, body = read_request(api, version, frame)
+    assert (header.request_api_key, header.request_api_version) == (api, version)
+    assert (header.correlation_id, header.client_id) == (correlation_id, client)
+    return body
 
 
 def milliseconds(delta: timedelta) -> int:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
-
-from kio.schema.errors import ErrorCode
 
 from kprod.records.record_batch import RecordBatch, read_batches
 from kprod.transport.memory import ServerEnd
 from kprod.types import TopicPartition
 from kprod.wire.framing import FrameReader
 from kprod.wire.versions import ApiKey, is_flexible
-from tests.support.kio_messages import build, decode_request, encode, request_schema
-from tests.support.kio_messages import response_schema as responses
+from tests.support.kio_messages import read_request, response
 
 OFFERED = {
     ApiKey.PRODUCE: (3, 12),
@@ -27,14 +23,6 @@ OFFERED = {
     ApiKey.INIT_PRODUCER_ID: (0, 4),
 }
 UNKNOWN_TOPIC_ID = 100
-REQUEST_NAMES = {
-    ApiKey.PRODUCE: "ProduceRequest",
-    ApiKey.METADATA: "MetadataRequest",
-    ApiKey.API_VERSIONS: "ApiVersionsRequest",
-    ApiKey.INIT_PRODUCER_ID: "InitProducerIdRequest",
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "GetTelemetrySubscriptionsRequest",
-    ApiKey.PUSH_TELEMETRY: "PushTelemetryRequest",
-}
 
 
 class Heard(NamedTuple):
@@ -53,12 +41,18 @@ A ConnectionError cuts the connection.
 """
 
 
-def frame(heard: Heard, entity: Any) -> bytes:
+def frame(heard: Heard, **values: Any) -> bytes:
     """A response with its header and size."""
     flexible = is_flexible(heard.api, heard.version) and heard.api is not ApiKey.API_VERSIONS
     tags = b"\x00" if flexible else b""
-    message = heard.correlation_id.to_bytes(4, "big") + tags + bytes(encode(entity))
+    body = bytes(response(heard.api, heard.version, **values))
+    message = heard.correlation_id.to_bytes(4, "big") + tags + body
     return len(message).to_bytes(4, "big") + message
+
+
+def telling(**values: Any) -> Answer:
+    """An answer that says this, and nothing else."""
+    return lambda _broker, heard: frame(heard, **values)
 
 
 def silence(_broker: ScriptedBroker, _heard: Heard) -> None:
@@ -99,7 +93,7 @@ class ScriptedBroker:
         self.heard: list[Heard] = []
         self.throttle_ms = 0
         self.connections = 0
-        self._script: dict[ApiKey, deque[Answer]] = {api: deque() for api in REQUEST_NAMES}
+        self._script: defaultdict[ApiKey, deque[Answer]] = defaultdict(deque)
 
     def next(self, api: ApiKey, *answers: Answer) -> None:
         """What the next requests of this kind get, one each; then the usual again."""
@@ -124,21 +118,13 @@ class ScriptedBroker:
         """What a healthy broker says."""
         if heard.api is ApiKey.PRODUCE:
             return self.produce_answer(heard, self.cluster.store)
-        entity: Any
         if heard.api is ApiKey.METADATA:
             names = None if heard.body.topics is None else [t.name for t in heard.body.topics]
-            entity = self.cluster.metadata(heard.version, names)
-        elif heard.api is ApiKey.API_VERSIONS:
-            entity = api_versions(heard.version, self.offered)
-        else:
-            self.cluster.producer_ids += 1
-            entity = responses(heard.api, heard.version).InitProducerIdResponse(
-                throttle_time=timedelta(0),
-                error_code=ErrorCode.none,
-                producer_id=self.cluster.producer_ids,
-                producer_epoch=0,
-            )
-        return frame(heard, entity)
+            return frame(heard, **self.cluster.metadata(names))
+        if heard.api is ApiKey.API_VERSIONS:
+            return frame(heard, api_keys=api_keys(self.offered))
+        self.cluster.producer_ids += 1
+        return frame(heard, producer_id=self.cluster.producer_ids)
 
     def produce_answer(
         self,
@@ -149,63 +135,37 @@ class ScriptedBroker:
         records: Mapping[int, str | None] = MappingProxyType({}),
     ) -> bytes:
         """An answer in which ``store`` decides error code and base offset of every partition."""
-        schema = responses(ApiKey.PRODUCE, heard.version)
+        hint: dict[str, Any] = {}
+        if leader != (-1, -1):
+            hint["current_leader"] = {"leader_id": leader[0], "leader_epoch": leader[1]}
+        errors = [
+            {"batch_index": index, "batch_index_error_message": text}
+            for index, text in records.items()
+        ]
         topics = []
         for topic in heard.body.topic_data:
             parts = []
             for part in topic.partition_data:
                 tp = TopicPartition(self.cluster.name_of(topic), part.index)
                 code, offset = store(tp, list(read_batches(part.records)))
-                values: dict[str, Any] = {}
-                if heard.version >= 10 and leader != (-1, -1):
-                    values["current_leader"] = schema.LeaderIdAndEpoch(
-                        leader_id=leader[0], leader_epoch=leader[1]
-                    )
-                parts.append(
-                    build(
-                        schema.PartitionProduceResponse,
-                        index=part.index,
-                        error_code=ErrorCode(code),
-                        base_offset=offset,
-                        log_append_time=None,
-                        log_start_offset=0,
-                        record_errors=tuple(
-                            schema.BatchIndexAndErrorMessage(
-                                batch_index=index, batch_index_error_message=text
-                            )
-                            for index, text in records.items()
-                        ),
-                        error_message=None,
-                        **values,
-                    )
-                )
-            topics.append(
-                build(
-                    schema.TopicProduceResponse,
-                    name=getattr(topic, "name", None),
-                    topic_id=getattr(topic, "topic_id", None),
-                    partition_responses=tuple(parts),
-                )
-            )
+                told = {"index": part.index, "error_code": code, "base_offset": offset}
+                parts.append({**told, "log_start_offset": 0, "record_errors": errors, **hint})
+            named = {key: getattr(topic, key, None) for key in ("name", "topic_id")}
+            topics.append({**named, "partition_responses": parts})
         if heard.body.acks == 0:
             return b""
+        found = self.cluster.brokers.get(leader[0])  # told where it is from version 10 on
         return frame(
             heard,
-            build(
-                schema.ProduceResponse,
-                responses=tuple(topics),
-                throttle_time=timedelta(milliseconds=self.throttle_ms),
-                **self._endpoints(schema, leader[0]),
-            ),
+            responses=topics,
+            throttle_time=self.throttle_ms,
+            node_endpoints=[found.endpoint] if found else [],
         )
 
-    def _endpoints(self, schema: Any, node_id: int) -> dict[str, Any]:
-        """Where the leader is that an answer names, as brokers tell from version 10 on."""
-        leader = self.cluster.brokers.get(node_id)
-        if leader is None or not hasattr(schema, "NodeEndpoint"):
-            return {}
-        endpoint = schema.NodeEndpoint(node_id=node_id, host=leader.host, port=leader.port)
-        return {"node_endpoints": (endpoint,)}
+    @property
+    def endpoint(self) -> dict[str, Any]:
+        """Where it is, as answers tell it."""
+        return {"node_id": self.node_id, "host": self.host, "port": self.port}
 
 
 @dataclass
@@ -250,59 +210,39 @@ class ScriptedCluster:
         log += batches
         return 0, offset
 
-    def metadata(self, version: int, names: list[str] | None) -> Any:
+    def metadata(self, names: list[str] | None) -> dict[str, Any]:
         """The cluster as it is now, with the topics that were asked for."""
-        schema = responses(ApiKey.METADATA, version)
-        return build(
-            schema.MetadataResponse,
-            throttle_time=timedelta(0),
-            error_code=ErrorCode.none,
-            brokers=tuple(
-                schema.MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port)
-                for b in self.brokers.values()
-            ),
-            cluster_id=self.cluster_id,
-            controller_id=min(self.brokers, default=-1),
-            topics=tuple(self._topic(schema, name) for name in names or sorted(self.topics)),
-        )
+        return {
+            "brokers": [broker.endpoint for broker in self.brokers.values()],
+            "cluster_id": self.cluster_id,
+            "controller_id": min(self.brokers, default=-1),
+            "topics": [self._topic(name) for name in names or sorted(self.topics)],
+        }
 
-    def _topic(self, schema: Any, name: str) -> Any:
+    def _topic(self, name: str) -> dict[str, Any]:
         leaders = self.topics.get(name, [])
-        code = self.errors.get(name, 0 if leaders else 3)
-        return build(
-            schema.MetadataResponseTopic,
-            error_code=ErrorCode(code),
-            name=name,
-            topic_id=self.topic_ids.get(name),
-            is_internal=False,
-            partitions=tuple(
-                build(
-                    schema.MetadataResponsePartition,
-                    error_code=ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available,
-                    partition_index=number,
-                    leader_id=leader,
-                    leader_epoch=self.leader_epoch,
-                    replica_nodes=(),
-                    isr_nodes=(),
-                    offline_replicas=(),
-                )
+        return {
+            "error_code": self.errors.get(name, 0 if leaders else 3),
+            "name": name,
+            "topic_id": self.topic_ids.get(name),
+            "partitions": [
+                {
+                    "error_code": 0 if leader >= 0 else 5,
+                    "partition_index": number,
+                    "leader_id": leader,
+                    "leader_epoch": self.leader_epoch,
+                }
                 for number, leader in enumerate(leaders)
-            ),
-        )
+            ],
+        }
 
 
-def api_versions(version: int, offered: dict[ApiKey, tuple[int, int]], error: int = 0) -> Any:
-    """An ApiVersions response entity."""
-    schema = responses(ApiKey.API_VERSIONS, version)
-    return build(
-        schema.ApiVersionsResponse,
-        error_code=ErrorCode(error),
-        api_keys=tuple(
-            schema.ApiVersion(api_key=api, min_version=first, max_version=last)
-            for api, (first, last) in offered.items()
-        ),
-        throttle_time=timedelta(0),
-    )
+def api_keys(offered: Mapping[ApiKey, tuple[int, int]]) -> list[dict[str, int]]:
+    """What an ApiVersions response says of these ranges."""
+    return [
+        {"api_key": api, "min_version": first, "max_version": last}
+        for api, (first, last) in offered.items()
+    ]
 
 
 class _Connection:
@@ -317,9 +257,8 @@ class _Connection:
     def _answer(self, message: memoryview) -> bytes:
         api = ApiKey(int.from_bytes(message[:2], "big"))
         version = int.from_bytes(message[2:4], "big")
-        entity = getattr(request_schema(api, version), REQUEST_NAMES[api])
         size = len(message).to_bytes(4, "big")
-        header, body = decode_request(entity, size + bytes(message))
+        header, body = read_request(api, version, size + bytes(message))
         answer = self._broker.answer(Heard(api, version, header.correlation_id, body))
         self._silent = self._silent or answer is None
         return b"" if self._silent or answer is None else answer

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
-
-from kio.schema.errors import ErrorCode
 
 from kprod.wire.control import (
     decode_api_versions_response,
@@ -19,10 +16,10 @@ from kprod.wire.produce import decode_produce_response
 from kprod.wire.telemetry import decode_get_subscriptions_response, decode_push_response
 from kprod.wire.versions import SUPPORTED, ApiKey
 from tests.support.admin_samples import QUESTIONS, admin_response
-from tests.support.kio_messages import build, encode, response_schema
+from tests.support.kio_messages import response
 
 TOPIC_ID = UUID("12345678-9abc-def0-0123-456789abcdef")
-THROTTLE = timedelta(milliseconds=250)
+THROTTLE_MS = 250
 
 
 class Sample(NamedTuple):
@@ -47,170 +44,102 @@ def samples() -> Iterator[Sample]:
 
 def produce_response(version: int) -> memoryview:
     """Two topics; one partition stored, one refused with everything a refusal can carry."""
-    schema = response_schema(ApiKey.PRODUCE, version)
-    stored = build(
-        schema.PartitionProduceResponse,
-        index=0,
-        error_code=ErrorCode.none,
-        base_offset=2**40,
-        log_append_time=None,
-        log_start_offset=17,
-        record_errors=(),
-        error_message=None,
+    stored = {"index": 0, "base_offset": 2**40, "log_start_offset": 17}
+    refused = {
+        "index": 5,
+        "error_code": 6,
+        "base_offset": -1,
+        "log_start_offset": -1,
+        "record_errors": [
+            {"batch_index": 3, "batch_index_error_message": "no key"},
+            {"batch_index": 4},
+        ],
+        "error_message": "moved",
+        "current_leader": {"leader_id": 2, "leader_epoch": 7},
+    }
+    return response(
+        ApiKey.PRODUCE,
+        version,
+        responses=[
+            {"name": "flights", "topic_id": TOPIC_ID, "partition_responses": [stored, refused]},
+            {"name": "weather", "topic_id": None, "partition_responses": [stored]},
+        ],
+        throttle_time=THROTTLE_MS,
+        node_endpoints=[{"node_id": 2, "host": "h2", "port": 9093, "rack": "r"}],
     )
-    values: dict[str, Any] = {}
-    if version >= 8:
-        error = schema.BatchIndexAndErrorMessage
-        values["record_errors"] = (
-            error(batch_index=3, batch_index_error_message="no key"),
-            error(batch_index=4),
-        )
-    if version >= 10:
-        values["current_leader"] = schema.LeaderIdAndEpoch(leader_id=2, leader_epoch=7)
-    refused = build(
-        schema.PartitionProduceResponse,
-        index=5,
-        error_code=ErrorCode.not_leader_or_follower,
-        base_offset=-1,
-        log_append_time=None,
-        log_start_offset=-1,
-        error_message="moved",
-        **values,
-    )
-    topics = (
-        build(
-            schema.TopicProduceResponse,
-            name="flights",
-            topic_id=TOPIC_ID,
-            partition_responses=(stored, refused),
-        ),
-        build(
-            schema.TopicProduceResponse,
-            name="weather",
-            topic_id=None,
-            partition_responses=(stored,),
-        ),
-    )
-    response: dict[str, Any] = {"responses": topics, "throttle_time": THROTTLE}
-    if version >= 10:
-        endpoint = schema.NodeEndpoint(node_id=2, host="h2", port=9093, rack="r")
-        response["node_endpoints"] = (endpoint,)
-    return encode(build(schema.ProduceResponse, **response))
 
 
 def metadata_response(version: int) -> memoryview:
     """Two brokers, one topic with a leaderless partition, one that is unknown."""
-    schema = response_schema(ApiKey.METADATA, version)
-    brokers = (
-        schema.MetadataResponseBroker(node_id=1, host="h1", port=9092, rack="r1"),
-        schema.MetadataResponseBroker(node_id=2, host="h2", port=9093, rack=None),
-    )
-    led = build(
-        schema.MetadataResponsePartition,
-        error_code=ErrorCode.none,
-        partition_index=0,
-        leader_id=1,
-        leader_epoch=9,
-        replica_nodes=(1, 2),
-        isr_nodes=(1,),
-        offline_replicas=(2,),
-    )
-    leaderless = build(
-        schema.MetadataResponsePartition,
-        error_code=ErrorCode.leader_not_available,
-        partition_index=1,
-        leader_id=-1,
-        leader_epoch=-1,
-        replica_nodes=(1, 2),
-        isr_nodes=(),
-        offline_replicas=(),
-    )
-    topics = (
-        build(
-            schema.MetadataResponseTopic,
-            error_code=ErrorCode.none,
-            name="flights",
-            topic_id=TOPIC_ID,
-            is_internal=False,
-            partitions=(led, leaderless),
-        ),
-        build(
-            schema.MetadataResponseTopic,
-            error_code=ErrorCode.unknown_topic_or_partition,
-            name="wëather",
-            topic_id=None,
-            is_internal=True,
-            partitions=(),
-        ),
-    )
-    return encode(
-        build(
-            schema.MetadataResponse,
-            throttle_time=THROTTLE,
-            brokers=brokers,
-            cluster_id="cluster",
-            controller_id=2,
-            topics=topics,
-            error_code=ErrorCode.none,
-        )
+    led: dict[str, object] = {
+        "leader_id": 1,
+        "leader_epoch": 9,
+        "isr_nodes": [1],
+        "offline_replicas": [2],
+    }
+    leaderless: dict[str, object] = {"error_code": 5, "leader_id": -1, "leader_epoch": -1}
+    partitions = [
+        {"partition_index": number, "replica_nodes": [1, 2], **told}
+        for number, told in enumerate((led, leaderless))
+    ]
+    return response(
+        ApiKey.METADATA,
+        version,
+        throttle_time=THROTTLE_MS,
+        brokers=[
+            {"node_id": 1, "host": "h1", "port": 9092, "rack": "r1"},
+            {"node_id": 2, "host": "h2", "port": 9093, "rack": None},
+        ],
+        cluster_id="cluster",
+        controller_id=2,
+        topics=[
+            {"name": "flights", "topic_id": TOPIC_ID, "partitions": partitions},
+            {"error_code": 3, "name": "wëather", "topic_id": None, "is_internal": True},
+        ],
     )
 
 
 def api_versions_response(version: int) -> memoryview:
     """Three APIs, one of them unknown to kprod; features from version 3 on."""
-    schema = response_schema(ApiKey.API_VERSIONS, version)
-    api = schema.ApiVersion
-    values: dict[str, Any] = {
-        "error_code": ErrorCode.none,
-        "api_keys": (
-            api(api_key=0, min_version=3, max_version=13),
-            api(api_key=18, min_version=0, max_version=4),
-            api(api_key=9999, min_version=1, max_version=2),
-        ),
-        "throttle_time": THROTTLE,
-    }
-    if version >= 3:
-        feature = schema.FinalizedFeatureKey
-        values["finalized_features_epoch"] = 5
-        values["finalized_features"] = (
-            feature(name="transaction.version", max_version_level=2, min_version_level=2),
-        )
-    return encode(build(schema.ApiVersionsResponse, **values))
+    level = {"name": "transaction.version", "max_version_level": 2, "min_version_level": 2}
+    return response(
+        ApiKey.API_VERSIONS,
+        version,
+        api_keys=[
+            {"api_key": api, "min_version": first, "max_version": last}
+            for api, first, last in ((0, 3, 13), (18, 0, 4), (9999, 1, 2))
+        ],
+        throttle_time=THROTTLE_MS,
+        finalized_features_epoch=5,
+        finalized_features=[level],
+    )
 
 
 def init_producer_id_response(version: int) -> memoryview:
     """An identity."""
-    schema = response_schema(ApiKey.INIT_PRODUCER_ID, version)
-    return encode(
-        schema.InitProducerIdResponse(
-            throttle_time=THROTTLE, error_code=ErrorCode.none, producer_id=4000, producer_epoch=3
-        )
-    )
+    identity = {"producer_id": 4000, "producer_epoch": 3}
+    return response(ApiKey.INIT_PRODUCER_ID, version, throttle_time=THROTTLE_MS, **identity)
 
 
 def telemetry_subscriptions_response(version: int) -> memoryview:
     """A subscription, and an id for the client."""
-    schema = response_schema(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, version)
-    return encode(
-        schema.GetTelemetrySubscriptionsResponse(
-            throttle_time=THROTTLE,
-            error_code=ErrorCode.none,
-            client_instance_id=TOPIC_ID,
-            subscription_id=77,
-            accepted_compression_types=(4, 1, -1),
-            push_interval=timedelta(minutes=1),
-            telemetry_max_bytes=1_000_000,
-            delta_temporality=True,
-            requested_metrics=("org.apache.kafka.producer.", ""),
-        )
+    return response(
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        version,
+        throttle_time=THROTTLE_MS,
+        client_instance_id=TOPIC_ID,
+        subscription_id=77,
+        accepted_compression_types=[4, 1, -1],
+        push_interval=60_000,
+        telemetry_max_bytes=1_000_000,
+        delta_temporality=True,
+        requested_metrics=["org.apache.kafka.producer.", ""],
     )
 
 
 def push_telemetry_response(version: int) -> memoryview:
-    """A refusal."""
-    schema = response_schema(ApiKey.PUSH_TELEMETRY, version)
-    refused = ErrorCode.telemetry_too_large
-    return encode(schema.PushTelemetryResponse(throttle_time=THROTTLE, error_code=refused))
+    """A refusal: TELEMETRY_TOO_LARGE."""
+    return response(ApiKey.PUSH_TELEMETRY, version, throttle_time=THROTTLE_MS, error_code=118)
 
 
 _KINDS: dict[ApiKey, tuple[Callable[[int], memoryview], Callable[[int, memoryview], Any]]] = {

@@ -6,8 +6,8 @@ from kprod.errors import KprodError, ProtocolError
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Buffers, Exchange
 from kprod.wire.versions import ApiKey
-from tests.support.kio_messages import encode
-from tests.support.scripted_cluster import OFFERED, api_versions
+from tests.support.kio_messages import response
+from tests.support.scripted_cluster import OFFERED, api_keys
 
 REQUEST = b"a request, size prefix included"
 
@@ -82,7 +82,8 @@ def answer(correlation_id: int, body: bytes) -> bytes:
 
 def handshake_answer(correlation_id: int, version: int = 4, error: int = 0) -> bytes:
     """A broker's ApiVersions response, in the layout of that version."""
-    body = encode(api_versions(version, {**OFFERED, ApiKey.OFFSET_FETCH: (1, 9)}, error))
+    offered = api_keys({**OFFERED, ApiKey.OFFSET_FETCH: (1, 9)})
+    body = response(ApiKey.API_VERSIONS, version, error_code=error, api_keys=offered)
     return frame(correlation_id.to_bytes(4, "big") + bytes(body))
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from kprod.wire.versions import ApiKey
-from tests.support.kio_messages import build
 from tests.support.scripted_cluster import Answer, Heard, ScriptedBroker, ScriptedCluster
 from tests.support.sender_rig import SenderRig
-
-FIRST, SECOND = UUID(int=1), UUID(int=2)
 
 
 @pytest.fixture
@@ -33,10 +30,9 @@ def as_if_asked(*partitions: int, topic: str = "t") -> Answer:
         body = heard.body
         (asked,) = body.topic_data
         (part,) = asked.partition_data
-        parts = tuple(build(type(part), index=n, records=part.records) for n in partitions)
-        topics = (build(type(asked), name=topic, partition_data=parts),)
-        changed = build(type(body), acks=-1, timeout=body.timeout, topic_data=topics)
-        return broker.usual(heard._replace(body=changed))
+        parts = tuple(replace(part, index=n) for n in partitions)
+        topics = (replace(asked, name=topic, partition_data=parts),)
+        return broker.usual(heard._replace(body=replace(body, topic_data=topics)))
 
     return answer
 
@@ -110,7 +106,7 @@ def versions(broker: ScriptedBroker) -> list[int]:
 def modern(broker: ScriptedBroker) -> ScriptedBroker:
     """It names topics by id."""
     broker.offered[ApiKey.PRODUCE] = (3, 13)
-    broker.cluster.topic_ids = {"t": FIRST}
+    broker.cluster.topic_ids = {"t": UUID(int=1)}
     return broker
 
 
@@ -127,19 +123,3 @@ def test_a_topic_whose_id_is_not_told_is_named_by_name(modern: ScriptedBroker) -
     rig = rig_of(modern)
     assert rig.run(rig.queue().succeeded)
     assert versions(modern) == [12]
-
-
-@pytest.mark.parametrize("options", [{}, {"enable_idempotence": False}])
-def test_records_of_a_topic_that_was_created_again_go_to_the_new_one(
-    modern: ScriptedBroker, options: dict[str, Any]
-) -> None:
-    rig = SenderRig(modern.cluster, **options)
-    rig.know("t")
-    assert rig.run(rig.queue(b"old").succeeded)
-    modern.cluster.topic_ids["t"] = SECOND
-    modern.cluster.log.clear()
-    rig.clock.advance(1)
-    future = rig.queue(b"new")
-    assert rig.run(lambda: future.is_done, seconds=5)
-    assert future.get(0).offset == 0
-    assert modern.cluster.values("t") == [b"new"]

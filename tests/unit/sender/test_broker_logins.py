@@ -11,8 +11,8 @@ from kprod.sender.login import LoginSettings
 from kprod.transport.memory import ServerEnd
 from kprod.wire.framing import FrameReader
 from kprod.wire.versions import ApiKey
-from tests.support.kio_messages import encode
-from tests.support.scripted_cluster import OFFERED, api_versions
+from tests.support.kio_messages import response
+from tests.support.scripted_cluster import OFFERED, api_keys
 from tests.unit.sender.broker_rig import SETTINGS, BrokerRig
 from tests.unit.sender.exchanges import frame
 
@@ -41,7 +41,8 @@ class LoginEnd(ServerEnd):
     def _answer(self, request: bytes) -> bytes:
         api, number = int.from_bytes(request[:2], "big"), request[4:8]
         if api == ApiKey.API_VERSIONS:
-            return frame(number + bytes(encode(api_versions(4, {**OFFERED, **SASL}, 0))))
+            hello = response(api, 4, api_keys=api_keys({**OFFERED, **SASL}))
+            return frame(number + bytes(hello))
         if api == ApiKey.SASL_HANDSHAKE:
             return frame(number + struct.pack(">hi", 0, 0))
         self._server.logins += 1

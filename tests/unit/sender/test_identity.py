@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from kprod.errors import BrokerError, DeliveryTimeoutError
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
-from tests.support.kio_messages import response_schema
 from tests.support.scripted_cluster import (
     Answer,
-    Heard,
     ScriptedBroker,
     ScriptedCluster,
     cut,
-    frame,
+    telling,
 )
 from tests.support.sender_rig import SenderRig
 
@@ -27,17 +23,7 @@ TP = TopicPartition("t", 0)
 
 def identity(producer_id: int = 9, epoch: int = 3, error: int = 0) -> Answer:
     """An answer to InitProducerId."""
-
-    def answer(_: ScriptedBroker, heard: Heard) -> bytes:
-        entity = response_schema(heard.api, heard.version).InitProducerIdResponse(
-            throttle_time=timedelta(0),
-            error_code=ErrorCode(error),
-            producer_id=producer_id,
-            producer_epoch=epoch,
-        )
-        return frame(heard, entity)
-
-    return answer
+    return telling(error_code=error, producer_id=producer_id, producer_epoch=epoch)
 
 
 @pytest.fixture

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from kprod.wire.versions import ApiKey
-from tests.support.kio_messages import build, response_schema
 from tests.support.scripted_cluster import (
     Answer,
-    Heard,
-    ScriptedBroker,
     ScriptedCluster,
-    frame,
     silence,
+    telling,
 )
 from tests.support.sender_rig import SenderRig
 
@@ -25,21 +20,7 @@ TRIGGER = 20.0
 
 def no_brokers(error: int = 0) -> Answer:
     """A Metadata answer that tells of nobody."""
-
-    def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
-        schema = response_schema(ApiKey.METADATA, heard.version)
-        entity = build(
-            schema.MetadataResponse,
-            throttle_time=timedelta(0),
-            brokers=(),
-            cluster_id=None,
-            controller_id=-1,
-            topics=(),
-            error_code=ErrorCode(error),
-        )
-        return frame(heard, entity)
-
-    return answer
+    return telling(cluster_id=None, controller_id=-1, error_code=error)
 
 
 class MovedCluster:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from kprod.wire.versions import ApiKey
-from tests.support.kio_messages import response_schema
 from tests.support.metrics_data import read_metrics, read_resource
 from tests.support.scripted_cluster import (
     Answer,
@@ -22,6 +19,7 @@ from tests.support.scripted_cluster import (
     cut,
     frame,
     silence,
+    telling,
 )
 from tests.support.sender_rig import SenderRig
 
@@ -36,32 +34,24 @@ def subscription(
     """An answer to GetTelemetrySubscriptions, with an interval of a minute."""
 
     def answer(_: ScriptedBroker, heard: Heard) -> bytes:
-        entity = response_schema(ASK, 0).GetTelemetrySubscriptionsResponse(
-            throttle_time=timedelta(0),
-            error_code=ErrorCode(error),
+        return frame(
+            heard,
+            error_code=error,
             client_instance_id=None if heard.body.client_instance_id else OWN_ID,
             subscription_id=7,
             accepted_compression_types=codecs,
-            push_interval=timedelta(minutes=1),
+            push_interval=60_000,
             telemetry_max_bytes=100_000,
             delta_temporality=delta,
             requested_metrics=metrics,
         )
-        return frame(heard, entity)
 
     return answer
 
 
 def taken(error: int = 0, throttle_ms: int = 0) -> Answer:
     """An answer to PushTelemetry."""
-
-    def answer(_: ScriptedBroker, heard: Heard) -> bytes:
-        entity = response_schema(PUSH, 0).PushTelemetryResponse(
-            throttle_time=timedelta(milliseconds=throttle_ms), error_code=ErrorCode(error)
-        )
-        return frame(heard, entity)
-
-    return answer
+    return telling(error_code=error, throttle_time=throttle_ms)
 
 
 @pytest.fixture
@@ -83,19 +73,6 @@ def heard(broker: ScriptedBroker, api: ApiKey) -> list[Any]:
 
 def so_many(broker: ScriptedBroker, api: ApiKey, count: int) -> Callable[[], bool]:
     return lambda: broker.count(api) >= count
-
-
-def test_nothing_is_asked_of_brokers_that_do_not_offer_it(broker: ScriptedBroker) -> None:
-    del broker.offered[ASK], broker.offered[PUSH]
-    rig = rig_of(broker)
-    assert rig.run(rig.queue().succeeded)
-    assert not rig.run(lambda: False, seconds=400)
-    assert {one.api for one in broker.heard} == {
-        ApiKey.API_VERSIONS,
-        ApiKey.METADATA,
-        ApiKey.INIT_PRODUCER_ID,
-        ApiKey.PRODUCE,
-    }
 
 
 def test_nothing_is_asked_when_it_is_switched_off(broker: ScriptedBroker) -> None:
@@ -162,16 +139,6 @@ def test_a_refused_push_is_followed_by_a_question(
     assert seconds <= rig.clock.now - refused < seconds + 1
     assert rig.run(so_many(broker, PUSH, 2))
     assert [ask.client_instance_id for ask in heard(broker, ASK)] == [None, OWN_ID]
-
-
-def test_a_refusal_for_good_ends_it(broker: ScriptedBroker) -> None:
-    broker.next(ASK, subscription("*"))
-    broker.next(PUSH, taken(42))
-    rig = rig_of(broker)
-    assert rig.run(so_many(broker, PUSH, 1))
-    assert not rig.run(lambda: False, seconds=500)
-    assert (broker.count(ASK), broker.count(PUSH)) == (1, 1)
-    assert rig.run(rig.queue().succeeded)
 
 
 def test_a_lost_answer_harms_no_record_and_no_later_push(broker: ScriptedBroker) -> None:

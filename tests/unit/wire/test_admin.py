@@ -13,7 +13,7 @@ from kprod.wire import admin
 from kprod.wire.admin import Question
 from kprod.wire.versions import SUPPORTED, ApiKey
 from tests.support.admin_samples import QUESTIONS, admin_response
-from tests.support.kio_messages import decode_request, request_schema
+from tests.support.kio_messages import read_request
 
 VERSIONS = [
     (question.api, version)
@@ -24,9 +24,7 @@ VERSIONS = [
 
 def read(question: Question[Any], version: int) -> Any:
     """The request as kio reads it."""
-    schema = request_schema(question.api, version)
-    (entity,) = (getattr(schema, name) for name in vars(schema) if name.endswith("Request"))
-    header, body = decode_request(entity, question.encode(version, 7, "me"))
+    header, body = read_request(question.api, version, question.encode(version, 7, "me"))
     assert (header.correlation_id, header.client_id) == (7, "me")
     return body
 

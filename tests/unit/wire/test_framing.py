@@ -18,27 +18,6 @@ def fed(reader: FrameReader, *chunks: bytes) -> list[bytes]:
     return [bytes(found) for chunk in chunks for found in reader.feed(chunk)]
 
 
-def test_frames_come_out_without_their_size() -> None:
-    stream = frame(b"first") + frame(b"other") + frame(b"half of")[:6]
-    reader = FrameReader()
-    assert fed(reader, stream) == [b"first", b"other"]
-    assert fed(reader, b"lf of") == [b"half of"]
-    assert fed(reader, b"") == []
-
-
-def test_one_byte_at_a_time() -> None:
-    stream = frame(b"first") + frame(b"a" * 300) + frame(b"last")
-    chunks = [stream[at : at + 1] for at in range(len(stream))]
-    assert fed(FrameReader(), *chunks) == [b"first", b"a" * 300, b"last"]
-
-
-def test_a_chunk_may_end_a_frame_and_hold_others() -> None:
-    reader = FrameReader()
-    assert fed(reader, frame(b"first")[:3]) == []
-    assert fed(reader, frame(b"first")[3:] + frame(b"more") + b"\x00\x00") == [b"first", b"more"]
-    assert fed(reader, b"\x00\x04last") == [b"last"]
-
-
 def test_a_frame_within_one_chunk_shares_its_memory() -> None:
     chunk = frame(b"payload")
     [found] = FrameReader().feed(chunk)
@@ -50,14 +29,6 @@ def test_frames_cannot_be_written_to() -> None:
     reader.feed(frame(b"payload")[:5])
     [found] = reader.feed(frame(b"payload")[5:])
     assert found.readonly
-
-
-def test_an_earlier_frame_outlives_later_ones() -> None:
-    reader = FrameReader()
-    reader.feed(frame(b"first")[:5])
-    [first] = reader.feed(frame(b"first")[5:] + frame(b"other")[:6])
-    reader.feed(frame(b"other")[6:])
-    assert bytes(first) == b"first"
 
 
 @pytest.mark.parametrize("size", [-(2**31), -1, 0, 3, 1001, 2**31 - 1])
@@ -116,15 +87,6 @@ def test_an_unfinished_frame_takes_at_most_twice_what_has_come(size: int, step: 
         tracemalloc.stop()
     [found] = reader.feed(b"!")
     assert (len(found), bytes(found[-2:])) == (size, b"\0!")
-
-
-def test_request_headers() -> None:
-    assert encode_request_header(ApiKey.PRODUCE, 8, 7, "é") == (
-        b"\x00\x00\x00\x08\x00\x00\x00\x07\x00\x02\xc3\xa9"
-    )
-    assert encode_request_header(ApiKey.PRODUCE, 9, -1, "") == (
-        b"\x00\x00\x00\x09\xff\xff\xff\xff\x00\x00\x00"
-    )
 
 
 def test_a_client_id_no_broker_takes_is_refused() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kprod.wire.telemetry import Point, Temporality, gauge, metrics_data, monotonic_sum, uvarint
+from kprod.wire.telemetry import Point, Temporality, gauge, metrics_data, monotonic_sum
 from tests.support.metrics_data import ToldMetric, read_metrics, read_resource, read_scope
 
 BEGIN, NOW = 1_700_000_000_000_000_000, 1_700_000_300_000_000_000
@@ -35,11 +33,3 @@ def test_resource_and_scope() -> None:
     assert read_resource(written) == resource
     assert read_scope(written) == SCOPE
     assert read_metrics(metrics_data({}, SCOPE, [])) == []
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [(0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**32, "8080808010")],
-)
-def test_numbers(value: int, written: str) -> None:
-    assert uvarint(value).hex() == written

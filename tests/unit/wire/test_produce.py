@@ -9,7 +9,7 @@ from kprod.types import Broker
 from kprod.wire.produce import Topics, decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
 from kprod_ext import PartitionResponse
-from tests.support.kio_messages import decode_request, request_schema
+from tests.support.kio_messages import read_request
 from tests.support.wire_samples import TOPIC_ID, produce_response
 
 RECORDS = [memoryview(bytes([65 + at]) * (at + 1) * 50) for at in range(4)]
@@ -47,16 +47,10 @@ def test_a_name_that_is_too_long_is_refused(version: int) -> None:
         encode(version, {"t" * 32_768: [(0, RECORDS[:1])]})
 
 
-def test_a_request_without_batches_is_whole() -> None:
-    for version in (3, 13):
-        joined = b"".join(encode(version, {}))
-        assert int.from_bytes(joined[:4], "big") == len(joined) - 4
-
-
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 2**21 - 2, 2**21 - 1])
 def test_records_are_announced_right_where_the_length_grows_by_a_byte(size: int) -> None:
     joined = b"".join(encode(9, {"t": [(0, [memoryview(b"r" * size)])]}))
-    _, body = decode_request(request_schema(ApiKey.PRODUCE, 9).ProduceRequest, joined)
+    _, body = read_request(ApiKey.PRODUCE, 9, joined)
     assert body.topic_data[0].partition_data[0].records == b"r" * size
 
 

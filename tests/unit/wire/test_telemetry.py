@@ -18,26 +18,24 @@ from kprod.wire.telemetry import (
 )
 from kprod.wire.versions import ApiKey
 from tests.support import hostile_answers
-from tests.support.kio_messages import decode_request, request_schema
+from tests.support.kio_messages import read_request
 from tests.support.wire_samples import push_telemetry_response, telemetry_subscriptions_response
 
 OWN_ID = uuid.UUID("12345678-9abc-def0-0123-456789abcdef")
 
 
 def test_the_question_for_a_subscription() -> None:
-    entity = request_schema(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0).GetTelemetrySubscriptionsRequest
     for own_id, read in ((NO_ID, None), (OWN_ID.bytes, OWN_ID)):
         frame = encode_get_subscriptions_request(0, 7, "me", own_id)
-        header, body = decode_request(entity, frame)
+        header, body = read_request(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, frame)
         assert (header.correlation_id, header.client_id) == (7, "me")
         assert body.client_instance_id == read
 
 
 def test_a_push() -> None:
-    entity = request_schema(ApiKey.PUSH_TELEMETRY, 0).PushTelemetryRequest
     metrics = b"m" * 300
     frame = encode_push_request(0, 7, "me", Push(OWN_ID.bytes, -5, True, 4, metrics))
-    _, body = decode_request(entity, frame)
+    _, body = read_request(ApiKey.PUSH_TELEMETRY, 0, frame)
     assert (body.client_instance_id, body.subscription_id) == (OWN_ID, -5)
     assert (body.terminating, body.compression_type, body.metrics) == (True, 4, metrics)
 

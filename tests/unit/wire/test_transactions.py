@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from kprod.errors import ProtocolError
 from kprod.wire import transactions as wire
@@ -18,16 +16,9 @@ from kprod.wire.transactions import (
     encode_offset_fetch_request,
 )
 from kprod.wire.versions import SUPPORTED, ApiKey
-from tests.support.kio_messages import (
-    build,
-    decode_request,
-    encode,
-    request_schema,
-    response_schema,
-)
+from tests.support.kio_messages import read_request, response
 
 PRODUCER = (4000, 3)
-THROTTLE = timedelta(milliseconds=250)
 
 
 def each(*apis: ApiKey) -> pytest.MarkDecorator:
@@ -40,48 +31,28 @@ def each(*apis: ApiKey) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("api", "version"), found)
 
 
-def read(api: ApiKey, version: int, name: str, frame: bytes) -> Any:
-    entity = getattr(request_schema(api, version), name)
-    header, body = decode_request(entity, frame)
+def read(api: ApiKey, version: int, frame: bytes) -> Any:
+    header, body = read_request(api, version, frame)
     assert (header.correlation_id, header.client_id) == (7, "me")
     return body
-
-
-def response(api: ApiKey, version: int, name: str, **values: Any) -> memoryview:
-    entity = getattr(response_schema(api, version), name)
-    return encode(build(entity, throttle_time=THROTTLE, **values))
 
 
 @each(ApiKey.FIND_COORDINATOR)
 def test_find_coordinator(api: ApiKey, version: int) -> None:
     frame = wire.encode_find_coordinator_request(version, 7, "me", "tx", wire.TRANSACTION)
-    body = read(api, version, "FindCoordinatorRequest", frame)
+    body = read(api, version, frame)
     assert body.key_type == 1
     assert (body.coordinator_keys if version >= 4 else (body.key,)) == ("tx",)
-    told = {
-        "node_id": 2,
-        "host": "h",
-        "port": 9092,
-        "error_code": ErrorCode.none,
-        "error_message": None,
-    }
-    if version >= 4:
-        coordinator = response_schema(api, version).Coordinator
-        told = {"coordinators": (coordinator(key="tx", **told),)}
-    answer = response(api, version, "FindCoordinatorResponse", **told)
+    told = {"node_id": 2, "host": "h", "port": 9092, "error_message": None}
+    several = [{"key": "tx", **told}]  # from version 4 on
+    answer = response(api, version, throttle_time=250, coordinators=several, **told)
     reply = wire.decode_find_coordinator_response(version, answer)
     assert reply == wire.CoordinatorReply(0, None, 2, 250)
 
 
 def test_an_answer_for_two_coordinators_makes_no_sense() -> None:
-    coordinator = response_schema(ApiKey.FIND_COORDINATOR, 4).Coordinator
-    both = tuple(
-        coordinator(
-            key=key, node_id=1, host="h", port=1, error_code=ErrorCode.none, error_message=None
-        )
-        for key in "ab"
-    )
-    answer = response(ApiKey.FIND_COORDINATOR, 4, "FindCoordinatorResponse", coordinators=both)
+    both = [{"key": key, "node_id": 1, "host": "h", "port": 1} for key in "ab"]
+    answer = response(ApiKey.FIND_COORDINATOR, 4, coordinators=both)
     with pytest.raises(ProtocolError, match="2 keys for one"):
         wire.decode_find_coordinator_response(4, answer)
 
@@ -91,22 +62,17 @@ def test_add_partitions(api: ApiKey, version: int) -> None:
     frame = wire.encode_add_partitions_request(
         version, 7, "me", "tx", PRODUCER, {"a": [0, 2], "b": [1]}
     )
-    body = read(api, version, "AddPartitionsToTxnRequest", frame)
+    body = read(api, version, frame)
     assert body.v3_and_below_transactional_id == "tx"
     assert (body.v3_and_below_producer_id, body.v3_and_below_producer_epoch) == PRODUCER
-    topics = {topic.name: topic.partitions for topic in body.v3_and_below_topics}
-    assert topics == {"a": (0, 2), "b": (1,)}
-    schema = response_schema(api, version)
-    results = tuple(
-        schema.AddPartitionsToTxnPartitionResult(
-            partition_index=number, partition_error_code=ErrorCode(code)
-        )
+    asked = {topic.name: topic.partitions for topic in body.v3_and_below_topics}
+    assert asked == {"a": (0, 2), "b": (1,)}
+    results = [
+        {"partition_index": number, "partition_error_code": code}
         for number, code in ((0, 0), (2, 29))
-    )
-    topic = schema.AddPartitionsToTxnTopicResult(name="a", results_by_partition=results)
-    answer = response(
-        api, version, "AddPartitionsToTxnResponse", results_by_topic_v3_and_below=(topic,)
-    )
+    ]
+    topics = [{"name": "a", "results_by_partition": results}]
+    answer = response(api, version, throttle_time=250, results_by_topic_v3_and_below=topics)
     reply = wire.decode_add_partitions_response(version, answer)
     assert reply == wire.PartitionsReply([("a", 0, 0), ("a", 2, 29)], 250)
 
@@ -114,10 +80,10 @@ def test_add_partitions(api: ApiKey, version: int) -> None:
 @each(ApiKey.ADD_OFFSETS_TO_TXN)
 def test_add_offsets(api: ApiKey, version: int) -> None:
     frame = wire.encode_add_offsets_request(version, 7, "me", "tx", PRODUCER, "group")
-    body = read(api, version, "AddOffsetsToTxnRequest", frame)
+    body = read(api, version, frame)
     assert (body.transactional_id, body.group_id) == ("tx", "group")
     assert (body.producer_id, body.producer_epoch) == PRODUCER
-    answer = response(api, version, "AddOffsetsToTxnResponse", error_code=ErrorCode(51))
+    answer = response(api, version, throttle_time=250, error_code=51)
     assert wire.decode_add_offsets_response(version, answer) == wire.CodeReply(51, 250)
 
 
@@ -126,7 +92,7 @@ def test_txn_offset_commit(api: ApiKey, version: int) -> None:
     member = wire.GroupMetadata("group", 4, "member", "instance")
     offsets = [wire.OffsetToCommit("a", 0, 5, 2, "note"), wire.OffsetToCommit("a", 1, 2**40)]
     frame = wire.encode_txn_offset_commit_request(version, 7, "me", "tx", PRODUCER, member, offsets)
-    body = read(api, version, "TxnOffsetCommitRequest", frame)
+    body = read(api, version, frame)
     assert (body.transactional_id, body.group_id) == ("tx", "group")
     if version >= 3:
         who = (body.generation_id, body.member_id, body.group_instance_id)
@@ -137,12 +103,8 @@ def test_txn_offset_commit(api: ApiKey, version: int) -> None:
     assert found == [(0, 5, "note"), (1, 2**40, "")]
     if version >= 2:
         assert [p.committed_leader_epoch for p in topic.partitions] == [2, -1]
-    schema = response_schema(api, version)
-    partition = schema.TxnOffsetCommitResponsePartition(
-        partition_index=0, error_code=ErrorCode.none
-    )
-    told = schema.TxnOffsetCommitResponseTopic(name="a", partitions=(partition,))
-    answer = response(api, version, "TxnOffsetCommitResponse", topics=(told,))
+    told = [{"name": "a", "partitions": [{"partition_index": 0}]}]
+    answer = response(api, version, throttle_time=250, topics=told)
     reply = wire.decode_txn_offset_commit_response(version, answer)
     assert reply == wire.PartitionsReply([("a", 0, 0)], 250)
 
@@ -150,24 +112,16 @@ def test_txn_offset_commit(api: ApiKey, version: int) -> None:
 @each(ApiKey.OFFSET_FETCH)
 def test_offset_fetch(api: ApiKey, version: int) -> None:
     frame = encode_offset_fetch_request(version, 7, "me", "group", {"a": [0, 2], "b": [1]})
-    body = read(api, version, "OffsetFetchRequest", frame)
+    body = read(api, version, frame)
     assert (body.group_id, body.require_stable) == ("group", True)
     assert {t.name: t.partition_indexes for t in body.topics} == {"a": (0, 2), "b": (1,)}
-    schema = response_schema(api, version)
     note = "x" * 3_000 + "\n"
-    parts = tuple(
-        schema.OffsetFetchResponsePartition(
-            partition_index=number,
-            committed_offset=offset,
-            metadata=text,
-            error_code=ErrorCode(code),
-        )
-        for number, offset, text, code in ((0, 5, note, 0), (2, -1, None, 88))
-    )
-    told = schema.OffsetFetchResponseTopic(name="a", partitions=parts)
-    answer = response(
-        api, version, "OffsetFetchResponse", topics=(told,), error_code=ErrorCode.none
-    )
+    parts = [
+        {"partition_index": 0, "committed_offset": 5, "metadata": note},
+        {"partition_index": 2, "committed_offset": -1, "metadata": None, "error_code": 88},
+    ]
+    told = [{"name": "a", "partitions": parts}]
+    answer = response(api, version, throttle_time=250, topics=told)
     reply = decode_offset_fetch_response(version, answer)
     # The metadata is for programs: nothing of it is cut, or made fit for a log.
     whole = CommittedOffset("a", 0, 5, note.encode(), 0)
@@ -178,17 +132,10 @@ def test_offset_fetch(api: ApiKey, version: int) -> None:
 @each(ApiKey.END_TXN)
 def test_end_txn(api: ApiKey, version: int, committed: bool) -> None:
     frame = wire.encode_end_txn_request(version, 7, "me", "tx", PRODUCER, committed)
-    body = read(api, version, "EndTxnRequest", frame)
+    body = read(api, version, frame)
     assert (body.transactional_id, body.committed) == ("tx", committed)
     assert (body.producer_id, body.producer_epoch) == PRODUCER
-    answer = response(
-        api,
-        version,
-        "EndTxnResponse",
-        error_code=ErrorCode.none,
-        producer_id=4000,
-        producer_epoch=4,
-    )
+    answer = response(api, version, throttle_time=250, producer_id=4000, producer_epoch=4)
     reply = wire.decode_end_txn_response(version, answer)
     assert reply == wire.EndTxnReply(0, (4000, 4) if version >= 5 else None, 250)
 
