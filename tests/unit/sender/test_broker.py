@@ -28,22 +28,6 @@ def test_a_request_is_carried_and_its_answer_brought_back() -> None:
     assert rig.errors == []
 
 
-def test_it_works_one_byte_at_a_time_in_both_directions() -> None:
-    server = RawServer()
-    backend = VirtualBackend(
-        FakeClock(), {("host", 9092): server.accept}, send_chunk=1, receive_chunk=1
-    )
-    rig = BrokerRig(server, backend)
-    rig.connect()
-    request = rig.send()
-    while len(server.ends[0].frames) < 2:
-        rig.poll()
-    rig.transport.deliver(answer(1, b"body"))
-    while not request.ends:
-        rig.poll()
-    assert request.ends == [("answered", b"body")]
-
-
 # Failures -----------------------------------------------------------------------------------------
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kprod.transport.memory import MemoryTransport
 from tests.support.fake_clock import FakeClock
 from tests.support.virtual_backend import VirtualBackend
-from tests.unit.sender.broker_rig import REQUEST, BrokerRig
+from tests.unit.sender.broker_rig import BrokerRig
 from tests.unit.sender.exchanges import Noted, answer, frame
 from tests.unit.sender.raw_server import RawServer
 
@@ -94,20 +92,6 @@ def test_a_request_is_not_timed_while_the_network_goes_on_taking_it() -> None:
     assert request.ends == [("failed", True)]
 
 
-def test_a_request_is_not_timed_while_its_broker_asks_for_silence() -> None:
-    rig = BrokerRig(RawServer())
-    rig.connect()
-    rig.broker.send(Noted(REQUEST, throttle_ms=60_000), rig.clock.now)
-    request = rig.send()
-    rig.transport.deliver(answer(1, b""))
-    rig.poll()
-    rig.pass_time(60 + 29.9)
-    assert request.ends == []
-    assert rig.next_event() == pytest.approx(0.1)
-    rig.pass_time(0.1)
-    assert request.ends == [("failed", True)]
-
-
 def test_an_answer_after_the_time_limit_reaches_nobody() -> None:
     rig = BrokerRig(RawServer())
     rig.connect()
@@ -123,16 +107,6 @@ def test_an_answer_after_the_time_limit_reaches_nobody() -> None:
     assert again.ends == []
 
 
-def test_an_idle_connection_is_closed_without_blame() -> None:
-    rig = BrokerRig(RawServer())
-    rig.connect()
-    assert rig.next_event() == 540
-    rig.pass_time(540)
-    assert not rig.broker.connected
-    assert rig.errors == []
-    assert rig.broker.may_connect(rig.clock.now)
-
-
 def test_a_connection_that_waits_for_an_answer_is_not_idle() -> None:
     rig = BrokerRig(RawServer())
     rig.connect()
@@ -140,15 +114,3 @@ def test_a_connection_that_waits_for_an_answer_is_not_idle() -> None:
     rig.send()
     rig.pass_time(2)
     assert rig.broker.connected
-
-
-def test_a_throttled_broker_is_looked_at_when_the_silence_ends() -> None:
-    rig = BrokerRig(RawServer())
-    rig.connect()
-    rig.broker.send(Noted(REQUEST, throttle_ms=5000), rig.clock.now)
-    rig.transport.deliver(answer(1, b""))
-    rig.poll()
-    assert not rig.broker.can_send
-    assert rig.next_event() == 5
-    rig.pass_time(5)
-    assert rig.broker.can_send

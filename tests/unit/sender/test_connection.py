@@ -6,7 +6,6 @@ import pytest
 
 from kprod.errors import ConnectionLost, ProtocolError
 from kprod.sender.connection import BrokerConnection
-from kprod.wire.versions import ApiKey
 from tests.unit.sender.exchanges import Noted, Unwritable, able, answer, frame, handshake_answer
 
 NOW = 100.0
@@ -43,54 +42,6 @@ def test_every_request_has_a_correlation_id_of_its_own() -> None:
     requests = [Noted() for _ in range(3)]
     send(connection, *requests)
     assert [request.correlation_ids for request in requests] == [[1], [2], [3]]
-
-
-def test_responses_end_their_requests_in_order() -> None:
-    connection = established()
-    first, second = Noted(), Noted()
-    send(connection, first, second)
-    connection.received(answer(1, b"one"), NOW)
-    assert (first.ends, second.ends) == ([("answered", b"one")], [])
-    connection.received(answer(2, b"two"), NOW)
-    assert second.ends == [("answered", b"two")]
-    assert connection.in_flight == 0
-
-
-@pytest.mark.parametrize("size", [1, 3, 7, 1000])
-def test_responses_may_come_in_any_pieces(size: int) -> None:
-    connection = established()
-    first, second = Noted(), Noted()
-    send(connection, first, second)
-    data = answer(1, b"one") + answer(2, b"two")
-    for start in range(0, len(data), size):
-        connection.received(data[start : start + size], NOW)
-    assert (first.ends, second.ends) == ([("answered", b"one")], [("answered", b"two")])
-
-
-@pytest.mark.parametrize("correlation_id", [2, 3, 0, 2**31])
-def test_a_response_out_of_order_is_refused(correlation_id: int) -> None:
-    connection = established()
-    first, second = Noted(), Noted()
-    send(connection, first, second)
-    with pytest.raises(ProtocolError, match="but 1 is the oldest"):
-        connection.received(answer(correlation_id, b"?"), NOW)
-    connection.close(GONE, NOW)
-    assert (first.ends, second.ends) == ([("failed", True)], [("failed", True)])
-
-
-def test_a_response_to_nothing_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="to no request"):
-        established().received(answer(1, b"?"), NOW)
-
-
-def test_a_response_that_comes_twice_is_refused() -> None:
-    connection = established()
-    request = Noted()
-    send(connection, request)
-    connection.received(answer(1, b"one"), NOW)
-    with pytest.raises(ProtocolError):
-        connection.received(answer(1, b"one"), NOW)
-    assert len(request.ends) == 1
 
 
 def test_a_response_to_a_request_that_has_not_left_is_refused() -> None:
@@ -187,39 +138,7 @@ def test_the_buffers_of_a_request_are_written_as_they_are() -> None:
     assert connection.pending_output()[1] is records
 
 
-def test_no_more_requests_are_in_flight_than_allowed() -> None:
-    connection = established(max_in_flight=2)
-    send(connection, Noted(), Noted())
-    assert not able(connection, NOW)
-    connection.received(answer(1, b""), NOW)
-    assert able(connection, NOW)
-
-
 # Requests without a response ----------------------------------------------------------------------
-
-
-def unanswered() -> Noted:
-    return Noted(b"produce", api=ApiKey.PRODUCE, expects_response=False)
-
-
-def test_a_request_without_a_response_ends_with_its_last_byte() -> None:
-    connection = established()
-    request = unanswered()
-    connection.send(request, NOW)
-    connection.wrote(6, NOW)
-    assert request.ends == []
-    connection.wrote(1, NOW)
-    assert request.ends == [("answered", b"")]
-    assert connection.in_flight == 0
-
-
-def test_requests_with_and_without_a_response_may_alternate() -> None:
-    connection = established()
-    silent, asking, silent_too = unanswered(), Noted(), unanswered()
-    send(connection, silent, asking, silent_too)
-    assert connection.in_flight == 1
-    connection.received(answer(2, b"two"), NOW)
-    assert [len(request.ends) for request in (silent, asking, silent_too)] == [1, 1, 1]
 
 
 # Throttling, age and the end ----------------------------------------------------------------------
@@ -274,24 +193,3 @@ def test_a_request_that_cannot_be_written_leaves_the_connection_as_it_was() -> N
     send(connection, request)
     connection.received(answer(request.correlation_ids[0], b"fine"), NOW)
     assert request.ends == [("answered", b"fine")]
-
-
-def test_closing_fails_everything_and_tells_what_may_have_arrived() -> None:
-    connection = established()
-    answered, whole, part, none = (Noted(b"request") for _ in range(4))
-    send(connection, answered, whole)
-    connection.received(answer(1, b""), NOW)
-    connection.send(part, NOW)
-    connection.wrote(len(part.bytes) - 1, NOW)
-    connection.send(none, NOW)
-    connection.close(GONE, NOW)
-    assert [request.ends for request in (whole, part, none)] == [
-        [("failed", True)],
-        [("failed", False)],  # a broker that lacks its last byte has not carried it out
-        [("failed", False)],
-    ]
-    assert answered.ends == [("answered", b"")]
-    assert connection.in_flight == 0
-    assert connection.pending_output() == []
-    connection.close(GONE, NOW)
-    assert len(whole.ends) == 1

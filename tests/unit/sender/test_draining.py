@@ -14,7 +14,7 @@ from kprod.errors import KprodError, ProducerClosedError
 from kprod.types import ProducerId
 from kprod_ext import PartitionQueue
 from kprod_ext.batch import ProducerBatch
-from tests.unit.buffer.accumulating import BATCH, EPOCH, Accumulating, read
+from tests.unit.buffer.accumulating import Accumulating, read
 
 ROOT = Path(__file__).parents[3]
 
@@ -143,12 +143,6 @@ def test_a_partition_that_must_wait_is_not_asked_for_until_something_changed(
     assert partitions(rig.drain()) == [0]
 
 
-def test_a_partition_whose_leader_has_just_moved_is_left(rig: Accumulating) -> None:
-    fill(rig, 0, 1)
-    assert rig.ready(leaders=[1, 1]) == {1: [0, 1]}
-    assert rig.ready(leaders=[2, 1], epoch=EPOCH + 1) == {1: [1], 2: [0]}
-
-
 # How ----------------------------------------------------------------------------------------------
 
 
@@ -158,35 +152,6 @@ def test_a_batch_is_numbered_before_its_bytes_are_made(rig: Accumulating) -> Non
     (batch,) = rig.drain()
     found = read(batch)
     assert (found.producer_id, found.producer_epoch, found.base_sequence) == (7, 1, 40)
-
-
-def test_a_batch_that_was_taken_gets_no_more_records(rig: Accumulating) -> None:
-    rig.append(0, b"first")
-    rig.clock.advance(10)
-    (batch,) = rig.drain()
-    rig.append(0, b"second")
-    assert batch.record_count == 1
-    assert rig.used == 2 * BATCH
-
-
-def test_a_retry_sends_the_same_bytes(rig: Accumulating) -> None:
-    fill(rig, 0)
-    (batch,) = rig.drain()
-    sent = bytes(batch.build())
-    rig.attempt(batch)
-    rig.clock.advance(1)
-    assert rig.drain() == [batch]
-    assert batch.build() == sent
-
-
-def test_a_new_sequence_changes_the_header_and_nothing_else(rig: Accumulating) -> None:
-    fill(rig, 0)
-    (batch,) = rig.drain()
-    before = list(read(batch).records())
-    batch.give_sequence(ProducerId(7, 2), 0)
-    found = read(batch)
-    assert (found.producer_id, found.producer_epoch, found.base_sequence) == (7, 2, 0)
-    assert list(found.records()) == before
 
 
 # Back in the queue --------------------------------------------------------------------------------
@@ -204,15 +169,6 @@ def test_batches_that_come_back_stand_in_the_order_they_left(
     again = rig.drain_each(4)
     assert again[:3] == taken
     assert again[3].attempts == 0
-
-
-def test_a_batch_comes_back_between_those_that_left_before_and_after(rig: Accumulating) -> None:
-    fill(rig, 0, 0, 0)
-    first, second, third = (rig.drain()[0] for _ in range(3))
-    rig.attempt(first)
-    rig.attempt(third)
-    rig.attempt(second)
-    assert rig.take_all() == [first, second, third]
 
 
 def test_a_batch_that_gets_no_new_number_is_queued_no_more(rig: Accumulating) -> None:
@@ -245,17 +201,6 @@ def test_late_batches_are_taken_out_oldest_first() -> None:
     assert partitions(rig.late[:2]) == [0, 1]
     assert sorted(partitions(rig.late[2:])) == [0, 2]
     assert rig.ready() == {}
-
-
-def test_a_batch_that_comes_back_is_as_old_as_it_was() -> None:
-    rig = Accumulating(batches=100, delivery_timeout=30)
-    fill(rig, 0)
-    (batch,) = rig.drain()
-    rig.clock.advance(29)
-    rig.attempt(batch)
-    rig.clock.advance(1)
-    assert rig.ready() == {}
-    assert rig.late == [batch]
 
 
 def test_a_batch_on_the_wire_is_late_once() -> None:

@@ -143,13 +143,6 @@ def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:
     assert (len(bodies), len(sent)) == (4, 1)
 
 
-def test_a_lost_connection_is_replaced(broker: ScriptedBroker) -> None:
-    broker.next(ApiKey.PRODUCE, cut)
-    rig = rig_of(broker)
-    assert rig.run(rig.queue().succeeded, seconds=5)
-    assert broker.connections == 2
-
-
 def test_records_stay_in_order_when_the_first_of_several_is_refused(broker: ScriptedBroker) -> None:
     rig = rig_of(broker, batch_size=1)
     assert rig.run(rig.queue(b"first").succeeded)
@@ -162,66 +155,7 @@ def test_records_stay_in_order_when_the_first_of_several_is_refused(broker: Scri
     assert broker.cluster.values("t") == [b"first", b"0", b"1", b"2"]
 
 
-def test_a_broker_that_forgot_the_producer_is_told_a_new_epoch(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker)
-    assert rig.run(rig.queue(b"before").succeeded)
-    broker.next(ApiKey.PRODUCE, refuse(59))
-    assert rig.run(rig.queue(b"after").succeeded)
-    before, after = broker.cluster.log[TP]
-    assert (after.producer_epoch, after.base_sequence) == (before.producer_epoch + 1, 0)
-
-
-def test_a_partition_the_answer_leaves_out_is_tried_again(broker: ScriptedBroker) -> None:
-    def leave_out(broker: ScriptedBroker, heard: Heard) -> bytes:
-        body = heard.body
-        topics = tuple(type(topic)(name=topic.name, partition_data=()) for topic in body.topic_data)
-        empty = type(body)(
-            acks=body.acks,
-            timeout=body.timeout,
-            topic_data=topics,
-            transactional_id=body.transactional_id,
-        )
-        return broker.usual(heard._replace(body=empty))
-
-    broker.next(ApiKey.PRODUCE, leave_out)
-    rig = rig_of(broker)
-    assert rig.run(rig.queue().succeeded, seconds=5)
-
-
-def test_a_duplicate_is_stored_at_an_offset_nobody_knows(broker: ScriptedBroker) -> None:
-    broker.next(ApiKey.PRODUCE, cut, refuse(46))
-    rig = rig_of(broker)
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done)
-    assert future.get(0).offset == -1
-
-
 # Failed -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("code", "persisted"),
-    [
-        (17, Persisted.NO),
-        (29, Persisted.NO),
-        (44, Persisted.NO),
-        (87, Persisted.NO),
-        (-1, Persisted.MAYBE),
-    ],
-)
-def test_an_error_for_good_is_told_at_once(
-    broker: ScriptedBroker, code: int, persisted: Persisted
-) -> None:
-    broker.next(ApiKey.PRODUCE, refuse(code))
-    rig = rig_of(broker)
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done, seconds=1)
-    error = failure(future)
-    assert isinstance(error, BrokerError)
-    assert (error.code, error.persisted) == (code, persisted)
-    assert "t-0" in str(error)
-    assert all_memory_is_free(rig)
-    assert rig.metrics.records_failed == 1
 
 
 def test_the_next_records_are_stored_after_one_was_refused_for_good(broker: ScriptedBroker) -> None:
@@ -264,18 +198,6 @@ def test_a_batch_that_is_too_large_is_stored_in_parts(broker: ScriptedBroker) ->
     assert sequences == [(0, 2), (2, 1), (3, 2)]
     assert all_memory_is_free(rig)
     assert rig.sender.finished
-
-
-def test_used_up_retries_end_in_the_last_error(broker: ScriptedBroker) -> None:
-    broker.next(ApiKey.PRODUCE, *[refuse(19)] * 3)
-    rig = rig_of(broker, retries=2)
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done)
-    error = failure(future)
-    assert isinstance(error, BrokerError)
-    assert error.code == 19
-    assert error.__notes__ == ["retries were used up after 3 attempts"]
-    assert broker.count(ApiKey.PRODUCE) == 3
 
 
 def test_a_broker_without_a_version_in_common_is_named_by_the_record(

@@ -9,7 +9,7 @@ import pytest
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import BrokerError, BufferFullError, ConnectionLost, KprodError
 from kprod_ext.batch import ProducerBatch
-from tests.unit.buffer.accumulating import EPOCH, LEADER, Accumulating, cluster
+from tests.unit.buffer.accumulating import LEADER, Accumulating, cluster
 
 NEVER = float("inf")
 LONG = 20.0
@@ -18,27 +18,6 @@ LONG = 20.0
 @pytest.fixture
 def rig() -> Accumulating:
     return Accumulating()
-
-
-def test_nothing_is_ready_when_nothing_was_appended(rig: Accumulating) -> None:
-    assert rig.ready() == {}
-    assert rig.next_check() == NEVER
-
-
-def test_a_young_batch_lingers(rig: Accumulating) -> None:
-    rig.append()
-    rig.clock.advance(4)
-    assert rig.ready() == {}
-    assert rig.next_check() == 6
-    rig.clock.advance(6)
-    assert rig.ready() == {1: [0]}
-
-
-def test_the_next_look_is_at_the_first_batch_to_end_its_linger(rig: Accumulating) -> None:
-    rig.append(0)
-    rig.clock.advance(3)
-    rig.append(1)
-    assert rig.next_check() == 7
 
 
 def test_a_full_batch_is_ready_at_once(rig: Accumulating) -> None:
@@ -109,12 +88,6 @@ def test_everything_is_ready_while_somebody_waits_for_memory() -> None:
 # Leaders ------------------------------------------------------------------------------------------
 
 
-def test_batches_are_grouped_by_the_leader_of_their_partition(rig: Accumulating) -> None:
-    for partition in range(3):
-        rig.append(partition, bytes(2000))
-    assert rig.ready(leaders=[1, 2, 1]) == {1: [0, 2], 2: [1]}
-
-
 @pytest.mark.parametrize(
     "snapshot",
     [
@@ -131,23 +104,6 @@ def test_topics_without_a_leader_are_reported(rig: Accumulating, snapshot: Clust
     assert rig.partitions.leaderless == {"t": 1}
     assert rig.ready() == {1: [0]}
     assert not rig.partitions.leaderless
-
-
-def test_a_topic_is_reported_even_while_its_batch_lingers(rig: Accumulating) -> None:
-    rig.append(0)
-    rig.partitions.look(ClusterSnapshot(), rig.clock.now)
-    assert rig.partitions.leaderless == {"t": 1}
-
-
-def test_a_flush_that_has_ended_does_not_hurry_a_batch_whose_leader_returns(
-    rig: Accumulating,
-) -> None:
-    rig.append()
-    rig.accumulator.begin_flush()
-    assert rig.ready([-1]) == {}
-    rig.accumulator.end_flush()
-    assert rig.ready([1]) == {}
-    assert rig.next_check() == 10
 
 
 # After a failed attempt ---------------------------------------------------------------------------
@@ -188,14 +144,6 @@ def test_nothing_shortens_the_back_off(rig: Accumulating, hurry: str) -> None:
     assert rig.ready() == {}
 
 
-@pytest.mark.parametrize(("leaders", "epoch"), [([2], EPOCH + 1), ([1], EPOCH + 1), ([2], EPOCH)])
-def test_a_new_leader_is_not_made_to_wait_for_the_old_ones_failure(
-    rig: Accumulating, leaders: list[int], epoch: int
-) -> None:
-    failed(rig)
-    assert rig.ready(leaders, epoch) == {leaders[0]: [0]}
-
-
 @pytest.mark.parametrize(
     ("error", "ready"), [(ConnectionLost("gone"), {1: [0]}), (BrokerError(7), {})]
 )
@@ -204,17 +152,3 @@ def test_a_batch_that_lost_its_connection_waits_for_the_next_one_only(
 ) -> None:
     failed(rig, 5, error)
     assert rig.ready() == ready
-
-
-def test_a_batch_behind_one_that_backs_off_waits_with_it(rig: Accumulating) -> None:
-    failed(rig)
-    rig.append(0, bytes(2000))
-    assert rig.ready() == {}
-
-
-def test_an_emptied_queue_is_ready_again_with_the_next_record(rig: Accumulating) -> None:
-    rig.append(0, bytes(2000))
-    rig.drain()
-    assert rig.ready() == {}
-    rig.append(0, bytes(2000))
-    assert rig.ready() == {1: [0]}

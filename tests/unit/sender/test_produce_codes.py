@@ -55,9 +55,13 @@ BOTH: dict[int, Row] = {
     5: MOVED,  # LEADER_NOT_AVAILABLE
     6: MOVED,  # NOT_LEADER_OR_FOLLOWER
     7: Row(again=1, persisted=MAYBE),  # REQUEST_TIMED_OUT
+    8: FAILS,  # BROKER_NOT_AVAILABLE
     9: MOVED,  # REPLICA_NOT_AVAILABLE
     10: SPLIT,  # MESSAGE_TOO_LARGE
     13: Row(again=1, refresh=True, persisted=MAYBE),  # NETWORK_EXCEPTION
+    14: RETRIED,  # COORDINATOR_LOAD_IN_PROGRESS
+    15: RETRIED,  # COORDINATOR_NOT_AVAILABLE
+    16: RETRIED,  # NOT_COORDINATOR
     17: FAILS,  # INVALID_TOPIC_EXCEPTION
     18: SPLIT,  # RECORD_LIST_TOO_LARGE
     19: RETRIED,  # NOT_ENOUGH_REPLICAS
@@ -147,6 +151,8 @@ def test_nothing_but_such_answers(broker: ScriptedBroker, mode: str, code: int, 
             assert isinstance(error, BrokerError)
             assert error.code == code
             assert "t-0" in str(error)
+            if row.attempts == 3 and code not in SEQUENCE:
+                assert error.__notes__ == ["retries were used up after 3 attempts"]
 
 
 def error_of(future: Any) -> KprodError:

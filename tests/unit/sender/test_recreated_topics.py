@@ -40,18 +40,6 @@ def error_of(future: Any) -> KprodError:
     return error
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_topic_that_is_gone_for_good_was_not_written_to(
-    broker: ScriptedBroker, mode: str
-) -> None:
-    rig = rig_of(broker, mode, delivery_timeout_ms=31_000)
-    broker.next(ApiKey.PRODUCE, *[refuse(100)] * 1000)
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done, seconds=32, most_turns=2000)
-    assert error_of(future).persisted is Persisted.NO
-    assert "UNKNOWN_TOPIC_ID (100)" in str(error_of(future))
-
-
 def create_again(broker: ScriptedBroker) -> None:
     broker.cluster.topic_ids["t"] = SECOND
     broker.cluster.log.clear()

@@ -19,7 +19,7 @@ from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.loop import SenderThread
 from kprod.transport.memory import MemoryBackend
-from kprod.types import Persisted, RecordMetadata, TopicPartition
+from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.interruption import Interrupted, interruptible
@@ -163,43 +163,6 @@ def test_the_end_takes_each_of_its_steps_even_if_some_fail() -> None:
         assert isinstance(told.value.__cause__, MemoryError)
     assert running.stop(LONG)
     until(lambda: all(each.name != "sender under test" for each in threading.enumerate()))
-
-
-@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_a_callback_that_raises_does_not_end_the_thread(
-    running: Running, kind: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(_: RecordMetadata) -> None:
-        raise kind("a mistake of the application")
-
-    told: list[RecordMetadata] = []
-    future = running.queue().add_callback(fail).add_callback(told.append)
-    future.get(LONG)
-    running.queue().get(LONG)
-    assert len(told) == 1
-    assert "a mistake of the application" in caplog.text
-
-
-def test_callbacks_run_in_the_senders_thread(running: Running) -> None:
-    seen: list[bool] = []
-    done = threading.Event()
-
-    def look(_: object) -> None:
-        seen.append(running.thread.is_current)
-        done.set()
-
-    running.broker.next(ApiKey.PRODUCE, silence)  # time to register the callback
-    running.queue().add_both(look)
-    assert done.wait(LONG)
-    assert seen == [True]
-    assert not running.thread.is_current
-
-
-def test_stopping_waits_for_what_is_queued() -> None:
-    running = Running()
-    futures = [running.queue() for _ in range(10)]
-    assert running.stop(LONG)
-    assert all(future.succeeded() for future in futures)
 
 
 def outcome(future: FutureRecordMetadata) -> KprodError:
