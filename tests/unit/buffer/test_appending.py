@@ -3,50 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
 from kprod.errors import BufferFullError, KprodError, ProducerClosedError
 from kprod.types import TopicPartition
 from kprod_ext.futures import FutureRecordMetadata
+from tests.support.pool_waiter import wait_until
 from tests.unit.buffer.accumulating import BATCH, VALUE, Accumulating, read
 
 LONG = 20.0
-LINGER = 10.0
-
-
-def test_a_record_opens_a_batch_that_may_linger() -> None:
-    rig = Accumulating()
-    appended = rig.append()
-    assert appended.linger == LINGER
-    assert not appended.wake_sender
-    assert not appended.batch_ready
-    assert appended.nbytes > len(VALUE)
-    assert rig.used == BATCH
-    assert len(rig.accumulator.incomplete) == 1
-
-
-def test_a_record_that_joins_a_batch_wakes_nobody() -> None:
-    rig = Accumulating()
-    rig.append(value=b"small")
-    appended = rig.append(value=b"small")
-    assert not appended.wake_sender
-    assert appended.linger is None
-    assert rig.used == BATCH
-
-
-def test_a_batch_that_has_no_room_is_followed_by_another() -> None:
-    rig = Accumulating()
-    rig.append()
-    rig.append()
-    assert rig.used == BATCH
-    appended = rig.append()
-    assert appended.wake_sender  # the first one will not grow any more
-    assert appended.linger == LINGER
-    assert rig.used == 2 * BATCH
 
 
 def test_every_partition_has_a_batch_of_its_own() -> None:
@@ -75,23 +42,6 @@ def test_every_record_travels_alone_when_batches_have_no_size() -> None:
     assert [batch.record_count for batch in rig.take_all()] == [1, 1, 1]
 
 
-def test_what_was_appended_is_what_is_sent() -> None:
-    rig = Accumulating()
-    tp = TopicPartition("t", 0)
-    headers = (("h", b"1"), ("h", None))
-    rig.accumulator.append(tp, 1000, b"key", b"value", headers, 0)
-    rig.accumulator.append(tp, 1005, None, memoryview(b"view"), (), 0)
-    rig.accumulator.append(tp, 1001, b"", None, (), 0)
-    rig.clock.advance(10)
-    (batch,) = rig.drain()
-    records = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in read(batch).records()]
-    assert records == [
-        (0, 1000, b"key", b"value", headers),
-        (1, 1005, None, b"view", ()),
-        (2, 1001, b"", None, ()),
-    ]
-
-
 def test_futures_know_their_place_and_their_sizes() -> None:
     rig = Accumulating()
     tp = TopicPartition("t", 0)
@@ -104,38 +54,6 @@ def test_futures_know_their_place_and_their_sizes() -> None:
 
 
 # Refused: nothing is queued, and no memory is lost ------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        lambda append: append(-1, None, b"v", ()),
-        lambda append: append(2**63, None, b"v", ()),
-        lambda append: append(1, "text", b"v", ()),
-        lambda append: append(1, None, b"v", (("\ud800", b""),)),
-        lambda append: append(1, None, memoryview(bytes(8))[::2], ()),
-    ],
-)
-@pytest.mark.parametrize("partition_appender", [False, True])
-def test_a_record_that_cannot_be_written_leaves_no_trace(
-    bad: Callable[..., object], partition_appender: bool
-) -> None:
-    rig = Accumulating()
-    if partition_appender:
-        rig.append(value=b"before")
-    used, batches = rig.used, len(rig.accumulator.incomplete)
-
-    def append(timestamp_ms: int, key: Any, value: Any, headers: Any) -> object:
-        return rig.accumulator.append(TopicPartition("t", 0), timestamp_ms, key, value, headers, 0)
-
-    with pytest.raises((TypeError, ValueError, OverflowError, BufferError)):
-        bad(append)
-    assert (rig.used, len(rig.accumulator.incomplete)) == (used, batches)
-    rig.append(value=b"after")
-    (batch,) = rig.take_all()
-    batch.close()
-    expected = [b"before", b"after"] if partition_appender else [b"after"]
-    assert [record.value for record in read(batch).records()] == expected
 
 
 def test_without_memory_a_record_is_refused_in_time() -> None:
@@ -199,12 +117,6 @@ class Appending(threading.Thread):
             self.future = self._rig.append(self._partition, b"waited", timeout=LONG).future
         except KprodError as error:
             self.error = error
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    while not condition():
-        pause.wait(0.001)
 
 
 def test_a_record_that_waits_goes_on_when_memory_comes_back() -> None:

@@ -6,7 +6,7 @@ import gc
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -262,41 +262,6 @@ def test_records_are_told_of_in_their_order_whoever_asked_first(
     future_of(delivery, 1).add_callback(told.append)
     assert callbacks.drain(LONG)
     assert [metadata.offset for metadata in told] == [0, 1, 2, 3, 1]
-
-
-class WithoutMemory(Callbacks):
-    """Has no memory for the first that are left to it."""
-
-    def __init__(self, *, thread: bool) -> None:
-        super().__init__()
-        self.kept: list[Callable[[], object]] = []
-        self._thread_runs = thread
-        self._failed = False
-
-    def leave(self, callbacks: Sequence[Callable[[], object]]) -> bool:
-        if not self._failed:
-            self._failed = True
-            raise MemoryError
-        self.kept.extend(callbacks)
-        return self._thread_runs
-
-
-@pytest.mark.parametrize("thread", [True, False])
-def test_what_found_no_memory_is_told_when_the_outcome_is_told_again(thread: bool) -> None:
-    callbacks = WithoutMemory(thread=thread)
-    delivery = BatchDelivery(TP, nobody, callbacks)
-    told: list[RecordMetadata] = []
-    for index in (1, 0):
-        future_of(delivery, index).add_callback(told.append)
-    with pytest.raises(MemoryError):
-        delivery.succeed(7, -1)
-    assert not delivery.fail(IllegalStateError("the sender's turn broke off"))
-    assert len(callbacks.kept) == 2
-    if thread:
-        for callback in callbacks.kept:
-            callback()
-    assert [metadata.offset for metadata in told] == [7, 8]
-    assert future_of(delivery, 0).get(0).offset == 7
 
 
 def test_where_they_run_at_once_none_runs_twice_and_none_is_left_out() -> None:

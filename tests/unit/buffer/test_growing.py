@@ -112,24 +112,6 @@ def test_a_record_larger_than_a_batch_leaves_at_once_and_may_be_joined() -> None
     assert sizes(rig) == [2, 1]
 
 
-def test_a_lone_record_takes_one_batch_of_memory() -> None:
-    rig = growing()
-    for partition in range(3):
-        rig.append(partition, value=b"v")
-    assert rig.used == 3 * BATCH
-
-
-def test_memory_goes_back_when_it_has_its_outcome() -> None:
-    rig = growing()
-    for _ in range(9):
-        rig.append()
-    (batch,) = rig.drain()
-    assert rig.used >= batch.size
-    batch.attempt(rig.clock.now, LEADER)
-    batch.release()
-    assert rig.used == 0
-
-
 def test_a_batch_begins_anew_where_memory_ends() -> None:
     """Who needs memory waits for it as ever; nothing is lost of what was taken."""
     rig = growing(batches=3)
@@ -143,20 +125,6 @@ def test_a_batch_begins_anew_where_memory_ends() -> None:
     batch.release()
     rig.append()
     assert sizes(rig) == [1]
-
-
-def test_a_batch_that_failed_is_sent_again_as_it_was() -> None:
-    rig = growing()
-    for _ in range(9):
-        rig.append()
-    (batch,) = rig.drain()
-    sent = bytes(batch.build())
-    rig.attempt(batch)
-    rig.append()
-    rig.clock.advance(10)
-    (again,) = rig.drain()
-    assert again is batch
-    assert bytes(again.build()) == sent
 
 
 def test_a_grown_batch_is_cut_in_two() -> None:
