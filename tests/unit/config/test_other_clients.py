@@ -109,27 +109,3 @@ def test_what_to_do_instead_is_said(name: str, advice: str) -> None:
     with pytest.raises(ConfigError, match="cannot be used") as refused:
         ProducerConfig.from_options({name: 5})
     assert advice in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "ours", "value"),
-    [
-        ("metadata.broker.list", "bootstrap_servers", "a:1"),
-        ("request.required.acks", "acks", "all"),
-        ("queue.buffering.max.ms", "linger_ms", 7),
-        ("message.timeout.ms", "delivery_timeout_ms", 60_000),
-        ("message.send.max.retries", "retries", 7),
-        ("message.max.bytes", "max_request_size", 7_000),
-        ("compression.codec", "compression_type", "lz4"),
-        ("max.in.flight", "max_in_flight_requests_per_connection", 3),
-        ("topic.metadata.refresh.interval.ms", "metadata_max_age_ms", 7_000),
-        ("socket.send.buffer.bytes", "send_buffer_bytes", 7_000),
-        ("interceptor.classes", "interceptors", []),
-        ("partitioner.class", "partitioner", "round_robin"),
-        ("max_batch_size", "batch_size", 7_000),
-    ],
-)
-def test_another_name_for_the_same_thing(name: str, ours: str, value: object) -> None:
-    options = {"client_id": "x"}
-    by_their_name = ProducerConfig.from_options({**options, name: value})
-    assert by_their_name == ProducerConfig.from_options({**options, ours: value})

@@ -9,11 +9,6 @@ from kprod.config.foreign_options import IGNORED, UNAVAILABLE_FAMILIES, unavaila
 from tools.pages.configuration import configuration_page
 
 
-def test_every_option_has_a_section() -> None:
-    headings = [line for line in configuration_page().splitlines() if line.startswith("### ")]
-    assert headings == [f"### `{name}`" for name in OPTIONS]
-
-
 def test_every_option_says_which_version_brought_it() -> None:
     assert configuration_page().count("\n- since: ") == len(OPTIONS)
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", row.since) for row in OPTIONS.values())
