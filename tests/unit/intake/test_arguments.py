@@ -176,21 +176,6 @@ def test_a_timestamp_that_is_no_number(timestamp: Any, hint: str) -> None:
 # Headers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("headers", [None, [], ()], ids=steady_repr)
-def test_no_headers(headers: Any) -> None:
-    assert freeze_headers(headers) == ()
-
-
-def test_headers_keep_order_and_repetitions() -> None:
-    headers = [("b", b"1"), ("a", None), ("b", b""), ("ключ", b"2")]
-    assert freeze_headers(headers) == tuple(headers)
-
-
-def test_ten_thousand_headers() -> None:
-    headers = [(f"h{n}", b"") for n in range(10_000)]
-    assert freeze_headers(headers) == tuple(headers)
-
-
 def test_what_is_frozen_already_is_not_copied() -> None:
     headers = (("a", b"1"), ("b", None))
     assert freeze_headers(headers) is headers
@@ -207,15 +192,6 @@ def test_buffers_become_bytes(value: Any) -> None:
     [(_, frozen)] = freeze_headers([("a", value)])
     assert frozen == b"12"
     assert type(frozen) is bytes
-
-
-def test_later_changes_do_not_reach_the_record() -> None:
-    buffer = bytearray(b"then")
-    headers = [("a", buffer)]
-    frozen = freeze_headers(headers)
-    buffer[:] = b"now!"
-    headers.clear()
-    assert frozen == (("a", b"then"),)
 
 
 def test_the_text_of_a_name_counts() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import Counter
 
 import pytest
 
@@ -16,43 +15,12 @@ from tests.unit.intake.topics import topic
 
 BATCH = 1000
 
-# Key, then its partition of 3, 6, 12 and 100: what Kafka's Java client chooses.
-CHOSEN_BY_KAFKA = [
-    (b"", (0, 3, 9, 81)),
-    (b"a", (1, 4, 4, 24)),
-    (b"21", (0, 0, 0, 40)),
-    (b"foobar", (0, 0, 6, 66)),
-    (b"kafka", (1, 4, 4, 80)),
-    (b"a-little-bit-long-string", (2, 2, 8, 12)),
-    (b"a-little-bit-longer-string", (2, 5, 11, 19)),
-    (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", (2, 5, 5, 77)),
-    (b"\x00", (2, 2, 8, 88)),
-    (b"\xff\xff\xff\xff", (2, 5, 5, 29)),
-    ("Übergröße".encode(), (0, 3, 9, 33)),
-]
-
 
 def partitioner(seed: int = 1) -> DefaultPartitioner:
     return DefaultPartitioner(BATCH, random.Random(seed))
 
 
 # Keys -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("key", "expected"), CHOSEN_BY_KAFKA)
-def test_keys_go_where_kafka_puts_them(key: bytes, expected: tuple[int, ...]) -> None:
-    chosen = tuple(partitioner().choose(topic(count), key) for count in (3, 6, 12, 100))
-    assert chosen == expected
-
-
-@pytest.mark.parametrize("form", [bytearray, memoryview])
-def test_the_bytes_of_a_key_count(form: type[bytearray | memoryview]) -> None:
-    assert partitioner().choose(topic(100), form(b"kafka")) == 80
-
-
-def test_a_key_keeps_its_partition_without_a_leader() -> None:
-    assert partitioner().choose(topic(6, leaderless=range(6)), b"kafka") == 4
-    assert partitioner().choose(topic(6, leaderless=[4]), b"kafka") == 4
 
 
 def test_keyed_records_do_not_choose_a_sticky_partition() -> None:
@@ -86,17 +54,6 @@ def ahead_of(chooser: DefaultPartitioner) -> list[int]:
     return [] if sticky is None else [each.partition for each in sticky.chain()]
 
 
-def test_it_stays_until_a_batch_is_full() -> None:
-    chooser, where = partitioner(), topic(1000)
-    first = chooser.choose(where, None)
-    chooser.appended(where, first, BATCH - 1, True)
-    assert chooser.choose(where, None) == first
-    chooser.appended(where, first, 1, False)
-    assert chooser.choose(where, None) == first
-    chooser.appended(where, first, 1, True)
-    assert chooser.choose(where, None) != first
-
-
 def test_it_goes_on_after_two_batches_whatever_is_ready() -> None:
     chooser, where = partitioner(), topic(1000)
     first = chooser.choose(where, None)
@@ -111,14 +68,6 @@ def test_bytes_in_other_partitions_do_not_count() -> None:
     first = chooser.choose(where, None)
     chooser.appended(where, (first + 1) % 1000, 10 * BATCH, True)
     assert chooser.choose(where, None) == first
-
-
-def test_counting_starts_again_after_a_switch() -> None:
-    chooser, where = partitioner(), topic(1000)
-    chooser.appended(where, chooser.choose(where, None), BATCH, True)
-    second = chooser.choose(where, None)
-    chooser.appended(where, second, BATCH - 1, True)
-    assert chooser.choose(where, None) == second
 
 
 def test_what_was_drawn_ahead_is_where_records_go() -> None:
@@ -175,38 +124,11 @@ def test_topics_are_counted_apart() -> None:
     assert chooser.choose(one, None) == first
 
 
-def test_the_same_seed_draws_the_same_partitions() -> None:
-    assert drawn(partitioner(7), topic(50), 20) == drawn(partitioner(7), topic(50), 20)
-
-
-def test_every_partition_gets_its_share() -> None:
-    shares = Counter(drawn(partitioner(), topic(10), 5000))
-    assert set(shares) == set(range(10))
-    assert all(400 <= share <= 600 for share in shares.values())
-
-
-def test_partitions_without_a_leader_are_left_out() -> None:
-    assert set(drawn(partitioner(), topic(6, leaderless=[0, 2, 3]), 200)) == {1, 4, 5}
-
-
 def test_all_partitions_are_as_good_when_none_has_a_leader() -> None:
     where = topic(6, leaderless=range(6))
     chooser = partitioner()
     assert chooser.choose(where, None) == chooser.choose(where, None)
     assert set(drawn(chooser, where, 200)) == set(range(6))
-
-
-def test_a_partition_that_loses_its_leader_is_left() -> None:
-    chooser = partitioner()
-    first = chooser.choose(topic(6), None)
-    assert chooser.choose(topic(6, leaderless=[first]), None) != first
-
-
-def test_a_partition_that_is_gone_is_left() -> None:
-    chooser = partitioner()
-    while chooser.choose(topic(6), None) == 0:
-        chooser.appended(topic(6), 0, BATCH, True)
-    assert chooser.choose(topic(1), None) == 0
 
 
 def test_new_partitions_are_drawn_too() -> None:

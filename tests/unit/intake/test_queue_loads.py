@@ -11,19 +11,8 @@ import pytest
 
 from kprod.cluster.snapshot import TopicInfo
 from kprod.intake.partitioner import DefaultPartitioner
-from kprod.intake.queue_loads import LoadTable, QueueLoads
+from kprod.intake.queue_loads import QueueLoads
 from tests.unit.intake.topics import topic
-
-
-def test_weights() -> None:
-    table = LoadTable((0, 1, 2), {1: 3, 2: 1})
-    assert table.total == 8
-    assert table.partitions(range(8)) == [0, 0, 0, 0, 1, 2, 2, 2]
-
-
-def test_weights_of_some_partitions_only() -> None:
-    table = LoadTable((2, 5), {2: 1, 3: 100})
-    assert table.partitions(range(table.total)) == [2, 5, 5]
 
 
 class Queues:
