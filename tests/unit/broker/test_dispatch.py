@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from kprod.broker.handlers import HANDLERS
 from kprod.broker.network.connection import HangUp
 from kprod.broker.protocol.api_key import VERSIONS, ApiKey
-from kprod.broker.protocol.messages import request_schema, response_schema
+from kprod.broker.protocol.messages import response_schema
 from tests.unit.broker.nodes import answer_of, ask, request, running_node
 from tests.unit.broker.requests import EVERY_VERSION, REQUESTS
 
@@ -119,7 +119,3 @@ def test_a_frame_made_elsewhere_is_understood(tmp_path: Path) -> None:
     assert answer is not None
     part = response_schema(ApiKey.PRODUCE, 9).decode(answer[4:])[1].responses[0]
     assert (part.name, part.partition_responses[0].error_code) == ("t", 0)
-
-
-def test_schemas_are_made_once() -> None:
-    assert request_schema(ApiKey.FETCH, 12) is request_schema(ApiKey.FETCH, 12)

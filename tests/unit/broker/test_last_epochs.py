@@ -89,34 +89,6 @@ def test_nothing_is_aborted_in_the_highest_epoch_but_by_its_producer(tmp_path: P
         assert AskingProducer(node, 2).init() is NONE
 
 
-def test_a_new_producer_after_the_highest_epoch_has_a_new_id(tmp_path: Path) -> None:
-    with at_the_highest_epoch(tmp_path) as (node, _, producer):
-        other = AskingProducer(node, 2)
-        assert other.init() is NONE
-        assert other.identity.producer_id != OLD_ID
-        assert producer.end(committed=False) is ErrorCode.invalid_producer_id_mapping
-
-
-@pytest.mark.parametrize("opened", [True, False])
-def test_what_the_state_topic_says_of_the_highest_epoch_can_be_read(
-    tmp_path: Path, opened: bool
-) -> None:
-    with at_the_highest_epoch(tmp_path) as (_, _, producer):
-        if opened:
-            assert producer.send(b"a") is NONE
-        assert producer.end(committed=False) is NONE
-        after = producer.identity
-    with running_node(tmp_path) as node:
-        found = node.transactions.find("x")
-        assert found is not None
-        assert (found.producer_id, found.producer_epoch) == after[1:]
-        assert found.previous_producer_id == OLD_ID
-        producer.node = node
-        repeated = {"producer_id": OLD_ID, "producer_epoch": HIGHEST}
-        assert producer.end(committed=False, **repeated) is NONE
-        assert producer.identity == after
-
-
 def test_an_epoch_that_does_not_fit_is_never_written() -> None:
     present = Transaction("x", OLD_ID, HIGHEST, 60_000)
     with pytest.raises(ValueError, match="epoch 32768"):

@@ -19,7 +19,6 @@ from kprod.clock import SystemClock
 REQUEST = b"\0\0\0\x09" + b"123456789"
 FAILURE = b"\0\0\0\x09" + b"badmemory"
 GARBAGE = b"\xff\xff\xff\xff"
-WRITING = ("network_thread", "handler_pool", "connection")
 MIB = 1024 * 1024
 
 
@@ -58,14 +57,6 @@ class FailingStream(PlainStream):
             self.failing_closes -= 1
             raise MemoryError
         super().close()
-
-
-class NoMemoryToLog(logging.Filter):
-    """A log that cannot be written."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """There is no memory for it."""
-        raise MemoryError
 
 
 def answer(frame: bytearray, session: Session, reply: Reply) -> None:
@@ -159,25 +150,6 @@ def test_a_handler_without_memory_costs_its_own_connection(serving: Serving) -> 
         ill.sendall(FAILURE)
         assert is_cut_off(ill)
         assert is_served(well)
-
-
-@pytest.mark.parametrize("sent", [REQUEST, FAILURE, GARBAGE])
-def test_a_log_that_fails_ends_nothing(serving: Serving, sent: bytes) -> None:
-    broken = NoMemoryToLog()
-    loggers = [logging.getLogger(f"kprod.broker.{name}") for name in WRITING]
-    for each in loggers:
-        each.addFilter(broken)
-    try:
-        with serving.connect(failing_closes=0) as ill, serving.connect() as other:
-            ill.sendall(sent)
-            assert is_cut_off(ill)
-            other.sendall(FAILURE)
-            assert is_cut_off(other)
-        with serving.connect() as well:
-            assert is_served(well)
-    finally:
-        for each in loggers:
-            each.removeFilter(broken)
 
 
 def test_a_hostile_client_does_not_fill_the_log(

@@ -7,26 +7,17 @@ import logging
 import pytest
 
 from kprod.broker.handler_pool import QuietLog
-from kprod.clock import SystemClock
+from tests.support.fake_clock import FakeClock
 
 LOG = logging.getLogger("kprod.test_quiet_log")
 
 
-class Clock(SystemClock):
-    """Stands still unless told otherwise."""
-
-    now = 0.0
-
-    def __init__(self) -> None:
-        self.monotonic = lambda: self.now
-
-
 def test_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
+    clock = FakeClock()
     log = QuietLog(LOG, clock, most=2, seconds=10.0)
     for number in range(7):
         log.warning("client %d", number)
-    clock.now = 10.0
+    clock.advance(10.0)
     log.warning("client %d", 7)
     assert [record.getMessage() for record in caplog.records] == [
         "client 0",
@@ -43,6 +34,6 @@ def test_a_line_that_cannot_be_written_raises_nothing() -> None:
     handler = Broken()
     LOG.addHandler(handler)
     try:
-        QuietLog(LOG, Clock()).exception("never seen")
+        QuietLog(LOG, FakeClock()).exception("never seen")
     finally:
         LOG.removeHandler(handler)

@@ -18,7 +18,7 @@ from kprod.broker.network.listener import Session
 from kprod.broker.network.stream import READ, PlainStream
 from kprod.broker.purgatory import Timer
 from kprod.broker.records.file_slice import FileSlice
-from kprod.clock import SystemClock
+from tests.support.fake_clock import FakeClock
 
 MIB = 1024 * 1024
 FREE = 64 * 1024
@@ -193,16 +193,8 @@ def test_a_handler_outlives_an_error() -> None:
     pool.close()
 
 
-class SteppedClock(SystemClock):
-    """Stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.monotonic = lambda: self.now
-
-
 def test_a_timer_keeps_the_order_and_forgets_what_is_cancelled() -> None:
-    clock = SteppedClock()
+    clock = FakeClock(now=0.0)
     timer = Timer(clock)
     done = threading.Event()
     order: list[str] = []

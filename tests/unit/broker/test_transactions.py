@@ -77,16 +77,6 @@ def test_ending_twice_is_ending_once(tmp_path: Path, version: int) -> None:
 
 
 @BOTH
-def test_an_empty_transaction(tmp_path: Path, version: int) -> None:
-    with running(tmp_path, version) as (node, _):
-        producer = AskingProducer(node, version)
-        producer.init()
-        assert producer.end(committed=True) is ErrorCode.invalid_txn_state
-        expected = NONE if version == 2 else ErrorCode.invalid_txn_state
-        assert producer.end(committed=False) is expected
-
-
-@BOTH
 def test_the_next_producer_fences_the_one_before(tmp_path: Path, version: int) -> None:
     with running(tmp_path, version) as (node, log):
         first, second = AskingProducer(node, version), AskingProducer(node, version)
