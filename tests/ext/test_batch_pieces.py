@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 
 import pytest
 from crc32c import crc32c
 
-from kprod_ext import BufferPool, MemoryRecordsBuilder, send_buffers
+from kprod_ext import BufferPool, MemoryRecordsBuilder
 from tests.support.batch_writing import new_builder
+from tests.support.sent_buffers import sent
 
 Pair = tuple[socket.socket, socket.socket]
 SMALL, LARGE = 3, 3000
@@ -33,29 +33,6 @@ def closed(records: int, sequence: int = 3) -> MemoryRecordsBuilder:
     return builder
 
 
-def sent(pair: Pair, buffers: list[bytes | memoryview]) -> bytes:
-    """What arrives of all of them, however many calls it takes."""
-    ours, theirs = pair
-    ours.setblocking(False)
-    found = bytearray()
-
-    def read() -> None:
-        while chunk := theirs.recv(1 << 20):
-            found.extend(chunk)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    while buffers:
-        taken = send_buffers(ours.fileno(), buffers)
-        while buffers and taken >= len(buffers[0]):
-            taken -= len(buffers.pop(0))
-        if taken:
-            buffers[0] = memoryview(buffers[0])[taken:]
-    ours.shutdown(socket.SHUT_WR)
-    reader.join()
-    return bytes(found)
-
-
 @pytest.mark.parametrize("records", [0, 1, SMALL, LARGE])
 def test_it_is_what_the_builder_builds(records: int) -> None:
     builder = closed(records)
@@ -70,7 +47,7 @@ def test_it_is_sent_with_its_checksum(pair: Pair, records: int, batches: int) ->
     for number in range(batches):
         buffers += (b"before", *closed(records, number).pieces())
         expected += b"before" + bytes(closed(records, number).build())
-    assert sent(pair, buffers) == expected
+    assert sent(*pair, buffers) == expected
 
 
 @pytest.mark.parametrize("records", [SMALL, LARGE])
@@ -78,7 +55,7 @@ def test_new_producer_state_wants_a_new_checksum(pair: Pair, records: int) -> No
     builder = closed(records)
     first = bytes(builder.build())
     builder.reopen_producer_state(9, 2, 0)
-    again = sent(pair, [*builder.pieces()])
+    again = sent(*pair, [*builder.pieces()])
     builder.reopen_producer_state(7, 1, 3)
     assert again != first
     assert crc32c(again[21:]) == int.from_bytes(again[17:21], "big")

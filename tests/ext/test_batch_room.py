@@ -105,20 +105,6 @@ def test_records_to_be_compressed_outgrow_the_buffer() -> None:
     assert pool.available == 100_000
 
 
-def test_a_grown_batch_holds_what_was_written() -> None:
-    pool = BufferPool(100_000, 200)
-    grown = MemoryRecordsBuilder(
-        pool.allocate(200, 0), write_limit=1000, compression=2, compression_ratio=0.1, pool=pool
-    )
-    count = fill(grown)
-    plain = new_builder(100_000)
-    for timestamp in range(count):
-        plain.append(timestamp, None, VALUE)
-    grown.close(bytes)
-    plain.close()
-    assert grown.build() == plain.build(), "nothing was gained, so it went as it was"
-
-
 @pytest.mark.parametrize(("compression", "from_pool"), [(1, False), (0, True), (0, False)])
 def test_no_growth_without_a_pool_or_compression(compression: int, from_pool: bool) -> None:
     pool = BufferPool(100_000, 1024)

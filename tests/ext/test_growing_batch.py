@@ -11,10 +11,10 @@ from kprod_ext import (
     BufferPool,
     MemoryRecordsBuilder,
     PooledBuffer,
-    send_buffers,
 )
 from tests.support.batch_writing import HEADER_BYTES, new_builder
 from tests.support.partition_queues import new_queue
+from tests.support.sent_buffers import sent
 
 CHUNK = 1000
 VALUE = b"v" * 92
@@ -53,24 +53,6 @@ def plain(values: list[bytes]) -> bytes:
     builder.set_producer_state(7, 1, 3)
     builder.close()
     return bytes(builder.build())
-
-
-VALUES = [
-    [VALUE] * 100,
-    [bytes([n]) * (37 * n % 900) for n in range(60)],
-    [b"x" * 5000, VALUE, b"y" * 3000, b"", b"z" * 999, b"z" * 940, b"z" * 941],
-]
-
-
-@pytest.mark.parametrize("values", VALUES, ids=["equal", "uneven", "large"])
-def test_its_bytes_are_those_of_a_batch_in_one_piece(values: list[bytes]) -> None:
-    growing = Growing()
-    if len(values[0]) > CHUNK:  # the first record has to fit into the memory there is
-        values = [b"first", *values]
-    growing.fill(values)
-    pieces = growing.close()
-    assert len(pieces) > 3
-    assert b"".join(pieces) == growing.builder.build() == plain(values)
 
 
 def test_the_record_that_fills_it_is_told_of_once_and_before_it_has_to_grow() -> None:
@@ -182,45 +164,16 @@ def test_its_memory_stays_while_a_piece_is_out() -> None:
     assert b"".join(views) == plain(values)
 
 
-def test_another_producer_state_changes_the_header_only() -> None:
-    growing = Growing()
-    values = [VALUE] * 50
-    growing.fill(values)
-    first = b"".join(growing.close())
-    growing.builder.reopen_producer_state(9, 2, 0)
-    assert b"".join(growing.builder.pieces()) != first
-    growing.builder.reopen_producer_state(7, 1, 3)
-    assert b"".join(growing.builder.pieces()) == first == plain(values)
-
-
 @pytest.mark.parametrize("records", [30, 3000])
 def test_a_socket_gets_its_pieces_with_the_checksum(records: int) -> None:
     """Few bytes are sent with the GIL held, many without."""
     growing = Growing(limit=10**6, memory=10**6)
     values = [VALUE] * records
     growing.fill(values)
-    pieces: list[bytes | memoryview] = [b"before"]
     ours, theirs = socket.socketpair()
-    found = bytearray()
-
-    def read() -> None:
-        while data := theirs.recv(1 << 16):
-            found.extend(data)
-
-    reader = threading.Thread(target=read)
     with ours, theirs:
-        reader.start()
-        ours.setblocking(False)
-        left = [*pieces, *growing.close()]
-        while left:
-            taken = send_buffers(ours.fileno(), left)
-            while left and taken >= len(left[0]):
-                taken -= len(left.pop(0))
-            if taken:
-                left[0] = memoryview(left[0])[taken:]
-        ours.shutdown(socket.SHUT_WR)
-        reader.join()
-    assert bytes(found) == b"before" + plain(values)
+        found = sent(ours, theirs, [b"before", *growing.close()])
+    assert found == b"before" + plain(values)
 
 
 def test_records_to_be_compressed_stay_in_a_row() -> None:

@@ -113,16 +113,6 @@ def test_headers_count_towards_the_size() -> None:
     assert chunk.count == 2
 
 
-def test_one_too_large_is_found_wherever_it_stands() -> None:
-    for at in range(4):
-        values = [b"a", b"b", b"c", b"d"]
-        values[at] = b"x" * 1001
-        chunk = ObjectChunk(4, 1000, Asked())
-        with pytest.raises(OverflowError, match=f"row {at}"):
-            chunk.load(values)
-        assert chunk.count == at
-
-
 def test_columns_must_fit() -> None:
     chunk = ObjectChunk(2, 1000, Asked())
     with pytest.raises(ValueError, match="3 rows for a chunk of 2"):

@@ -7,8 +7,6 @@ import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,44 +49,6 @@ def test_a_record_without_room_begins_the_next_batch() -> None:
     assert list(noted) == [queue, queue]
     assert queue.depth == 2
     assert queue.head() == (queue.oldest, True)
-
-
-@pytest.mark.parametrize("fails", ["note", "wake", "look_within"])
-@pytest.mark.parametrize("lengths", [[0], [0, 390], [0, 0, 380], [0, 380, 0]])
-def test_a_memory_error_is_no_record_that_is_queued(fails: str, lengths: list[int]) -> None:
-    """A caller takes a record for not queued when ``append`` raises."""
-    left = [False, False]
-
-    def fail(*_: object) -> None:
-        if left:
-            left.pop()
-            raise MemoryError
-
-    stored: list[Any] = []
-    parts: dict[str, Any] = {
-        fails: lambda *_: None if len(stored) < len(lengths) - 1 else fail(),
-    }
-    queue = new_queue(**parts)
-    for length in lengths:
-        with suppress(MemoryError):
-            stored.append(queue.append(1, None, bytes(length), ()))
-    queue.close_open_batch()
-    batches = []
-    while queue.oldest is not None:
-        batches.append(queue.take_head())
-    assert sum(batch.record_count for batch in batches) == len(stored)
-
-
-def test_compressing_without_memory_is_no_failure_of_the_record() -> None:
-    class Scarce:
-        def offer(self, batch: object, compress: object) -> None:
-            pass
-
-        def help(self) -> None:
-            raise MemoryError
-
-    queue = new_queue(settings=replace(SETTINGS, compress=bytes), compression=Scarce())
-    assert queue.append(1, None, VALUE, ()) is not None
 
 
 @pytest.mark.parametrize("most", [1_000, 3_000, 100_000])

@@ -40,15 +40,6 @@ def test_size_and_bound(
     assert builder.estimated_bytes_written == HEADER_BYTES + size
 
 
-def test_the_estimate_without_compression_is_the_size() -> None:
-    builder = new_builder()
-    sizes = [builder.append(i, b"key", b"v" * i, [("n", b"%d" % i)]) for i in range(100)]
-    builder.close()
-    assert builder.uncompressed_bytes == sum(sizes)
-    assert builder.max_record_size == max(sizes)
-    assert len(builder.build()) == builder.estimated_bytes_written == HEADER_BYTES + sum(sizes)
-
-
 def test_the_bound_holds_for_the_worst_timestamp() -> None:
     builder = new_builder()
     builder.append(0, None, None)

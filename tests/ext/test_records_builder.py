@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import struct
 
 import pytest
 
@@ -21,13 +20,6 @@ def test_an_empty_builder() -> None:
     assert builder.is_closed
     assert builder.is_full
     assert len(builder.build()) == 0
-
-
-def test_timestamps_of_first_and_largest() -> None:
-    builder = new_builder()
-    for timestamp in (50, 90, 10):
-        builder.append(timestamp, None, b"")
-    assert (builder.base_timestamp, builder.max_timestamp) == (50, 90)
 
 
 def test_the_batch_is_read_only_and_there_only_after_close() -> None:
@@ -102,18 +94,6 @@ def test_close_twice_is_close_once() -> None:
     assert builder.build() == before
 
 
-def test_producer_state_is_in_the_header() -> None:
-    batch = write_batch(
-        [Written(1, b"k", b"v")],
-        producer_id=2**40,
-        producer_epoch=7,
-        base_sequence=2**31 - 1,
-        transactional=True,
-    )
-    assert struct.unpack_from(">h", batch, 21) == (0x10,)
-    assert struct.unpack_from(">qhi", batch, 43) == (2**40, 7, 2**31 - 1)
-
-
 def test_a_reopened_batch_is_as_if_written_with_the_new_state() -> None:
     records = [Written(i, b"k", b"v%d" % i) for i in range(5)]
     builder = new_builder()
@@ -128,15 +108,6 @@ def test_a_reopened_batch_is_as_if_written_with_the_new_state() -> None:
     builder.reopen_producer_state(9, 1, 0)
     expected = write_batch(records, producer_id=9, producer_epoch=1, base_sequence=0)
     assert builder.build() == expected
-
-
-def test_a_reopened_batch_stays_transactional() -> None:
-    builder = new_builder()
-    builder.append(0, None, b"")
-    builder.set_producer_state(9, 0, 0, transactional=True)
-    builder.close()
-    builder.reopen_producer_state(9, 1, 5)
-    assert struct.unpack_from(">h", builder.build(), 21) == (0x10,)
 
 
 def test_a_batch_under_way_is_frozen() -> None:

@@ -19,9 +19,9 @@ from kprod.bulk.rows import RowChecks
 from kprod.bulk.writing import BulkParts, BulkWriting
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
-from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError
+from kprod.errors import BufferFullError, KprodTimeoutError
 from kprod.intake.partitioner import DefaultPartitioner
-from kprod.types import ProducerId, TopicPartition
+from kprod.types import TopicPartition
 from kprod_ext import BufferPool, MemoryRecordsBuilder, ObjectChunk, RecordClock, TopicAppenders
 from tests.unit.buffer.accumulating import BATCH, Accumulating, cluster, read
 
@@ -243,30 +243,6 @@ def test_each_value_gets_its_own_time() -> None:
     batch.close()
     times = [TIME, 5, TIME, 7, 8, TIME, TIME, 1, TIME]
     assert [record.timestamp for record in read(batch).records()] == times
-
-
-def test_batches_of_a_bulk_call_get_any_header() -> None:
-    values = values_of([400] * 11)
-    sending = Sending(1, leaders=(1,))
-    writing = sending.writing()
-    writing.write(load(values))
-    writing.finish()
-    batches = sending.around.take_all()
-    assert [batch.record_count for batch in batches] == [2, 2, 2, 2, 2, 1]
-    for sequence, batch in enumerate(batches):
-        batch.give_sequence(ProducerId(7, 1), sequence)
-        batch.close()
-        assert read(batch).base_sequence == sequence
-        batch.give_sequence(ProducerId(8, 0), 2**31 - 1)
-        assert read(batch).base_sequence == 2**31 - 1
-    assert [record.value for batch in batches for record in read(batch).records()] == values
-
-
-def test_a_closed_accumulator_takes_nothing() -> None:
-    sending = Sending(1)
-    sending.around.accumulator.close()
-    with pytest.raises(ProducerClosedError):
-        sending.writing().write(load([b"value"]))
 
 
 def test_who_waits_for_a_partition_holds_no_memory_meanwhile() -> None:
