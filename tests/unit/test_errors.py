@@ -9,13 +9,11 @@ import pytest
 
 from kprod import errors
 from kprod.errors import (
-    MAYBE_WRITTEN,
-    REFRESHES_METADATA,
-    RETRIABLE,
     BrokerError,
     ConnectionLost,
     DeliveryError,
     DeliveryTimeoutError,
+    ErrorCode,
     KprodError,
     KprodTimeoutError,
 )
@@ -74,30 +72,17 @@ def test_a_lost_connection_makes_the_metadata_doubtful() -> None:
 KAFKA_RETRIABLE = {2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78}
 KAFKA_RETRIABLE |= {80, 83, 84, 88, 89, 100, 103, 106, 122, 123, 133}
 KAFKA_REFRESHES = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
+MAYBE_STORED = {-1, 7, 13, 20, 56}
 
 
-def test_the_tables_are_those_of_kafka() -> None:
-    assert set(RETRIABLE) == KAFKA_RETRIABLE
-    assert set(REFRESHES_METADATA) == KAFKA_REFRESHES
-    assert REFRESHES_METADATA <= RETRIABLE
-
-
-def test_every_code_says_whether_to_retry() -> None:
+def test_every_code_says_whether_to_retry_and_whether_the_batch_may_be_stored() -> None:
     for code in range(-1, 134):
         error = BrokerError(code)
         assert error.code == code
         assert error.retriable == (code in KAFKA_RETRIABLE)
         assert error.refreshes_metadata == (code in KAFKA_REFRESHES)
-
-
-@pytest.mark.parametrize("code", sorted(MAYBE_WRITTEN))
-def test_some_codes_leave_open_whether_the_batch_is_stored(code: int) -> None:
-    assert BrokerError(code).persisted is Persisted.MAYBE
-
-
-@pytest.mark.parametrize("code", [2, 10, 17, 19, 29, 45, 87])
-def test_most_codes_say_that_it_is_not(code: int) -> None:
-    assert BrokerError(code).persisted is Persisted.NO
+        maybe = code in MAYBE_STORED or code not in set(ErrorCode)
+        assert error.persisted is (Persisted.MAYBE if maybe else Persisted.NO)
 
 
 @pytest.mark.parametrize("code", [-32768, -2, 999, 32767])

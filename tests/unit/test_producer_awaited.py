@@ -8,13 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from kprod import KafkaProducer, Persisted, RecordMetadata
+from kprod import KafkaProducer, RecordMetadata
 from kprod.buffer.delivery import BatchDelivery
-from kprod.errors import BrokerError, ErrorCode, ProducerClosedError
 from kprod.types import TopicPartition
-from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster
 from tests.support.scripted_producer import producer_before
 
 LONG = 20.0
@@ -48,51 +46,6 @@ def test_a_thousand_tasks_send_and_wait_without_lingering(producer: KafkaProduce
     for partition, first in ((0, 1), (1, 0)):
         offsets = [told.offset for told in stored if told.partition == partition]
         assert offsets == list(range(first, first + 500))
-
-
-def test_records_that_fail_beside_records_that_do_not(
-    broker: ScriptedBroker, producer: KafkaProducer
-) -> None:
-    async def run() -> tuple[RecordMetadata | BaseException, RecordMetadata | BaseException]:
-        broker.next(ApiKey.PRODUCE, refuse(ErrorCode.INVALID_RECORD))
-        refused = asyncio.ensure_future(producer.send("t", b"bad", partition=0))
-        await asyncio.wait([refused])
-        stored = producer.send("t", b"good", partition=0)
-        return await asyncio.gather(refused, stored, return_exceptions=True)
-
-    failed, stored = asyncio.run(run())
-    assert isinstance(failed, BrokerError)
-    assert failed.code == ErrorCode.INVALID_RECORD
-    assert isinstance(stored, RecordMetadata)
-
-
-def test_closing_ends_what_is_awaited(broker: ScriptedBroker, producer: KafkaProducer) -> None:
-    async def run() -> BaseException | None:
-        broker.next(ApiKey.PRODUCE, silence)
-        task = asyncio.create_task(outcome_of(producer.send("t", b"v", partition=0)))
-        await asyncio.sleep(0)
-        while broker.count(ApiKey.PRODUCE) < 2:
-            await asyncio.sleep(0.001)
-        await asyncio.to_thread(producer.close, 0)
-        await asyncio.wait([task], timeout=LONG)
-        return task.exception()
-
-    error = asyncio.run(run())
-    assert isinstance(error, ProducerClosedError)
-    assert error.persisted is Persisted.MAYBE
-
-
-def test_a_cancelled_task_does_not_call_its_record_back(producer: KafkaProducer) -> None:
-    async def run() -> RecordMetadata:
-        future = producer.send("t", b"v", partition=0)
-        task = asyncio.create_task(outcome_of(future))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return await future
-
-    assert asyncio.run(run()).offset == 1
 
 
 def test_no_wake_up_is_lost_between_asking_and_settling() -> None:

@@ -116,21 +116,6 @@ def test_callbacks_of_a_partition_run_in_order_whatever_fails(
     assert told == list(range(300))
 
 
-@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_what_a_callback_raises_goes_no_further(
-    producer: KafkaProducer, kind: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(_: object) -> None:
-        raise kind("a mistake of the application")
-
-    told: list[RecordMetadata] = []
-    producer.send("t", b"v").add_callback(fail).add_callback(told.append)
-    producer.flush(LONG)
-    assert producer.send("t", b"v").get(LONG).offset >= 0
-    assert len(told) == 1
-    assert "a mistake of the application" in caplog.text
-
-
 class BrokenFilter(logging.Filter):
     """Not even what a callback raises can be logged."""
 
@@ -193,15 +178,6 @@ def test_waiting_for_itself_is_refused(producer: KafkaProducer) -> None:
     assert producer.send("t", b"still open").get(LONG).offset >= 0
 
 
-def test_waiting_for_an_outcome_is_refused(broker: ScriptedBroker, producer: KafkaProducer) -> None:
-    def send_and_wait() -> RecordMetadata:
-        broker.next(ApiKey.PRODUCE, silence)
-        return producer.send("t", b"v").get()
-
-    assert isinstance(in_a_callback(producer, send_and_wait), IllegalStateError)
-    producer.close(0)
-
-
 def test_a_callback_may_close_at_once(producer: KafkaProducer) -> None:
     report = in_a_callback(producer, partial(producer.close, 0))
     assert report == DeliveryReport(1, 0, 0)
@@ -243,14 +219,6 @@ def test_close_leaves_callbacks_to_the_background(
     assert not told.is_set()
     blocking.let_go.set()
     assert told.wait(LONG)
-
-
-def test_a_callback_added_after_the_end_runs_at_once(producer: KafkaProducer) -> None:
-    future = producer.send("t", b"v").add_callback(lambda _: None)
-    producer.close()
-    told: list[object] = []
-    future.add_callback(told.append)
-    assert told == [future.value]
 
 
 # Interceptors -------------------------------------------------------------------------------------

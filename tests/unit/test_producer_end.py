@@ -11,8 +11,6 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.errors import (
-    BufferFullError,
-    DeliveryTimeoutError,
     KprodError,
     KprodTimeoutError,
     ProducerClosedError,
@@ -285,30 +283,3 @@ def test_closing_ends_a_send_that_waits_for_metadata() -> None:
     producer.close(0)
     thread.join(LONG)
     assert ended == [ProducerClosedError]
-
-
-def test_records_for_brokers_that_went_away_fail_in_time(broker: ScriptedBroker) -> None:
-    options = {"delivery_timeout_ms": 400, "request_timeout_ms": 200, "linger_ms": 0}
-    with producer_before(broker.cluster, **options) as producer:
-        producer.send("t", b"first").get(LONG)
-        broker.cluster.listeners.clear()
-        broker.next(ApiKey.PRODUCE, *[silence] * 100)
-        future = producer.send("t", b"v")
-        with pytest.raises(DeliveryTimeoutError):
-            future.get(LONG)
-        assert producer.flush(LONG) == DeliveryReport(1, 1, 0)
-
-
-def test_memory_that_is_used_up_is_told_in_time_and_comes_back(broker: ScriptedBroker) -> None:
-    options = {"buffer_memory": 10_000, "batch_size": 5_000, "max_block_ms": 50}
-    with producer_before(broker.cluster, linger_ms=0, **options) as producer:
-        producer.send("t", b"first").get(LONG)
-        broker.next(ApiKey.PRODUCE, silence)
-        for _ in range(2):
-            producer.send("t", bytes(4_000), partition=0)
-        with pytest.raises(BufferFullError, match="buffer_memory of 10000 bytes is exhausted"):
-            producer.send("t", bytes(4_000), partition=0)
-        producer.close(0)
-        producer.close(LONG)  # waits until the first call has done its work
-        counters = producer.metrics()["producer-metrics"]
-        assert counters["buffer-available-bytes"] == 10_000

@@ -8,21 +8,16 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.transport.memory import MemoryBackend
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedCluster, silence
+from tests.support.scripted_producer import producer_before
 
 BATCH = 1000
 TIMEOUT = 20
 
 
 def producer_for(cluster: ScriptedCluster, **options: Any) -> KafkaProducer:
-    return KafkaProducer(
-        bootstrap_servers="broker-1:9092",
-        batch_size=BATCH,
-        transport=lambda **_: MemoryBackend(cluster.listeners),
-        **options,
-    )
+    return producer_before(cluster, batch_size=BATCH, **options)
 
 
 def one_of_two_brokers_is_silent() -> ScriptedCluster:

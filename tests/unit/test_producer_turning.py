@@ -10,8 +10,8 @@ import pytest
 from kprod import KafkaProducer
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import PartitionError
-from kprod.transport.memory import MemoryBackend
 from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_producer import producer_before
 
 PARTITIONS = 4
 LATER = 60_000
@@ -38,13 +38,7 @@ class InTurn:
 def producer_for(partitioner: InTurn, **options: Any) -> KafkaProducer:
     cluster = ScriptedCluster(topics={"t": [1] * PARTITIONS})
     cluster.add(1)
-    return KafkaProducer(
-        bootstrap_servers="broker-1:9092",
-        transport=lambda **_: MemoryBackend(cluster.listeners),
-        partitioner=partitioner,
-        linger_ms=LATER,
-        **options,
-    )
+    return producer_before(cluster, partitioner=partitioner, linger_ms=LATER, **options)
 
 
 @pytest.mark.parametrize("key", [None, b"k"])

@@ -285,19 +285,6 @@ def test_a_callback_that_ends_the_loop_keeps_the_outcome_from_no_other(renews: b
     assert called == 2 * batches[0].records
 
 
-def test_a_callback_that_was_taken_back_is_not_called(renews: bool) -> None:
-    async def main() -> None:
-        batch = Batch(2, renews=renews)
-        called: list[Any] = []
-        batch.records[0].add_done_callback(called.append)
-        assert batch.records[0].remove_done_callback(called.append) == 1
-        asyncio.get_running_loop().call_soon(batch.end)
-        await soon(asyncio.gather(*batch.records))
-        assert called == []
-
-    asyncio.run(main())
-
-
 def test_the_first_of_several_is_enough_for_wait(renews: bool) -> None:
     async def main() -> None:
         early, late = Batch(1, renews=renews), Batch(1, renews=renews)

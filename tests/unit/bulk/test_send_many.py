@@ -207,17 +207,6 @@ def test_a_buffer_that_changes_afterwards_is_sent_as_it_was() -> None:
     assert stored(cluster) == [b"before", b"before"]
 
 
-def test_a_time_of_its_own_is_given_to_records_without_one() -> None:
-    cluster = cluster_of()
-    with producer_before(cluster) as producer:
-        times = [f.get(10).timestamp for f in (producer.send("t", b"x") for _ in range(2))]
-        producer.send_many("t", GOOD, timestamps_ms=[None, 1, None])
-    found = [r.timestamp for b in cluster.log[TopicPartition("t", 0)] for r in b.records()]
-    assert found[3] == 1
-    assert times[0] - 1000 <= found[2] <= times[0] + 60_000
-    assert abs(found[4] - found[2]) < 60_000
-
-
 # Partial failure ----------------------------------------------------------------------------------
 
 

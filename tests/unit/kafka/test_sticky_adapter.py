@@ -97,15 +97,6 @@ def test_the_record_that_would_begin_a_batch_goes_where_the_partitioner_turns_to
         assert future.get(20).partition == 4
 
 
-def test_a_batch_with_room_asks_for_no_turn(cluster: ScriptedCluster) -> None:
-    partitioner = Stubborn(2)
-    with producer_for(cluster, partitioner) as producer:
-        futures = [producer.send("t", b"%d" % number) for number in range(10)]
-        assert len(partitioner.told) == 1
-        producer.flush()
-        assert {future.get().partition for future in futures} == {2}
-
-
 def test_keys_and_named_partitions_ask_for_no_turn(cluster: ScriptedCluster) -> None:
     partitioner = Stubborn(2, 4)
     with producer_for(cluster, partitioner) as producer:

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from kprod.metrics.table import NODE_METRICS, PRODUCER_GAUGES, PRODUCER_METRICS, TOPIC_METRICS
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import producer_before
 
 LONG = 20.0
-
-
-def test_names_are_kafkas_in_form_and_unlike() -> None:
-    for rows in (PRODUCER_METRICS + PRODUCER_GAUGES, TOPIC_METRICS, NODE_METRICS):
-        names = [row.name for row in rows]
-        assert len(set(names)) == len(names)
-        assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
 
 
 def test_a_producer_gives_every_metric_of_the_page() -> None:

@@ -77,15 +77,6 @@ def test_a_marker_of_a_coordinator_is_told_apart() -> None:
     assert (marker.producer_id, marker.producer_epoch, marker.base_sequence) == (4000, 3, -1)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_every_codec_as_its_own_library_writes_it(codec: int) -> None:
-    payload = b"".join(raw_record(n, b"value %d" % n * 100) for n in range(50))
-    data = raw_batch([b""] * 50, payload=CODECS[codec](payload), attributes=codec)
-    assert [r.value for r in only_batch(data).records()] == [
-        b"value %d" % n * 100 for n in range(50)
-    ]
-
-
 def test_append_time_is_the_time_of_every_record() -> None:
     batch = only_batch(raw_batch([b"a", b"b"], attributes=8, max_timestamp=77))
     assert [record.timestamp for record in batch.records()] == [77, 77]
