@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,7 +10,7 @@ from kprod.errors import KprodError
 from kprod.types import Persisted
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import rig_of
 
 
 @pytest.fixture
@@ -19,16 +18,10 @@ def broker() -> ScriptedBroker:
     return ScriptedCluster(topics={"t": [1, 1, 1]}).add(1)
 
 
-def rig_of(broker: ScriptedBroker, **options: Any) -> SenderRig:
-    rig = SenderRig(broker.cluster, **options)
-    rig.know("t")
-    return rig
-
-
 def test_a_connection_the_broker_closed_while_it_was_idle_costs_nothing(
     broker: ScriptedBroker,
 ) -> None:
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue(b"0").succeeded)
     for number in range(1, 4):
         rig.clock.advance(300)
@@ -42,7 +35,7 @@ def test_records_for_a_partition_that_is_gone_fail_in_time(broker: ScriptedBroke
     """The topic was made anew with fewer partitions; what had not left is not stored anywhere."""
     cluster = broker.cluster
     cluster.topic_ids["t"] = UUID(int=1)
-    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     assert rig.run(rig.queue(b"before", partition=2).succeeded)
     cluster.topics["t"], cluster.topic_ids["t"] = [1], UUID(int=2)
     rig.sender.metadata.request_update()
@@ -62,7 +55,7 @@ def test_a_broker_that_comes_back_older_is_spoken_to_in_its_version(
     broker: ScriptedBroker,
 ) -> None:
     """What was queued, or refused with the connection, is written anew in the older version."""
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue(b"0").succeeded)
     for newest in (9, 7, 3, 12):
         broker.offered[ApiKey.PRODUCE] = (3, newest)
@@ -78,7 +71,7 @@ def test_a_broker_that_comes_back_older_is_spoken_to_in_its_version(
 def test_an_answer_to_what_wants_none_ends_the_connection_and_no_more(
     broker: ScriptedBroker,
 ) -> None:
-    rig = rig_of(broker, acks=0)
+    rig = rig_of(broker.cluster, acks=0)
     assert rig.run(rig.queue(b"0").succeeded)
 
     def answer_all_the_same(broker: ScriptedBroker, heard: Heard) -> bytes:

@@ -102,3 +102,10 @@ class SenderRig:
             self.turns += 1
             self.sender.run_once()
         raise AssertionError(f"{most_turns} turns in {self.clock.now - deadline + seconds:g} s")
+
+
+def rig_of(cluster: ScriptedCluster, **options: Any) -> SenderRig:
+    """A rig whose sender knows the topic "t"."""
+    rig = SenderRig(cluster, **options)
+    rig.know("t")
+    return rig

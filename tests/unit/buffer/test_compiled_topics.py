@@ -16,7 +16,7 @@ from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
 from kprod_ext import CompiledSend, FutureRecordMetadata, StickyPartition, TopicAppender
 from tests.support.scripted_cluster import ScriptedCluster
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 
 TP = TopicPartition("t", 0)
 BATCH = 100
@@ -80,8 +80,7 @@ class BothPaths(CompiledSend):
 def rig_with_topic(partitions: int, batch_size: int = 200) -> SenderRig:
     cluster = ScriptedCluster(topics={"t": [1] * partitions})
     cluster.add(1)
-    rig = SenderRig(cluster, linger_ms=1_000, batch_size=batch_size)
-    rig.know("t")
+    rig = rig_of(cluster, linger_ms=1_000, batch_size=batch_size)
     return rig
 
 
@@ -350,8 +349,7 @@ def test_a_closed_lane_is_not_remembered() -> None:
 def test_every_topic_has_an_appender_of_its_own() -> None:
     cluster = ScriptedCluster(topics={"t": [1], "u": [1]})
     cluster.add(1)
-    rig = SenderRig(cluster, linger_ms=1_000, batch_size=2_000)
-    rig.know("t")
+    rig = rig_of(cluster, linger_ms=1_000, batch_size=2_000)
     rig.know("u")
     send = lane_over(rig)
     for topic in ("t", "u"):

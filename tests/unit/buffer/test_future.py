@@ -17,7 +17,7 @@ from kprod.types import RecordMetadata, TopicPartition
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.partition_queues import new_queue
 from tests.support.scripted_cluster import ScriptedCluster
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import rig_of
 
 TP = TopicPartition("t", 3)
 ERROR = BrokerError(7, "t-3")
@@ -305,8 +305,7 @@ def test_a_future_that_is_kept_does_not_keep_the_producers_memory() -> None:
     """Nor does a ring through one live for ever: the garbage collector does not see futures."""
     cluster = ScriptedCluster(topics={"t": [1]})
     cluster.add(1)
-    rig = SenderRig(cluster)
-    rig.know("t")
+    rig = rig_of(cluster)
     future = rig.queue()
     assert rig.run(future.succeeded)
     accumulator = weakref.ref(rig.sender.accumulator)

@@ -9,18 +9,12 @@ import pytest
 
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import Answer, Heard, ScriptedBroker, ScriptedCluster
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import rig_of
 
 
 @pytest.fixture
 def broker() -> ScriptedBroker:
     return ScriptedCluster(topics={"t": [1, 1], "other": [1]}).add(1)
-
-
-def rig_of(broker: ScriptedBroker) -> SenderRig:
-    rig = SenderRig(broker.cluster)
-    rig.know("t")
-    return rig
 
 
 def as_if_asked(*partitions: int, topic: str = "t") -> Answer:
@@ -49,7 +43,7 @@ def test_what_was_not_asked_for_is_passed_by(
     broker: ScriptedBroker, answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.next(ApiKey.PRODUCE, answer)
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=5)
     assert future.get(0).offset == 0
@@ -70,7 +64,7 @@ def test_what_was_not_asked_for_is_passed_by(
 )
 def test_what_is_left_out_is_sent_again(broker: ScriptedBroker, answer: Answer) -> None:
     broker.next(ApiKey.PRODUCE, answer)
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=5)
     assert future.succeeded()
@@ -88,7 +82,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again(
     broker: ScriptedBroker, api: ApiKey
 ) -> None:
     broker.next(api, garbage, garbage)
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=5)
     assert future.succeeded()
@@ -111,7 +105,7 @@ def modern(broker: ScriptedBroker) -> ScriptedBroker:
 
 
 def test_topics_are_named_by_id_where_the_broker_does(modern: ScriptedBroker) -> None:
-    rig = rig_of(modern)
+    rig = rig_of(modern.cluster)
     futures = [rig.queue(partition=number) for number in range(2)]
     assert rig.run(lambda: all(future.is_done for future in futures))
     assert [future.get(0).offset for future in futures] == [0, 0]
@@ -120,6 +114,6 @@ def test_topics_are_named_by_id_where_the_broker_does(modern: ScriptedBroker) ->
 
 def test_a_topic_whose_id_is_not_told_is_named_by_name(modern: ScriptedBroker) -> None:
     modern.cluster.topic_ids.clear()
-    rig = rig_of(modern)
+    rig = rig_of(modern.cluster)
     assert rig.run(rig.queue().succeeded)
     assert versions(modern) == [12]

@@ -8,7 +8,7 @@ from functools import partial
 from kprod.sender.broker import Broker
 from kprod.sender.partitions import RequestGroup, Window
 from tests.support.scripted_cluster import ScriptedCluster
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 
 
 def count(kind: type) -> int:
@@ -25,8 +25,7 @@ def test_leaders_with_ever_new_ids_leave_nothing_behind() -> None:
     before = {kind: count(kind) for kind in (Window, RequestGroup, Broker)}
     cluster = ScriptedCluster(topics={"t": [1]})
     cluster.add(1)
-    rig = SenderRig(cluster)
-    rig.know("t")
+    rig = rig_of(cluster)
     for node_id in range(2, 32):
         rig.queue()
         assert rig.run(lambda: rig.sender.finished)

@@ -27,7 +27,7 @@ from kprod.wire.transactions import (
 from kprod.wire.versions import ApiKey
 from tests.support import hostile_answers as told
 from tests.support.scripted_cluster import ScriptedCluster
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 from tests.unit.sender.broker_rig import REQUEST, SETTINGS, BrokerRig
 from tests.unit.sender.exchanges import Noted, answer
 from tests.unit.sender.raw_server import RawServer
@@ -125,8 +125,7 @@ def test_a_produce_answer_with_far_more_than_was_asked_is_refused(body: bytes) -
 def test_the_records_of_a_refused_answer_are_sent_again() -> None:
     cluster = ScriptedCluster({"t": [1]})
     broker = cluster.add(1)
-    rig = SenderRig(cluster)
-    rig.know("t")
+    rig = rig_of(cluster)
     broker.next(ApiKey.PRODUCE, told.answering(PRODUCED["record errors"]))
     future = rig.queue()
     assert rig.run(lambda: future.is_done)

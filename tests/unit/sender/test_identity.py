@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kprod.errors import BrokerError, DeliveryTimeoutError
@@ -16,7 +14,7 @@ from tests.support.scripted_cluster import (
     cut,
     telling,
 )
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import rig_of
 
 TP = TopicPartition("t", 0)
 
@@ -31,22 +29,16 @@ def broker() -> ScriptedBroker:
     return ScriptedCluster(topics={"t": [1]}).add(1)
 
 
-def rig_of(broker: ScriptedBroker, **options: Any) -> SenderRig:
-    rig = SenderRig(broker.cluster, **options)
-    rig.know("t")
-    return rig
-
-
 def test_batches_carry_the_id_that_was_given(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, identity(9, 3))
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
     (batch,) = broker.cluster.log[TP]
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (9, 3, 0)
 
 
 def test_no_id_is_asked_for_without_idempotence(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker, enable_idempotence=False)
+    rig = rig_of(broker.cluster, enable_idempotence=False)
     assert rig.run(rig.queue().succeeded)
     assert broker.count(ApiKey.INIT_PRODUCER_ID) == 0
     assert broker.cluster.log[TP][0].producer_id == -1
@@ -57,7 +49,7 @@ def test_a_passing_refusal_is_followed_by_another_question(
     broker: ScriptedBroker, code: int
 ) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, *[identity(-1, -1, code)] * 3)
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     started = rig.clock.now
     assert rig.run(rig.queue().succeeded)
     assert broker.count(ApiKey.INIT_PRODUCER_ID) == 4
@@ -68,7 +60,7 @@ def test_the_reason_why_there_is_no_id_is_told_once_and_with_the_record(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, *[identity(-1, -1, 42)] * 200)
-    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=41)
     error = future.exception
@@ -82,7 +74,7 @@ def test_a_producer_without_an_id_goes_on_once_a_broker_gives_it_one(
     broker: ScriptedBroker,
 ) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, *[identity(-1, -1, -1)] * 60)
-    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     expired = rig.queue()
     assert rig.run(lambda: expired.is_done)
     assert expired.failed()
@@ -93,7 +85,7 @@ def test_a_producer_without_an_id_goes_on_once_a_broker_gives_it_one(
 
 def test_a_lost_question_is_asked_again(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, cut, cut)
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded, seconds=5)
 
 
@@ -102,7 +94,7 @@ def test_a_refusal_for_good_fails_what_is_queued_and_what_comes(
     broker: ScriptedBroker, code: int
 ) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, identity(-1, -1, code))
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     for _ in range(2):
         future = rig.queue()
         assert rig.run(future.failed, seconds=5)
@@ -117,7 +109,7 @@ def test_a_refusal_for_good_fails_what_is_queued_and_what_comes(
 @pytest.mark.parametrize("garbage", [(-1, -1), (-1, 0), (7, -1), (-5, 3)])
 def test_an_id_that_cannot_be_is_not_used(broker: ScriptedBroker, garbage: tuple[int, int]) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, identity(*garbage))
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=5)
     assert future.succeeded()

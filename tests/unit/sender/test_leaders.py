@@ -8,7 +8,7 @@ from types import FrameType
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedCluster, refuse, silence
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import rig_of
 
 SOON = 2.0
 
@@ -16,8 +16,7 @@ SOON = 2.0
 def test_a_record_queued_without_a_leader_leaves_soon_after_there_is_one() -> None:
     cluster = ScriptedCluster(topics={"t": [-1]})
     broker = cluster.add(1)
-    rig = SenderRig(cluster)
-    rig.know("t")
+    rig = rig_of(cluster)
     future = rig.queue()
     assert not rig.run(lambda: future.is_done, seconds=10)
     assert broker.count(ApiKey.METADATA) <= 20, "the back-off was not kept"
@@ -29,8 +28,7 @@ def test_a_record_queued_without_a_leader_leaves_soon_after_there_is_one() -> No
 def test_a_moved_leader_is_found_by_asking_again() -> None:
     cluster = ScriptedCluster(topics={"t": [1]})
     old, new = cluster.add(1), cluster.add(2)
-    rig = SenderRig(cluster)
-    rig.know("t")
+    rig = rig_of(cluster)
     rig.clock.advance(1)
     cluster.topics["t"], cluster.leader_epoch = [2], 1
     old.next(ApiKey.PRODUCE, refuse(6))
@@ -43,8 +41,7 @@ def test_a_moved_leader_is_found_by_asking_again() -> None:
 def test_a_leader_named_in_the_refusal_is_used_at_once() -> None:
     cluster = ScriptedCluster(topics={"t": [1]})
     old, new = cluster.add(1), cluster.add(2)
-    rig = SenderRig(cluster, retry_backoff_ms=900)
-    rig.know("t")
+    rig = rig_of(cluster, retry_backoff_ms=900)
     old.next(ApiKey.PRODUCE, refuse(6, leader=(2, 1)))
     future = rig.queue()
     started = rig.clock.now
@@ -56,8 +53,7 @@ def test_a_leader_named_in_the_refusal_is_used_at_once() -> None:
 def test_leaders_that_move_together_are_followed_in_one_step() -> None:
     cluster = ScriptedCluster(topics={"t": [1] * 40})
     old, new = cluster.add(1), cluster.add(2)
-    rig = SenderRig(cluster)
-    rig.know("t")
+    rig = rig_of(cluster)
     old.next(ApiKey.PRODUCE, refuse(6, leader=(2, 1)))
     futures = [rig.queue(partition=partition) for partition in range(40)]
     steps = 0
@@ -78,8 +74,7 @@ def test_leaders_that_move_together_are_followed_in_one_step() -> None:
 def test_a_leader_nobody_has_heard_of_is_used_at_once_where_the_refusal_says_it_is() -> None:
     cluster = ScriptedCluster(topics={"t": [1]})
     old = cluster.add(1)
-    rig = SenderRig(cluster, retry_backoff_ms=900)
-    rig.know("t")
+    rig = rig_of(cluster, retry_backoff_ms=900)
     asked = old.count(ApiKey.METADATA)
     new = cluster.add(3)
     old.next(ApiKey.METADATA, silence)

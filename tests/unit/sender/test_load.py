@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from kprod.sender.partitions import PartitionSet
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedCluster
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 
 SOON = 2.0
 BATCH = 1000
@@ -54,8 +54,7 @@ def test_brokers_that_cannot_take_what_is_ready_are_named() -> None:
     for node in (1, 2, 3):
         cluster.add(node)
     told = Told()
-    rig = SenderRig(cluster, load_watcher=told)
-    rig.know("t")
+    rig = rig_of(cluster, load_watcher=told)
     away = cluster.listeners.pop(("broker-2", 9092))
     futures = [rig.queue(partition=partition) for partition in range(3)]
     assert rig.run(lambda: futures[0].is_done and futures[2].is_done, seconds=SOON)

@@ -7,7 +7,7 @@ import pytest
 from kprod.errors import DeliveryTimeoutError
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedCluster, refuse
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 
 SECONDS = 30
 
@@ -34,8 +34,7 @@ def test_records_for_a_deleted_topic_fail_when_their_time_is_up_and_say_why() ->
 def test_records_for_a_topic_that_comes_back_are_delivered() -> None:
     cluster = ScriptedCluster(topics={"t": [1]})
     broker = cluster.add(1)
-    rig = SenderRig(cluster)
-    rig.know("t")
+    rig = rig_of(cluster)
     del cluster.topics["t"]
     broker.next(ApiKey.PRODUCE, *[refuse(3)] * 5)
     future = rig.queue()

@@ -8,7 +8,7 @@ import pytest
 
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import OFFERED, ScriptedBroker, ScriptedCluster
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 
 NEEDED = [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID]
 
@@ -45,8 +45,7 @@ def test_a_version_that_does_not_fit_the_request_costs_no_record(broker: Scripte
 
 def test_without_idempotence_a_broker_need_not_give_producer_ids(broker: ScriptedBroker) -> None:
     del broker.offered[ApiKey.INIT_PRODUCER_ID]
-    rig = SenderRig(broker.cluster, enable_idempotence=False)
-    rig.know("t")
+    rig = rig_of(broker.cluster, enable_idempotence=False)
     assert rig.run(rig.queue().succeeded, seconds=5)
 
 

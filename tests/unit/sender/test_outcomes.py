@@ -26,7 +26,7 @@ from tests.support.scripted_cluster import (
     refuse,
     silence,
 )
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 
 TP = TopicPartition("t", 0)
 PLAIN = {"enable_idempotence": False}
@@ -35,12 +35,6 @@ PLAIN = {"enable_idempotence": False}
 @pytest.fixture
 def broker() -> ScriptedBroker:
     return ScriptedCluster(topics={"t": [1, 1]}).add(1)
-
-
-def rig_of(broker: ScriptedBroker, **options: Any) -> SenderRig:
-    rig = SenderRig(broker.cluster, **options)
-    rig.know("t")
-    return rig
 
 
 def failure(future: FutureRecordMetadata) -> KprodError:
@@ -74,7 +68,7 @@ def all_memory_is_free(rig: SenderRig) -> bool:
 
 
 def test_records_are_stored_in_order_and_told_their_offsets(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     futures = [rig.queue(b"%d" % number) for number in range(5)]
     assert rig.run(lambda: all(future.is_done for future in futures))
     assert [future.get(0).offset for future in futures] == list(range(5))
@@ -88,7 +82,7 @@ def test_records_are_stored_in_order_and_told_their_offsets(broker: ScriptedBrok
 def test_fewer_acknowledgements_are_enough_when_asked_for(
     broker: ScriptedBroker, acks: int
 ) -> None:
-    rig = rig_of(broker, acks=acks)
+    rig = rig_of(broker.cluster, acks=acks)
     future = rig.queue()
     assert rig.run(future.succeeded)
     assert future.get(0).offset == (0 if acks else -1)
@@ -99,13 +93,13 @@ def test_fewer_acknowledgements_are_enough_when_asked_for(
 def test_everything_queued_leaves_though_a_request_takes_one_batch_of_each_partition(
     broker: ScriptedBroker,
 ) -> None:
-    rig = rig_of(broker, batch_size=1)
+    rig = rig_of(broker.cluster, batch_size=1)
     futures = [rig.queue(partition=number % 2) for number in range(20)]
     assert rig.run(lambda: all(future.is_done for future in futures), seconds=1)
 
 
 def test_a_record_is_not_finished_before_it_was_told_of(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     finished: list[bool] = []
     broker.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(87))
     for _ in range(2):
@@ -124,7 +118,7 @@ def test_a_passing_error_is_waited_out(
     broker: ScriptedBroker, code: int, options: dict[str, Any]
 ) -> None:
     broker.next(ApiKey.PRODUCE, *[refuse(code)] * 3)
-    rig = rig_of(broker, **options)
+    rig = rig_of(broker.cluster, **options)
     started = rig.clock.now
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=5)
@@ -136,7 +130,7 @@ def test_a_passing_error_is_waited_out(
 
 def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, refuse(7), cut, refuse(19))
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
     bodies = [heard.body for heard in broker.heard if heard.api is ApiKey.PRODUCE]
     sent = {bytes(body.topic_data[0].partition_data[0].records) for body in bodies}
@@ -144,7 +138,7 @@ def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:
 
 
 def test_records_stay_in_order_when_the_first_of_several_is_refused(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker, batch_size=1)
+    rig = rig_of(broker.cluster, batch_size=1)
     assert rig.run(rig.queue(b"first").succeeded)
     held = Held(broker, 3)
     futures = [rig.queue(b"%d" % number) for number in range(3)]
@@ -159,7 +153,7 @@ def test_records_stay_in_order_when_the_first_of_several_is_refused(broker: Scri
 
 
 def test_the_next_records_are_stored_after_one_was_refused_for_good(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue(b"before").succeeded)
     broker.next(ApiKey.PRODUCE, refuse(87))
     bad = rig.queue(b"bad")
@@ -176,7 +170,7 @@ def test_one_record_that_is_too_large_is_refused_with_its_size(
     broker: ScriptedBroker, code: int
 ) -> None:
     broker.next(ApiKey.PRODUCE, refuse(code))
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     future = rig.queue(bytes(5000))
     assert rig.run(lambda: future.is_done)
     error = failure(future)
@@ -189,7 +183,7 @@ def test_one_record_that_is_too_large_is_refused_with_its_size(
 
 def test_a_batch_that_is_too_large_is_stored_in_parts(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, refuse(10), refuse(10))
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     futures = [rig.queue(b"%d" % number) for number in range(5)]
     assert rig.run(lambda: all(future.is_done for future in futures))
     assert [future.get(0).offset for future in futures] == list(range(5))
@@ -204,7 +198,7 @@ def test_a_broker_without_a_version_in_common_is_named_by_the_record(
     broker: ScriptedBroker,
 ) -> None:
     broker.offered[ApiKey.PRODUCE] = (13, 13)  # these name topics by ids, and there are none
-    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=41)
     assert isinstance(failure(future).__cause__, UnsupportedVersionError)
@@ -215,7 +209,7 @@ def test_a_broker_without_a_version_in_common_is_named_by_the_record(
 
 
 def test_a_record_that_never_left_fails_in_time_and_is_not_stored(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     broker.cluster.topics["t"] = [-1]
     rig.sender.metadata.request_update()
     rig.run(lambda: rig.sender.metadata.snapshot.leader(TP) is None)
@@ -233,7 +227,7 @@ def test_a_record_that_never_left_fails_in_time_and_is_not_stored(broker: Script
 
 def test_a_record_on_the_wire_fails_in_time_and_may_be_stored(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, *[silence] * 5)
-    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     started = rig.clock.now
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=41)
@@ -247,7 +241,7 @@ def test_a_record_on_the_wire_fails_in_time_and_may_be_stored(broker: ScriptedBr
 
 def test_the_last_error_is_told_when_the_time_is_up(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, *[refuse(19)] * 1000)
-    rig = rig_of(broker, delivery_timeout_ms=31_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=31_000)
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=32)
     error = failure(future)
@@ -258,7 +252,7 @@ def test_the_last_error_is_told_when_the_time_is_up(broker: ScriptedBroker) -> N
 
 
 def test_a_topic_that_is_gone_is_told_to_records_that_never_left(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker, delivery_timeout_ms=31_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=31_000)
     broker.cluster.topics["t"] = [-1, -1]
     rig.sender.metadata.request_update()
     rig.run(lambda: rig.sender.metadata.snapshot.leader(TP) is None)
@@ -271,7 +265,7 @@ def test_a_topic_that_is_gone_is_told_to_records_that_never_left(broker: Scripte
 
 
 def test_a_broker_that_is_gone_is_named(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker, retries=1)
+    rig = rig_of(broker.cluster, retries=1)
     broker.next(ApiKey.PRODUCE, cut, cut)
     future = rig.queue()
     assert rig.run(lambda: future.is_done)
@@ -284,7 +278,7 @@ def test_a_broker_that_is_gone_is_named(broker: ScriptedBroker) -> None:
 def test_a_late_acknowledgement_changes_nothing_but_frees_the_memory(
     broker: ScriptedBroker,
 ) -> None:
-    rig = rig_of(broker, request_timeout_ms=30_000, delivery_timeout_ms=30_000, linger_ms=0)
+    rig = rig_of(broker.cluster, request_timeout_ms=30_000, delivery_timeout_ms=30_000, linger_ms=0)
     future = rig.queue()
     rig.clock.advance(10)
     held = Held(broker, 1)

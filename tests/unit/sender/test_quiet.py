@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, cut, refuse, silence
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 
 TP = TopicPartition("t", 0)
 
@@ -17,12 +15,6 @@ TP = TopicPartition("t", 0)
 @pytest.fixture
 def broker() -> ScriptedBroker:
     return ScriptedCluster(topics={"t": [1]}).add(1)
-
-
-def rig_of(broker: ScriptedBroker, **options: Any) -> SenderRig:
-    rig = SenderRig(broker.cluster, **options)
-    rig.know("t")
-    return rig
 
 
 def turns_in(rig: SenderRig, seconds: float) -> int:
@@ -33,7 +25,7 @@ def turns_in(rig: SenderRig, seconds: float) -> int:
 
 
 def test_an_idle_sender_looks_around_once_in_a_while(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker, metadata_max_age_ms=300_000, connections_max_idle_ms=540_000)
+    rig = rig_of(broker.cluster, metadata_max_age_ms=300_000, connections_max_idle_ms=540_000)
     assert rig.run(rig.queue().succeeded)
     assert turns_in(rig, 3600) < 150
 
@@ -45,7 +37,7 @@ def test_a_producer_that_was_never_used_does_nothing(broker: ScriptedBroker) -> 
 
 
 def test_an_idle_connection_is_closed_and_made_again_when_needed(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker, connections_max_idle_ms=5_000)
+    rig = rig_of(broker.cluster, connections_max_idle_ms=5_000)
     assert rig.run(rig.queue().succeeded)
     rig.run(lambda: not rig.backend.connections, seconds=10)
     assert rig.backend.connections == []
@@ -57,7 +49,7 @@ def test_an_idle_connection_is_closed_and_made_again_when_needed(broker: Scripte
 def test_idle_connections_that_are_lost_again_and_again_are_told_of(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     for lost in range(1, 20):
         assert rig.run(rig.queue().succeeded)
         for connection in list(rig.backend.connections):
@@ -70,7 +62,7 @@ def test_idle_connections_that_are_lost_again_and_again_are_told_of(
 def test_a_connection_the_broker_closes_while_it_is_idle_costs_a_record_nothing(
     broker: ScriptedBroker,
 ) -> None:
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
     for connection in rig.backend.connections:
         connection.hang_up()  # and the record is written before that is seen
@@ -84,7 +76,7 @@ def test_a_connection_the_broker_closes_while_it_is_idle_costs_a_record_nothing(
 def test_brokers_that_are_down_are_tried_at_the_pace_of_the_back_off(
     broker: ScriptedBroker,
 ) -> None:
-    rig = rig_of(broker, delivery_timeout_ms=900_000, reconnect_backoff_max_ms=1000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=900_000, reconnect_backoff_max_ms=1000)
     listener = broker.cluster.listeners.pop((broker.host, broker.port))
     rig.backend.connections[0].cut()
     future = rig.queue()
@@ -98,7 +90,7 @@ def test_a_broker_that_refuses_for_ever_is_asked_at_the_pace_of_the_back_off(
     broker: ScriptedBroker,
 ) -> None:
     broker.next(ApiKey.PRODUCE, *[refuse(19)] * 2000)
-    rig = rig_of(broker, delivery_timeout_ms=900_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=900_000)
     rig.queue()
     assert turns_in(rig, 600) < 3 * 750
     assert 500 < broker.count(ApiKey.PRODUCE) < 750
@@ -108,7 +100,7 @@ def test_a_connection_that_breaks_every_time_is_made_at_the_pace_of_the_back_off
     broker: ScriptedBroker,
 ) -> None:
     broker.next(ApiKey.PRODUCE, *[cut] * 2000)
-    rig = rig_of(broker, delivery_timeout_ms=900_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=900_000)
     rig.queue()
     assert turns_in(rig, 60) < 20 * 75
     assert broker.connections < 3 * 75
@@ -117,7 +109,7 @@ def test_a_connection_that_breaks_every_time_is_made_at_the_pace_of_the_back_off
 def test_what_a_broken_connection_carried_waits_for_no_more_than_the_next_one(
     broker: ScriptedBroker,
 ) -> None:
-    rig = rig_of(broker, reconnect_backoff_ms=50, retry_backoff_ms=1000)
+    rig = rig_of(broker.cluster, reconnect_backoff_ms=50, retry_backoff_ms=1000)
     started = rig.clock.now
     for _ in range(20):
         broker.next(ApiKey.PRODUCE, cut)
@@ -138,13 +130,13 @@ def test_a_handshake_that_breaks_every_time_is_tried_at_the_pace_of_the_back_off
 
 def test_a_silent_broker_costs_a_turn_per_time_limit(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, *[silence] * 100)
-    rig = rig_of(broker, delivery_timeout_ms=900_000, request_timeout_ms=30_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=900_000, request_timeout_ms=30_000)
     rig.queue()
     assert turns_in(rig, 600) < 20 * 20
 
 
 def test_a_throttled_broker_is_left_alone_for_as_long(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     broker.throttle_ms = 5_000
     assert rig.run(rig.queue().succeeded)
     broker.throttle_ms = 0
@@ -157,7 +149,7 @@ def test_a_throttled_broker_is_left_alone_for_as_long(broker: ScriptedBroker) ->
 def test_a_long_silence_is_told_in_the_log_and_by_the_records_that_wait(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig = rig_of(broker, delivery_timeout_ms=60_000)
+    rig = rig_of(broker.cluster, delivery_timeout_ms=60_000)
     broker.throttle_ms = 240_000
     assert rig.run(rig.queue().succeeded)
     future = rig.queue()
@@ -168,7 +160,7 @@ def test_a_long_silence_is_told_in_the_log_and_by_the_records_that_wait(
 
 
 def test_lingering_batches_are_waited_for_in_one_go(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker, linger_ms=500)
+    rig = rig_of(broker.cluster, linger_ms=500)
     assert rig.run(rig.queue().succeeded)
     started, turns = rig.clock.now, rig.turns
     future = rig.queue()
@@ -181,7 +173,7 @@ def test_a_partition_that_must_wait_for_order_does_not_keep_the_sender_awake(
     broker: ScriptedBroker,
 ) -> None:
     broker.next(ApiKey.PRODUCE, silence)
-    rig = rig_of(broker, batch_size=1)
+    rig = rig_of(broker.cluster, batch_size=1)
     for _ in range(3):
         rig.queue()
     assert turns_in(rig, 25) < 10

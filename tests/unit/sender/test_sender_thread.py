@@ -25,7 +25,7 @@ from kprod_ext.futures import FutureRecordMetadata
 from tests.support.interruption import Interrupted, interruptible
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.scripted_cluster import ScriptedCluster, silence
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 
 LONG = 20.0
 CLOSED = ProducerClosedError("closed")
@@ -202,8 +202,7 @@ class TakesLong(ProducerClosedError):
 def one_sent_and_three_queued(**options: Any) -> tuple[SenderRig, list[FutureRecordMetadata]]:
     cluster = ScriptedCluster(topics={"t": [1] * 4})
     cluster.add(1).next(ApiKey.PRODUCE, silence)
-    rig = SenderRig(cluster, **options)
-    rig.know("t")
+    rig = rig_of(cluster, **options)
     futures = [rig.queue()]
     assert rig.run(lambda: cluster.brokers[1].count(ApiKey.PRODUCE) == 1)
     return rig, futures + [rig.queue(partition=number) for number in range(1, 4)]

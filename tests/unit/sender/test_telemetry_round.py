@@ -21,7 +21,7 @@ from tests.support.scripted_cluster import (
     silence,
     telling,
 )
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 
 ASK, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
 OWN_ID = UUID("12345678-9abc-def0-0123-456789abcdef")
@@ -61,12 +61,6 @@ def broker() -> ScriptedBroker:
     return made
 
 
-def rig_of(broker: ScriptedBroker, **options: Any) -> SenderRig:
-    rig = SenderRig(broker.cluster, **options)
-    rig.know("t")
-    return rig
-
-
 def heard(broker: ScriptedBroker, api: ApiKey) -> list[Any]:
     return [one.body for one in broker.heard if one.api is api]
 
@@ -76,7 +70,7 @@ def so_many(broker: ScriptedBroker, api: ApiKey, count: int) -> Callable[[], boo
 
 
 def test_nothing_is_asked_when_it_is_switched_off(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker, enable_metrics_push=False)
+    rig = rig_of(broker.cluster, enable_metrics_push=False)
     assert rig.run(rig.queue().succeeded)
     assert not rig.run(lambda: False, seconds=400)
     assert broker.count(ASK) == broker.count(PUSH) == 0
@@ -85,7 +79,7 @@ def test_nothing_is_asked_when_it_is_switched_off(broker: ScriptedBroker) -> Non
 def test_metrics_are_pushed_in_the_interval_that_the_broker_wants(broker: ScriptedBroker) -> None:
     broker.next(ASK, subscription("org.apache.kafka.producer.record.send"))
     broker.next(PUSH, *[taken()] * 3)
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
     began = rig.clock.now
     assert rig.run(so_many(broker, PUSH, 1))
@@ -107,7 +101,7 @@ def test_metrics_are_pushed_in_the_interval_that_the_broker_wants(broker: Script
 def test_metrics_are_compressed_by_the_first_codec_that_both_have(broker: ScriptedBroker) -> None:
     broker.next(ASK, subscription("*", codecs=(UNHEARD_OF, GZIP, 4)))
     broker.next(PUSH, taken())
-    rig = rig_of(broker, enable_idempotence=True)
+    rig = rig_of(broker.cluster, enable_idempotence=True)
     assert rig.run(so_many(broker, PUSH, 1))
     (push,) = heard(broker, PUSH)
     assert push.compression_type == GZIP
@@ -119,7 +113,7 @@ def test_metrics_are_compressed_by_the_first_codec_that_both_have(broker: Script
 def test_metrics_are_left_as_they_are_when_no_codec_fits(broker: ScriptedBroker) -> None:
     broker.next(ASK, subscription("*", codecs=(UNHEARD_OF,), delta=False))
     broker.next(PUSH, taken())
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(so_many(broker, PUSH, 1))
     (push,) = heard(broker, PUSH)
     assert push.compression_type == NONE
@@ -132,7 +126,7 @@ def test_a_refused_push_is_followed_by_a_question(
 ) -> None:
     broker.next(ASK, subscription("*"), subscription("*"))
     broker.next(PUSH, taken(code), taken())
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(so_many(broker, PUSH, 1))
     refused = rig.clock.now
     assert rig.run(so_many(broker, ASK, 2))
@@ -144,7 +138,7 @@ def test_a_refused_push_is_followed_by_a_question(
 def test_a_lost_answer_harms_no_record_and_no_later_push(broker: ScriptedBroker) -> None:
     broker.next(ASK, cut, subscription("*"))
     broker.next(PUSH, cut, taken())
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(so_many(broker, ASK, 1))
     assert rig.run(rig.queue().succeeded)  # which connects again
     assert rig.run(so_many(broker, PUSH, 1))
@@ -154,7 +148,7 @@ def test_a_lost_answer_harms_no_record_and_no_later_push(broker: ScriptedBroker)
 
 def test_no_connection_is_made_for_it(broker: ScriptedBroker) -> None:
     broker.next(ASK, subscription("*"))
-    rig = rig_of(broker, connections_max_idle_ms=5_000)
+    rig = rig_of(broker.cluster, connections_max_idle_ms=5_000)
     assert rig.run(so_many(broker, ASK, 1))
     connections = broker.connections
     rig.sender.metadata.close()  # nor for metadata
@@ -166,7 +160,7 @@ def test_no_connection_is_made_for_it(broker: ScriptedBroker) -> None:
 def test_a_throttled_client_is_silent(broker: ScriptedBroker) -> None:
     broker.next(ASK, subscription("*"))
     broker.next(PUSH, taken(0, throttle_ms=5_000))
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(so_many(broker, PUSH, 1))
     throttled = rig.clock.now
     assert rig.run(rig.queue().succeeded)
@@ -180,7 +174,7 @@ def leaves(rig: SenderRig) -> Callable[[], bool]:
 def test_the_last_push_says_so(broker: ScriptedBroker) -> None:
     broker.next(ASK, subscription("*"))
     broker.next(PUSH, taken())
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(so_many(broker, ASK, 1))
     assert rig.run(rig.queue().succeeded)
     ended = rig.clock.now
@@ -197,7 +191,7 @@ def test_the_end_waits_half_a_second_for_a_broker_that_does_not_answer(
 ) -> None:
     broker.next(ASK, subscription("*"))
     broker.next(PUSH, silence)
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(so_many(broker, ASK, 1))
     assert rig.run(rig.queue().succeeded)
     ended = rig.clock.now
@@ -213,7 +207,7 @@ def test_the_end_waits_for_nothing_where_nothing_is_wanted(
         broker.next(ASK, *answers)
     else:
         del broker.offered[ASK]
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
     assert not rig.run(lambda: False, seconds=1)
     assert leaves(rig)()
@@ -222,7 +216,7 @@ def test_the_end_waits_for_nothing_where_nothing_is_wanted(
 
 def test_the_end_waits_for_nothing_without_a_connection(broker: ScriptedBroker) -> None:
     broker.next(ASK, subscription("*"))
-    rig = rig_of(broker)
+    rig = rig_of(broker.cluster)
     assert rig.run(so_many(broker, ASK, 1))
     rig.sender.network.rebootstrap(rig.clock.now)
     assert leaves(rig)()

@@ -18,7 +18,7 @@ from tests.support.scripted_cluster import (
     refuse,
     silence,
 )
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import SenderRig, rig_of
 
 NOT_LEADER, OUT_OF_ORDER, DUPLICATE = 6, 45, 46
 
@@ -58,8 +58,7 @@ def two_unanswered(
     """
     cluster = ScriptedCluster(topics={"t": [1]})
     leader, *_ = [cluster.add(number) for number in range(1, brokers + 1)]
-    rig = SenderRig(cluster, batch_size=100, **options)
-    rig.know("t")
+    rig = rig_of(cluster, batch_size=100, **options)
     start = rig.queue(b"0" * 60)  # only a leader that has acknowledged one gets two at a time
     assert rig.run(lambda: start.is_done)
     answers = [store_silently, store_and_cut, refuse(OUT_OF_ORDER), *after]
