@@ -115,11 +115,11 @@ def _read_as_number(host: str, port: int) -> list[Address] | None:
 class TcpBackend(Backend):
     """TCP sockets with TCP_NODELAY and SO_KEEPALIVE.
 
-    Buffer sizes are in bytes; None means the system's default. ``busy_poll`` is the time in seconds
-    that an eager ``poll`` may spin before it sleeps; 0 turns it off. A ``resolver`` is called for
-    host names and numeric addresses. None uses the system's resolver, for host names only. One
-    thread at a time uses the backend; only ``wake`` may be called by any thread. After ``close``,
-    ``poll`` and ``dial`` raise IllegalStateError.
+    Buffer sizes are in bytes; None means the system's default. While ``eager`` is set (see
+    ``Backend``), ``poll`` may spin for ``busy_poll`` seconds before it sleeps; 0 turns this off. A
+    ``resolver`` is called for host names and numeric addresses. None uses the system's resolver,
+    for host names only. One thread at a time uses the backend; only ``wake`` may be called by any
+    thread. After ``close``, ``poll`` and ``dial`` raise IllegalStateError.
     """
 
     interruptible = True  # a ready descriptor stays ready until it is used

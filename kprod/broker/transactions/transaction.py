@@ -58,8 +58,8 @@ class TransactionConfig:
     """Options of transactions: Kafka's defaults, with one partition for the state topic.
 
     ``transaction_version`` is the level of the Kafka feature with that name. With 2, the end of a
-    transaction begins a new epoch, and the first batch adds a partition (KIP-890). Brokers before
-    4.0 behave like 1 and 0.
+    transaction begins a new epoch, and the first batch for a partition adds the partition to the
+    transaction (KIP-890). With 1 or 0, transactions work as with brokers before Kafka 4.0.
 
     ``marker_delay_ms`` is the time between the response to EndTxn and the transaction markers.
     During that time the producer's next transaction gets CONCURRENT_TRANSACTIONS (51). With 0 the
