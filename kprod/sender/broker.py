@@ -77,6 +77,7 @@ class Broker:
         "_broken",
         "_changed",
         "_coming_up",
+        "_counts_every_byte",
         "_deadlines",
         "_failures",
         "_idle_lost_at",
@@ -127,6 +128,7 @@ class Broker:
         self._traffic: NodeCounters
         self._broken: ConnectionLost  # for a failure that cannot be explained
         self.connection: BrokerConnection | None = None
+        self._counts_every_byte = False  # see Transport
         self._waits_to_write = True  # the last word to the backend
         self._unread = False  # there was more to read than an iteration has time for
         self._setup_began = NEVER
@@ -229,6 +231,7 @@ class Broker:
             self._back_off(explained, now)
         else:
             self._transports[id(self.transport)] = self
+            self._counts_every_byte = getattr(self.transport, "counts_every_byte", False)
             self._waits_to_write = True
             self._set_deadline(now)
 
@@ -358,9 +361,9 @@ class Broker:
         transport, connection = self.transport, self.connection
         if transport is None or connection is None:
             return
-        counts_every_byte = getattr(transport, "counts_every_byte", False)
-        while connection.output:
-            if not counts_every_byte:
+        output, taken = connection.output, -1
+        while output and taken:
+            if not self._counts_every_byte:
                 connection.offered()
             connection.is_sending = True
             try:
@@ -370,10 +373,8 @@ class Broker:
                 connection.is_sending = False
                 raise
             connection.wrote(taken, now)
-            if not taken:
-                break
             self._traffic.bytes_out += taken
-        waits = bool(connection.output)
+        waits = bool(output)
         if waits != self._waits_to_write:
             self._backend.watch(transport, write=waits)
             self._waits_to_write = waits

@@ -62,8 +62,8 @@ class Network:
         self._leaving: list[Broker] = []  # they get no new request, and end after the last one
         self.may_connect = True  # False: the caller driving the sender cannot resolve names
         self.connect_requested = False  # a connection was not begun for that reason
-        self._knows_eager = hasattr(backend, "eager")
-        self.interruptible = getattr(backend, "interruptible", False)  # see Backend
+        self._spins = getattr(backend, "spins", False)  # see Backend
+        self.interruptible = getattr(backend, "interruptible", False)
         self._deadlines = Deadlines() if deadlines is None else deadlines
         self.due = FOREVER  # see Deadlines: another broker is to be tried
         self.waiting: dict[Owner, None] = {}
@@ -251,7 +251,7 @@ class Network:
 
     def poll(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds, then move all bytes."""
-        if self._knows_eager:
+        if self._spins:
             # Only a caller: the thread would take the processor of callers that go on sending.
             self._backend.eager = not self.may_connect and self._awaits_answer()
         ready = self._backend.poll(timeout if timeout < FOREVER else None)

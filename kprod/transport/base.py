@@ -67,12 +67,13 @@ class Backend(Protocol):
 
     One thread at a time uses it; only ``wake`` may be called by any thread. ``interruptible`` means
     that ``poll`` waits with ``kprod_ext.let_signals_in``, so Ctrl-C can end it even inside
-    ``hold_signals``. The next ``poll`` then reports what was ready. ``eager`` is set before a
-    ``poll`` for which a caller is waiting: ``poll`` may then spin for some microseconds before it
-    sleeps.
+    ``hold_signals``. The next ``poll`` then reports what was ready. ``spins`` means that a ``poll``
+    may spin for some microseconds before it sleeps, if ``eager`` is set: a caller waits for an
+    answer.
     """
 
     interruptible: bool = False
+    spins: bool = False
     eager: bool = False
 
     def dial(self, host: str, port: int) -> Transport:

@@ -133,6 +133,7 @@ class TcpBackend(Backend):
     ) -> None:
         # With a single processor, a broker on this machine cannot answer while we spin.
         self._busy_poll = busy_poll if _processors() > 1 else 0.0
+        self.spins = self._busy_poll > 0.0
         self._options = _socket_options(send_buffer_bytes, receive_buffer_bytes)
         self._silent: dict[str, Address] = {}  # by name: the last address that did not respond
         self._stillborn: dict[TcpTransport, None] = {}  # refused by every address within dial()

@@ -366,16 +366,16 @@ class TlsBackend(Backend):
         self._addresses: dict[TlsTransport, tuple[str, int]] = {}
         self._by_inner: dict[Transport, TlsTransport] = {}
         self.interruptible = getattr(inner, "interruptible", False)
+        self.spins = getattr(inner, "spins", False)
 
     @property
     def eager(self) -> bool:
         """See ``Backend``; the inner backend waits."""
-        return getattr(self._inner, "eager", False)
+        return self._inner.eager
 
     @eager.setter
     def eager(self, wanted: bool) -> None:
-        if hasattr(self._inner, "eager"):
-            self._inner.eager = wanted
+        self._inner.eager = wanted
 
     def dial(self, host: str, port: int) -> TlsTransport:
         """See ``Backend.dial``."""

@@ -29,6 +29,7 @@ class NetworkRig:
         self.servers = {host: RawServer() for host in hosts}
         self.listeners = {(host, 9092): server.accept for host, server in self.servers.items()}
         self.backend = VirtualBackend(self.clock, self.listeners)
+        self.backend.spins = True
         self.errors: list[KprodError] = []
         self.metrics = ProducerMetrics()
         self.deadlines = Deadlines()
