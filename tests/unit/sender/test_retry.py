@@ -103,6 +103,12 @@ def test_a_batch_behind_another_waits_for_it(code: int, maybe_written: bool) -> 
 
 
 @pytest.mark.parametrize("code", SEQUENCE_CODES)
+def test_what_was_not_stored_is_given_new_numbers_unless_in_a_transaction(code: int) -> None:
+    assert verdict(code) is Verdict.RESEQUENCE
+    assert verdict(code, transactional=True) is FAIL
+
+
+@pytest.mark.parametrize("code", SEQUENCE_CODES)
 def test_a_batch_that_may_be_stored_is_never_given_new_numbers(code: int) -> None:
     assert verdict(code, maybe_written=True) is FAIL
 
