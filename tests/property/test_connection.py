@@ -81,8 +81,11 @@ class Connection(RuleBasedStateMachine):
             self.connection.received(stream[start : start + piece], self.now)
 
     @precondition(lambda self: self.alive)
-    @rule(number=st.integers(-(2**31), 2**31 - 1), body=st.binary(max_size=30))
+    @rule(
+        number=st.integers(-1, 20) | st.integers(-(2**31), 2**31 - 1), body=st.binary(max_size=30)
+    )
     def answer_wrongly(self, number: int, body: bytes) -> None:
+        """Out of order, twice, or to nothing at all."""
         oldest = self.owed[0].correlation_ids[0] if self.owed else None
         self._refuses(answer((number if number != oldest else number ^ 1) % 2**32, body))
 

@@ -88,6 +88,15 @@ def test_a_record_too_large_for_all_memory_is_refused_at_once(broker: ScriptedBr
         assert broker.connections == 0, "it is refused before anybody is asked anything"
 
 
+def test_a_partition_the_topic_does_not_have_is_refused_with_those_it_has(
+    broker: ScriptedBroker,
+) -> None:
+    with producer_before(broker.cluster) as producer:
+        with pytest.raises(PartitionError, match=r"'t' has no partition 7: it has 2 partitions"):
+            producer.send("t", b"v", partition=7)
+        assert state(producer)["buffer-available-bytes"] == state(producer)["buffer-total-bytes"]
+
+
 def test_connecting_waits_until_the_cluster_is_known(broker: ScriptedBroker) -> None:
     with producer_before(broker.cluster) as producer:
         assert not producer.cluster.brokers
