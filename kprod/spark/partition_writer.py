@@ -7,9 +7,8 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, Literal, Unpack
 
 import pyarrow as pa
@@ -47,14 +46,13 @@ from kprod.spark.options import (
 )
 from kprod.spark.payload_options import key_format, value_format
 from kprod.spark.python_worker import (
-    TaskIdentity,
     acknowledge_at_once,
     freeze_modules,
     log_for_spark,
     this_task,
 )
 from kprod.spark.record_shapes import RecordShapes
-from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, TaskRows, placed_rows
+from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, ShardTask, TaskRows
 from kprod.spark.task_sender import RateLimit, RateLimiter, RecordPlan, TaskSender
 from kprod.spark.write_result import (
     ALREADY_THERE,
@@ -176,14 +174,13 @@ class PartitionWriter:
         acknowledged, RecordTypeError for an invalid item, and the exceptions of
         ``KafkaProducer.send``.
         """
-        first, items = _peeked(items)
-        if first is _NOTHING:
+        rows = _rows_of_task(items)
+        if rows.is_empty:
             return iter(())
-        report = self.write(items)
+        report = self._write(rows)
         if not self.reports:
             return iter(())
-        arrow = isinstance(first, pa.RecordBatch)
-        return iter((as_record_batch(report) if arrow else report.as_dict(),))
+        return iter((as_record_batch(report) if rows.are_batches else report.as_dict(),))
 
     def write(self, items: Iterable[Any]) -> PartitionReport:
         """The task of every surface: write what a call takes. Raises as a call.
@@ -192,118 +189,86 @@ class PartitionWriter:
         Exactly once it is a shard, a transaction that is committed with its marker; atomic, that is
         left prepared for the driver.
         """
-        acknowledge_at_once()
-        freeze_modules()
-        log_for_spark()
-        first, items = _peeked(items)
-        started, task, waiting = time.monotonic(), this_task(), _Waiting()
-        arrow = isinstance(first, pa.RecordBatch)
+        return self._write(_rows_of_task(items))
+
+    def _write(self, rows: TaskRows) -> PartitionReport:
+        started, task = time.monotonic(), this_task()
+
+        def report(**told: Any) -> PartitionReport:
+            return PartitionReport(
+                task=task.partition,
+                attempt=task.attempt,
+                seconds=time.monotonic() - started,
+                input_seconds=rows.seconds,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                **told,
+            )
+
         if self.terms is None:
-            # Row by row, reading a clock twice would cost too much.
-            timed = waiting.for_each(items) if arrow else items
             with lent_producer(
                 self.fingerprint, self.options, self.timeout, self.policy
             ) as producer:
-                self._send(timed, producer, arrow)
-            return _report(task, started, waiting, producer)
-        if first is _NOTHING:  # no row can be there twice
-            return replace(_report(task, started, waiting, None), delivered=COMMITTED)
-        placed = placed_rows(items, task.partition)
-        shard = self.terms.shard(task, placed.layout)
-
-        def send(producer: MeasuringProducer, tick: Callable[[], None]) -> None:
-            self._send(waiting.for_each(placed, tick), producer, arrow)
-
-        rows = TaskRows(
-            send=send,
-            placed=None if placed.layout is None else placed,
+                # Row by row, reading a clock twice would cost too much.
+                self._send(rows, rows.each() if rows.are_batches else rows.items, producer)
+            return report(**producer.figures())
+        if rows.is_empty:  # no row can be there twice
+            return report(delivered=COMMITTED)
+        shard = self.terms.shard(task, rows.place(task.partition))
+        writes = ShardTask(
+            rows=rows,
+            send=lambda producer, tick: self._send(rows, rows.each(tick), producer),
             policy=self.policy,
             timeout=self.timeout,
         )
-        with Runner(shard=shard, options=producer_options(self.options), rows=rows) as runner:
+        with Runner(shard=shard, options=producer_options(self.options), rows=writes) as runner:
             delivered = runner.follow(
                 prepare(shard, max(task.attempt, 0), runner.patience)
                 if self.terms.is_atomic
                 else deliver(shard, runner.patience)
             )
-        sent = rows.producer if delivered.by_us else None
-        report = _of_shard(_report(task, started, waiting, sent), shard, delivered)
-        log.info("%s: %s, %d records", shard, report.delivered.replace("_", " "), report.records)
-        return report
+        written = report(**_of_shard(shard, delivered, writes.producer, task.attempt))
+        log.info("%s: %s, %d records", shard, written.delivered.replace("_", " "), written.records)
+        return written
 
-    def _send(self, items: Iterable[Any], producer: MeasuringProducer, arrow: bool) -> None:
+    def _send(self, rows: TaskRows, items: Iterator[Any], producer: MeasuringProducer) -> None:
         limiter = None if self.limit.is_unlimited else RateLimiter(self.limit)
         sender = TaskSender(self.plan, producer, limiter)
-        (sender.send_batches if arrow else sender.send_items)(items)
+        (sender.send_batches if rows.are_batches else sender.send_items)(items)
 
 
-class _Waiting:
-    """The time that items are waited for."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def for_each(
-        self, items: Iterable[Any], then: Callable[[], None] = lambda: None
-    ) -> Iterator[Any]:
-        """The items; ``then`` is called for each of them."""
-        remaining = iter(items)
-        while True:
-            started = time.monotonic()
-            try:
-                item = next(remaining)
-            except StopIteration:
-                return
-            finally:
-                self.seconds += time.monotonic() - started
-            then()
-            yield item
+def _rows_of_task(items: Iterable[Any]) -> TaskRows:
+    acknowledge_at_once()
+    freeze_modules()
+    log_for_spark()
+    return TaskRows(items)
 
 
-_NOTHING = object()
-
-
-def _peeked(items: Iterable[Any]) -> tuple[Any, Iterator[Any]]:
-    """The first item, ``_NOTHING`` if there is none, and all of them."""
-    remaining = iter(items)
-    for first in remaining:
-        return first, chain((first,), remaining)
-    return _NOTHING, remaining
-
-
-def _report(
-    task: TaskIdentity, started: float, waiting: _Waiting, producer: TaskProducer | None
-) -> PartitionReport:
-    """``producer`` has sent the rows; None: this task has sent none."""
-    return PartitionReport(
-        task=task.partition,
-        attempt=task.attempt,
-        seconds=time.monotonic() - started,
-        input_seconds=waiting.seconds,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        **({} if producer is None else producer.figures()),
-    )
-
-
-def _of_shard(report: PartitionReport, shard: Shard, delivered: Delivered) -> PartitionReport:
+def _of_shard(
+    shard: Shard, delivered: Delivered, producer: TaskProducer | None, attempt: int
+) -> dict[str, Any]:
+    """What a report says of a shard; ``producer`` has sent its rows, if they were sent."""
+    marker, waits = delivered.marker, delivered.prepared
     if not delivered.by_us:
-        marker = delivered.marker
         ranges = [
             OffsetRange(topic=topic, partition=number, first=first, last=last, records=records)
             for topic, found in marker.ranges.items()
             for number, first, last, records in found
         ]
-        report = replace(report, records=marker.rows, bytes=marker.bytes, offsets=ranges)
-        return replace(report, delivered=ALREADY_THERE, transactional_id=shard.transactional_id)
-    waits = delivered.prepared
-    return replace(
-        report,
-        delivered=COMMITTED if waits is None else PREPARED,
-        rewritten=delivered.rewritten or report.attempt > 0,
-        transactional_id=(shard if waits is None else waits.shard).transactional_id,
-        prepared=waits,
-    )
+        return {
+            "records": marker.rows,
+            "bytes": marker.bytes,
+            "offsets": ranges,
+            "delivered": ALREADY_THERE,
+            "transactional_id": shard.transactional_id,
+        }
+    return {
+        **({} if producer is None else producer.figures()),
+        "delivered": COMMITTED if waits is None else PREPARED,
+        "rewritten": delivered.rewritten or attempt > 0,
+        "transactional_id": (shard if waits is None else waits.shard).transactional_id,
+        "prepared": waits,
+    }
 
 
 def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:

@@ -5,6 +5,7 @@ Rows may carry the number of their shard, so that a task can prove that they are
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -59,67 +60,80 @@ def check_count(shards: Any) -> int:
     return shards
 
 
-class PlacedRows(Iterator[Any]):
-    """The items of a task, which are checked, without the columns that ``sharded`` has added.
+class TaskRows:
+    """The items of a task: record batches, or Rows, dicts and the like. Thread: one.
 
-    ``layout`` is what those columns say; None where there are none. Then nothing is counted. Else
-    ``rows`` have passed, and ``digest`` is the sum of their hashes modulo 2**64, None without a
-    column of hashes: equal for the same rows in any order. Iterating raises ConfigError for rows
-    that do not belong to this task. Thread: one.
+    ``seconds`` is how long they were waited for. Once they are in their ``place``, ``layout`` is
+    what the columns say that ``sharded`` has added, and these are taken off; None where there are
+    none. Then nothing is counted. Else ``count`` rows have passed, and ``digest`` is the sum of
+    their hashes modulo 2**64, None without a column of hashes: equal for the same rows in any
+    order.
     """
 
-    def __init__(
-        self, items: Iterator[Any], layout: Layout | None, take: Callable[[Any, Layout], _Taken]
-    ) -> None:
-        self.layout = layout
-        self.rows = 0
+    def __init__(self, items: Iterable[Any]) -> None:
+        self.items = iter(items)
+        first = next(self.items, _NOTHING)
+        self.is_empty = first is _NOTHING
+        self.are_batches = isinstance(first, pa.RecordBatch)
+        self.seconds = 0.0
+        self.layout: Layout | None = None
+        self.count = 0
         self.digest: int | None = None
-        self._items = items
-        self._take = take
+        if not self.is_empty:
+            self.items = chain((first,), self.items)
 
-    def __next__(self) -> Any:
-        item = next(self._items)
-        if self.layout is None:
-            return item
-        taken = self._take(item, self.layout)
-        self.rows += taken.rows
+    def place(self, partition: int) -> Layout | None:
+        """Look at the first row, and return the layout. Raises ConfigError for another task's."""
+        first = next(self.items)
+        if SHARD_COLUMN in (first.schema.names if self.are_batches else _names(first)):
+            while self.are_batches and not first.num_rows:
+                first = next(self.items, None)
+                if first is None:
+                    return None
+            packed = first[SHARD_COLUMN][0].as_py() if self.are_batches else first[SHARD_COLUMN]
+            layout = Layout.of(packed or 0)
+            if layout.number != partition or not 0 < layout.shards <= MOST_SHARDS:
+                raise ConfigError(f"task {partition} has rows of shard {layout.number}: {MOVED}")
+            self.layout = layout
+        self.items = chain((first,), self.items)
+        return self.layout
+
+    def each(self, tick: Callable[[], None] = lambda: None) -> Iterator[Any]:
+        """What is left, as records; ``tick`` is called for each item.
+
+        Raises ConfigError for rows that do not belong to this task.
+        """
+        while True:
+            started = time.monotonic()
+            try:
+                item = next(self.items)
+            except StopIteration:
+                return
+            finally:
+                self.seconds += time.monotonic() - started
+            tick()
+            yield item if self.layout is None else self._counted(item, self.layout)
+
+    def drain(self) -> None:
+        """Count what is left."""
+        for _ in self.each():
+            pass
+
+    def _counted(self, item: Any, layout: Layout) -> Any:
+        taken = _take_batch(item, layout) if self.are_batches else _take_item(item, layout)
+        self.count += taken.rows
         if taken.hashes is not None:
             self.digest = ((self.digest or 0) + taken.hashes) % (1 << 64)
         return taken.item
 
-    def drain(self) -> None:
-        """Count what is left."""
-        for _ in self:
-            pass
+
+_NOTHING = object()
 
 
 class _Taken(NamedTuple):
     item: Any
     rows: int
     hashes: int | None
-
-
-def placed_rows(items: Iterable[Any], partition: int) -> PlacedRows:
-    """The items of a task: record batches, Rows or dicts; others have no such columns.
-
-    There is one at least. Raises ConfigError for rows of another task.
-    """
-    remaining = iter(items)
-    first = next(remaining)
-    arrow = isinstance(first, pa.RecordBatch)
-    take = _take_batch if arrow else _take_item
-    if SHARD_COLUMN not in (first.schema.names if arrow else _names(first)):
-        return PlacedRows(chain((first,), remaining), None, take)
-    while arrow and not first.num_rows:
-        try:
-            first = next(remaining)
-        except StopIteration:
-            return PlacedRows(iter(()), None, take)
-    number = first.column(SHARD_COLUMN)[0].as_py() if arrow else first[SHARD_COLUMN]
-    layout = Layout.of(number or 0)
-    if layout.number != partition or not 0 < layout.shards <= MOST_SHARDS:
-        raise ConfigError(f"task {partition} has rows of shard {layout.number}: {MOVED}")
-    return PlacedRows(chain((first,), remaining), layout, take)
 
 
 def _take_batch(batch: Any, layout: Layout) -> _Taken:
@@ -147,16 +161,15 @@ def _take_item(item: Any, layout: Layout) -> _Taken:
 
 
 @dataclass(kw_only=True)
-class TaskRows:
-    """The rows of one attempt at a shard, for the ``Runner``. Thread: one.
+class ShardTask:
+    """Writes the ``rows`` of a task as a shard, for a ``Runner``. Thread: one.
 
     ``send`` sends them by a ``TaskProducer``, or by what measures them, and calls its second
-    argument meanwhile. ``placed`` counts them, if they were placed. ``producer`` is what has sent
-    them, once they are.
+    argument meanwhile. ``producer`` is what has sent them, once they are.
     """
 
+    rows: TaskRows
     send: Callable[[Any, Callable[[], None]], None]
-    placed: PlacedRows | None = None
     policy: RowPolicy = field(default_factory=RowPolicy)
     timeout: float | None = None
     producer: TaskProducer | None = None
@@ -167,25 +180,23 @@ class TaskRows:
         self.producer = task
         self.send(task, tick)
         task.finish()
-        return Written(
-            rows=task.rows, bytes=task.bytes, digest=self._digest(), ranges=_ranges(task.ranges())
-        )
+        ranges = _ranges(task.ranges())
+        return Written(rows=task.rows, bytes=task.bytes, digest=self.rows.digest, ranges=ranges)
 
     def compare(self, marker: Marker, shard: Shard) -> None:
         """Raise RowsChanged unless the rows are those that the marker is about."""
         if self.policy.on_row_error != "fail":
             return  # what becomes of a row may be the broker's choice
         if self.producer is None:
-            measured = MeasuringProducer()
-            self.send(measured, lambda: None)
-            rows, nbytes = measured.rows, measured.bytes
-            check_rows(marker, shard, rows=rows, nbytes=nbytes, digest=self._digest())
-        elif self.placed is not None:  # another attempt was quicker: some of the rows were sent
-            self.placed.drain()
-            check_rows(marker, shard, rows=self.placed.rows, nbytes=None, digest=self._digest())
+            found = MeasuringProducer()
+            self.send(found, lambda: None)
+            self._check(marker, shard, found.rows, found.bytes)
+        elif self.rows.layout is not None:  # another attempt was quicker: some rows were sent
+            self.rows.drain()
+            self._check(marker, shard, self.rows.count, None)
 
-    def _digest(self) -> int | None:
-        return None if self.placed is None else self.placed.digest
+    def _check(self, marker: Marker, shard: Shard, rows: int, nbytes: int | None) -> None:
+        check_rows(marker, shard, rows=rows, nbytes=nbytes, digest=self.rows.digest)
 
 
 def _ranges(offsets: Iterable[OffsetRange]) -> Ranges:

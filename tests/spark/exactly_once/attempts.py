@@ -8,16 +8,16 @@ from typing import Any
 from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
 from kprod.spark.executor_producer import producer_options
-from kprod.spark.shard_rows import PlacedRows, TaskRows
+from kprod.spark.shard_rows import ShardTask, TaskRows
 
 
 def attempt(
     shard: Shard,
     options: Mapping[str, Any],
     send_rows: Callable[[Any], None],
-    placed: PlacedRows | None = None,
+    rows: TaskRows | None = None,
     **clock: Any,
 ) -> Runner:
     """What a task runs a protocol with."""
-    rows = TaskRows(send=lambda producer, _: send_rows(producer), placed=placed)
-    return Runner(shard=shard, options=producer_options(options), rows=rows, **clock)
+    task = ShardTask(rows=rows or TaskRows(()), send=lambda producer, _: send_rows(producer))
+    return Runner(shard=shard, options=producer_options(options), rows=task, **clock)

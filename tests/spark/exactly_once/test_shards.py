@@ -32,7 +32,7 @@ from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered
 from kprod.spark.options import job_options, transactional_options
 from kprod.spark.partition_writer import partition_writer
-from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, placed_rows
+from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, TaskRows
 from tests.spark.exactly_once.attempts import attempt
 from tests.support.committed_records import committed
 
@@ -171,15 +171,16 @@ def deliver_placed(
         {"value": value, SHARD_COLUMN: packed, HASH_COLUMN: zlib.crc32(value) - (1 << 63)}
         for value in values
     ]
-    placed = placed_rows(items, wanted.number)
+    placed = TaskRows(items)
+    placed.place(wanted.number)
 
     def send_rows(producer: Any) -> None:
-        for number, item in enumerate(placed):
+        for number, item in enumerate(placed.each()):
             producer.send(wanted.topic, item["value"])
             if then is not None and number + 1 == after:
                 then()
 
-    return deliver(servers, wanted, send_rows, placed=placed)
+    return deliver(servers, wanted, send_rows, rows=placed)
 
 
 def test_as_many_other_rows_of_the_same_size_are_not_taken_for_the_same(servers: str) -> None:

@@ -18,7 +18,7 @@ from kprod.spark.delivery import Terms
 from kprod.spark.job_tasks import OUTCOME_SCHEMA, BatchEnd
 from kprod.spark.options import job_options, transactional_options
 from kprod.spark.python_worker import this_task
-from kprod.spark.shard_rows import placed_rows
+from kprod.spark.shard_rows import TaskRows
 from tests.spark.exactly_once.atomic_model import Version
 from tests.spark.exactly_once.atomic_mutants import ATOMIC_MUTANTS
 from tests.spark.exactly_once.attempts import attempt
@@ -49,9 +49,9 @@ class PlantedTask:
         if (first := next(batches, None)) is None:
             return
         task = this_task()
-        rows = placed_rows([first, *batches], task.partition)
-        found = list(rows)
-        shard = _terms(self.job).shard(task, rows.layout)
+        rows = TaskRows([first, *batches])
+        shard = _terms(self.job).shard(task, rows.place(task.partition))
+        found = list(rows.each())
 
         def send_rows(producer: Any) -> None:
             for batch in found:
