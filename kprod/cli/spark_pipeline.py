@@ -25,7 +25,8 @@ from kprod.spark.options import (
     divided,
     job_options,
 )
-from kprod.spark.partition_writer import check_schema, task_writer
+from kprod.spark.partition_writer import task_writer
+from kprod.spark.schema_check import check_schema
 from kprod.spark.write import foreach_batch, write
 from kprod.spark.write_result import WriteResult, add_results
 

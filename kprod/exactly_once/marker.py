@@ -28,11 +28,12 @@ Ranges = Mapping[str, Sequence[Sequence[int]]]
 class Marker:
     """The shard is done up to and with ``batch``, which has ``rows`` and ``bytes`` there.
 
-    ``shards`` is how many the batch has, None where that cannot change. ``digest`` is that of
-    ``shard.PlacedRows``, ``topic`` the one that the rows went to (``Shard.target``), ``run``
-    the call that has written them, ``start`` as in ``Shard``. ``ranges`` are where the records are;
-    empty when there was no room for them. ``winners`` makes a layout the decision about an atomic
-    batch, or one of ``pieces`` of it (``protocol.Decision``). Immutable.
+    ``shards`` is how many the batch has, None where that cannot change. ``digest`` is the sum of
+    hashes of the rows modulo 2**64, None where they have no hashes; ``topic`` the one that the rows
+    went to (``Shard.target``), ``run`` the call that has written them, ``start`` as in ``Shard``.
+    ``ranges`` are where the records are; empty when there was no room for them. ``winners`` makes a
+    layout the decision about an atomic batch, or one of ``pieces`` of it (``protocol.Decision``).
+    Immutable.
     """
 
     batch: int

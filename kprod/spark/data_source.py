@@ -22,8 +22,9 @@ from kprod.errors import ConfigError
 from kprod.spark.delivery import Scope
 from kprod.spark.job_tasks import JobTask, TaskOutcome, abort_batch, commit_batch, end_here
 from kprod.spark.options import OF_THE_WRITER, PREFIX, concealed_source
-from kprod.spark.partition_writer import PartitionWriter, check_schema, task_writer
+from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.python_worker import freeze_modules, log_for_spark
+from kprod.spark.schema_check import check_schema
 from kprod.spark.sharded import check_placed
 from kprod.spark.write import raise_failure
 from kprod.spark.write_result import write_result

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kprod.config.option_types import ProducerOptions
@@ -170,28 +171,43 @@ def executor_producer(
     for an invalid one. The function is thread-safe. Use the producer of a block in one thread only.
     """
     options = concealed_for_tasks(options)
-    complete = job_options(options)
-    with lent_producer(fingerprint_of(complete), complete, timeout) as producer:
+    with job_producer(job_options(options), timeout).lend() as producer:
         yield producer
 
 
-@contextmanager
-def lent_producer(
-    fingerprint: str,
-    options: Mapping[str, Any],
-    timeout: float | None,
-    policy: RowPolicy | None = None,
-) -> Iterator[TaskProducer]:
-    """As ``executor_producer``, for options that were checked before."""
-    cache = process_cache()
-    try:
-        with cache.lend(fingerprint, options) as lent:
-            producer = TaskProducer(lent, timeout, policy)
-            yield producer
-            producer.finish()
-    except BaseException:
-        cache.evict(fingerprint)
-        raise
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProducer:
+    """What each task of a job sends with, as the driver describes it. Immutable; it pickles."""
+
+    options: Mapping[str, Any] = field(repr=False)  # those of ``concealed_for_tasks``
+    fingerprint: str = field(repr=False)
+    timeout: float | None
+    policy: RowPolicy
+
+    @contextmanager
+    def lend(self) -> Iterator[TaskProducer]:
+        """The producer of this process, for one block, as ``executor_producer`` lends it."""
+        cache = process_cache()
+        try:
+            with cache.lend(self.fingerprint, self.options) as lent:
+                producer = TaskProducer(lent, self.timeout, self.policy)
+                yield producer
+                producer.finish()
+        except BaseException:
+            cache.evict(self.fingerprint)
+            raise
+
+
+def job_producer(
+    options: Mapping[str, Any], timeout: float | None = None, policy: RowPolicy | None = None
+) -> JobProducer:
+    """For options of ``job_options``. Raises ConfigError naming what cannot be shipped."""
+    return JobProducer(
+        options=options,
+        fingerprint=fingerprint_of(options),
+        timeout=timeout,
+        policy=RowPolicy() if policy is None else policy,
+    )
 
 
 MARGIN_SECONDS = 10.0  # what a flush may take beyond the time a record may take
@@ -235,7 +251,7 @@ class TaskProducer(MeasuringProducer):
         self,
         producer: KafkaProducer,
         timeout: float | None,
-        policy: RowPolicy | None = None,
+        policy: RowPolicy,
         *,
         in_transaction: bool = False,
     ) -> None:
@@ -250,7 +266,7 @@ class TaskProducer(MeasuringProducer):
         self.flush_seconds = 0.0
         self._in_transaction = in_transaction
         self._dead_letters = Acknowledgements(timeout)
-        if policy is not None and policy.on_row_error != "fail":
+        if policy.on_row_error != "fail":
             self.rejected = RejectedRows(policy, self._send_dead_letter)
         takes_refused = self.rejected is not None and not in_transaction
         self.outcomes = Acknowledgements(timeout, self._take_refused if takes_refused else None)

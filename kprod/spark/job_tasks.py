@@ -39,7 +39,7 @@ from kprod.exactly_once.steps import PreparedShard
 from kprod.spark.acknowledgements import is_about_the_record
 from kprod.spark.errors import RowErrorLimitExceeded, WriteFailed
 from kprod.spark.executor_producer import producer_options
-from kprod.spark.partition_writer import PartitionWriter
+from kprod.spark.partition_writer import PartitionWriter, rows_of_task
 from kprod.spark.python_worker import this_task
 from kprod.spark.spark_job import collect
 from kprod.spark.write_result import COMMITTED, PREPARED, PartitionReport
@@ -150,7 +150,7 @@ class JobTask:
         if self.job in _failed:  # by another task of this process: this one would wait as long
             return TaskOutcome(task=task, failure=_failed[self.job])
         try:
-            return TaskOutcome(task=task, report=self.writer.write(items))
+            return TaskOutcome(task=task, report=self.writer.write(rows_of_task(items)))
         except KprodError as error:
             if not is_fatal(error):
                 raise
@@ -308,7 +308,7 @@ def _batch_end(writer: PartitionWriter, outcomes: Sequence[TaskOutcome]) -> Batc
         of=replace(of, attempt=None),
         shards=tasks if of.shards is None else of.shards,
         prepared=prepared,
-        options=writer.options,
+        options=writer.producer.options,
         is_atomic=terms.is_atomic,
     )
 

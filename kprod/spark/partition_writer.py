@@ -7,30 +7,25 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack
 
-import pyarrow as pa
-from pyspark.sql import types
-
-from kprod.errors import ConfigError, KprodError, RecordTypeError
+from kprod.errors import ConfigError, KprodError
 from kprod.exactly_once.atomic import prepare
 from kprod.exactly_once.protocol import deliver
 from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered
 from kprod.intake.arguments import check_seconds, check_topic
-from kprod.schema.columns.arrow_types import check_python
-from kprod.schema.columns.record_columns import converters
-from kprod.spark.acknowledgements import RowPolicy, policy_of
+from kprod.spark.acknowledgements import policy_of
 from kprod.spark.column_roles import roles_of
 from kprod.spark.delivery import ATOMIC, Terms, terms_of
-from kprod.spark.errors import SchemaError
 from kprod.spark.executor_producer import (
+    JobProducer,
     MeasuringProducer,
     TaskProducer,
-    lent_producer,
+    job_producer,
     producer_options,
 )
 from kprod.spark.options import (
@@ -40,7 +35,6 @@ from kprod.spark.options import (
     concealed_for_tasks,
     config_of,
     divided,
-    fingerprint_of,
     job_options,
     transactional_options,
 )
@@ -52,7 +46,7 @@ from kprod.spark.python_worker import (
     this_task,
 )
 from kprod.spark.record_shapes import RecordShapes
-from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, ShardTask, TaskRows
+from kprod.spark.shard_rows import ShardTask, TaskRows
 from kprod.spark.task_sender import RateLimit, RateLimiter, RecordPlan, TaskSender
 from kprod.spark.write_result import (
     ALREADY_THERE,
@@ -132,12 +126,9 @@ def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> P
     )
     return PartitionWriter(
         plan=plan,
-        policy=policy_of(own),
+        producer=job_producer(shipped, timeout, policy_of(own)),
         limit=RateLimit(),
         reports=True,
-        timeout=timeout,
-        options=shipped,
-        fingerprint=fingerprint_of(shipped),
         terms=terms,
     )
 
@@ -153,12 +144,9 @@ class PartitionWriter:
     """
 
     plan: RecordPlan
-    policy: RowPolicy
+    producer: JobProducer
     limit: RateLimit  # of one task
     reports: bool
-    timeout: float | None
-    options: Mapping[str, Any] = field(repr=False)  # those of ``concealed_for_tasks``
-    fingerprint: str = field(repr=False)
     terms: Terms | None = None  # of exactly once
 
     @property
@@ -174,24 +162,21 @@ class PartitionWriter:
         acknowledged, RecordTypeError for an invalid item, and the exceptions of
         ``KafkaProducer.send``.
         """
-        rows = _rows_of_task(items)
+        rows = rows_of_task(items)
         if rows.is_empty:
             return iter(())
-        report = self._write(rows)
+        report = self.write(rows)
         if not self.reports:
             return iter(())
         return iter((as_record_batch(report) if rows.are_batches else report.as_dict(),))
 
-    def write(self, items: Iterable[Any]) -> PartitionReport:
-        """The task of every surface: write what a call takes. Raises as a call.
+    def write(self, rows: TaskRows) -> PartitionReport:
+        """The task of every surface: write what ``rows_of_task`` has. Raises as a call.
 
         At least once the worker's producer sends it, and the task is done when all is acknowledged.
         Exactly once it is a shard, a transaction that is committed with its marker; atomic, that is
         left prepared for the driver.
         """
-        return self._write(_rows_of_task(items))
-
-    def _write(self, rows: TaskRows) -> PartitionReport:
         started, task = time.monotonic(), this_task()
 
         def report(**told: Any) -> PartitionReport:
@@ -206,9 +191,7 @@ class PartitionWriter:
             )
 
         if self.terms is None:
-            with lent_producer(
-                self.fingerprint, self.options, self.timeout, self.policy
-            ) as producer:
+            with self.producer.lend() as producer:
                 # Row by row, reading a clock twice would cost too much.
                 self._send(rows, rows.each() if rows.are_batches else rows.items, producer)
             return report(**producer.figures())
@@ -218,10 +201,10 @@ class PartitionWriter:
         writes = ShardTask(
             rows=rows,
             send=lambda producer, tick: self._send(rows, rows.each(tick), producer),
-            policy=self.policy,
-            timeout=self.timeout,
+            of_job=self.producer,
         )
-        with Runner(shard=shard, options=producer_options(self.options), rows=writes) as runner:
+        options = producer_options(self.producer.options)
+        with Runner(shard=shard, options=options, rows=writes) as runner:
             delivered = runner.follow(
                 prepare(shard, max(task.attempt, 0), runner.patience)
                 if self.terms.is_atomic
@@ -237,7 +220,8 @@ class PartitionWriter:
         (sender.send_batches if rows.are_batches else sender.send_items)(items)
 
 
-def _rows_of_task(items: Iterable[Any]) -> TaskRows:
+def rows_of_task(items: Iterable[Any]) -> TaskRows:
+    """What Spark passes to a task. It is called first: the JVM sends no rows before."""
     acknowledge_at_once()
     freeze_modules()
     log_for_spark()
@@ -269,79 +253,3 @@ def _of_shard(
         "transactional_id": (shard if waits is None else waits.shard).transactional_id,
         "prepared": waits,
     }
-
-
-def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
-    """Raises SchemaError naming the column of ``schema`` that ``writer`` could not send."""
-    plan, topic = writer.plan, writer.plan.shapes.topic
-    added = () if writer.terms is None else (SHARD_COLUMN, HASH_COLUMN)
-    names = [name for name in schema.names if name not in added]
-    try:
-        found = plan.roles.find(names)
-        if topic is None and "topic" not in found:
-            raise RecordTypeError(
-                "the records have no topic: set the option topic, or select a column named topic"
-            )
-        if topic is not None:  # what was given wins
-            found.pop("topic", None)
-        kinds = {role: arrow_type(schema[name].dataType) for role, name in found.items()}
-        shown = {role: f"column {name!r}" for role, name in found.items()}
-        if "value" not in found:
-            packed = types.StructType([schema[name] for name in plan.roles.packed(names)])
-            kinds["value"], shown["value"] = arrow_type(packed), "the columns"
-        if plan.by_row:  # a serializer of the application takes them
-            for role in kinds.keys() & {"value", "key"}:
-                check_python(f"{role}: {shown[role]}", kinds.pop(role))
-        converters(kinds, topic, plan.value, plan.key, shown)
-    except RecordTypeError as error:
-        raise SchemaError(str(error)) from None
-
-
-def arrow_type(kind: types.DataType) -> Any:
-    """The type of the Arrow columns that Spark makes of a type. Raises SchemaError without one."""
-    if isinstance(kind, types.StructType):
-        return pa.struct([pa.field(each.name, arrow_type(each.dataType)) for each in kind])
-    if isinstance(kind, types.ArrayType):
-        return pa.list_(arrow_type(kind.elementType))
-    if isinstance(kind, types.MapType):
-        if isinstance(kind.keyType, types.NullType):
-            raise SchemaError(f"{kind.simpleString()} is not supported: its keys are null")
-        return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
-    if isinstance(kind, types.UserDefinedType):
-        return arrow_type(kind.sqlType())
-    return _arrow_type_without_parts(kind)
-
-
-def _arrow_type_without_parts(kind: types.DataType) -> Any:
-    if isinstance(kind, types.DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, types.TimestampType):
-        return pa.timestamp("us", "UTC")
-    name = kind.typeName()
-    if name in _MARKED:
-        return pa.struct([pa.field(_MARKED[name], pa.binary(), metadata={name: "true"})])
-    if name not in _ARROW:
-        raise SchemaError(f"{kind.simpleString()} is not supported: cast the column")
-    return pa.type_for_alias(_ARROW[name])
-
-
-_ARROW = {
-    "boolean": "bool",
-    "byte": "int8",
-    "short": "int16",
-    "integer": "int32",
-    "long": "int64",
-    "float": "float",
-    "double": "double",
-    "string": "string",
-    "char": "string",
-    "varchar": "string",
-    "binary": "binary",
-    "date": "date32",
-    "timestamp_ntz": "timestamp[us]",
-    "time": "time64[ns]",
-    "daytimeinterval": "duration[us]",
-    "void": "null",
-}
-_MARKED = {"variant": "metadata", "geometry": "wkb", "geography": "wkb"}
-"""By the names of Spark's types: that of an Arrow type, or of the field that marks a struct."""

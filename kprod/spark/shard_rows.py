@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,8 +18,7 @@ from kprod.errors import ConfigError
 from kprod.exactly_once.marker import Marker, Ranges, check_rows
 from kprod.exactly_once.shard import MOST_SHARDS, Shard
 from kprod.exactly_once.steps import Written
-from kprod.spark.acknowledgements import RowPolicy
-from kprod.spark.executor_producer import MeasuringProducer, TaskProducer
+from kprod.spark.executor_producer import JobProducer, MeasuringProducer, TaskProducer
 from kprod.spark.write_result import OffsetRange
 
 if TYPE_CHECKING:
@@ -170,13 +169,13 @@ class ShardTask:
 
     rows: TaskRows
     send: Callable[[Any, Callable[[], None]], None]
-    policy: RowPolicy = field(default_factory=RowPolicy)
-    timeout: float | None = None
+    of_job: JobProducer
     producer: TaskProducer | None = None
 
     def write(self, producer: KafkaProducer, tick: Callable[[], None]) -> Written:
         """Send every row in the open transaction. Raises as ``TaskProducer``."""
-        task = TaskProducer(producer, self.timeout, self.policy, in_transaction=True)
+        of_job = self.of_job
+        task = TaskProducer(producer, of_job.timeout, of_job.policy, in_transaction=True)
         self.producer = task
         self.send(task, tick)
         task.finish()
@@ -185,7 +184,7 @@ class ShardTask:
 
     def compare(self, marker: Marker, shard: Shard) -> None:
         """Raise RowsChanged unless the rows are those that the marker is about."""
-        if self.policy.on_row_error != "fail":
+        if self.of_job.policy.on_row_error != "fail":
             return  # what becomes of a row may be the broker's choice
         if self.producer is None:
             found = MeasuringProducer()

@@ -29,7 +29,6 @@ from pyspark.sql.types import (
 from kprod.errors import ConfigError, KprodError
 from kprod.spark.delivery import UNPLACED, Terms
 from kprod.spark.errors import SchemaError
-from kprod.spark.executor_producer import lent_producer
 from kprod.spark.job_tasks import call_in_task
 from kprod.spark.options import config_of
 from kprod.spark.partition_writer import PartitionWriter
@@ -225,7 +224,7 @@ def partition_expression(chosen: str | None, partition: str | None, spread: str,
 
 def check_gathers(writer: PartitionWriter) -> None:
     """Raises ConfigError for a writer without a topic, or with another partitioner."""
-    plan, config = writer.plan, config_of(writer.options)
+    plan, config = writer.plan, config_of(writer.producer.options)
     if config.partitioner != "default" or config.partitioner_ignore_keys:
         raise ConfigError(
             'repartition="kafka" requires partitioner="default" and partitioner_ignore_keys=False:'
@@ -309,7 +308,7 @@ def partition_count(frame: DataFrame, writer: PartitionWriter) -> int:
 
     def ask() -> int | KprodError:
         try:
-            with lent_producer(writer.fingerprint, writer.options, writer.timeout) as producer:
+            with writer.producer.lend() as producer:
                 return producer.partition_count(str(writer.plan.shapes.topic))
         except KprodError as error:
             return error

@@ -34,8 +34,9 @@ from kprod.spark.options import (
     divided,
     with_large_batches,
 )
-from kprod.spark.partition_writer import PartitionWriter, check_schema, task_writer
+from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.python_worker import QUERY, check_python, python_failure
+from kprod.spark.schema_check import check_schema
 from kprod.spark.sharded import (
     by_kafka_partition,
     check_gathers,
@@ -148,9 +149,8 @@ def _write(
     if not limit.is_unlimited:
         df, at_once = _bounded(df, tasks)
         writer = replace(writer, limit=limit.shared_by(at_once))
-    outcomes = _run(df, writer, job.progress)
-    if writer.terms is not None and writer.terms.is_atomic:
-        outcomes = commit_batch(writer, outcomes, end_in_task(df.sparkSession))
+    ran = _run(df, writer, job.progress)
+    outcomes = commit_batch(writer, ran, end_in_task(df.sparkSession))
     reports = [found.report for found in outcomes if found.report is not None]
     result = write_result(reports, time.monotonic() - started)
     raise_failure(outcomes, result)

@@ -257,5 +257,5 @@ def test_the_options_of_a_writer_are_not_shown() -> None:
 def test_a_job_batches_more_unless_told_otherwise() -> None:
     codec: dict[str, Any] = {"compression.codec": "zstd"}
     writer = partition_writer("t", bootstrap_servers="b:1", **codec)
-    assert writer.options["linger_ms"] == 50
-    assert "compression_type" not in writer.options
+    assert writer.producer.options["linger_ms"] == 50
+    assert "compression_type" not in writer.producer.options

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import types
 
 from kprod.spark.errors import SchemaError
-from kprod.spark.partition_writer import check_schema, task_writer
+from kprod.spark.partition_writer import task_writer
+from kprod.spark.schema_check import check_schema
 from tests.support.all_fields import Fields
 from tests.support.schema_registry import FakeRegistry
 from tests.support.steady_names import steady_repr

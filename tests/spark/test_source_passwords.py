@@ -18,5 +18,5 @@ def test_a_password_of_digits_is_text() -> None:
     }
     writer = source_writer(options)
     names = ("sasl.username", "sasl.password", "linger.ms")
-    given = {name: exposed(writer.options[name]) for name in names}
+    given = {name: exposed(writer.producer.options[name]) for name in names}
     assert given == {"sasl.username": "007", "sasl.password": "12345", "linger.ms": 7}

@@ -35,7 +35,8 @@ from pyspark.sql.avro.functions import to_avro
 from kprod.errors import KprodError
 from kprod.schema.columns.arrow_types import python_cells
 from kprod.spark.errors import SchemaError
-from kprod.spark.partition_writer import PartitionWriter, check_schema, task_writer
+from kprod.spark.partition_writer import PartitionWriter, task_writer
+from kprod.spark.schema_check import check_schema
 from tests.spark.type_values import KINDS
 from tests.support.all_fields import Fields
 from tests.support.schema_registry import FakeRegistry

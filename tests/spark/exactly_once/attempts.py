@@ -7,7 +7,7 @@ from typing import Any
 
 from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
-from kprod.spark.executor_producer import producer_options
+from kprod.spark.executor_producer import job_producer, producer_options
 from kprod.spark.shard_rows import ShardTask, TaskRows
 
 
@@ -19,5 +19,9 @@ def attempt(
     **clock: Any,
 ) -> Runner:
     """What a task runs a protocol with."""
-    task = ShardTask(rows=rows or TaskRows(()), send=lambda producer, _: send_rows(producer))
+    task = ShardTask(
+        rows=rows or TaskRows(()),
+        send=lambda producer, _: send_rows(producer),
+        of_job=job_producer(options),
+    )
     return Runner(shard=shard, options=producer_options(options), rows=task, **clock)

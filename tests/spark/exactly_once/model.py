@@ -59,7 +59,7 @@ def row_hash(row: Row) -> int:
 
 
 def digest(rows: list[Row]) -> int:
-    """As ``PlacedRows`` has it: a row's topic, the fourth, is none of the columns that place it."""
+    """As ``TaskRows`` has it: a row's topic, the fourth, is none of the columns that place it."""
     return sum(row_hash(row[:3]) for row in rows)
 
 
