@@ -1,17 +1,10 @@
-"""Shuffles rows so that each task gets one shard, or the rows of one Kafka partition.
-
-A shard is the same after a restart only if Spark computes the same rows again. This is checked as
-far as the query plan shows it. Only classic sessions have a plan, clients of Spark Connect have
-none. A plan does not show what is inside RDDs, checkpoints, and Python functions that are not
-marked as non-deterministic. For a micro-batch, the plan of its query is checked: the plan of the
-DataFrame that ``foreachBatch`` passes shows only an RDD.
-"""
+"""Shuffles rows so that each task gets one shard, or the rows of one Kafka partition."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -32,133 +25,9 @@ from kprod.spark.errors import SchemaError
 from kprod.spark.job_tasks import call_in_task
 from kprod.spark.options import config_of
 from kprod.spark.partition_writer import PartitionWriter
+from kprod.spark.repeatable import check_repeatable, quoted
 from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, check_count
 from kprod_ext import ArrowChunk, ArrowSource, partitions_for_keys
-
-MOST_PRUNINGS = 20
-ORDERED = {"AnyValue", "CollectList", "CollectSet", "First", "Last", "ListAgg"}
-"""Aggregates that depend on the order of rows, which a shuffle changes."""
-
-
-class MicroBatch(NamedTuple):
-    """What a DataFrame of ``foreachBatch`` belongs to; ``plan`` is Java's."""
-
-    query: str
-    batch: int
-    plan: Any
-
-
-def micro_batch(df: DataFrame) -> MicroBatch | None:
-    """The micro-batch that ``df`` was made from, in whichever thread this is; None for no such one.
-
-    Each query has a session of its own, which its micro-batches and what is made of them share.
-    """
-    frame: Any = getattr(df, "_jdf", None)
-    if frame is None:
-        return None
-    from py4j.protocol import Py4JError  # a client of Spark Connect may have none
-
-    session = frame.sparkSession()
-    try:
-        for execution in session.sharedState().activeStreamingQueries().values():
-            if execution is not None and execution.sparkSessionForStream().equals(session):
-                batch = int(execution.lastExecution().currentBatchId())
-                write: Any = execution.logicalPlan()
-                return MicroBatch(str(execution.id().toString()), batch, write.children().apply(0))
-    except Py4JError:  # no public part of Spark: another version may call it otherwise
-        return None
-    return None
-
-
-def check_repeatable(df: DataFrame, columns: Sequence[str] | None) -> None:
-    """Raise ConfigError where a restart may compute other rows, or other values of ``columns``.
-
-    None: of all columns. Which rows there are counts in either case.
-    """
-    frame: Any = getattr(df, "_jdf", None)
-    if frame is None:
-        return
-    _check(df, columns, is_stream=df.isStreaming)
-    found = micro_batch(df)
-    if found is not None:
-        jvm: Any = df.sparkSession.sparkContext._jvm
-        rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(frame.sparkSession(), found.plan)
-        of_query = DataFrame(rows, df.sparkSession)
-        known = columns is not None and set(columns) <= set(of_query.columns)
-        _check(of_query, columns if known else None, is_stream=True)
-
-
-def _check(df: DataFrame, columns: Sequence[str] | None, *, is_stream: bool) -> None:
-    """A micro-batch keeps the time of its first start: ``is_stream``."""
-    chosen: Any = df if columns is None else df.select(*map(quoted, columns))
-    jvm: Any = df.sparkSession.sparkContext._jvm
-    plan = _pruned(jvm, chosen._jdf.queryExecution().analyzed())
-    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-    if not plan.deterministic():
-        _refuse("rand(), uuid(), or a UDF that is marked as non-deterministic")
-    if not is_stream and plan.containsPattern(pattern.CURRENT_LIKE()):
-        _refuse("current_timestamp() or a similar function")
-    orders = (pattern.AGGREGATE(), pattern.DISTINCT_LIKE(), pattern.LIMIT())
-    if any(map(plan.containsPattern, orders)):
-        for what in filter(None, map(_depends_on_order, _nodes(plan))):
-            _refuse(what)
-
-
-def _depends_on_order(node: Any) -> str | None:
-    """What of this node depends on the order of the rows below it."""
-    name = node.nodeName()
-    if name == "Aggregate" and ORDERED & _names(node.expressions()):
-        return "first(), last(), any_value(), collect_list() or a similar aggregate"
-    if name == "GlobalLimit" and not _is_sorted(node):
-        return "limit() of rows that are not sorted"
-    if name.startswith("Deduplicate") and node.keys().size() < node.output().size():
-        return "dropDuplicates() by some of the columns"
-    return None
-
-
-def _pruned(jvm: Any, plan: Any) -> Any:
-    """Without columns that nothing uses, as Spark's optimizer leaves them out."""
-    rule = jvm.org.apache.spark.sql.catalyst.optimizer.ColumnPruning
-    for _ in range(MOST_PRUNINGS):
-        before, plan = plan, rule.apply(plan)
-        if plan.fastEquals(before):
-            break
-    return plan
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    children = plan.children()
-    for number in range(children.size()):
-        yield from _nodes(children.apply(number))
-
-
-def _names(expressions: Any) -> set[str]:
-    """The classes of expressions, and of what is in them."""
-    roots = map(expressions.apply, range(expressions.size()))
-    return {str(node.nodeName()) for root in roots for node in _nodes(root)}
-
-
-def _is_sorted(limit: Any) -> bool:
-    """Whether the first rows are those of an order, which is theirs alone if it has no ties."""
-    node = limit
-    while node.nodeName() in ("GlobalLimit", "LocalLimit", "Project", "SubqueryAlias"):
-        node = node.children().apply(0)
-    return bool(node.nodeName() == "Sort" and getattr(node, "global")())
-
-
-def quoted(name: str) -> str:
-    """The name of a column, whatever is in it, for a text of Spark's."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _refuse(what: str) -> None:
-    raise ConfigError(
-        f"the rows may not be the same when Spark computes them again ({what}). Rows could then"
-        " move to a different shard, and be lost or duplicated. Write the rows to a table first."
-        " Or, if only some columns may differ, set shard_by to columns that stay the same"
-    )
-
 
 CHUNK_ROWS = 1_024
 UNLIMITED = 2**62

@@ -36,13 +36,13 @@ from kprod.spark.options import (
 )
 from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.python_worker import QUERY, check_python, python_failure
+from kprod.spark.repeatable import micro_batch
 from kprod.spark.schema_check import check_schema
 from kprod.spark.sharded import (
     by_kafka_partition,
     check_gathers,
     check_placed,
     is_sharded,
-    micro_batch,
     partition_count,
     sharded,
 )
