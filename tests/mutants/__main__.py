@@ -25,7 +25,10 @@ from tests.mutants.sites import Site, sites
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "mutants"
-PACKAGES = ("sender", "buffer", "wire", "cluster", "intake", "transport", "spark")
+PACKAGES = (
+    *("sender", "buffer", "wire", "cluster", "intake", "transport"),
+    *("schema", "exactly_once", "spark"),
+)
 TAKES_TOO_LONG = 1800
 """Seconds: a mutant that goes round in circles is noticed by this."""
 
