@@ -42,8 +42,6 @@ TOGETHER = {
 """Files that share what is expensive: one worker runs them all."""
 
 ALONE = (
-    "tests/fault/test_frozen_processes.py",
-    "tests/integration/test_programs_of_users.py",
     "tests/integration/test_same_programs.py",
     "tests/simulation/test_seeds.py",
     "tests/spark/exactly_once/test_protocol.py",
@@ -59,7 +57,6 @@ LONGEST_FIRST = (
     "tests/spark/test_client_without_jvm.py",
     "tests/spark/test_declarative_pipelines.py",
     "tests/examples/",
-    "tests/integration/test_programs_of_users.py",
     "tests/spark/exactly_once/test_cancelled.py",
     "tests/spark/test_pipeline_command.py",
     "tests/docs/test_examples.py",
