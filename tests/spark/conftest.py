@@ -24,8 +24,6 @@ collect_ignore = (
     if os.environ.get("KPROD_CAMPAIGN") == "long"
     else [
         "test_acceptance.py",
-        "test_exactly_once_sessions.py",
-        "test_kills.py",
         "test_kills_exactly_once.py",
         "test_pipeline_exits.py",
         "test_shipping.py",

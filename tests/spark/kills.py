@@ -5,31 +5,17 @@ from __future__ import annotations
 import json
 import os
 import queue
-import random
 import re
 import signal
 import subprocess
 import threading
-import time
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
-
-KILLS_A_JOB = 4
-"""After as many the job is left in peace, so that it ends and can be judged."""
-KINDS = {"worker": 11, "executor": 2, "driver": 1, "broker": 2}
-"""What is killed, and how often beside the others: as many cards of each are in the deck."""
+from typing import Any
 
 DAEMON = re.compile(r"daemon pyspark\.")
 """Of Python workers, and they themselves, which are forks of it."""
-
-
-class KillableBroker(Protocol):
-    def kill(self) -> None: ...
-
-    def start(self) -> None: ...
 
 
 def spark_children(driver: int) -> dict[str, list[int]]:
@@ -139,65 +125,3 @@ class Driver:
             assert pipe is not None
             with suppress(BrokenPipeError):
                 pipe.close()
-
-
-class Kills:
-    """Seeded kills, and the account of what came of them.
-
-    Kinds are drawn from a deck of cards that is shuffled anew when it is empty, so that each of
-    them has its turn, however the dice fall.
-    """
-
-    def __init__(self, seed: int, most: int, kinds: Mapping[str, int] = KINDS) -> None:
-        self._kinds = kinds
-        self._choose = random.Random(seed)
-        self._most = most
-        self._deck: list[str] = []
-        self.counted: Counter[str] = Counter()
-
-    @property
-    def enough(self) -> bool:
-        return self.counted.total() >= self._most
-
-    def harass(self, driver: Driver, broker: KillableBroker) -> bool:
-        """Kill parts of job after job until there were enough, or the driver has ended.
-
-        True if it was the driver that was killed.
-        """
-        harassed, killed = 0, 0  # which job, and how often
-        while driver.runs and not self.enough:
-            time.sleep(self._choose.uniform(0.05, 1.0))  # a kill at any moment of a job
-            if driver.ended() > harassed:
-                harassed, killed = driver.ended(), 0
-            if killed == KILLS_A_JOB or not driver.runs:
-                continue
-            kind = self._drawn()
-            if not self._kill(kind, driver, broker):
-                self._deck.append(kind)  # none is there now: it is the next one's turn again
-                continue
-            self.counted[kind] += 1
-            killed += 1
-            if kind == "driver":
-                return True
-        return False
-
-    def _drawn(self) -> str:
-        if not self._deck:
-            self._deck = [kind for kind, cards in self._kinds.items() for _ in range(cards)]
-            self._choose.shuffle(self._deck)
-        return self._deck.pop()
-
-    def _kill(self, kind: str, driver: Driver, broker: KillableBroker) -> bool:
-        if kind == "driver":
-            driver.kill()
-            return True
-        if kind == "broker":
-            broker.kill()
-            broker.start()
-            return True
-        targets = spark_children(driver.pid)[kind]
-        if targets:
-            with suppress(ProcessLookupError):
-                os.kill(self._choose.choice(targets), signal.SIGKILL)
-                return True
-        return False
