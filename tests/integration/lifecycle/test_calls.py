@@ -15,8 +15,6 @@ import pytest
 
 from kprod.broker import EmbeddedBroker
 from tests.integration.lifecycle import (
-    aiokafka_calls,
-    confluent_aio_calls,
     confluent_calls,
     kafka_python_calls,
 )
@@ -26,8 +24,6 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 TABLES = [
     (confluent_calls, "confluent_kafka", "kprod.confluent"),
     (kafka_python_calls, "kafka", "kprod.kafka"),
-    (confluent_aio_calls, "confluent_kafka.aio", "kprod.confluent.aio"),
-    (aiokafka_calls, "aiokafka", "kprod.aio"),
 ]
 CASES = [
     pytest.param(table.__name__, module, row, id=f"{module}-{row.name}")
