@@ -26,12 +26,9 @@ CAMPAIGNS: dict[str, list[str]] = {
     "processes": ["tests/integration/test_fork_and_pickle.py"],
     "exits": [f"{LIFECYCLE}/test_exits.py"],
     "leaks": [f"{LIFECYCLE}/test_leaks.py"],
-    "topics": [f"{LIFECYCLE}/test_unused_topics.py"],
     "interruptions": [f"{LIFECYCLE}/test_interruptions.py", f"{LIFECYCLE}/test_ctrl_c.py"],
     "answers": ["tests/fault/test_hostile_answers.py"],
     "bytes": ["tests/fault/test_every_byte.py"],
-    "frozen": ["tests/fault/test_frozen_processes.py"],
-    "kills": ["tests/fault/test_killed_brokers.py", "tests/fault/test_verifiable_producer.py"],
     "workers": [
         "tests/fault/test_killed_workers.py",
         "tests/integration/test_transactions_embedded.py",
@@ -39,17 +36,11 @@ CAMPAIGNS: dict[str, list[str]] = {
     "spark": [
         "tests/spark/test_acceptance.py",
         "tests/spark/test_pipeline_exits.py",
-        "tests/spark/test_kills.py",
     ],
-    "spark-exactly-once": [
-        "tests/spark/test_exactly_once_sessions.py",
-        "tests/spark/test_kills_exactly_once.py",
-    ],
+    "spark-exactly-once": ["tests/spark/test_kills_exactly_once.py"],
     "shipping": ["tests/spark/test_shipping.py"],
     "types": ["tests/spark/test_type_matrix.py"],
-    "apache-kafka": ["tests/integration/test_apache_kafka_faults.py"],
     "cluster": ["tests/fault/test_kafka_cluster.py"],
-    "networks": ["tests/fault/test_poor_networks_campaign.py"],
     "security": ["tests/integration/security"],
 }
 """What is run under each name."""
