@@ -243,22 +243,10 @@ def test_the_data_source_writes_a_batch(cluster: SparkSession, kafka: str) -> No
     }
 
 
-def test_the_topic_option_wins_over_the_column(cluster: SparkSession, kafka: str) -> None:
-    frame = cluster.sql(
-        "select 'row 0' value, 'column' topic, 1 partition union all select null, 'column', 2"
-    )
-    save(frame, kafka)
-    save(frame, kafka, topic="option")
-    for topic in ("column", "option"):
-        found = sorted((p, record.value) for p, record in read_topic(kafka, topic))
-        assert found == [(1, b"row 0"), (2, None)]
-
-
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         ({"topic": "t", "colour": "red"}, "unknown option 'colour'"),
-        ({"topic": "t", "kafka.key.serializer": "S"}, "kafka.key.serializer is not supported"),
         ({"topic": "t", "kafka.acks": "5"}, "acks"),
         ({"topic": "t", "maxRecordsPerSecond": "5"}, "kprod.spark.write"),
         ({}, "no topic"),
@@ -270,12 +258,6 @@ def test_options_of_the_data_source_are_judged_on_the_driver(
 ) -> None:
     with pytest.raises(AnalysisException, match=complaint):
         save(keyed(cluster), "127.0.0.1:1", **options)
-
-
-def test_a_topic_cannot_be_overwritten(cluster: SparkSession) -> None:
-    writer = keyed(cluster).write.format("kprod").option("kafka.bootstrap.servers", "127.0.0.1:1")
-    with pytest.raises(AnalysisException, match="cannot be overwritten"):
-        writer.option("topic", "t").mode("overwrite").save()
 
 
 def test_a_poison_row_fails_a_save_at_once(cluster: SparkSession, kafka: str) -> None:
