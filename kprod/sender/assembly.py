@@ -18,15 +18,14 @@ from kprod.security.composition import mechanism_of, open_network, steps_of
 from kprod.sender.broker import BrokerSettings
 from kprod.sender.connection_log import UnobservedFailures
 from kprod.sender.coordination import Coordination
-from kprod.sender.coordinator import CoordinatorRequests
 from kprod.sender.deadlines import Deadlines
 from kprod.sender.login import LoginSettings
-from kprod.sender.loop import IdentitySource, Sender
+from kprod.sender.loop import Sender
 from kprod.sender.loop_owner import LoopOwner
 from kprod.sender.metadata import MetadataRequests
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
-from kprod.sender.partitions import PartitionSet, ProducerIdentity, Window
+from kprod.sender.partitions import PartitionSet, Window
 from kprod.sender.process import refuse_green_threads
 from kprod.sender.produce import LoadWatcher, ProduceRequests
 from kprod.sender.producer_id import ProducerIdRequests
@@ -69,7 +68,6 @@ def assemble(
         parts.network,
         parts.deadlines,
         parts.metadata_requests(),
-        parts.identity_requests(),
         parts.produce_requests(load_watcher),
         clock,
         parts.loop_owner,
@@ -151,10 +149,6 @@ class _Parts:
         self.loop_owner = LoopOwner(self.network, clock)
         self.metadata.subscribe(MetadataListener(wanted=self.loop_owner.wake))
         self.accumulator = self._accumulator(callbacks, record_clock)
-        identity = ProducerIdentity()
-        self._coordination: Coordination | None = None
-        if self.transactions is not None:
-            self._coordination = Coordination(self.transactions, identity)
         self.partitions = PartitionSet(
             self.accumulator,
             self.deadlines,
@@ -163,10 +157,9 @@ class _Parts:
             delivery_timeout=config.delivery_timeout_ms / 1000,
             retry_backoff=self._retry_backoff,
             new_window=self._new_window,
-            identity=identity,
-            transaction=self._coordination,
         )
         self.outcomes = self._outcomes()
+        self._ask_for_identity()
         self.telemetry_requests = self._telemetry() if config.enable_metrics_push else None
         metrics.look_up(partial(_gauges, metrics, self.accumulator, self.metadata, self.network))
 
@@ -188,21 +181,12 @@ class _Parts:
             rebootstrap_after=after if self._goes_back else float("inf"),
         )
 
-    def identity_requests(self) -> IdentitySource:
-        if self.transactions is None or self._coordination is None:
-            return ProducerIdRequests(
-                self.partitions, self.network, self.deadlines, self._retry_backoff
-            )
-        return CoordinatorRequests(
-            self.transactions,
-            self._coordination,
-            self.partitions,
-            self.outcomes,
-            self.metadata,
-            self.network,
-            self.deadlines,
-            self._retry_backoff,
-        )
+    def _ask_for_identity(self) -> None:
+        parts = self.network, self.deadlines, self._retry_backoff
+        if self.transactions is None:
+            ProducerIdRequests(self.partitions, *parts)
+        else:
+            Coordination(self.transactions, self.outcomes, self.metadata, *parts)
 
     def produce_requests(self, load_watcher: LoadWatcher | None) -> ProduceRequests:
         if load_watcher is not None:

@@ -1,28 +1,36 @@
-"""The next request to a coordinator, and the effect of each answer (KIP-98, KIP-890).
+"""A transaction's requests to its coordinators, and the effect of each answer (KIP-98, KIP-890).
 
-One question at a time, as Kafka's ``TransactionManager``: the coordinator takes one change after
-the other anyway. Two protocols: in the first, partitions and groups are added to a transaction
-before anything is written to them; in the second the brokers do that, and each end of a transaction
-brings the epoch of the next one. Which one is used is decided between two transactions, by the
-level of the cluster's feature ``transaction.version``.
+One request at a time, as Kafka's ``TransactionManager``: the coordinator takes one change after the
+other anyway. Two protocols: in the first, partitions and groups are added to a transaction before
+anything is written to them; in the second the brokers do that, and each end of a transaction brings
+the epoch of the next one. Which one is used is decided between two transactions, by the level of
+the cluster's feature ``transaction.version``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
+from kprod.clock import ExponentialBackoff
+from kprod.cluster.metadata import Metadata
 from kprod.errors import (
     BrokerError,
     ErrorCode,
     KprodError,
     ProducerFencedError,
     ProtocolError,
+    TransactionAbortedError,
     TransactionError,
     UnsupportedVersionError,
 )
-from kprod.sender.partitions import ProducerIdentity
+from kprod.sender.broker import Broker
+from kprod.sender.deadlines import FOREVER, Deadlines
+from kprod.sender.exchange import ControlRequest
+from kprod.sender.network import Network
+from kprod.sender.outcomes import Outcomes
 from kprod.sender.transaction_requests import (
     AGAIN,
     LATE,
@@ -30,6 +38,7 @@ from kprod.sender.transaction_requests import (
     AddPartitions,
     Ask,
     CommitOffsets,
+    Coordinator,
     EndTransaction,
     FetchOffsets,
     FindCoordinator,
@@ -38,7 +47,7 @@ from kprod.sender.transaction_requests import (
     Request,
     reaction,
 )
-from kprod.sender.transactions import ENDS, OPEN, PendingOffsets, State, Transactions
+from kprod.sender.transactions import DOOMED, ENDS, OPEN, PendingOffsets, State, Transactions
 from kprod.sender_log import SenderLog
 from kprod.types import NextStep, ProducerId, TopicPartition
 from kprod.wire.transactions import TRANSACTION, OffsetsReply
@@ -51,27 +60,63 @@ FENCED = (
     "another producer with this transactional id has been started since, or the transaction has"
     " lasted longer than transaction_timeout_ms and its coordinator has ended it"
 )
+SOON = 0.02
+"""Seconds until something is added again while the transaction before is still being ended."""
+MARKERS = 0.0006
+"""Seconds that a cluster needs for the markers of a transaction after it has answered EndTxn.
+
+Apache Kafka puts off a request of the next transaction that comes before that by 20 ms (decision
+0042)."""
+FLUSHING = (State.COMMITTING, State.PREPARED)
+ENDING = FLUSHING + DOOMED
+PATIENCE = 1.0
+"""Seconds for which the metadata may lack a broker that was named as coordinator."""
 
 
 class Coordination:
-    """The sender's side of ``Transactions``. Thread: the sender's only.
+    """The sender's side of ``Transactions``: all its requests but Produce and Metadata.
 
-    As ``PartitionSet.transaction`` it also says which batches may leave. ``drained``: every record
-    of the transaction has its outcome, and nothing is on its way to a broker.
+    It looks when it is queued (see ``Deadlines``): by each change of ``Transactions``, and by each
+    answer. As ``PartitionSet.transaction`` it says which batches may leave. ``drained``: every
+    record of the transaction has its outcome, and nothing is on its way to a broker.
+    Thread: the sender's only.
     """
 
-    def __init__(self, transactions: Transactions, identity: ProducerIdentity) -> None:
+    def __init__(
+        self,
+        transactions: Transactions,
+        outcomes: Outcomes,
+        metadata: Metadata,
+        network: Network,
+        deadlines: Deadlines,
+        backoff: ExponentialBackoff,
+    ) -> None:
+        self._transactions = transactions
+        self._outcomes = outcomes
+        self._partitions = outcomes.partitions
+        self._identity = outcomes.partitions.identity
+        self._metadata = metadata
+        self._network = network
+        self._deadlines = deadlines
+        self._backoff = backoff
+        self.due = FOREVER  # see Deadlines
         self.implicit = False
         self.transactional_id = transactions.transactional_id
         self.holds = False
         """True for a moment after a transaction: batches of the next one have to wait."""
+        self._hold_until = 0.0
         self._held: dict[TopicPartition, None] = {}  # partitions with batches that wait for its end
-        self._transactions = transactions
-        self._identity = identity
-        self.reopen: Callable[[Iterable[TopicPartition]], None]
         self._needs_epoch = False  # before the next transaction
-        self._fetches = False  # the last question was about a group's offsets, and is not answered
+        self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # node id, known since
+        self._in_flight: Ask | None = None
+        self._fetches = False  # the last request was about a group's offsets, and is not answered
+        self._failures = 0  # in a row
+        self._retry_at = 0.0
+        self._closed_for = 0  # the transaction that takes no more records
+        self._flushing = False
         self._forget_transaction()
+        transactions.changed = partial(deadlines.queued.append, self)
+        self._partitions.transaction = self
 
     def _forget_transaction(self) -> None:
         self.started = False  # something of the transaction may be known to brokers
@@ -105,7 +150,7 @@ class Coordination:
         """The moment after a transaction is over."""
         self.holds = False
         held, self._held = self._held, {}
-        self.reopen(held)
+        self._partitions.reopen(held)
 
     def sequence_lost(self) -> None:
         """Sequence numbers were used that may not be in a log: they must not be used again."""
@@ -121,9 +166,78 @@ class Coordination:
             self._end_for_good(verdict, error)
         self._transactions.changed()  # it may be drained
 
+    # The sender's loop ---------------------------------------------------------------------------
+
+    def fire(self, now: float) -> None:
+        """Do what the state asks for: send a question, end a call, or look again later."""
+        state = self._transactions.state
+        drained = False
+        if state in ENDING:
+            drained = self._gather(state, now)
+        elif self._flushing:
+            self._flush(False)
+        if self.holds:
+            if now < self._hold_until:
+                self._deadlines.set(self, self._hold_until)
+                return
+            self.release_hold()
+        if self._in_flight is not None:
+            return
+        if self.settle(drained=drained):
+            self._deadlines.queued.append(self)
+            return
+        ask = self.next_ask(drained=drained)
+        if ask is not None:
+            if now < self._retry_at:
+                self._deadlines.set(self, self._retry_at)
+            else:
+                self._ask(ask, now)
+
+    def _gather(self, state: State, now: float) -> bool:
+        """A transaction that ends takes no more records; those in it leave at once, or never.
+
+        True when all have their outcome.
+        """
+        if self._closed_for != self._transactions.number:
+            # From here on a record can only be one of the next transaction.
+            self._partitions.accumulator.close_open_batches()
+            self._closed_for = self._transactions.number
+        if (state in FLUSHING) is not self._flushing:
+            self._flush(not self._flushing)
+        if state in DOOMED:
+            self._drop_queued(now)
+        if state is State.ABORTING:
+            self._transactions.aborts()
+        drained = self._outcomes.drained
+        if not drained:
+            self._network.waiting[self] = None  # each answer may be the last
+        return drained
+
+    def _flush(self, begins: bool) -> None:
+        self._flushing = begins
+        accumulator = self._partitions.accumulator
+        if begins:
+            accumulator.begin_flush()
+        else:
+            accumulator.end_flush()
+
+    def _drop_queued(self, now: float) -> None:
+        cause = self._transactions.error
+        for batch in self._partitions.take_queued(now):
+            if batch.maybe_written:
+                why = (
+                    f"{self._transactions} was aborted: {batch.tp} may have the record, and no"
+                    " reader of committed records ever sees it"
+                )
+            else:
+                why = f"{self._transactions} was aborted before {batch.tp} had the record"
+            error = TransactionAbortedError(why)
+            error.__cause__ = cause
+            self._outcomes.give_up(batch, error, now)
+
     # The next request -----------------------------------------------------------------------------
 
-    def due(self, *, drained: bool) -> Ask | None:
+    def next_ask(self, *, drained: bool) -> Ask | None:
         """The next request, or None."""
         transactions = self._transactions
         state = transactions.state
@@ -188,8 +302,6 @@ class Coordination:
                 return True
         return False
 
-    # Answers --------------------------------------------------------------------------------------
-
     def leaves(self, ask: Ask) -> None:
         """``ask`` is about to be sent."""
         if isinstance(ask, CommitOffsets):
@@ -197,8 +309,93 @@ class Coordination:
         then = ask.then if isinstance(ask, FindCoordinator) else ask
         self._fetches = isinstance(then, FetchOffsets)
 
-    def lost(self, ask: Ask, error: KprodError, *, sent: bool) -> None:
-        """There was no answer to ``ask``; ``sent``: the coordinator may have acted on it."""
+    def _ask(self, ask: Ask, now: float) -> None:
+        wanted = ask.coordinator
+        known = self._coordinators.get(wanted)
+        if known is None:
+            ask = FindCoordinator(ask)
+            broker = self._network.any_usable(now)
+        else:
+            broker = self._reachable(wanted, *known, now)
+        if broker is None:
+            self._network.waiting[self] = None
+            return
+        self._in_flight = ask
+        self.leaves(ask)
+        answered, failed = partial(self.answered, ask), partial(self.failed, ask)
+        request = ControlRequest(ask.api, ask.encode, answered, failed, ask.version_cap)
+        broker.send(request, now)
+
+    def _reachable(
+        self, wanted: Coordinator, node_id: int, since: float, now: float
+    ) -> Broker | None:
+        """The node, if it takes a request now; where it never may, it is looked for anew."""
+        broker = self._network.usable(node_id, now)
+        if broker is not None:
+            return broker
+        if node_id not in self._metadata.snapshot.brokers:
+            self._metadata.request_update(brokers=True)
+            if now < since + PATIENCE:
+                self._deadlines.set(self, since + PATIENCE)
+                return None
+        else:
+            trouble = self._network.trouble(node_id, now)
+            if trouble is None:
+                return None
+            self._transactions.trouble = trouble
+            self._metadata.request_update(brokers=True)  # it may be at another address by now
+        del self._coordinators[wanted]
+        self._back_off(now)
+        return None
+
+    def _back_off(self, now: float, longest: float = FOREVER) -> None:
+        self._failures += 1
+        self._retry_at = now + min(self._backoff.delay(self._failures), longest)
+        self._deadlines.set(self, self._retry_at)
+
+    # Answers --------------------------------------------------------------------------------------
+
+    def answered(self, ask: Ask, version: int, body: memoryview, now: float) -> int:
+        """Take the answer, and decide what becomes of the question."""
+        reply = ask.decode(version, body)
+        self._in_flight = None
+        self._deadlines.queued.append(self)
+        if isinstance(ask, FindCoordinator):
+            left = self._found(ask, reply, now)
+        else:
+            left = self.take(ask, reply)
+            self._hold_until = now + MARKERS
+        if left is None:
+            self._failures, self._retry_at = 0, 0.0
+            self._identity.trouble = None
+            if not isinstance(ask, FindCoordinator):  # which has still to be reached
+                self._transactions.trouble = None
+            known = self._identity.producer is not None or self._identity.fatal is not None
+            if known and not self._identity.settled.is_open:
+                self._identity.settled.open()
+        else:
+            if left is Reaction.FIND_AGAIN:
+                self._coordinators.pop(ask.coordinator, None)
+            self._back_off(now, SOON if left is Reaction.RETRY_SOON else FOREVER)
+        throttle_ms: int = reply.throttle_ms
+        return throttle_ms
+
+    def _found(self, ask: FindCoordinator, reply: Any, now: float) -> Reaction | None:
+        if not reply.error_code:
+            self._coordinators[ask.wanted] = reply.node_id, now
+            if reply.node_id not in self._metadata.snapshot.brokers:
+                self._metadata.request_update(brokers=True)
+            return None
+        found = reaction(ask.api, reply.error_code)
+        self._transactions.trouble = BrokerError(reply.error_code, f"{ask}")
+        return found if found is Reaction.RETRY else self.take(ask, reply)
+
+    def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
+        """No answer came: ask again, perhaps another broker."""
+        self._in_flight = None
+        self._deadlines.queued.append(self)
+        self._coordinators.pop(ask.coordinator, None)
+        self._transactions.trouble = error
         if sent and isinstance(ask, AddPartitions | AddOffsets | CommitOffsets | EndTransaction):
             self._may_come_late = True
         if sent and isinstance(ask, AddPartitions | AddOffsets):
@@ -209,8 +406,9 @@ class Coordination:
             self._end_for_good(Reaction.START_AGAIN, error)
         if isinstance(ask, CommitOffsets) and ask.too_old:
             self._transactions.fail(error)
+        self._back_off(now)
 
-    def answered(self, ask: Ask, reply: Any) -> Reaction | None:
+    def take(self, ask: Ask, reply: Any) -> Reaction | None:
         """Take the answer; one of ``AGAIN`` if the request has to be repeated, else None."""
         if isinstance(ask, FetchOffsets):
             return self._offsets_fetched(ask, reply)
@@ -299,7 +497,7 @@ class Coordination:
         for tp in added:
             self._added.add(tp)
             self._wanted.pop(tp, None)
-        self.reopen(added)
+        self._partitions.reopen(added)
         refused = {tp: code for tp, code in codes.items() if code and tp in ask.partitions}
         if not refused:
             return None if len(added) == len(ask.partitions) else Reaction.RETRY

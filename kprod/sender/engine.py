@@ -106,7 +106,7 @@ class Engine:
 
     def await_producer_id(self, timeout: float) -> None:
         """See ``KafkaProducer.await_producer_id``."""
-        if not self.wait(self._sender.identified, timeout):
+        if not self.wait(self._sender.identity.settled, timeout):
             raise KprodTimeoutError(f"no broker gave a producer id within {in_seconds(timeout)}")
         if self._sender.refusal is not None:
             raise copy.copy(self._sender.refusal)

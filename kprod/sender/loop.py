@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.clock import Clock
@@ -19,7 +18,6 @@ from kprod.sender.deadlines import Deadlines, Pending, PendingQueue
 from kprod.sender.loop_owner import LoopOwner
 from kprod.sender.metadata import MetadataQuery, MetadataRequests
 from kprod.sender.network import Network
-from kprod.sender.partitions import ProducerIdentity
 from kprod.sender.produce import ProduceRequests
 from kprod.sender.telemetry import TelemetryRequests
 from kprod.sender.transactions import Transactions
@@ -47,27 +45,6 @@ GRACE = 0.04
 """Seconds beyond a deadline to end the records that are left, and as many to hand outcomes over."""
 
 
-class IdentitySource(Protocol):
-    """The round that gets the producer's id and epochs, for idempotence alone or transactions.
-
-    ``settled`` opens once there is one, or never will be.
-    """
-
-    identity: ProducerIdentity
-    settled: Latch
-
-    @property
-    def fatal(self) -> KprodError | None:
-        """The reason why nothing can be sent any more, or None."""
-
-    @property
-    def busy(self) -> bool:
-        """True while a caller waits for a request of this round."""
-
-    def end(self, error: KprodError) -> None:
-        """The producer has ended: callers that still wait get ``error``."""
-
-
 class Sender:
     """One iteration at a time: take what is queued, send ready batches, wait, settle the answers.
 
@@ -75,14 +52,13 @@ class Sender:
     caller that waits for an outcome; a simulation calls ``run_once`` itself.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         accumulator: RecordAccumulator,
         metadata: Metadata,
         network: Network,
         deadlines: Deadlines,
         metadata_requests: MetadataRequests,
-        identity_requests: IdentitySource,
         produce_requests: ProduceRequests,
         clock: Clock,
         loop_owner: LoopOwner,
@@ -101,8 +77,7 @@ class Sender:
         self.network = network
         self.clock = clock
         self._metadata_requests = metadata_requests
-        self._identity = identity_requests.identity
-        self._identity_requests = identity_requests
+        self.identity = produce_requests.partitions.identity
         self._produce_requests = produce_requests
         self.broken_by: BaseException | None = None  # the exception that ended the last iteration
         self._ended_by: KprodError | None = None  # the error that callers get because of it
@@ -110,14 +85,9 @@ class Sender:
         self._sends_no_more = False  # nothing is queued, and never will be
 
     @property
-    def identified(self) -> Latch:
-        """Opens once brokers know this producer, or never will, where they need to. Any thread."""
-        return self._identity_requests.settled
-
-    @property
     def refusal(self) -> KprodError | None:
         """Why nothing of this producer can be sent any more, or None. Any thread."""
-        return self._ended_by or self._identity_requests.fatal
+        return self._ended_by or self.identity.fatal
 
     def run_once(self, longest: float = FOREVER) -> None:
         """One iteration of the loop; waits at most ``longest`` seconds for the network.
@@ -132,7 +102,7 @@ class Sender:
             if deadlines.queued or now >= deadlines.first:
                 deadlines.fire(now)  # first: records would take the room of a busy connection
             more = self._produce_requests.run(now)
-            refusal = self._ended_by or self._identity.fatal
+            refusal = self._ended_by or self.identity.fatal
             if refusal is not None:
                 self._produce_requests.fail_queued(refusal, now)
             awaited = owner.awaited
@@ -194,7 +164,9 @@ class Sender:
     @property
     def finished(self) -> bool:
         """True when every record has its outcome, and no caller waits for anything else."""
-        return len(self.accumulator.incomplete) == 0 and not self._identity_requests.busy
+        if len(self.accumulator.incomplete):
+            return False
+        return self.transactions is None or not self.transactions.under_way
 
     def ready_to_close(self, now: float) -> bool:
         """True when the producer may end; called again and again until then."""
@@ -243,7 +215,9 @@ class Sender:
         """End the calls that wait for something other than records."""
         self._purges.close(error)
         self._metadata_requests.queries.close(error)
-        self._identity_requests.end(error)
+        if self.transactions is not None:
+            self.transactions.end(error)
+        self.identity.settled.open()
         if self.telemetry is not None:
             self.telemetry.end()
 

@@ -85,7 +85,7 @@ class Outcomes:
     ) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
-        self._partitions = partitions
+        self.partitions = partitions
         partitions.expired = self.expired
         self._metrics = metrics
         self._retries = retries
@@ -97,7 +97,7 @@ class Outcomes:
     @property
     def drained(self) -> bool:
         """True when every record has its outcome, and no request holds a batch."""
-        return not self._partitions.on_wire and len(self._accumulator.incomplete) == 0
+        return not self.partitions.on_wire and len(self._accumulator.incomplete) == 0
 
     def cut(self, batch: ProducerBatch, count: int, now: float) -> None:
         """Queue ``batch``, which was taken for a request, as smaller ones under its numbers."""
@@ -113,15 +113,15 @@ class Outcomes:
 
     def unsettled(self) -> list[ProducerBatch]:
         """Every batch without an outcome or on the wire, but unresolved ones."""
-        sent = self._partitions.in_flight()
+        sent = self.partitions.in_flight()
         known = dict.fromkeys([*self._accumulator.incomplete.copy(), *sent])
-        for batch in self._partitions.unresolved():
+        for batch in self.partitions.unresolved():
             known.pop(batch, None)
         return list(known)
 
     def busy_topics(self) -> set[str]:
         """The topics with batches that have no outcome, or that a request holds."""
-        return {batch.tp.topic for batch in [*self.unsettled(), *self._partitions.unresolved()]}
+        return {batch.tp.topic for batch in [*self.unsettled(), *self.partitions.unresolved()]}
 
     def forget(self, topics: set[str]) -> None:
         """Nothing is sent to ``topics`` any more; no batch of them is left."""
@@ -221,12 +221,12 @@ class Outcomes:
             batch.maybe_written = True
             error.add_note(NEVER_SENT_BEFORE)
             log.error("%r was taken for a repetition; %s", batch, NEVER_SENT_BEFORE)
-        elif self._partitions.transaction is not None:
+        elif self.partitions.transaction is not None:
             pass  # ``record_failed`` decides what becomes of the transaction
-        elif code in FATAL and self._partitions.idempotent:
+        elif code in FATAL and self.partitions.idempotent:
             fatal = BrokerError(code, f"{batch.tp}, and with it everything else")
             fatal.add_note(MAKE_ANEW)
-            self._partitions.identity.fatal = fatal
+            self.partitions.identity.fatal = fatal
             error.add_note(MAKE_ANEW)
         self.give_up(batch, error, now)
 
@@ -241,7 +241,7 @@ class Outcomes:
             provable=batch.partition.is_provable(batch),
             maybe_written=batch.maybe_written,
             repeated=repeated,
-            transactional=self._partitions.transaction is not None,
+            transactional=self.partitions.transaction is not None,
         )
 
     def _out_of_time(self, batch: ProducerBatch, now: float) -> bool:
@@ -295,8 +295,8 @@ class Outcomes:
 
     def _expired(self, batch: ProducerBatch, limit: float, state: str, now: float) -> KprodError:
         cause = batch.last_error or self._metadata.trouble(batch.tp.topic)
-        if cause is None and self._partitions.needs_producer_id:
-            cause = self._partitions.identity.trouble
+        if cause is None and self.partitions.needs_producer_id:
+            cause = self.partitions.identity.trouble
         if cause is None and (leader := self._metadata.snapshot.leader(batch.tp)) is not None:
             cause = self._trouble_with(leader.leader_id, now)
         return expired(batch, limit, state, cause)
@@ -336,8 +336,8 @@ class Outcomes:
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
         if not batch.delivery.done:  # else ``disown`` has ended and counted it
             self._metrics.failed(batch)
-        if self._partitions.transaction is not None:
-            self._partitions.transaction.record_failed(error)
+        if self.partitions.transaction is not None:
+            self.partitions.transaction.record_failed(error)
         if not batch.delivery.is_heard():
             self._unread.failed(batch.tp.topic, batch.record_count, error)
         errors = errors_by_record(error, batch.tp, batch.record_count)

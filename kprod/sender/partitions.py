@@ -16,6 +16,7 @@ from kprod.buffer.accumulator import RecordAccumulator
 from kprod.clock import ExponentialBackoff
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import KprodError
+from kprod.latch import Latch
 from kprod.sender.deadlines import FOREVER, Deadlines
 from kprod.sender.partition import EMPTY, READY, WAITING, Partition
 from kprod.types import ProducerId, TopicPartition
@@ -30,16 +31,18 @@ class ProducerIdentity:
     """The producer id and epoch that batches carry now, None before brokers gave one.
 
     ``fatal`` is the reason why nothing may be sent any more, ever; ``trouble`` the reason why no id
-    is there yet, as far as a broker or a connection has said. ``used_up`` is called when the id has
-    no epochs left, and another one is needed. Thread: the sender's; any may read ``fatal``.
+    is there yet, as far as a broker or a connection has said. ``settled`` opens once there is an
+    id, or never will be, or none is needed. ``used_up`` is called when the id has no epochs left,
+    and another one is needed. Thread: the sender's; any may read ``fatal`` and ``settled``.
     """
 
-    __slots__ = ("fatal", "producer", "trouble", "used_up")
+    __slots__ = ("fatal", "producer", "settled", "trouble", "used_up")
 
     def __init__(self) -> None:
         self.producer: ProducerId | None = None
         self.fatal: KprodError | None = None
         self.trouble: KprodError | None = None
+        self.settled = Latch()
         self.used_up: Callable[[], object] = bool
 
 
@@ -53,11 +56,8 @@ class Transaction(Protocol):
     def implicit(self) -> bool:
         """True when brokers add partitions to the transaction themselves (KIP-890)."""
 
-    reopen: Callable[[Iterable[TopicPartition]], None]
-    """Called with partitions for which ``may_send`` said no, and may say yes now."""
-
     def may_send(self, tp: TopicPartition) -> bool:
-        """True when a batch of ``tp`` may leave."""
+        """True when a batch of ``tp`` may leave; once it may again, ``reopen`` is called."""
 
     def sequence_lost(self) -> None:
         """A batch ended without an acknowledgement: its sequence must not be used again."""
@@ -205,8 +205,6 @@ class PartitionSet:
         delivery_timeout: float,
         retry_backoff: ExponentialBackoff,
         new_window: Callable[[], Window],
-        identity: ProducerIdentity | None = None,
-        transaction: Transaction | None = None,
     ) -> None:
         self.accumulator = accumulator
         self.deadlines = deadlines
@@ -214,10 +212,8 @@ class PartitionSet:
         self.max_in_flight = max_in_flight
         self.delivery_timeout = delivery_timeout
         self.retry_backoff = retry_backoff
-        self.identity = identity or ProducerIdentity()
-        self.transaction = transaction
-        if transaction is not None:
-            transaction.reopen = self._reopen
+        self.identity = ProducerIdentity()
+        self.transaction: Transaction | None = None
         self.expired: Callable[[list[ProducerBatch], float], None]
         self.snapshot = ClusterSnapshot()
         self.snapshots = 1  # how many there have been: a partition knows which one it looked into
@@ -264,7 +260,8 @@ class PartitionSet:
         if self.accumulator.noted:
             self._take_noted(now)
 
-    def _reopen(self, partitions: Iterable[TopicPartition]) -> None:
+    def reopen(self, partitions: Iterable[TopicPartition]) -> None:
+        """The transaction lets batches of these partitions leave."""
         for tp in partitions:
             if tp in self._known:
                 self._known[tp].go_on()

@@ -210,7 +210,7 @@ class ProduceRequests:
         max_request_size: int,
         load_watcher: LoadWatcher | None = None,
     ) -> None:
-        self._partitions = partitions
+        self.partitions = partitions
         self._memory = partitions.accumulator.pool.total
         self._metadata = metadata
         self._network = network
@@ -224,7 +224,7 @@ class ProduceRequests:
 
     def run(self, now: float) -> bool:
         """Renumber, then send ready batches; True when there may be more to send at once."""
-        snapshot, partitions = self._metadata.snapshot, self._partitions
+        snapshot, partitions = self._metadata.snapshot, self.partitions
         if snapshot is not self._snapshot:
             self._follow(snapshot)
         if partitions.awaiting_epoch:
@@ -248,10 +248,10 @@ class ProduceRequests:
         Batches with another value of ``acks`` need another request, in another iteration: those
         that were not served for longest come first.
         """
-        groups = list(self._partitions.groups)
+        groups = list(self.partitions.groups)
         if len(groups) > 1:  # else a busy group would keep others waiting
             groups.sort(key=_last_request)
-        no_id = self._partitions.needs_producer_id
+        no_id = self.partitions.needs_producer_id
         more = False
         full: list[int] = []
         served: set[int] = set()
@@ -288,7 +288,7 @@ class ProduceRequests:
             return True
         self._requests += 1
         group.last_request = self._requests
-        timeout_ms, transaction = self._request_timeout_ms, self._partitions.transaction
+        timeout_ms, transaction = self._request_timeout_ms, self.partitions.transaction
         request = ProduceExchange(self._outcomes, group, taken, timeout_ms, now, transaction)
         self._metadata.used(request.topics.values(), now)
         broker.send(request, now)
@@ -309,7 +309,7 @@ class ProduceRequests:
 
     def _renumber(self, now: float) -> None:
         """Let partitions go on under a new epoch after a refused sequence."""
-        for batch in self._partitions.renumber(now):
+        for batch in self.partitions.renumber(now):
             self._outcomes.give_up(batch, unknown_fate(batch), now)
 
     def _forget_unused(self) -> None:
@@ -318,7 +318,7 @@ class ProduceRequests:
         if not unused:
             return
         unused -= self._outcomes.busy_topics()
-        unused -= self._partitions.forget(unused)
+        unused -= self.partitions.forget(unused)
         self._outcomes.forget(unused)
         if self._load_watcher is not None:
             self._load_watcher.forget(unused)
@@ -326,19 +326,19 @@ class ProduceRequests:
 
     def fail_queued(self, error: KprodError, now: float) -> None:
         """End all queued batches: nothing will be sent any more."""
-        for batch in self._partitions.take_queued(now):
+        for batch in self.partitions.take_queued(now):
             self._outcomes.give_up(batch, error, now)
 
     def purge(self, error: KprodError, now: float, *, queued: bool, in_flight: bool) -> None:
         """End in ``error`` the queued batches, those in flight, or both."""
-        given_up = self._partitions.unanswered() if in_flight else []
+        given_up = self.partitions.unanswered() if in_flight else []
         if queued:
-            given_up += self._partitions.take_queued(now)
+            given_up += self.partitions.take_queued(now)
         self.end(sorted(given_up, key=age), error, now)
 
     def withdraw(self, now: float) -> list[ProducerBatch]:
         """Empty the queues; all batches without an outcome, those in flight included."""
-        left = self._partitions.unanswered() + self._partitions.take_queued(now)
+        left = self.partitions.unanswered() + self.partitions.take_queued(now)
         return sorted(left, key=age)
 
     def end(self, batches: list[ProducerBatch], error: KprodError, now: float) -> None:

@@ -6,7 +6,6 @@ from functools import partial
 
 from kprod.clock import ExponentialBackoff
 from kprod.errors import BrokerError, ConnectionLost, ErrorCode, KprodError, ProtocolError
-from kprod.latch import Latch
 from kprod.sender.deadlines import Deadlines
 from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
@@ -27,9 +26,6 @@ class ProducerIdRequests:
     It looks when it is queued (see ``Deadlines``): at first, and when the epochs are used up.
     """
 
-    busy = False
-    """Always False: only records wait for an id, and the accumulator counts these."""
-
     def __init__(
         self,
         partitions: PartitionSet,
@@ -37,7 +33,7 @@ class ProducerIdRequests:
         deadlines: Deadlines,
         backoff: ExponentialBackoff,
     ) -> None:
-        self.identity = partitions.identity
+        self._identity = partitions.identity
         self._partitions = partitions
         self._network = network
         self._deadlines = deadlines
@@ -46,20 +42,14 @@ class ProducerIdRequests:
         self._in_flight = False
         self._failures = 0
         self._retry_at = 0.0
-        self.settled = Latch()
-        self.identity.used_up = partial(deadlines.queued.append, self)
-        self.identity.used_up()  # there is none yet
+        self._identity.used_up = partial(deadlines.queued.append, self)
+        self._identity.used_up()  # there is none yet
         if not partitions.idempotent:
-            self.settled.open()
-
-    @property
-    def fatal(self) -> KprodError | None:
-        """The reason why the cluster takes no records of this producer any more, or None."""
-        return self.identity.fatal
+            self._identity.settled.open()
 
     def fire(self, now: float) -> None:
         """Ask if an id is needed, once a broker can take the request."""
-        if not self._partitions.needs_producer_id or self._in_flight or self.fatal is not None:
+        if not self._partitions.needs_producer_id or self._in_flight or self._identity.fatal:
             return
         if now < self._retry_at:
             self._deadlines.set(self, self._retry_at)
@@ -85,10 +75,10 @@ class ProducerIdRequests:
             )
         else:
             self._in_flight, self._failures = False, 0
-            self.identity.trouble = None
-            self.identity.producer = ProducerId(reply.producer_id, reply.producer_epoch)
-            self.settled.open()
-            self._network.log.detail("%s", self.identity.producer)
+            self._identity.trouble = None
+            self._identity.producer = ProducerId(reply.producer_id, reply.producer_epoch)
+            self._identity.settled.open()
+            self._network.log.detail("%s", self._identity.producer)
         return reply.throttle_ms
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
@@ -104,19 +94,15 @@ class ProducerIdRequests:
         self._failures += 1
         self._retry_at = now + self._backoff.delay(self._failures)
         self._deadlines.set(self, self._retry_at)
-        self.identity.trouble = error
+        self._identity.trouble = error
         if isinstance(error, BrokerError) and error.code in FINAL:
             error.add_note(
                 "an idempotent producer needs a producer id; with enable_idempotence=False kprod"
                 " works without one, at the price of duplicates after a retry"
             )
-            self.identity.fatal = error
-            self.settled.open()
+            self._identity.fatal = error
+            self._identity.settled.open()
             self._network.log.warn(f"this producer can send nothing: {error.with_number()}")
         elif self._failures == 1 and not isinstance(error, ConnectionLost):  # the broker logs those
             text = error.with_number()
             self._network.log.warn(f"records wait for a producer id, asked again: {text}")
-
-    def end(self, error: KprodError) -> None:
-        """The producer has ended: no id will come."""
-        self.settled.open()

@@ -426,6 +426,11 @@ class Transactions:
         if self.state is not State.FATAL_ERROR:
             self._sender_moves(State.FATAL_ERROR, error)
 
+    def end(self, error: KprodError) -> None:
+        """The producer has ended: callers that still wait get ``error``."""
+        self.end_for_good(error)
+        self.fetches.close(error)
+
     def _sender_moves(self, to: State, error: KprodError | None) -> None:
         with self._lock:
             ended = self._sender_moved(to, error)

@@ -282,7 +282,7 @@ class Bench:
 
     def over(self) -> bool:
         """True when this producer will send nothing any more, and says so."""
-        return self.rig.sender._identity_requests.fatal is not None
+        return self.rig.sender.identity.fatal is not None
 
     def check_deadlines(self) -> None:
         """Every record has ended within its time; each look is 0.1 s after the one before."""

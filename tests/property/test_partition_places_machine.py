@@ -40,14 +40,6 @@ def cluster(numbers: list[int], epoch: int) -> ClusterSnapshot:
     return ClusterSnapshot(brokers, {name: TopicInfo(name, None, partitions) for name in TOPICS})
 
 
-class Gate(Shut):
-    """Of each topic it shuts the partitions with these numbers."""
-
-    def open(self, partition: int) -> None:
-        self.shut.discard(partition)
-        self.reopen([TopicPartition(topic, partition) for topic in TOPICS])
-
-
 class PlacesMachine(RuleBasedStateMachine):
     """One producer's partitions; callers and the sender take turns."""
 
@@ -66,7 +58,7 @@ class PlacesMachine(RuleBasedStateMachine):
             settings=TOPICS.__getitem__,
             wake=lambda: None,
         )
-        self.gate = Gate()
+        self.gate = Shut()
         self.deadlines = Deadlines()
         self.partitions = PartitionSet(
             self.accumulator,
@@ -76,8 +68,8 @@ class PlacesMachine(RuleBasedStateMachine):
             delivery_timeout=TIMEOUT,
             retry_backoff=ExponentialBackoff(1, 20, SteadyRandom()),
             new_window=partial(Window, BATCH, 10 * BATCH, FOREVER),
-            transaction=self.gate,
         )
+        self.partitions.transaction = self.gate
         self.partitions.expired = self.expired
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.hastened: set[ProducerBatch] = set()  # those that a flush has made ready
@@ -124,7 +116,8 @@ class PlacesMachine(RuleBasedStateMachine):
 
     @rule(partition=st.integers(0, PARTITIONS - 1))
     def the_gate_opens(self, partition: int) -> None:
-        self.gate.open(partition)
+        self.gate.shut.discard(partition)
+        self.partitions.reopen([TopicPartition(topic, partition) for topic in TOPICS])
 
     def expired(self, late: list[ProducerBatch], now: float) -> None:
         for batch in late:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kprod.sender.coordination import Coordination
-from kprod.sender.coordinator import CoordinatorRequests
 from kprod.sender.transaction_requests import (
     AddPartitions,
     Ask,
@@ -76,7 +75,7 @@ class NamesNoTransaction(Coordination):
         self.transactional_id = ""
 
 
-class StaysWithACoordinator(CoordinatorRequests):
+class StaysWithACoordinator(Coordination):
     """Who was found once is asked for ever."""
 
     def answered(self, ask: Ask, version: int, body: memoryview, now: float) -> int:
@@ -86,7 +85,7 @@ class StaysWithACoordinator(CoordinatorRequests):
         return throttle_ms
 
 
-class KeepsWhatWasQueued(CoordinatorRequests):
+class KeepsWhatWasQueued(Coordination):
     """What an aborted transaction has queued is left to the next one."""
 
     def _gather(self, state: State, now: float) -> bool:
@@ -99,14 +98,14 @@ class KeepsWhatWasQueued(CoordinatorRequests):
 class EndsBeforeTheAnswers(Coordination):
     """A transaction ends while records are on their way."""
 
-    def due(self, *, drained: bool) -> Ask | None:
-        return super().due(drained=True)
+    def next_ask(self, *, drained: bool) -> Ask | None:
+        return super().next_ask(drained=True)
 
     def settle(self, *, drained: bool) -> bool:
         return super().settle(drained=True)
 
 
-class ForgetsWhatFailed(CoordinatorRequests):
+class ForgetsWhatFailed(Coordination):
     """A question without an answer is not asked again."""
 
     def failed(self, ask: Ask, error: Any, now: float, *, sent: bool) -> None:
@@ -158,12 +157,10 @@ class AsksTheWrongCoordinator(CommitOffsets):
         return wire.TRANSACTION, self.of.transactional_id
 
 
-ROUND = "kprod.sender.assembly.CoordinatorRequests"
 COORDINATION = "kprod.sender.coordination"
 PLACES: tuple[tuple[type, str], ...] = (
     (Transactions, "kprod.sender.assembly.Transactions"),
     (Coordination, "kprod.sender.assembly.Coordination"),
-    (CoordinatorRequests, ROUND),
     (EndTransaction, f"{COORDINATION}.EndTransaction"),
     (AddPartitions, f"{COORDINATION}.AddPartitions"),
     (CommitOffsets, f"{COORDINATION}.CommitOffsets"),

@@ -54,8 +54,8 @@ class ForgetsOffsets(Transactions):
 
 
 class EndsEarly(Coordination):
-    def due(self, *, drained: bool) -> Ask | None:
-        return super().due(drained=True)
+    def next_ask(self, *, drained: bool) -> Ask | None:
+        return super().next_ask(drained=True)
 
     def settle(self, *, drained: bool) -> bool:
         return super().settle(drained=True)
@@ -71,14 +71,14 @@ class AddsNothing(Coordination):
 
 
 class EndsNothing(Coordination):
-    def due(self, *, drained: bool) -> Ask | None:
+    def next_ask(self, *, drained: bool) -> Ask | None:
         self.started = False
-        return super().due(drained=drained)
+        return super().next_ask(drained=drained)
 
 
 class CommitsAlways(Coordination):
-    def due(self, *, drained: bool) -> Ask | None:
-        ask = super().due(drained=drained)
+    def next_ask(self, *, drained: bool) -> Ask | None:
+        ask = super().next_ask(drained=drained)
         if isinstance(ask, EndTransaction):
             ask.committed = True
         return ask
@@ -93,11 +93,12 @@ class BelievesAddedAtOnce(Coordination):
 
 
 class BelievesLostEnds(Coordination):
-    def lost(self, ask: Ask, error: KprodError, *, sent: bool) -> None:
+    def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
+        before = self._may_come_late
+        super().failed(ask, error, now, sent=sent)
         if isinstance(ask, EndTransaction) and sent:
+            self._may_come_late = before
             self._ended(renewed=False)
-        else:
-            super().lost(ask, error, sent=sent)
 
 
 class TrustsLateEnds(Coordination):
@@ -128,18 +129,18 @@ class TakesLateCommitsForFencing(Coordination):
 
 
 class TakesAnyAnswerForOffsets(Coordination):
-    def answered(self, ask: Ask, reply: Any) -> Reaction | None:
+    def take(self, ask: Ask, reply: Any) -> Reaction | None:
         if isinstance(ask, CommitOffsets):
             results = [(topic, number, 0) for topic, number, _ in reply.results]
             reply = reply._replace(results=results)
-        return super().answered(ask, reply)
+        return super().take(ask, reply)
 
 
 class TakesAnyAnswerForAnEnd(Coordination):
-    def answered(self, ask: Ask, reply: Any) -> Reaction | None:
+    def take(self, ask: Ask, reply: Any) -> Reaction | None:
         if isinstance(ask, EndTransaction):
             reply = reply._replace(error_code=0)
-        return super().answered(ask, reply)
+        return super().take(ask, reply)
 
 
 BUGS: tuple[type[Transactions] | type[Coordination], ...] = (

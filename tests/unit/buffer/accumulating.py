@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -46,11 +46,6 @@ class Shut:
 
     def __init__(self) -> None:
         self.shut: set[int] = set()
-        self.reopen: Callable[[Iterable[TopicPartition]], None]
-
-    def open(self, partition: int) -> None:
-        self.shut.discard(partition)
-        self.reopen([TopicPartition("t", partition)])
 
     def may_send(self, tp: TopicPartition) -> bool:
         return tp.partition not in self.shut
@@ -96,10 +91,15 @@ class Accumulating:
             delivery_timeout=delivery_timeout,
             retry_backoff=ExponentialBackoff(1, 8, SteadyRandom()),
             new_window=partial(Window, BATCH, 10 * BATCH, float("inf")),
-            transaction=self.gate,
         )
+        self.partitions.transaction = self.gate
         self.late: list[ProducerBatch] = []
         self.partitions.expired = lambda batches, now: self.late.extend(batches)
+
+    def open(self, partition: int) -> None:
+        """The transaction lets batches of the partition leave."""
+        self.gate.shut.discard(partition)
+        self.partitions.reopen([TopicPartition("t", partition)])
 
     @property
     def used(self) -> int:

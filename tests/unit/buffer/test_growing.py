@@ -40,7 +40,7 @@ def test_what_comes_while_a_batch_cannot_leave_joins_it() -> None:
     assert rig.ready() == {1: [0]}
     rig.gate.shut.add(0)
     assert rig.drain() == []
-    rig.gate.open(0)
+    rig.open(0)
     for _ in range(5):
         rig.append()
     (batch,) = rig.drain()

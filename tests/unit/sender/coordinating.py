@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+from kprod.clock import ExponentialBackoff
 from kprod.sender.coordination import Coordination
+from kprod.sender.deadlines import Deadlines
 from kprod.sender.partitions import ProducerIdentity
 from kprod.sender.transaction_requests import (
     AddOffsets,
@@ -26,6 +29,7 @@ from kprod.wire.transactions import (
     PartitionsReply,
 )
 from kprod.wire.versions import ApiVersions
+from tests.support.steady_random import SteadyRandom
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OFFSETS = (OffsetToCommit("in", 0, 7), OffsetToCommit("in", 1, 9))
@@ -40,9 +44,14 @@ class Dialogue:
         self._upgrades = 0
         self.transactions = Transactions("tx", 60_000)
         self.identity = ProducerIdentity()
-        self.coordination = Coordination(self.transactions, self.identity)
         self.reopened: list[TopicPartition] = []
-        self.coordination.reopen = self.reopened.extend
+        partitions = SimpleNamespace(identity=self.identity, reopen=self.reopened.extend)
+        outcomes: Any = SimpleNamespace(partitions=partitions)
+        nobody: Any = None  # no request is sent
+        backoff = ExponentialBackoff(1, 1, SteadyRandom())
+        self.coordination = Coordination(
+            self.transactions, outcomes, nobody, nobody, Deadlines(), backoff
+        )
         self.upgrade(2 if implicit else 1)
 
     def upgrade(self, level: int) -> None:
@@ -58,7 +67,7 @@ class Dialogue:
         return self.identity.producer
 
     def next_ask(self) -> Ask | None:
-        return self.coordination.due(drained=not self.undrained)
+        return self.coordination.next_ask(drained=not self.undrained)
 
     def due(self) -> Ask:
         ask = self.next_ask()
@@ -78,7 +87,7 @@ class Dialogue:
     def answer(self, kind: type[Ask], code: int = 0) -> Reaction | None:
         """The question that is due gets the usual answer, or a code; time passes after an end."""
         ask = self.expect(kind)
-        left = self.coordination.answered(ask, self.reply(ask, code))
+        left = self.coordination.take(ask, self.reply(ask, code))
         self.coordination.release_hold()
         return left
 

@@ -49,7 +49,7 @@ def test_a_moment_after_a_transaction_nothing_of_the_next_leaves(implicit: bool)
     dialogue.begin(T0)
     dialogue.transactions.start(Call.COMMIT)
     ask = dialogue.expect(EndTransaction)
-    dialogue.coordination.answered(ask, dialogue.reply(ask))
+    dialogue.coordination.take(ask, dialogue.reply(ask))
     dialogue.hear(Call.COMMIT)
     dialogue.transactions.begin()
     assert not dialogue.coordination.may_send(T1)
@@ -136,7 +136,7 @@ def test_offsets_go_to_the_coordinator_of_their_group(implicit: bool) -> None:
     assert ask.coordinator == (0, "group")
     assert ask.version_cap == (None if implicit else 4)
     results = [("in", 0, 0), ("in", 1, 14)]
-    assert dialogue.coordination.answered(ask, PartitionsReply(results, 0)) is Reaction.RETRY
+    assert dialogue.coordination.take(ask, PartitionsReply(results, 0)) is Reaction.RETRY
     assert [offset.partition for offset in dialogue.expect(CommitOffsets).offsets] == [1]
     dialogue.answer(CommitOffsets)
     dialogue.transactions.heard(pending)
@@ -152,7 +152,7 @@ def test_a_broker_that_checks_no_member_commits_for_none() -> None:
     ask = dialogue.expect(CommitOffsets)
     with pytest.raises(UnsupportedVersionError, match=r"before Apache Kafka 2\.5") as raised:
         ask.encode(2, 1, "client")
-    dialogue.coordination.lost(ask, raised.value, sent=False)
+    dialogue.coordination.failed(ask, raised.value, 0.0, sent=False)
     with pytest.raises(TransactionAbortableError, match="give the id of the group alone"):
         dialogue.transactions.heard(pending)
     alone = CommitOffsets(ask.of, GroupMetadata("group"), OFFSETS)
@@ -193,7 +193,7 @@ def test_in_protocol_1_an_end_in_doubt_is_followed_by_another_epoch() -> None:
     dialogue = ready(implicit=False)
     dialogue.begin(T0)
     dialogue.transactions.start(Call.COMMIT)
-    dialogue.coordination.lost(dialogue.expect(EndTransaction), LOST, sent=True)
+    dialogue.coordination.failed(dialogue.expect(EndTransaction), LOST, 0.0, sent=True)
     dialogue.answer(EndTransaction)
     dialogue.answer(InitProducerId)
     dialogue.hear(Call.COMMIT)
@@ -215,7 +215,7 @@ def test_in_protocol_1_what_may_come_late_is_followed_by_another_epoch(
         dialogue.transactions.start_offsets(OFFSETS, MEMBER)
     if lost is CommitOffsets:
         dialogue.answer(AddOffsets)
-    dialogue.coordination.lost(dialogue.expect(lost), LOST, sent=True)
+    dialogue.coordination.failed(dialogue.expect(lost), LOST, 0.0, sent=True)
     if end is Call.COMMIT:
         dialogue.answer(lost)
         if lost is AddOffsets:
@@ -233,7 +233,7 @@ def test_what_may_have_been_added_is_cleared_up_before_an_abort() -> None:
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
     dialogue.coordination.may_send(T0)
-    dialogue.coordination.lost(dialogue.expect(AddPartitions), LOST, sent=True)
+    dialogue.coordination.failed(dialogue.expect(AddPartitions), LOST, 0.0, sent=True)
     dialogue.transactions.start(Call.ABORT)
     dialogue.answer(AddPartitions)
     dialogue.answer(EndTransaction)
@@ -249,7 +249,7 @@ def test_what_was_not_added_needs_no_end(sent: bool) -> None:
     if sent:
         assert dialogue.answer(AddPartitions, 29) is None
     else:
-        dialogue.coordination.lost(dialogue.expect(AddPartitions), LOST, sent=False)
+        dialogue.coordination.failed(dialogue.expect(AddPartitions), LOST, 0.0, sent=False)
     dialogue.transactions.start(Call.ABORT)
     assert dialogue.next_ask() is None
     assert dialogue.settle()
@@ -319,7 +319,7 @@ def test_a_group_that_is_refused_during_an_abort_does_not_keep_it_from_ending(
     assert ask.wanted == (GROUP, "group")
     dialogue.transactions.start(Call.ABORT)
     dialogue.transactions.aborts()
-    assert dialogue.coordination.answered(ask, CoordinatorReply(30, None, -1, 0)) is None
+    assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0)) is None
     assert dialogue.transactions.state is State.ABORTING
     dialogue.abort()
     dialogue.begin(T0)
@@ -331,7 +331,7 @@ def test_an_end_that_was_taken_is_told_though_the_next_epoch_is_refused(call: Ca
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
     dialogue.coordination.may_send(T0)
-    dialogue.coordination.lost(dialogue.expect(AddPartitions), LOST, sent=True)
+    dialogue.coordination.failed(dialogue.expect(AddPartitions), LOST, 0.0, sent=True)
     dialogue.answer(AddPartitions)
     dialogue.transactions.start(call)
     dialogue.answer(EndTransaction)
@@ -348,7 +348,7 @@ def test_of_many_refusals_the_one_that_caused_the_others_is_told() -> None:
         dialogue.coordination.may_send(TopicPartition("t", number))
     ask = dialogue.expect(AddPartitions)
     results = [("t", 0, 55), ("t", 1, 29), ("t", 2, 55)]
-    assert dialogue.coordination.answered(ask, PartitionsReply(results, 0)) is None
+    assert dialogue.coordination.take(ask, PartitionsReply(results, 0)) is None
     with pytest.raises(TransactionAbortableError, match=r"TOPIC_AUTHORIZATION_FAILED.*t-1"):
         dialogue.transactions.start(Call.COMMIT)
 

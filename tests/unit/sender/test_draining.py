@@ -125,7 +125,7 @@ def test_a_partition_that_must_wait_does_not_hold_up_the_others(rig: Accumulatin
     fill(rig, 0, 1, 2)
     rig.gate.shut.add(0)
     assert sorted(partitions(rig.drain())) == [1, 2]
-    rig.gate.open(0)
+    rig.open(0)
     assert partitions(rig.drain()) == [0]
 
 
@@ -138,8 +138,8 @@ def test_a_partition_that_must_wait_is_not_asked_for_until_something_changed(
     fill(rig, 0)
     assert rig.ready() == {}
     assert rig.next_check() == float("inf")
-    rig.gate.open(0)
-    rig.gate.open(1)
+    rig.open(0)
+    rig.open(1)
     assert partitions(rig.drain()) == [0]
 
 

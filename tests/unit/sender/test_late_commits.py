@@ -31,7 +31,7 @@ def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(cod
     dialogue = refused(code)
     asked = dialogue.expect(EndTransaction)
     assert not asked.committed
-    dialogue.coordination.answered(asked, dialogue.reply(asked))
+    dialogue.coordination.take(asked, dialogue.reply(asked))
     with pytest.raises(TransactionAbortableError):
         dialogue.hear(Call.COMMIT)
     dialogue.transactions.start(Call.ABORT)
@@ -55,10 +55,10 @@ def test_what_cannot_be_aborted_either_was_fenced(code: int) -> None:
 def test_whether_it_was_fenced_is_asked_until_it_is_told(code: int) -> None:
     dialogue = refused(code)
     assert dialogue.answer(EndTransaction, 51) is Reaction.RETRY
-    dialogue.coordination.lost(dialogue.expect(EndTransaction), LOST, sent=True)
+    dialogue.coordination.failed(dialogue.expect(EndTransaction), LOST, 0.0, sent=True)
     asked = dialogue.expect(EndTransaction)
     assert not asked.committed
-    dialogue.coordination.answered(asked, dialogue.reply(asked))
+    dialogue.coordination.take(asked, dialogue.reply(asked))
     with pytest.raises(TransactionAbortableError):
         dialogue.hear(Call.COMMIT)
 

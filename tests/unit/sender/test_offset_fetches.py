@@ -34,7 +34,7 @@ def asked(dialogue: Dialogue) -> OffsetFetch:
 def told(dialogue: Dialogue, *codes: int, whole: int = 0) -> Reaction | None:
     ask = dialogue.expect(FetchOffsets)
     offsets = [FOUND._replace(error_code=code) for code in codes]
-    return dialogue.coordination.answered(ask, OffsetsReply(offsets, whole, 0))
+    return dialogue.coordination.take(ask, OffsetsReply(offsets, whole, 0))
 
 
 def test_it_is_asked_in_every_state_and_changes_none() -> None:
@@ -104,7 +104,7 @@ def test_a_group_whose_coordinator_is_not_told() -> None:
     question = asked(dialogue)
     ask = FindCoordinator(dialogue.due())
     assert ask.wanted == (GROUP, "group")
-    assert dialogue.coordination.answered(ask, CoordinatorReply(30, None, -1, 0)) is None
+    assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0)) is None
     assert isinstance(question.error, BrokerError)
 
 
@@ -122,7 +122,7 @@ def test_a_refusal_that_comes_after_its_caller_has_gone_ends_nothing(state: Stat
     question = asked(dialogue)
     ask = FindCoordinator(dialogue.due())
     dialogue.transactions.fetches.withdraw(question)
-    assert dialogue.coordination.answered(ask, CoordinatorReply(30, None, -1, 0)) is None
+    assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0)) is None
     assert dialogue.transactions.state is state
 
 
@@ -130,7 +130,7 @@ def test_brokers_that_are_too_old_end_the_question() -> None:
     dialogue = Dialogue(implicit=True)
     question = asked(dialogue)
     error = UnsupportedVersionError("OFFSET_FETCH: the broker offers versions 0 to 5")
-    dialogue.coordination.lost(dialogue.due(), error, sent=False)
+    dialogue.coordination.failed(dialogue.due(), error, 0.0, sent=False)
     assert question.error is error
 
 

@@ -35,7 +35,7 @@ def test_it_is_ended_by_one_request(implicit: bool, call: Call) -> None:
     ask = dialogue.expect(EndTransaction)
     assert (ask.of.producer[:2], ask.committed) == (PREPARED, call is Call.COMMIT)
     assert ask.of.implicit is implicit
-    dialogue.coordination.answered(ask, dialogue.reply(ask))
+    dialogue.coordination.take(ask, dialogue.reply(ask))
     if not implicit:  # the numbers of its partitions are not known here
         assert dialogue.expect(InitProducerId).of.producer[:2] == PREPARED
         dialogue.answer(InitProducerId)
@@ -98,7 +98,7 @@ def test_a_transaction_ends_under_the_level_it_was_written_under(level: int, now
     ask = dialogue.expect(EndTransaction)
     assert ask.of.implicit is (level == 2)
     assert ask.version_cap == (None if level == 2 else 4)
-    dialogue.coordination.answered(ask, dialogue.reply(ask))
+    dialogue.coordination.take(ask, dialogue.reply(ask))
     if level == 1:
         dialogue.answer(InitProducerId)
     dialogue.coordination.release_hold()
