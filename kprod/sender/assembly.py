@@ -29,7 +29,7 @@ from kprod.sender.partitions import PartitionSet, Window
 from kprod.sender.process import refuse_green_threads
 from kprod.sender.produce import LoadWatcher, ProduceRequests
 from kprod.sender.producer_id import ProducerIdRequests
-from kprod.sender.telemetry import Telemetry, TelemetryPayload, TelemetryRequests
+from kprod.sender.telemetry import Telemetry, TelemetryPayload
 from kprod.sender.transactions import Transactions
 from kprod.wire.control import KPROD
 from kprod.wire.versions import ApiKey, ApiVersions
@@ -72,7 +72,7 @@ def assemble(
         clock,
         parts.loop_owner,
         transactions=parts.transactions,
-        telemetry=parts.telemetry_requests,
+        telemetry=parts.telemetry,
     )
 
 
@@ -160,7 +160,7 @@ class _Parts:
         )
         self.outcomes = self._outcomes()
         self._ask_for_identity()
-        self.telemetry_requests = self._telemetry() if config.enable_metrics_push else None
+        self.telemetry = self._telemetry() if config.enable_metrics_push else None
         metrics.look_up(partial(_gauges, metrics, self.accumulator, self.metadata, self.network))
 
     def _new_window(self) -> Window:
@@ -201,18 +201,13 @@ class _Parts:
             load_watcher=load_watcher,
         )
 
-    def _telemetry(self) -> TelemetryRequests:
+    def _telemetry(self) -> Telemetry:
         named = self._config.transactional_id
         resource = {} if named is None else {"transactional_id": named}
         payload = TelemetryPayload(self._clock.wall_ms() * 1_000_000, resource)
         measure = self._metrics.groups
-        return TelemetryRequests(
-            Telemetry(self._rng.uniform),
-            payload,
-            self.network,
-            self.deadlines,
-            measure,
-            self._clock,
+        return Telemetry(
+            payload, self.network, self.deadlines, measure, self._clock, self._rng.uniform
         )
 
     # What they share ------------------------------------------------------------------------------
@@ -236,8 +231,8 @@ class _Parts:
     def _learn_versions(self, versions: ApiVersions) -> None:
         if self.transactions is not None:
             self.transactions.on_api_versions(versions)
-        if self.telemetry_requests is not None:
-            self.telemetry_requests.on_api_versions(versions)
+        if self.telemetry is not None:
+            self.telemetry.on_api_versions(versions)
 
     def _accumulator(
         self, callbacks: Callbacks | None, record_clock: RecordClock | None

@@ -117,18 +117,18 @@ class Engine:
 
     def client_instance_id(self, timeout: float) -> UUID:
         """See ``KafkaProducer.client_instance_id``."""
-        requests = self._sender.telemetry
-        if requests is None:
+        telemetry = self._sender.telemetry
+        if telemetry is None:
             raise IllegalStateError("client_instance_id() needs enable_metrics_push=True")
-        requests.want()
+        telemetry.want()
         self._sender.loop_owner.wake()
-        self.wait(requests.telemetry.identified, timeout)
-        if requests.telemetry.instance_id is None:
+        self.wait(telemetry.identified, timeout)
+        if telemetry.instance_id is None:
             what = "does a broker take client telemetry (KIP-714)?"
             raise KprodTimeoutError(f"no id was given within {in_seconds(timeout)}: {what}")
         from uuid import UUID  # slow to import, and rarely needed
 
-        return UUID(bytes=requests.telemetry.instance_id)
+        return UUID(bytes=telemetry.instance_id)
 
     def drain_callbacks(self, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds until the callbacks that were due have returned."""

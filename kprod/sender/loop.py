@@ -19,7 +19,7 @@ from kprod.sender.loop_owner import LoopOwner
 from kprod.sender.metadata import MetadataQuery, MetadataRequests
 from kprod.sender.network import Network
 from kprod.sender.produce import ProduceRequests
-from kprod.sender.telemetry import TelemetryRequests
+from kprod.sender.telemetry import Telemetry
 from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
 from kprod.wire.control import MetadataReply
@@ -64,7 +64,7 @@ class Sender:
         loop_owner: LoopOwner,
         *,
         transactions: Transactions | None = None,
-        telemetry: TelemetryRequests | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.transactions = transactions
         self.telemetry = telemetry

@@ -191,138 +191,48 @@ OUTDATED = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_C
 """Refusals of a push by a subscription that has changed: the new one is asked for at once."""
 
 
-class Telemetry:
-    """The state of one producer's telemetry. Thread: the sender's, unless said otherwise.
-
-    ``jitter`` draws a number of the range it is given. Times are seconds on the sender's clock.
-    """
-
-    def __init__(self, jitter: Callable[[float, float], float]) -> None:
-        self.instance_id: bytes | None = None  # any thread reads it
-        self.identified = Latch()  # open when the id is known, or never will be
-        self.offered = False  # some broker takes the requests
-        self.over = False  # nothing is pushed any more
-        self.ending = False  # the next push is the last
-        self.subscription: Subscription | None = None  # None: to be asked for
-        self._interval = USUAL_INTERVAL
-        self._jitter = jitter
-        self.due_at = FOREVER
-        """When to ask for the subscription, or to push metrics: never until a broker offers it."""
-
-    def on_api_versions(self, versions: ApiVersions) -> None:
-        """A broker's handshake. Until one offers telemetry nothing is ever due."""
-        if self.offered or not versions.offers(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS):
-            return
-        if versions.offers(ApiKey.PUSH_TELEMETRY):
-            self.offered = True
-            if not self.over:
-                self.due_at = 0.0
-
-    @property
-    def own_id(self) -> bytes:
-        """The id as requests have it."""
-        return self.instance_id or NO_ID
-
-    # Answers --------------------------------------------------------------------------------------
-
-    def subscribed(self, reply: Subscription, now: float) -> None:
-        """A broker has answered with its subscription, or with a refusal."""
-        # A broker names the id only where it gives one.
-        instance_id = reply.instance_id or self.instance_id
-        if reply.error_code or instance_id is None:
-            self._refused(reply.error_code or ErrorCode.INVALID_REQUEST, now, of_push=False)
-            return
-        self.instance_id = instance_id
-        self.identified.open()
-        self._interval = _interval(reply)
-        if reply.metrics:
-            self.subscription = reply
-            self.due_at = now + self._interval * self._jitter(*JITTER)
-        else:
-            self.due_at = now + self._interval
-
-    def pushed(self, reply: PushReply, now: float, *, last: bool) -> bool:
-        """A broker has taken a push, or refused it; True when it has taken it."""
-        if reply.error_code:
-            self._refused(reply.error_code, now, of_push=True)
-            return False
-        self.due_at = now if self.ending else now + self._interval
-        if last:
-            self.end()
-        return True
-
-    def _refused(self, code: int, now: float, *, of_push: bool) -> None:
-        self.subscription = None
-        if code in FINAL or self.ending:
-            self.end()
-        elif code in OUTDATED and of_push:
-            self.due_at = now
-        else:  # too large, throttled, or an unknown code: a later push may succeed
-            self.due_at = now + self._interval
-
-    def lost(self, now: float) -> None:
-        """No answer will come. A push is not repeated: the next one has newer values."""
-        if self.ending:
-            self.end()
-        elif self.subscription is None:
-            self.due_at = now + UNANSWERED
-        else:
-            self.due_at = now + self._interval
-
-    # The end --------------------------------------------------------------------------------------
-
-    def leave(self) -> None:
-        """The producer ends: push the subscribed metrics once more, now."""
-        self.ending = True
-        self.due_at = 0.0
-        if self.subscription is None:
-            self.end()
-
-    def end(self) -> None:
-        """Push nothing more, and end the wait for an id."""
-        self.over = True
-        self.due_at = FOREVER
-        self.identified.open()
-
-
-def _interval(reply: Subscription) -> float:
-    if reply.push_interval_ms <= 0:
-        return USUAL_INTERVAL
-    return max(reply.push_interval_ms / 1000, SHORTEST_INTERVAL)
-
-
 FINAL_PUSH_TIMEOUT = 0.5
 """Seconds that the end of a producer waits for its last push to be answered."""
 NAMES = {number: name for name, number in CODEC_IDS.items()}
 
 
-class TelemetryRequests:
+class Telemetry:
     """Asks for subscriptions and pushes metrics, by connections that are there anyway.
 
-    It looks when it is queued (see ``Deadlines``). Thread: the sender's only, but for ``want``.
-    ``measure`` gives all metrics there are at a time on the sender's clock.
+    It looks when it is queued (see ``Deadlines``). Thread: the sender's only, unless said
+    otherwise. ``measure`` gives all metrics there are at a time on the sender's clock; ``jitter``
+    draws a number of the range it is given. Times are seconds on that clock.
     """
 
     def __init__(
         self,
-        telemetry: Telemetry,
         payload: TelemetryPayload,
         network: Network,
         deadlines: Deadlines,
         measure: Callable[[float], Groups],
         clock: Clock,
+        jitter: Callable[[float, float], float],
     ) -> None:
-        self.telemetry = telemetry
-        self._wanted = False  # a caller waits for the id: a connection is made for that
-        self._deadlines = deadlines
-        self.due = FOREVER  # see Deadlines
         self._payload = payload
         self._network = network
+        self._deadlines = deadlines
         self._measure = measure
         self._clock = clock
+        self._jitter = jitter
+        self.instance_id: bytes | None = None  # any thread reads it
+        self.identified = Latch()  # open when the id is known, or never will be
+        self.over = False  # nothing is pushed any more
+        self.subscription: Subscription | None = None  # None: to be asked for
+        self.due = FOREVER  # see Deadlines
+        self.due_at = FOREVER
+        """When to ask for the subscription, or to push metrics: never until a broker offers it."""
+        self._offered = False  # some broker takes the requests
+        self._wanted = False  # a caller waits for the id: a connection is made for that
+        self._ending = False  # the next push is the last
+        self._leave_by = FOREVER
+        self._interval = USUAL_INTERVAL
         self._in_flight = False
         self._node_id: int | None = None  # the node that was asked last
-        self._leave_by = FOREVER
         self._compressors: dict[int, Compressor | None] = {}
 
     def want(self) -> None:
@@ -331,24 +241,38 @@ class TelemetryRequests:
         self._deadlines.queued.append(self)
 
     def on_api_versions(self, versions: ApiVersions) -> None:
-        """A broker's handshake has named the versions that it offers."""
-        self.telemetry.on_api_versions(versions)
-        self._deadlines.set(self, self.telemetry.due_at)
+        """A broker's handshake. Until one offers telemetry nothing is ever due."""
+        if self._offered or not versions.offers(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS):
+            return
+        if versions.offers(ApiKey.PUSH_TELEMETRY):
+            self._offered = True
+            if not self.over:
+                self._set_due(0.0)
+
+    def _set_due(self, when: float) -> None:
+        self.due_at = when
+        self._deadlines.set(self, when)
+
+    @property
+    def own_id(self) -> bytes:
+        """The id as requests have it."""
+        return self.instance_id or NO_ID
+
+    # Requests -------------------------------------------------------------------------------------
 
     def fire(self, now: float) -> None:
         """Ask or push if that is due, once a broker can take it."""
-        telemetry = self.telemetry
-        if not telemetry.offered:
-            if self._wanted and not telemetry.over:
+        if not self._offered:
+            if self._wanted and not self.over:
                 self._network.waiting[self] = None
                 self._network.any_usable(now)  # which begins a connection where there is none
         elif self._in_flight:
             self._deadlines.set(self, self._leave_by)
-        elif now < telemetry.due_at:
-            self._deadlines.set(self, telemetry.due_at)
+        elif now < self.due_at:
+            self._deadlines.set(self, self.due_at)
         else:
             api = ApiKey.PUSH_TELEMETRY
-            if telemetry.subscription is None:
+            if self.subscription is None:
                 api = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
             broker = self._network.usable_for(api, self._node_id)
             if broker is not None:
@@ -358,19 +282,17 @@ class TelemetryRequests:
             self._deadlines.set(self, self._leave_by if self._leave_by > now else FOREVER)
 
     def _send(self, broker: Broker, now: float) -> None:
-        subscription = self.telemetry.subscription
         encode: Callable[[int, int, str], bytes]
         answered: Callable[[int, memoryview, float], int]
-        if subscription is None:
+        if self.subscription is None:
             api = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
-            own_id = self.telemetry.own_id
-            encode = partial(encode_get_subscriptions_request, instance_id=own_id)
-            answered = self.subscribed
+            encode = partial(encode_get_subscriptions_request, instance_id=self.own_id)
+            answered = self._subscription_answered
         else:
             api = ApiKey.PUSH_TELEMETRY
-            push = self._push(subscription, now)
+            push = self._push(self.subscription, now)
             encode = partial(encode_push_request, push=push)
-            answered = partial(self.pushed, last=push.terminating)
+            answered = partial(self._push_answered, last=push.terminating)
         self._in_flight, self._node_id = True, broker.address.node_id
         broker.send(ControlRequest(api, encode, answered, self.failed), now)
 
@@ -380,9 +302,9 @@ class TelemetryRequests:
         metrics = self._payload.write(self._measure(now), wanted, at)
         codec, compress = self._codec(subscription.codecs)
         return Push(
-            self.telemetry.own_id,
+            self.own_id,
             subscription.subscription_id,
-            self.telemetry.ending,
+            self._ending,
             codec,
             metrics if compress is None else compress(memoryview(metrics)),
         )
@@ -401,61 +323,105 @@ class TelemetryRequests:
 
     # Answers --------------------------------------------------------------------------------------
 
-    def subscribed(self, version: int, body: memoryview, now: float) -> int:
-        """Take the subscription, or the broker's refusal."""
+    def _subscription_answered(self, version: int, body: memoryview, now: float) -> int:
         reply = decode_get_subscriptions_response(version, body)
-        self._in_flight = False
-        known = self.telemetry.instance_id
-        self.telemetry.subscribed(reply, now)
-        self._deadlines.set(self, self.telemetry.due_at)
-        if self.telemetry.instance_id != known:
-            named = self.telemetry.own_id.hex()
-            self._network.log.detail("client telemetry knows it by the id %s", named)
-        self._tell(reply.error_code)
+        known = self.instance_id
+        self.subscribed(reply, now)
+        if self.instance_id != known:
+            self._network.log.detail("client telemetry knows it by the id %s", self.own_id.hex())
+        self._log_refusal(reply.error_code)
         return reply.throttle_ms
 
-    def pushed(self, version: int, body: memoryview, now: float, *, last: bool) -> int:
-        """Take the answer to a push."""
+    def subscribed(self, reply: Subscription, now: float) -> None:
+        """A broker has answered with its subscription, or with a refusal."""
+        self._in_flight = False
+        # A broker names the id only where it gives one.
+        instance_id = reply.instance_id or self.instance_id
+        if reply.error_code or instance_id is None:
+            self._refused(reply.error_code or ErrorCode.INVALID_REQUEST, now, of_push=False)
+            return
+        self.instance_id = instance_id
+        self.identified.open()
+        self._interval = _interval(reply)
+        wait = self._interval
+        if reply.metrics:
+            self.subscription = reply
+            wait *= self._jitter(*JITTER)
+        self._set_due(now + wait)
+
+    def _push_answered(self, version: int, body: memoryview, now: float, *, last: bool) -> int:
         reply = decode_push_response(version, body)
-        self._in_flight = False
-        if self.telemetry.pushed(reply, now, last=last):
+        if self.pushed(reply, now, last=last):
             self._payload.taken()
-        self._deadlines.set(self, self.telemetry.due_at)
-        self._tell(reply.error_code)
+        self._log_refusal(reply.error_code)
         return reply.throttle_ms
 
-    def _tell(self, code: int) -> None:
+    def pushed(self, reply: PushReply, now: float, *, last: bool) -> bool:
+        """A broker has taken a push, or refused it; True when it has taken it."""
+        self._in_flight = False
+        if reply.error_code:
+            self._refused(reply.error_code, now, of_push=True)
+            return False
+        self._set_due(now if self._ending else now + self._interval)
+        if last:
+            self.end()
+        return True
+
+    def _refused(self, code: int, now: float, *, of_push: bool) -> None:
+        self.subscription = None
+        if code in FINAL or self._ending:
+            self.end()
+        elif code in OUTDATED and of_push:
+            self._set_due(now)
+        else:  # too large, throttled, or an unknown code: a later push may succeed
+            self._set_due(now + self._interval)
+
+    def _log_refusal(self, code: int) -> None:
         if code:
-            ends = "no more of it" if self.telemetry.over else "it goes on"
+            ends = "no more of it" if self.over else "it goes on"
             what = "client telemetry was refused with error %d; %s"
             self._network.log.detail(what, code, ends)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        """No answer came: a later request follows."""
+        """No answer came. A push is not repeated: the next one has newer values."""
         self._in_flight = False
         self._network.log.detail("client telemetry: %s", error)
-        self.telemetry.lost(now)
-        self._deadlines.set(self, self.telemetry.due_at)
+        if self._ending:
+            self.end()
+        else:
+            self._set_due(now + (UNANSWERED if self.subscription is None else self._interval))
 
     # The end --------------------------------------------------------------------------------------
 
     def leave(self, now: float) -> bool:
-        """The producer ends. True when the last push has ended, or none is needed.
+        """The producer ends: push the subscribed metrics once more, now.
 
-        Called again and again until then; ``fire`` sends the push.
+        True when that has ended, or is not needed. Called again and again until then; ``fire``
+        sends the push.
         """
-        if not self.telemetry.offered:
+        if not self._offered:
             return True
-        if not self.telemetry.ending:
-            self.telemetry.leave()
+        if not self._ending:
+            self._ending = True
             self._leave_by = now + FINAL_PUSH_TIMEOUT
+            self.due_at = 0.0
+            if self.subscription is None:
+                self.end()
             self._deadlines.queued.append(self)
-        if self.telemetry.over or now >= self._leave_by:
+        if self.over or now >= self._leave_by:
             return True
         if self._in_flight:
             return False
         return self._network.usable_for(ApiKey.PUSH_TELEMETRY, self._node_id) is None
 
     def end(self) -> None:
-        """The producer has ended."""
-        self.telemetry.end()
+        """Push nothing more, and end the wait for an id."""
+        self.over = True
+        self._set_due(FOREVER)
+        self.identified.open()
+
+
+def _interval(reply: Subscription) -> float:
+    if reply.push_interval_ms <= 0:
+        return USUAL_INTERVAL
+    return max(reply.push_interval_ms / 1000, SHORTEST_INTERVAL)

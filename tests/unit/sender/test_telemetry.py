@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from kprod.sender.telemetry import SHORTEST_INTERVAL, Telemetry
+from kprod.errors import ConnectionLost
+from kprod.sender.connection_log import ConnectionLog
+from kprod.sender.deadlines import Deadlines
+from kprod.sender.telemetry import SHORTEST_INTERVAL, Telemetry, TelemetryPayload
 from kprod.wire.telemetry import NO_ID, PushReply, Subscription
 from kprod.wire.versions import ApiKey, ApiVersions
+from tests.support.fake_clock import FakeClock
 
 OWN_ID = bytes(range(16))
 BOTH = ApiVersions({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), ApiKey.PUSH_TELEMETRY: (0, 3)})
 FOREVER = float("inf")
+LOST = ConnectionLost("it is gone")
 
 
 def subscription(
@@ -23,14 +31,22 @@ def subscription(
     return Subscription(error, instance_id, 7, (), interval_ms, 1_000, True, metrics, 0)
 
 
-def telemetry(jitter: float = 1.5) -> Telemetry:
-    """One that some broker takes, and whose jitter is what it is."""
+def unoffered(jitter: float = 1.5) -> Telemetry:
+    """One that no broker takes yet, and that sends nothing."""
 
     def draw(lowest: float, highest: float) -> float:
         assert (lowest, highest) == (0.5, 1.5)
         return jitter
 
-    made = Telemetry(draw)
+    network: Any = SimpleNamespace(log=ConnectionLog("telemetry"), usable_for=lambda *_: None)
+    measure: Any = None
+    payload = TelemetryPayload(0, {})
+    return Telemetry(payload, network, Deadlines(), measure, FakeClock(), draw)
+
+
+def telemetry(jitter: float = 1.5) -> Telemetry:
+    """One that some broker takes, and whose jitter is what it is."""
+    made = unoffered(jitter)
     made.on_api_versions(BOTH)
     return made
 
@@ -58,7 +74,7 @@ def due_in(made: Telemetry, now: float) -> float:
 def test_nothing_is_due_until_a_broker_takes_both_requests(
     ranges: dict[int, tuple[int, int]],
 ) -> None:
-    made = Telemetry(lambda lowest, highest: lowest)
+    made = unoffered()
     made.on_api_versions(ApiVersions(ranges))
     assert due_in(made, 5) == FOREVER
     made.on_api_versions(BOTH)
@@ -146,17 +162,17 @@ def test_what_asking_again_cannot_change_ends_it(code: int) -> None:
 
 def test_a_lost_question_is_asked_again_and_a_lost_push_waits_for_the_next() -> None:
     made = telemetry()
-    made.lost(100)
+    made.failed(LOST, 100, sent=True)
     assert due_in(made, 100) == 30
     made = subscribed()
-    made.lost(100)
+    made.failed(LOST, 100, sent=True)
     assert made.subscription is not None
     assert due_in(made, 100) == 60
 
 
 def test_the_last_push_is_due_at_once_and_ends_it() -> None:
     made = subscribed()
-    made.leave()
+    made.leave(11)
     assert due_in(made, 11) == 0
     assert made.pushed(PushReply(0, 0), 12, last=True)
     assert made.over
@@ -164,7 +180,7 @@ def test_the_last_push_is_due_at_once_and_ends_it() -> None:
 
 def test_a_push_that_was_on_its_way_is_followed_by_the_last() -> None:
     made = subscribed()
-    made.leave()
+    made.leave(11)
     assert made.pushed(PushReply(0, 0), 12, last=False)
     assert not made.over
     assert due_in(made, 12) == 0
@@ -173,7 +189,7 @@ def test_a_push_that_was_on_its_way_is_followed_by_the_last() -> None:
 @pytest.mark.parametrize("code", [117, 118, 42])
 def test_a_refusal_at_the_end_is_the_end(code: int) -> None:
     made = subscribed()
-    made.leave()
+    made.leave(11)
     assert not made.pushed(PushReply(code, 0), 12, last=False)
     assert made.over
 
@@ -181,9 +197,9 @@ def test_a_refusal_at_the_end_is_the_end(code: int) -> None:
 def test_who_wants_nothing_is_told_nothing_at_the_end() -> None:
     made = telemetry()
     made.subscribed(subscription(metrics=()), 10)
-    made.leave()
+    made.leave(11)
     assert made.over
     made = subscribed()
-    made.leave()
-    made.lost(12)
+    made.leave(11)
+    made.failed(LOST, 12, sent=True)
     assert made.over

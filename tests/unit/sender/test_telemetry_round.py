@@ -229,5 +229,5 @@ def test_an_id_that_somebody_waits_for_is_a_reason_to_connect(broker: ScriptedBr
     assert told is not None
     rig.sender.metadata.close()
     told.want()
-    assert rig.run(lambda: told.telemetry.identified.is_open)
-    assert told.telemetry.instance_id == OWN_ID.bytes
+    assert rig.run(lambda: told.identified.is_open)
+    assert told.instance_id == OWN_ID.bytes
