@@ -57,8 +57,8 @@ class Latch:
 class NextLatch:
     """A latch that is replaced whenever it opens, so that it can open again.
 
-    It has no references, so a listener that opens it does not keep a producer alive. Any thread may
-    call ``open``; one thread at a time may call ``following``.
+    It does not refer to the producer. So a listener that holds it, to open it, does not keep the
+    producer alive. Any thread may call ``open``; one thread at a time may call ``following``.
     """
 
     __slots__ = ("_latch",)

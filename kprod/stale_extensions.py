@@ -17,7 +17,7 @@ def _checkout() -> Path | None:
 
 
 def missing_extensions() -> list[str]:
-    """The paths of the sources of this checkout without a compiled extension for this Python."""
+    """The paths of the sources in this checkout that are not compiled for this Python."""
     root = _checkout()
     if root is None:
         return []

@@ -267,7 +267,10 @@ class RowChecks:
 
 
 def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> BulkDelivery:
-    """Queue rows that need none of the application's code. See ``KafkaProducer.send_many``."""
+    """Queue rows of a producer that was given no serializer, interceptor or partitioner.
+
+    See ``KafkaProducer.send_many``.
+    """
     chunk = ObjectChunk(BLOCK_ROWS, parts.largest, checks)
     if rows.sized and not rows.all_plain(parts.largest):
         for start, values, columns, _ in rows.blocks():

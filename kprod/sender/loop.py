@@ -246,12 +246,12 @@ class Sender:
 class SenderThread:
     """Runs the sender's loop until ``request_stop``. Other methods may be called by any thread.
 
-    An iteration that raises ends the producer (see ``run``), the only place for that: every
-    record without an outcome gets an error with the cause, the log gets it once, and later calls
-    raise it.
+    If an iteration raises, the producer ends (see ``run``). Every record without an outcome fails
+    with an error that names the cause. The cause is logged once, and later calls raise this error.
 
     ``ended`` is called once, in the thread, when every record has its outcome and none follows.
-    ``disowned`` counts the records that ended without the thread; no metric has them.
+    ``disowned`` counts the records that ``stop`` failed because the thread did not end in time. No
+    metric counts them.
     """
 
     def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:
