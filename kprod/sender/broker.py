@@ -269,11 +269,10 @@ class Broker:
 
     def receive(self, now: float, *, readable: bool) -> None:
         """The transport can go on: connecting, reading or writing."""
-        before = self.connection
-        steady = before is not None and before.steady
-        self._move(now, readable=readable)
         connection = self.connection
-        if not steady or connection is not before or not (connection and connection.steady):
+        steady = connection is not None and connection.steady
+        self._move(now, readable=readable)
+        if not (steady and connection and connection.steady):  # one that has ended is not steady
             self._set_deadline(now)
 
     def _move(self, now: float, *, readable: bool, goes_on: bool = False) -> None:
@@ -368,7 +367,10 @@ class Broker:
             connection.is_sending = True
             try:
                 # The views die here: requests that ``wrote`` ends must be free to reuse memory.
-                taken = transport.send(connection.pending_output())
+                if len(output) == 1:
+                    taken = transport.send(output[0].left)
+                else:
+                    taken = transport.send(connection.pending_output())
             except ConnectionLost:  # the transport has reported every byte that left
                 connection.is_sending = False
                 raise

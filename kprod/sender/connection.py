@@ -92,7 +92,8 @@ class BrokerConnection:
         """True while a request handed over would start to leave at once."""
         self.next_change = FOREVER
         """When ``pass_time`` is to be called though no byte came; infinite for never."""
-        self._useful = False
+        self.useful = False
+        """True once a request has succeeded that is not part of the handshake."""
         self._closed = False
         self.mistake: BaseException | None = None
         """The exception of an exchange for which no broker is to blame: memory has run out, say."""
@@ -106,11 +107,6 @@ class BrokerConnection:
     def offers(self, api: ApiKey, cap: int | None = None) -> bool:
         """True when the broker has a version of this request, of at most ``cap``, that we know."""
         return self._versions is not None and self._versions.offers(api, cap)
-
-    @property
-    def useful(self) -> bool:
-        """True once a request has succeeded that is not part of the handshake."""
-        return self._useful
 
     @property
     def in_flight(self) -> int:
@@ -218,8 +214,6 @@ class BrokerConnection:
 
     def pending_output(self) -> Buffers:
         """The bytes that wait for the socket, in order."""
-        if len(self.output) == 1:
-            return self.output[0].left
         return [buffer for exchange in self.output for buffer in exchange.left]
 
     def offered(self) -> None:
@@ -229,7 +223,7 @@ class BrokerConnection:
 
     def wrote(self, nbytes: int, now: float) -> None:
         """The socket took ``nbytes``. Requests that expect no response end here."""
-        output = self.output
+        output, unanswered = self.output, self.unanswered
         unanswerable: list[Exchange] = []
         while nbytes:
             exchange = output[0]
@@ -244,10 +238,10 @@ class BrokerConnection:
                 unanswerable.append(exchange)
         self.is_sending = False
         for exchange in unanswerable:
-            self.unanswered.remove(exchange)
-            self._useful = True
+            unanswered.remove(exchange)
+            self.useful = True
             self._answer(exchange, memoryview(b""), now)
-        self.can_send = self.steady and not output and len(self.unanswered) < self._max_in_flight
+        self.can_send = self.steady and not output and len(unanswered) < self._max_in_flight
 
     def received(self, chunk: bytes, now: float) -> int:
         """Bytes came; returns the number of frames that they complete.
@@ -286,7 +280,7 @@ class BrokerConnection:
         unanswered.popleft()
         established = self.steady or self.established
         throttle_ms = self._answer(exchange, body, now)
-        self._useful = self._useful or established
+        self.useful = self.useful or established
         if throttle_ms > 0 and asks_for_silence(api, version):
             self._apply_throttle(min(throttle_ms, LONGEST_SILENCE_MS) / 1000, now)
         if self.steady:

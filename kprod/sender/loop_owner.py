@@ -143,12 +143,11 @@ class LoopOwner:
     def _may_own(self) -> bool:
         if not self._free or self._recalled or not self._network.interruptible:
             return False
-        deep = True  # a RecursionError in the midst of an iteration would leave it half done
-        try:
+        try:  # a RecursionError in the midst of an iteration would leave it half done
             sys._getframe(sys.getrecursionlimit() - MIN_STACK_HEADROOM)
         except ValueError:
-            deep = False
-        return not deep
+            return True
+        return False
 
     def _own_and_run(self, ended: Latch, deadline: float) -> bool:
         """Run the loop until ``ended`` is open. Signals are held: only ``poll`` lets them in."""
@@ -173,18 +172,16 @@ class LoopOwner:
             # Else the thread ends the producer.
         finally:
             self.awaited = None
-            self._stop_owning(work)
+            to_do = network.connect_requested or self._recalled or work.broken_by is not None
+            network.may_connect = True
+            if network.connect_requested:
+                network.let_connect()
+            self._owner, self._worked, self._free = 0, True, True
+            self._lock.release()
+            # Last: from here on no thread owns the loop, so later requests wake the thread.
+            if to_do or self.asked or not work.finished:
+                self._wake_thread()
         return ended.is_open
-
-    def _stop_owning(self, work: Work) -> None:
-        network = self._network
-        to_do = network.connect_requested or self._recalled or work.broken_by is not None
-        network.let_connect()
-        self._owner, self._worked, self._free = 0, True, True
-        self._lock.release()
-        # Last: from here on no thread owns the loop, so later requests wake the thread.
-        if to_do or self.asked or not work.finished:
-            self._wake_thread()
 
     def _wake_thread(self) -> None:
         self._woken = True

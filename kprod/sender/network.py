@@ -283,8 +283,8 @@ class Network:
         self.waiting.clear()
 
     def let_connect(self) -> None:
-        """Begin connections again, also those that were wanted meanwhile."""
-        self.may_connect, self.connect_requested = True, False
+        """Begin the connections that were wanted while they could not be begun."""
+        self.connect_requested = False
         if self.waiting:
             self.look_again()
 

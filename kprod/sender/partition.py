@@ -412,6 +412,7 @@ class Partition:
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
+        self.off_wire(batch)
         if not batch.overtaken:
             records = batch.record_count
             known = 0 <= base_offset <= 0x7FFFFFFFFFFFFFFF - records  # else no possible offset
@@ -423,18 +424,22 @@ class Partition:
             self._open_gap(batch)
         self.proven_leader = batch.attempted_leader
         self.proven_until = batch.last_attempt_at + PROOF_LASTS
-        for earlier in self.in_flight:
-            if earlier is batch:
-                break
-            earlier.overtaken = True
-        self._resolve(batch)
+        in_flight = self.in_flight
+        if in_flight and in_flight[0] is batch:
+            del in_flight[0]
+        elif batch in in_flight:
+            for earlier in in_flight[: in_flight.index(batch)]:
+                earlier.overtaken = True
+            in_flight.remove(batch)
 
     def resolved(self, batch: ProducerBatch) -> None:
         """``batch`` has its outcome, or will get none from the broker any more."""
         self._open_gap(batch)
         if self._all.transaction is not None and batch in self.in_flight:
             self._all.transaction.sequence_lost()
-        self._resolve(batch)
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+            self.go_on()
 
     def _open_gap(self, batch: ProducerBatch) -> None:
         """The next batch starts a new epoch, if none was sent behind ``batch``.
@@ -450,12 +455,6 @@ class Partition:
         """True when the topic was made anew after the last acknowledgement."""
         before, now = self.proven_leader, batch.attempted_leader
         return before is not None and now is not None and before.topic_id != now.topic_id
-
-    def _resolve(self, batch: ProducerBatch) -> None:
-        if batch in self.in_flight:
-            self.in_flight.remove(batch)
-            if self.place is WAITING:
-                self.move(READY)
 
     # Unresolved batches ---------------------------------------------------------------------------
 

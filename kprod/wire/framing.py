@@ -16,6 +16,7 @@ _PREFIX = _SIZE.size
 _REQUEST_HEADER = struct.Struct(">hhih")
 _LONGEST_STRING = 32_767
 _SMALLEST_FRAME = 4  # a correlation id
+_SMALLEST_WHOLE = _PREFIX + _SMALLEST_FRAME
 _NO_TAGS_AT = 4
 
 
@@ -46,10 +47,15 @@ class FrameReader:
         """
         view = memoryview(chunk)
         frames: list[memoryview] = []
-        at = self._finish_partial(view, frames) if self._filled else 0
+        size: int
         end = len(chunk)
+        if not self._filled and end >= _SMALLEST_WHOLE:
+            size = _SIZE.unpack_from(chunk)[0]
+            if size == end - _PREFIX and size <= self._max_frame_bytes:  # as nearly always
+                return [view[_PREFIX:]]
+        at = self._finish_partial(view, frames) if self._filled else 0
         while (begin := at + _PREFIX) <= end:
-            size: int = _SIZE.unpack_from(chunk, at)[0]
+            size = _SIZE.unpack_from(chunk, at)[0]
             if not _SMALLEST_FRAME <= size <= self._max_frame_bytes:
                 raise self._no_frame(view, at, size)
             if begin + size > end:
