@@ -28,6 +28,21 @@ class Batch(Protocol):
     @property
     def record_count(self) -> int: ...
 
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def uncompressed_bytes(self) -> int: ...
+
+    @property
+    def max_record_size(self) -> int: ...
+
+    @property
+    def created_at(self) -> float: ...
+
+    @property
+    def last_attempt_at(self) -> float: ...
+
 
 @dataclass(eq=False)
 class Counters:
@@ -160,25 +175,15 @@ class ProducerMetrics(ProducerCounters):
 
     # The sender's thread --------------------------------------------------------------------------
 
-    def acknowledged(
-        self,
-        topic_name: str,
-        records: int,
-        nbytes: int,
-        uncompressed: int,
-        largest: int,
-        queued: float,
-    ) -> None:
-        """A batch was acknowledged that waited ``queued`` seconds before its last attempt.
-
-        It had ``nbytes`` on the wire; its records had ``uncompressed`` bytes before compression,
-        the largest of them ``largest``.
-        """
-        topic = self.topics.get(topic_name) or self.topic(topic_name)
-        topic.records_sent += records
+    def acknowledged(self, batch: Batch) -> None:
+        """A batch was acknowledged, and its memory is still there."""
+        name, nbytes, largest = batch.tp[0], batch.size, batch.max_record_size
+        topic = self.topics.get(name) or self.topic(name)
+        topic.records_sent += batch.record_count
         topic.batches_sent += 1
         topic.bytes_sent += nbytes
-        topic.uncompressed_bytes += uncompressed
+        topic.uncompressed_bytes += batch.uncompressed_bytes
+        queued = batch.last_attempt_at - batch.created_at
         self.queued_seconds += queued
         if queued > self.queued_max:
             self.queued_max = queued

@@ -63,10 +63,8 @@ def assemble(
     refuse_green_threads()
     parts = _Parts(config, metrics, clock, rng or random.Random(), callbacks, record_clock)
     return Sender(
-        parts.accumulator,
-        parts.metadata,
+        parts.outcomes,
         parts.network,
-        parts.deadlines,
         parts.metadata_requests(),
         parts.produce_requests(load_watcher),
         clock,
@@ -192,10 +190,8 @@ class _Parts:
         if load_watcher is not None:
             load_watcher.watch(self.partitions)
         return ProduceRequests(
-            self.partitions,
-            self.metadata,
-            self.network,
             self.outcomes,
+            self.network,
             request_timeout_ms=self._config.request_timeout_ms,
             max_request_size=self._config.max_request_size,
             load_watcher=load_watcher,

@@ -6,24 +6,24 @@ import copy
 import threading
 from collections.abc import Callable, Sequence
 
-from kprod.buffer.accumulator import RecordAccumulator
 from kprod.clock import Clock
-from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError, KprodTimeoutError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.quantities import in_seconds
 from kprod.sender.connection_log import forget_frames
-from kprod.sender.deadlines import Deadlines, Pending, PendingQueue
+from kprod.sender.deadlines import Pending, PendingQueue
 from kprod.sender.loop_owner import LoopOwner
 from kprod.sender.metadata import MetadataQuery, MetadataRequests
 from kprod.sender.network import Network
+from kprod.sender.outcomes import Outcomes
 from kprod.sender.produce import ProduceRequests
 from kprod.sender.telemetry import Telemetry
 from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
 from kprod.wire.control import MetadataReply
 from kprod_ext import hold_signals, raised_by_signal, sender_begins, sender_ends
+from kprod_ext.batch import ProducerBatch
 
 
 class Purge(Pending):
@@ -54,10 +54,8 @@ class Sender:
 
     def __init__(
         self,
-        accumulator: RecordAccumulator,
-        metadata: Metadata,
+        outcomes: Outcomes,
         network: Network,
-        deadlines: Deadlines,
         metadata_requests: MetadataRequests,
         produce_requests: ProduceRequests,
         clock: Clock,
@@ -70,14 +68,16 @@ class Sender:
         self.telemetry = telemetry
         self.loop_owner = loop_owner
         self._purges: PendingQueue[Purge] = PendingQueue()
-        self._deadlines = deadlines
+        self._outcomes = outcomes
+        self._partitions = outcomes.partitions
+        self._deadlines = outcomes.partitions.deadlines
         self.due = FOREVER  # see Deadlines
-        self.accumulator = accumulator
-        self.metadata = metadata
+        self.accumulator = outcomes.partitions.accumulator
+        self.metadata = outcomes.metadata
         self.network = network
         self.clock = clock
         self._metadata_requests = metadata_requests
-        self.identity = produce_requests.partitions.identity
+        self.identity = outcomes.partitions.identity
         self._produce_requests = produce_requests
         self.broken_by: BaseException | None = None  # the exception that ended the last iteration
         self._ended_by: KprodError | None = None  # the error that callers get because of it
@@ -104,7 +104,7 @@ class Sender:
             more = self._produce_requests.run(now)
             refusal = self._ended_by or self.identity.fatal
             if refusal is not None:
-                self._produce_requests.fail_queued(refusal, now)
+                self._end_batches(self._partitions.withdraw(now, in_flight=False), refusal, now)
             awaited = owner.awaited
             wait = deadlines.first - now
             if wait > longest:
@@ -128,9 +128,10 @@ class Sender:
         """A caller gives records up (see ``Deadlines``)."""
         while (purge := self._purges.next()) is not None:
             try:
-                self._produce_requests.purge(
-                    purge.reason, now, queued=purge.queued, in_flight=purge.in_flight
+                given_up = self._partitions.withdraw(
+                    now, queued=purge.queued, in_flight=purge.in_flight
                 )
+                self._end_batches(given_up, purge.reason, now)
             finally:
                 self._purges.end(purge)
 
@@ -195,12 +196,16 @@ class Sender:
         callbacks = self.accumulator.callbacks
         held = callbacks.hold_up()
         try:
-            left = self._produce_requests.withdraw(now)
+            left = self._partitions.withdraw(now)
             self._sends_no_more = True  # last: no batch will get on the wire from here on
-            self._produce_requests.end(left, error, now)
+            self._end_batches(left, error, now)
         finally:
             if held:
                 callbacks.go_on()
+
+    def _end_batches(self, batches: list[ProducerBatch], error: KprodError, now: float) -> None:
+        for batch in batches:
+            self._outcomes.end(batch, error, now)
 
     def _end_rest(self, error: KprodError) -> None:
         try:
@@ -223,7 +228,7 @@ class Sender:
 
     def free(self) -> None:
         """Give back the memory that is left, once the connections have ended."""
-        self._produce_requests.free()
+        self._outcomes.free()
 
     def disown(self, error: KprodError) -> int:
         """End every record without an outcome in ``error``, even while the sender is busy.

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
-from kprod.cluster.snapshot import LeaderHint, Leadership
+from kprod.cluster.snapshot import Leadership
 from kprod.errors import BrokerError, DeliveryTimeoutError, ErrorCode, KprodError
 from kprod.metrics.producer_metrics import ProducerMetrics
 from kprod.quantities import counted
 from kprod.sender.connection_log import ConnectionLog, UnobservedFailures
 from kprod.sender.partition import Partition
-from kprod.sender.partitions import PartitionSet
+from kprod.sender.partitions import PartitionSet, age
 from kprod.sender.retry import (
     FATAL,
     TOO_LARGE,
@@ -27,7 +27,7 @@ from kprod.sender.retry import (
     unknown_fate,
 )
 from kprod.sender_log import SenderLog
-from kprod.types import Persisted, TopicPartition
+from kprod.types import Persisted
 from kprod_ext.batch import ProducerBatch
 
 
@@ -47,7 +47,6 @@ def proves(acknowledged: ProducerBatch, earlier: ProducerBatch) -> bool:
 
 log = SenderLog(__name__)
 
-FOREVER = float("inf")
 NEVER_SENT_BEFORE = (
     "it was never sent before: another producer writes with the same producer id, or the broker is"
     " mistaken; whether it has stored the records is not known"
@@ -56,11 +55,6 @@ MAKE_ANEW = (
     "an idempotent producer that is refused so can send nothing more: make a new one once its"
     " principal is allowed to write"
 )
-
-
-def age(batch: ProducerBatch) -> tuple[float, tuple[float, ...]]:
-    """A sort key: the order of ``send`` in a partition; batches that were never taken come last."""
-    return batch.created_at, batch.drain_order or (FOREVER,)
 
 
 class Outcomes:
@@ -84,14 +78,14 @@ class Outcomes:
         unread: UnobservedFailures,
     ) -> None:
         self._accumulator = accumulator
-        self._metadata = metadata
+        self.metadata = metadata
         self.partitions = partitions
         partitions.expired = self.expired
-        self._metrics = metrics
+        self.metrics = metrics
         self._retries = retries
         self._delivery_timeout = delivery_timeout
         self._trouble_with = trouble_with
-        self._log = log
+        self.log = log
         self._unread = unread
 
     @property
@@ -101,7 +95,7 @@ class Outcomes:
 
     def cut(self, batch: ProducerBatch, count: int, now: float) -> None:
         """Queue ``batch``, which was taken for a request, as smaller ones under its numbers."""
-        self._metrics.batches_split += 1
+        self.metrics.batches_split += 1
         batch.partition.split(batch, count, now)
 
     def free(self) -> None:
@@ -123,31 +117,11 @@ class Outcomes:
         """The topics with batches that have no outcome, or that a request holds."""
         return {batch.tp.topic for batch in [*self.unsettled(), *self.partitions.unresolved()]}
 
-    def forget(self, topics: set[str]) -> None:
-        """Nothing is sent to ``topics`` any more; no batch of them is left."""
-        self._metrics.forget(topics)
-
-    def answered_after(self, node_id: int, seconds: float, throttle_ms: int) -> None:
-        """A request to the node was answered ``seconds`` after it was made."""
-        self._metrics.answered(node_id, seconds, throttle_ms)
-        if throttle_ms:
-            self._metadata.throttled(node_id, throttle_ms)
-
-    def answered_unasked(self, node_id: int, partition: str, now: float) -> None:
-        """An answer of the node names ``partition``, which its request did not have."""
-        what = f"broker {node_id} answers for partitions that were not asked for"
-        self._log.seldom(what, f"{what}, {partition} among them", now)
-
-    def leaders_moved(self, hints: Mapping[TopicPartition, LeaderHint]) -> None:
-        """The answer to a request named the new leaders of partitions it has refused."""
-        self._metadata.take_leader_hints(hints)
-
     # An attempt has ended -----------------------------------------------------------------------
 
     def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         """The leader acknowledged ``batch``."""
         partition: Partition = batch.partition
-        partition.off_wire(batch)
         if partition.unresolved:
             self._resolve_by(partition, batch, base_offset)
         partition.acknowledged(batch, base_offset)
@@ -179,7 +153,7 @@ class Outcomes:
         batch.maybe_written = batch.maybe_written or maybe or error.persisted is Persisted.MAYBE
         batch.failed(error)
         if error.refreshes_metadata:
-            self._metadata.request_update()
+            self.metadata.request_update()
         if batch.delivery.done:
             if was_on_wire:  # its time ran out on the wire, or the loop crashed
                 partition.resolved(batch)
@@ -211,7 +185,7 @@ class Outcomes:
                 self._end_unresolved(partition)
                 partition.want_new_epoch()
             batch.last_attempt_at = now
-            self._metrics.retried(batch)
+            self.metrics.retried(batch)
             partition.put_back(batch, now)
 
     def _refused(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
@@ -250,14 +224,7 @@ class Outcomes:
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         ended_before = batch.delivery.done
         if not ended_before:
-            self._metrics.acknowledged(
-                batch.tp.topic,
-                batch.record_count,
-                batch.size,
-                batch.uncompressed_bytes,
-                batch.max_record_size,
-                batch.last_attempt_at - batch.created_at,
-            )
+            self.metrics.acknowledged(batch)
         batch.release()
         if not ended_before:
             batch.delivery.succeed(base_offset, append_time)
@@ -294,10 +261,10 @@ class Outcomes:
         return final
 
     def _expired(self, batch: ProducerBatch, limit: float, state: str, now: float) -> KprodError:
-        cause = batch.last_error or self._metadata.trouble(batch.tp.topic)
+        cause = batch.last_error or self.metadata.trouble(batch.tp.topic)
         if cause is None and self.partitions.needs_producer_id:
             cause = self.partitions.identity.trouble
-        if cause is None and (leader := self._metadata.snapshot.leader(batch.tp)) is not None:
+        if cause is None and (leader := self.metadata.snapshot.leader(batch.tp)) is not None:
             cause = self._trouble_with(leader.leader_id, now)
         return expired(batch, limit, state, cause)
 
@@ -335,7 +302,7 @@ class Outcomes:
 
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
         if not batch.delivery.done:  # else ``disown`` has ended and counted it
-            self._metrics.failed(batch)
+            self.metrics.failed(batch)
         if self.partitions.transaction is not None:
             self.partitions.transaction.record_failed(error)
         if not batch.delivery.is_heard():

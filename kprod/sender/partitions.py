@@ -27,6 +27,11 @@ LAST_EPOCH = 2**15 - 1
 _depth = attrgetter("depth")
 
 
+def age(batch: ProducerBatch) -> tuple[float, tuple[float, ...]]:
+    """A sort key: the order of ``send`` in a partition; batches that were never taken come last."""
+    return batch.created_at, batch.drain_order or (FOREVER,)
+
+
 class ProducerIdentity:
     """The producer id and epoch that batches carry now, None before brokers gave one.
 
@@ -144,17 +149,15 @@ class RequestGroup:
     """The partitions whose batches can share a request: one leader, one value of ``acks``.
 
     ``ready``: those that are ready, the one that has waited longest first. ``window``: that of the
-    leader, which its other groups share. ``last_request``: the number of the last request of such
-    batches.
+    leader, which its other groups share.
     """
 
-    __slots__ = ("acks", "last_request", "node_id", "ready", "window")
+    __slots__ = ("acks", "node_id", "ready", "window")
 
     def __init__(self, node_id: int, acks: int, window: Window) -> None:
         self.node_id = node_id
         self.acks = acks
         self.window = window
-        self.last_request = 0
         self.ready: OrderedDict[Partition, None] = OrderedDict()
 
     def drain(self, max_bytes: int, most: int, now: float) -> list[ProducerBatch]:
@@ -189,8 +192,9 @@ class PartitionSet:
 
     ``transaction``: of a transactional producer, whose coordinator alone gives epochs. ``expired``
     is called with batches whose delivery time-out has come, ``delivery_timeout`` seconds after they
-    were created. ``groups``: those with partitions that are ready; ``leaderless``: how many
-    partitions with a batch have no leader, by topic; ``on_wire``: how many batches requests hold;
+    were created. ``groups``: those with partitions that are ready, the one served last at the end;
+    ``leaderless``: how many partitions with a batch have no leader, by topic; ``on_wire``: how many
+    batches requests hold;
     ``changes`` grows when the length of a queue may have changed. ``new_window`` makes the window
     of a broker.
     """
@@ -321,9 +325,17 @@ class PartitionSet:
         self._take_noted(now)
         return [batch for each in list(self._waiting()) for batch in each.take_queued(now)]
 
-    def unanswered(self) -> list[ProducerBatch]:
-        """The batches on the wire or unresolved that have no outcome."""
-        return [batch for each in self._known.values() for batch in each.unanswered()]
+    def withdraw(
+        self, now: float, *, queued: bool = True, in_flight: bool = True
+    ) -> list[ProducerBatch]:
+        """The batches without an outcome, oldest first; queued ones are taken out of their queues.
+
+        ``in_flight``: those on the wire, and unresolved ones.
+        """
+        found: list[ProducerBatch] = []
+        if in_flight:
+            found = [batch for each in self._known.values() for batch in each.unanswered()]
+        return sorted(found + self.take_queued(now) if queued else found, key=age)
 
     def in_flight(self) -> list[ProducerBatch]:
         """The batches that were sent and have no outcome."""

@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, LeaderHint
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.sender.broker import Broker
 from kprod.sender.exchange import Buffers, Exchange
 from kprod.sender.network import Network
-from kprod.sender.outcomes import Outcomes, age
+from kprod.sender.outcomes import Outcomes
 from kprod.sender.partition import Partition
 from kprod.sender.partitions import PartitionSet, RequestGroup, Transaction
 from kprod.sender.retry import unknown_fate
@@ -56,6 +55,12 @@ class ProduceExchange(Exchange):
 
     api = ApiKey.PRODUCE
 
+    _transactional_id: str | None = None
+    _named: Mapping[int, Address] = NO_BROKERS
+    """The leaders whose addresses the answer names."""
+    _moved: dict[TopicPartition, LeaderHint] | None = None
+    """The new leaders that it names for partitions that it refuses."""
+
     def __init__(
         self,
         outcomes: Outcomes,
@@ -86,14 +91,10 @@ class ProduceExchange(Exchange):
             records += batch.record_count
         self._nbytes, self._records = nbytes, records
         group.window.in_flight += nbytes
-        self._transactional_id = None
         if transaction is not None:
             self._transactional_id = transaction.transactional_id
             if not transaction.implicit:
                 self.version_cap = LAST_VERSION_WITHOUT_ADDING
-        self._named: Mapping[int, Address] = NO_BROKERS  # leaders whose addresses the answer names
-        # The new leaders that it names for partitions that it refuses.
-        self._moved: dict[TopicPartition, LeaderHint] | None = None
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
         by_id = version > LAST_VERSION_BY_NAME
@@ -117,38 +118,43 @@ class ProduceExchange(Exchange):
     def answered(self, version: int, body: memoryview, now: float) -> int:
         if not self.expects_response:
             return self._taken(now)
-        response = decode_produce_response(version, body, len(self._batches), self._records)
-        seconds = now - self._sent_at
-        self._group.window.answered(self._nbytes, seconds)
-        self._outcomes.answered_after(self._group.node_id, seconds, response.throttle_ms)
+        outcomes, batches = self._outcomes, self._batches
+        response = decode_produce_response(version, body, len(batches), self._records)
+        self._ended_well(now, response.throttle_ms)
         if response.brokers:
             self._named = {broker.node_id: broker for broker in response.brokers}
         unasked = ""
         for part in response.partitions:
             topic = part.topic or self.topics.get(part.topic_id, "")
             place = topic, part.partition
-            batch = self._batches.get(place)
+            batch = batches.get(place)
             if batch is None:
                 unasked = unasked or f"{topic}-{part.partition}"
                 continue
             if part.error_code:
                 self._refused(batch, part, now)
             else:
-                self._outcomes.stored(batch, part.base_offset, part.log_append_time_ms)
-            del self._batches[place]  # last: a batch that is not settled fails with the link
+                outcomes.stored(batch, part.base_offset, part.log_append_time_ms)
+            del batches[place]  # last: a batch that is not settled fails with the link
         if unasked:
-            self._outcomes.answered_unasked(self._group.node_id, unasked, now)
-        if self._batches:
+            what = f"broker {self._group.node_id} answers for partitions that were not asked for"
+            outcomes.log.seldom(what, f"{what}, {unasked} among them", now)
+        if batches:
             self._end_left_out(now)
         if self._moved is not None:
-            self._outcomes.leaders_moved(self._moved)
+            outcomes.metadata.take_leader_hints(self._moved)
         return response.throttle_ms
+
+    def _ended_well(self, now: float, throttle_ms: int) -> None:
+        seconds, group = now - self._sent_at, self._group
+        group.window.answered(self._nbytes, seconds)
+        self._outcomes.metrics.answered(group.node_id, seconds, throttle_ms)
+        if throttle_ms:
+            self._outcomes.metadata.throttled(group.node_id, throttle_ms)
 
     def _taken(self, now: float) -> int:
         """The socket has taken a request that gets no response; its ``throttle_time_ms``: none."""
-        seconds = now - self._sent_at
-        self._group.window.answered(self._nbytes, seconds)
-        self._outcomes.answered_after(self._group.node_id, seconds, 0)
+        self._ended_well(now, 0)
         while self._batches:
             self._outcomes.stored(self._batches.popitem()[1], -1, -1)
         return 0
@@ -189,42 +195,35 @@ def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
     return f"{batch.tp}: {printable('; '.join(said))}" if said else str(batch.tp)
 
 
-def _last_request(group: RequestGroup) -> int:
-    return group.last_request
-
-
 class ProduceRequests:
-    """Takes ready batches to their leaders, one request per node and iteration.
+    """Takes ready batches to their leaders, one request per group and iteration.
 
     ``request_timeout_ms`` is the broker's limit. Thread: the sender's only.
     """
 
     def __init__(
         self,
-        partitions: PartitionSet,
-        metadata: Metadata,
-        network: Network,
         outcomes: Outcomes,
+        network: Network,
         *,
         request_timeout_ms: int,
         max_request_size: int,
         load_watcher: LoadWatcher | None = None,
     ) -> None:
-        self.partitions = partitions
-        self._memory = partitions.accumulator.pool.total
-        self._metadata = metadata
-        self._network = network
         self._outcomes = outcomes
+        self._partitions = outcomes.partitions
+        self._memory = outcomes.partitions.accumulator.pool.total
+        self._metadata = outcomes.metadata
+        self._network = network
         self._request_timeout_ms = request_timeout_ms
         self._max_request_size = max_request_size
         self._load_watcher = load_watcher
-        self._requests = 0
         self._full: list[int] = []  # the nodes that could take nothing
         self._snapshot: ClusterSnapshot | None = None  # that of the last iteration
 
     def run(self, now: float) -> bool:
         """Renumber, then send ready batches; True when there may be more to send at once."""
-        snapshot, partitions = self._metadata.snapshot, self.partitions
+        snapshot, partitions = self._metadata.snapshot, self._partitions
         if snapshot is not self._snapshot:
             self._follow(snapshot)
         if partitions.awaiting_epoch:
@@ -243,30 +242,24 @@ class ProduceRequests:
         self._network.follow(snapshot.brokers)
 
     def _serve(self, now: float) -> bool:
-        """Make a request for every node that can take one; True when there is more for one.
+        """Make a request for every group whose node can take one; True when there is more for one.
 
-        Batches with another value of ``acks`` need another request, in another iteration: those
-        that were not served for longest come first.
+        Who was served is last in the next iteration: a busy group must not keep others waiting.
         """
-        groups = list(self.partitions.groups)
-        if len(groups) > 1:  # else a busy group would keep others waiting
-            groups.sort(key=_last_request)
-        no_id = self.partitions.needs_producer_id
+        partitions = self._partitions
+        no_id = partitions.idempotent and partitions.identity.producer is None
         more = False
         full: list[int] = []
-        served: set[int] = set()
-        for group in groups:
+        for group in list(partitions.groups):
             node_id, window = group.node_id, group.window
-            if node_id in served:
-                more = True
-                continue
             broker = self._network.usable(node_id, now)
             if broker is None or (window.limits and not window.room()):
                 if node_id not in full:
                     full.append(node_id)
-            elif not no_id and self._request(broker, group, now):
-                served.add(node_id)
-                more = more or bool(group.ready)
+            elif not no_id and self._request(broker, group, now) and group.ready:
+                del partitions.groups[group]
+                partitions.groups[group] = None
+                more = True
         if self._load_watcher is not None and (full or self._full):
             self._full = full
             self._load_watcher.waiting(full, now)
@@ -286,9 +279,7 @@ class ProduceRequests:
                 break
         if not taken:  # all were cut
             return True
-        self._requests += 1
-        group.last_request = self._requests
-        timeout_ms, transaction = self._request_timeout_ms, self.partitions.transaction
+        timeout_ms, transaction = self._request_timeout_ms, self._partitions.transaction
         request = ProduceExchange(self._outcomes, group, taken, timeout_ms, now, transaction)
         self._metadata.used(request.topics.values(), now)
         broker.send(request, now)
@@ -309,7 +300,7 @@ class ProduceRequests:
 
     def _renumber(self, now: float) -> None:
         """Let partitions go on under a new epoch after a refused sequence."""
-        for batch in self.partitions.renumber(now):
+        for batch in self._partitions.renumber(now):
             self._outcomes.give_up(batch, unknown_fate(batch), now)
 
     def _forget_unused(self) -> None:
@@ -318,34 +309,8 @@ class ProduceRequests:
         if not unused:
             return
         unused -= self._outcomes.busy_topics()
-        unused -= self.partitions.forget(unused)
-        self._outcomes.forget(unused)
+        unused -= self._partitions.forget(unused)
+        self._outcomes.metrics.forget(unused)
         if self._load_watcher is not None:
             self._load_watcher.forget(unused)
         self._metadata.forgotten(unused)
-
-    def fail_queued(self, error: KprodError, now: float) -> None:
-        """End all queued batches: nothing will be sent any more."""
-        for batch in self.partitions.take_queued(now):
-            self._outcomes.give_up(batch, error, now)
-
-    def purge(self, error: KprodError, now: float, *, queued: bool, in_flight: bool) -> None:
-        """End in ``error`` the queued batches, those in flight, or both."""
-        given_up = self.partitions.unanswered() if in_flight else []
-        if queued:
-            given_up += self.partitions.take_queued(now)
-        self.end(sorted(given_up, key=age), error, now)
-
-    def withdraw(self, now: float) -> list[ProducerBatch]:
-        """Empty the queues; all batches without an outcome, those in flight included."""
-        left = self.partitions.unanswered() + self.partitions.take_queued(now)
-        return sorted(left, key=age)
-
-    def end(self, batches: list[ProducerBatch], error: KprodError, now: float) -> None:
-        """End withdrawn ``batches`` in ``error``."""
-        for batch in batches:
-            self._outcomes.end(batch, error, now)
-
-    def free(self) -> None:
-        """Free the memory of all batches, after the end."""
-        self._outcomes.free()

@@ -57,7 +57,6 @@ SPLIT = "kprod.buffer.accumulator.split"
 BATCH = "kprod.buffer.accumulator.ProducerBatch"
 PART = "kprod.buffer.split.ProducerBatch"
 QUEUE = "kprod.buffer.accumulator.PartitionQueue"
-PRODUCE = "kprod.sender.assembly.ProduceRequests"
 LOOP = "kprod.sender.assembly.Sender"
 METADATA = "kprod.sender.assembly.Metadata"
 CONTEXT = "kprod.buffer.accumulator.AppendContext"
@@ -127,7 +126,7 @@ MUTANTS = (
     Mutant(
         "close forgets what is on the wire",
         58,
-        ((PRODUCE, outcomes.withdraws_the_queued), (LOOP, outcomes.disowns_the_queued)),
+        ((PARTITIONS, outcomes.withdraws_the_queued), (LOOP, outcomes.disowns_the_queued)),
     ),
     _one("a lost office means not written", 168, EXCHANGE, outcomes.trusts_leaders),
     # Answers

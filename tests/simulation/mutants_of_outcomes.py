@@ -10,7 +10,8 @@ from kprod.errors import BrokerError, KprodError
 from kprod.sender.loop import Sender
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.partition import Partition
-from kprod.sender.produce import ProduceExchange, ProduceRequests
+from kprod.sender.partitions import PartitionSet
+from kprod.sender.produce import ProduceExchange
 from kprod.sender.retry import Attempt, Verdict
 from kprod_ext import PartitionResponse
 from kprod_ext.batch import ProducerBatch
@@ -23,8 +24,7 @@ def acks_on_timeout(_real: type[Outcomes]) -> type[Outcomes]:
     class Broken(Outcomes):
         def expire(self, batch: ProducerBatch, now: float) -> None:
             if batch.on_wire:
-                count, size = batch.record_count, batch.size
-                self._metrics.acknowledged(batch.tp.topic, count, size, size, size, 0.0)
+                self.metrics.acknowledged(batch)
                 self._accumulator.incomplete.discard(batch)
                 batch.delivery.succeed(-1, -1)
             else:
@@ -173,10 +173,10 @@ def loses_expired(_real: type[Partition]) -> type[Partition]:
     return Broken
 
 
-def withdraws_the_queued(_real: type[ProduceRequests]) -> type[ProduceRequests]:
-    class Broken(ProduceRequests):
-        def withdraw(self, now: float) -> list[ProducerBatch]:
-            return [batch for batch in super().withdraw(now) if not batch.on_wire]
+def withdraws_the_queued(_real: type[PartitionSet]) -> type[PartitionSet]:
+    class Broken(PartitionSet):
+        def withdraw(self, now: float, **kinds: bool) -> list[ProducerBatch]:
+            return [batch for batch in super().withdraw(now, **kinds) if not batch.on_wire]
 
     return Broken
 

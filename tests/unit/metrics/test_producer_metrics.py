@@ -18,8 +18,10 @@ class Batch:
     tp: tuple[str, int] = ("t", 0)
     record_count: int = 10
     size: int = 1061
-    uncompressed: int = 1000
-    largest: int = 120
+    uncompressed_bytes: int = 1000
+    max_record_size: int = 120
+    created_at: float = 1.0
+    last_attempt_at: float = 1.5
 
 
 @pytest.fixture
@@ -27,13 +29,6 @@ def metrics() -> ProducerMetrics:
     made = ProducerMetrics(2, WINDOW)
     made.mark(0)
     return made
-
-
-def acknowledge(metrics: ProducerMetrics, batch: Batch) -> None:
-    """``batch`` was stored."""
-    topic, _ = batch.tp
-    count, size = batch.record_count, batch.size
-    metrics.acknowledged(topic, count, size, batch.uncompressed, batch.largest, 0.5)
 
 
 def producer(metrics: ProducerMetrics, now: float) -> dict[str, float]:
@@ -51,8 +46,10 @@ def test_a_producer_that_did_nothing_has_zeros_everywhere() -> None:
 def test_what_was_acknowledged_is_counted_in_records_batches_and_bytes(
     metrics: ProducerMetrics,
 ) -> None:
-    acknowledge(metrics, Batch())
-    acknowledge(metrics, Batch(record_count=20, size=3061, uncompressed=6000, largest=90))
+    metrics.acknowledged(Batch())
+    metrics.acknowledged(
+        Batch(record_count=20, size=3061, uncompressed_bytes=6000, max_record_size=90)
+    )
     named = producer(metrics, 10)
     assert (named["record-send-total"], named["batch-total"]) == (30, 2)
     assert (named["byte-total"], named["batch-size-avg"], named["batch-size-max"]) == (
@@ -68,7 +65,7 @@ def test_what_was_acknowledged_is_counted_in_records_batches_and_bytes(
 
 
 def test_each_topic_has_its_own_numbers(metrics: ProducerMetrics) -> None:
-    acknowledge(metrics, Batch())
+    metrics.acknowledged(Batch())
     metrics.failed(Batch(tp=("u", 3)))
     metrics.retried(Batch(tp=("u", 3)))
     groups = metrics.groups(10)
@@ -126,15 +123,15 @@ def test_gauges_stand_among_the_others(metrics: ProducerMetrics) -> None:
 
 
 def test_the_first_records_of_all_are_no_rate_yet(metrics: ProducerMetrics) -> None:
-    acknowledge(metrics, Batch())
+    metrics.acknowledged(Batch())
     assert producer(metrics, 0.001)["record-send-rate"] == 10
 
 
 def test_rates_forget_what_is_two_windows_old(metrics: ProducerMetrics) -> None:
-    acknowledge(metrics, Batch())  # in the window from 0 to 30
+    metrics.acknowledged(Batch())  # in the window from 0 to 30
     metrics.mark(30)
     assert producer(metrics, 50)["record-send-rate"] == 10 / 50
-    acknowledge(metrics, Batch())  # from 30 to 60
+    metrics.acknowledged(Batch())  # from 30 to 60
     metrics.mark(60)
     assert producer(metrics, 80)["record-send-rate"] == 10 / 50
     metrics.mark(90)
@@ -160,7 +157,7 @@ def test_averages_and_maxima_are_those_of_the_same_windows(metrics: ProducerMetr
 def test_a_sender_that_sleeps_marks_nothing_and_the_past_passes_all_the_same(
     metrics: ProducerMetrics,
 ) -> None:
-    acknowledge(metrics, Batch())
+    metrics.acknowledged(Batch())
     assert producer(metrics, 59)["record-send-rate"] == 10 / 59
     named = producer(metrics, 61)
     assert (named["record-send-rate"], named["batch-size-avg"], named["batch-size-max"]) == (
@@ -172,16 +169,16 @@ def test_a_sender_that_sleeps_marks_nothing_and_the_past_passes_all_the_same(
 
 
 def test_after_a_long_sleep_the_past_begins_anew(metrics: ProducerMetrics) -> None:
-    acknowledge(metrics, Batch())
+    metrics.acknowledged(Batch())
     metrics.mark(1000)
-    acknowledge(metrics, Batch(size=561))
+    metrics.acknowledged(Batch(size=561))
     named = producer(metrics, 1010)
     assert (named["record-send-rate"], named["batch-size-max"]) == (1, 561)
 
 
 def test_a_topic_that_came_up_late_counts_from_nothing(metrics: ProducerMetrics) -> None:
     metrics.mark(30)
-    acknowledge(metrics, Batch())
+    metrics.acknowledged(Batch())
     assert metrics.groups(40)["producer-topic-metrics.t"]["record-send-rate"] == 10 / 40
 
 
@@ -190,7 +187,7 @@ def test_windows_are_as_many_and_as_long_as_wanted(samples: int, remembered: flo
     metrics = ProducerMetrics(samples, WINDOW)
     metrics.mark(0)
     assert metrics.mark_due == WINDOW
-    acknowledge(metrics, Batch())
+    metrics.acknowledged(Batch())
     for end in range(30, 301, 30):
         before = producer(metrics, end - 1)["record-send-rate"] > 0
         assert before == (end <= remembered)
