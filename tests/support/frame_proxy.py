@@ -1,9 +1,8 @@
-"""A TCP proxy that knows Kafka's frames, and spoils a request or its response exactly as told."""
+"""A TCP proxy that knows Kafka's frames, and cuts connections at exact bytes of them."""
 
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -17,21 +16,13 @@ SIZE = 4
 
 @dataclass(frozen=True, slots=True)
 class Spoil:
-    """What becomes of one exchange. All times in seconds, all positions in bytes of a whole frame.
+    """What becomes of one exchange. ``at`` is a position in bytes of a whole frame.
 
     ``how``:
 
     * "cut-request": the broker gets ``at`` bytes of the request, then both connections end
     * "cut-response": the client gets ``at`` bytes of the response, then both connections end
-    * "swallow": the broker's response is dropped, what follows is not
-    * "silence": nothing comes back any more on this connection, which stays open (half-open TCP)
-    * "delay": the response comes ``seconds`` later
-    * "repeat-request": the broker gets the request twice; the first response is dropped
-    * "repeat-response": the client gets the response twice
-    * "swap": the response comes after that of the next request
-    * "length": the response's size is told as ``at``
-    * "flip-request", "flip-response": the lowest bit of byte ``at`` is inverted (from the end, if
-      negative)
+    * "pass": nothing
 
     ``reset``: connections that end do so by a reset towards the client.
     """
@@ -39,7 +30,6 @@ class Spoil:
     api: ApiKey
     how: str
     at: int = 0
-    seconds: float = 0.0
     reset: bool = False
 
 
@@ -102,8 +92,6 @@ class _Session:
         self._to_client = to_client
         self._to_broker = to_broker
         self._due: deque[tuple[ApiKey, Spoil | None]] = deque()
-        self._held = b""
-        self._silent = False
 
     async def pass_requests(self, source: asyncio.StreamReader) -> None:
         """Until the client hangs up, or this connection is to be cut."""
@@ -112,23 +100,12 @@ class _Session:
             api = ApiKey(int.from_bytes(frame[SIZE : SIZE + 2], "big"))
             self._proxy.note(api, request=len(frame))
             spoil = self._proxy.take(api)
-            if spoil is not None:
-                frame = self._spoiled_request(api, frame, spoil)
+            if spoil is not None and spoil.how == "cut-request":
+                frame = frame[: spoil.at]
             self._due.append((api, spoil))
             await _write(self._to_broker, frame)
             if spoil is not None and spoil.how == "cut-request":
                 self._end(spoil)
-
-    def _spoiled_request(self, api: ApiKey, frame: bytes, spoil: Spoil) -> bytes:
-        match spoil.how:
-            case "cut-request":
-                return frame[: spoil.at]
-            case "flip-request":
-                return _flipped(frame, spoil.at)
-            case "repeat-request":
-                self._due.append((api, Spoil(api, "swallow")))
-                return frame + frame
-        return frame
 
     async def pass_responses(self, source: asyncio.StreamReader) -> None:
         """Until the broker hangs up, or this connection is to be cut."""
@@ -136,34 +113,11 @@ class _Session:
             frame = await _frame(source)
             api, spoil = self._due.popleft()
             self._proxy.note(api, response=len(frame))
-            if spoil is not None:
-                frame = await self._spoiled_response(frame, spoil)
-            elif self._held:
-                frame, self._held = frame + self._held, b""
-            if not self._silent:
-                await _write(self._to_client, frame)
+            if spoil is not None and spoil.how == "cut-response":
+                frame = frame[: spoil.at]
+            await _write(self._to_client, frame)
             if spoil is not None and spoil.how == "cut-response":
                 self._end(spoil)
-
-    async def _spoiled_response(self, frame: bytes, spoil: Spoil) -> bytes:
-        match spoil.how:
-            case "cut-response":
-                frame = frame[: spoil.at]
-            case "swallow":
-                frame = b""
-            case "silence":
-                self._silent = True
-            case "delay":
-                await asyncio.sleep(spoil.seconds)
-            case "repeat-response":
-                frame += frame
-            case "swap":
-                self._held, frame = frame, b""
-            case "length":
-                frame = struct.pack(">i", spoil.at) + frame[SIZE:]
-            case "flip-response":
-                frame = _flipped(frame, spoil.at)
-        return frame
 
     def _end(self, spoil: Spoil) -> None:
         if spoil.reset:
@@ -179,9 +133,3 @@ async def _frame(source: asyncio.StreamReader) -> bytes:
 async def _write(target: asyncio.StreamWriter, data: bytes) -> None:
     target.write(data)
     await target.drain()
-
-
-def _flipped(frame: bytes, at: int) -> bytes:
-    spoiled = bytearray(frame)
-    spoiled[at] ^= 1
-    return bytes(spoiled)

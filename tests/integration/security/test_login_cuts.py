@@ -24,7 +24,7 @@ GREETING, MECHANISM, MESSAGE = (
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
 )
-UNTOUCHED = Spoil(MESSAGE, "delay")
+UNTOUCHED = Spoil(MESSAGE, "pass")
 BEFORE: dict[str, list[list[Spoil]]] = {
     "PLAIN": [[]],
     "SCRAM-SHA-512": [[], [UNTOUCHED]],
