@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import Iterator
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kprod.broker import EmbeddedBroker, TransactionConfig
@@ -15,8 +13,6 @@ from kprod.broker import EmbeddedBroker, TransactionConfig
 with warnings.catch_warnings():
     # It reads its message schemas with a function that Python 3.11 deprecates.
     warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
-    import kafka.errors
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
@@ -172,72 +168,3 @@ def test_the_coordinator_moves_with_its_node() -> None:
         broker.kill()
         broker.start()
         assert values(broker, "t") == [b"0", b"1", b"2"]
-
-
-def kafka_python_producer(broker: EmbeddedBroker, name: str) -> kafka.KafkaProducer:
-    producer = kafka.KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, transactional_id=name
-    )
-    producer.init_transactions()
-    return producer
-
-
-def test_kafka_python_commits_aborts_and_is_fenced(broker: EmbeddedBroker) -> None:
-    topic = "kafka-python"
-    producer = kafka_python_producer(broker, topic)
-    for number in range(4):
-        producer.begin_transaction()
-        places = [producer.send(topic, b"%d" % number, partition=n) for n in range(2)]
-        if number % 2:
-            producer.flush()
-            producer.abort_transaction()
-        else:
-            producer.commit_transaction()
-        assert len(places) == 2
-    assert sorted(values(broker, topic)) == [b"0", b"0", b"2", b"2"]  # type: ignore[type-var]
-    consumer = kafka.KafkaConsumer(
-        topic,
-        bootstrap_servers=broker.bootstrap_servers,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=10_000,
-    )
-    found = sorted(next(consumer).value for _ in range(4))
-    assert found == [b"0", b"0", b"2", b"2"]
-    consumer.close()
-    kafka_python_producer(broker, topic).close()
-    producer.begin_transaction()
-    producer.send(topic, b"of a zombie", partition=0)
-    with pytest.raises(kafka.errors.KafkaError):
-        producer.commit_transaction()
-    assert b"of a zombie" not in values(broker, topic)
-    producer.close(timeout=1)
-
-
-def test_aiokafka_commits_and_aborts(broker: EmbeddedBroker) -> None:
-    topic = "aiokafka"
-
-    async def run() -> list[bytes | None]:
-        async with AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, transactional_id=topic
-        ) as producer:
-            for number in range(4):
-                try:
-                    async with producer.transaction():
-                        for part in range(2):
-                            await producer.send_and_wait(topic, b"%d" % number, partition=part)
-                        if number % 2:
-                            raise ValueError
-                except ValueError:
-                    pass
-        async with AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=broker.bootstrap_servers,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-        ) as consumer:
-            return [(await consumer.getone()).value for _ in range(4)]
-
-    found = asyncio.run(asyncio.wait_for(run(), 40))
-    assert sorted(found) == [b"0", b"0", b"2", b"2"]  # type: ignore[type-var]
-    assert sorted(values(broker, topic)) == sorted(found)  # type: ignore[type-var]

@@ -17,48 +17,6 @@ from kprod_ext.futures import FutureRecordMetadata
 from tests.support.judge import read_back
 
 
-def test_a_forked_child_delivers_and_the_parent_goes_on() -> None:
-    with (
-        EmbeddedBroker(topics={"forked": 1}) as broker,
-        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
-    ):
-        producer.send("forked", b"parent before").get(timeout=20)
-        child = os.fork()
-        if child == 0:
-            os._exit(_send_as_child(producer))
-        _, status = os.waitpid(child, 0)
-        producer.send("forked", b"parent after").get(timeout=20)
-        found = [record.value for record in read_back(broker.bootstrap_servers, "forked", 1)]
-
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert found == [b"parent before", b"child", b"parent after"]
-
-
-def _send_as_child(producer: KafkaProducer) -> int:
-    try:
-        producer.send("forked", b"child").get(timeout=20)
-        return 0 if producer.close(timeout=20).delivered == 1 else 2
-    except BaseException:
-        return 1
-
-
-def test_a_child_that_does_not_use_it_leaves_the_parents_records_alone() -> None:
-    with (
-        EmbeddedBroker(topics={"forked": 1}) as broker,
-        KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=500) as producer,
-    ):
-        queued = producer.send("forked", b"queued by the parent")
-        child = os.fork()
-        if child == 0:
-            os._exit(producer.close(timeout=5).delivered)
-        _, status = os.waitpid(child, 0)
-        assert queued.get(timeout=20).offset == 0
-        found = read_back(broker.bootstrap_servers, "forked", 1)
-
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert len(found) == 1
-
-
 def _get(queued: FutureRecordMetadata) -> None:
     queued.get()  # an outcome would never come, and a limit is not needed to hear of that
 

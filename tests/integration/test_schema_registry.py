@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer as ConfluentAvro
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from kprod import KafkaProducer, aio, confluent, kafka
+from kprod import KafkaProducer, confluent
 from kprod.broker import EmbeddedBroker
 from kprod.schema import (
     AvroSerializer,
@@ -144,39 +143,6 @@ def test_a_change_that_readers_could_not_bear_is_refused(url: str) -> None:
     other = {**ORDER, "fields": [{"name": "id", "type": "string"}]}
     with pytest.raises(IncompatibleSchemaError, match=r"'strict-value'.*STRING.*LONG.*/fields/0"):
         AvroSerializer(SchemaRegistry(url), other).serialize("strict", [], {"id": "x"})
-
-
-def test_through_the_face_of_kafka_python(url: str, broker: EmbeddedBroker) -> None:
-    serializer = AvroSerializer(SchemaRegistry(url), ORDER, id_in="header")
-    headers = [("mine", b"1")]
-    producer = kafka.KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
-    )
-    producer.send("kafka-python", VALUE, headers=headers).get(30)
-    producer.close()
-    assert headers == [("mine", b"1")]
-    with client(url) as known:
-        judge = AvroDeserializer(known, conf=IDS)
-        assert read(judge, received(broker, "kafka-python")) == VALUE
-
-
-@pytest.mark.parametrize("kind", ["kprod", "aiokafka"])
-def test_through_asyncio(url: str, broker: EmbeddedBroker, kind: str) -> None:
-    make = aio.Producer if kind == "kprod" else aio.AIOKafkaProducer
-
-    async def run() -> None:
-        serializer = AvroSerializer(SchemaRegistry(url), ORDER, id_in="header")
-        async with make(
-            bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
-        ) as producer:
-            for topic in (f"{kind}-1", f"{kind}-2", f"{kind}-1"):
-                await producer.send_and_wait(topic, VALUE)
-
-    asyncio.run(run())
-    with client(url) as known:
-        judge = AvroDeserializer(known, conf=IDS)
-        for topic in (f"{kind}-1", f"{kind}-2"):
-            assert read(judge, received(broker, topic)) == VALUE
 
 
 @pytest.mark.parametrize("theirs", [True, False])

@@ -13,8 +13,8 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from kprod import KafkaProducer, ProducerFencedError
-from kprod.aio import AIOKafkaProducer, Producer
+from kprod import KafkaProducer
+from kprod.aio import Producer
 from kprod.confluent import KafkaException
 from kprod.confluent import Producer as ConfluentProducer
 from kprod.kafka import KafkaProducer as KafkaPythonProducer
@@ -115,29 +115,6 @@ def test_a_program_of_confluent_kafka(kafka: ApacheKafka, topic: str) -> None:
     assert group_offset(kafka.bootstrap_servers, group, topic, 0) == 3
 
 
-def test_a_program_of_aiokafka(kafka: ApacheKafka, topic: str) -> None:
-    group = f"group-{topic}"
-
-    async def main() -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=kafka.bootstrap_servers, transactional_id=f"aio-{topic}"
-        ) as producer:
-            async with producer.transaction():
-                await producer.send_and_wait(topic, b"kept")
-                await producer.send_offsets_to_transaction({TopicPartition(topic, 0): 4}, group)
-            with pytest.raises(ZeroDivisionError):
-                await fails(producer)
-
-    async def fails(producer: AIOKafkaProducer) -> None:
-        async with producer.transaction():
-            await producer.send_and_wait(topic, b"lost")
-            raise ZeroDivisionError
-
-    asyncio.run(main())
-    assert seen(kafka, topic) == [b"kept"]
-    assert group_offset(kafka.bootstrap_servers, group, topic, 0) == 4
-
-
 def test_tasks_of_asyncio(kafka: ApacheKafka, topic: str) -> None:
     async def main() -> list[str | None]:
         async with Producer(
@@ -197,24 +174,3 @@ def run(code: str, surroundings: dict[str, Any]) -> None:
         with suppress(RuntimeError):  # it is closed already
             names["consumer"].close()
         names["producer"].close()
-
-
-def test_a_producer_that_was_fenced_is_told_so_by_every_call(
-    kafka: ApacheKafka, topic: str
-) -> None:
-    options: Any = {
-        "bootstrap_servers": kafka.bootstrap_servers,
-        "transactional_id": f"fenced-{topic}",
-    }
-    with KafkaProducer(**options) as idle, KafkaProducer(**options) as heir:
-        idle.init_transactions()
-        heir.init_transactions()
-        idle.begin_transaction()
-        idle.send(topic, b"zombie")
-        with pytest.raises(Exception, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
-            idle.commit_transaction()
-        with pytest.raises(ProducerFencedError):
-            idle.abort_transaction()
-        with heir.transaction():
-            heir.send(topic, b"heir")
-    assert seen(kafka, topic) == [b"heir"]

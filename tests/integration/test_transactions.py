@@ -10,12 +10,9 @@ import pytest
 
 from kprod import GroupMetadata, KafkaProducer, Transaction
 from kprod.errors import (
-    IllegalStateError,
     ProducerFencedError,
-    RecordTooLargeError,
     TransactionAbortableError,
     TransactionAbortedError,
-    TransactionTimeoutError,
 )
 from kprod.types import NextStep
 from tests.integration.conftest import SharedKafka
@@ -91,39 +88,6 @@ def test_what_is_committed_is_seen_and_what_is_aborted_never(
             producer.commit_transaction()
             expected += values
     assert seen(kafka, topic) == sorted(expected)
-
-
-def test_empty_transactions_cost_nothing_and_disturb_nothing(
-    kafka: ApacheKafka, topic: str, make: Make
-) -> None:
-    producer = make()
-    producer.init_transactions()
-    for end in (producer.commit_transaction, producer.abort_transaction) * 2:
-        producer.begin_transaction()
-        end()
-    with producer.transaction():
-        values = fill(producer, topic, "after")
-    assert seen(kafka, topic) == values
-
-
-def test_a_block_commits_and_an_exception_aborts(
-    kafka: ApacheKafka, topic: str, make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    producer = make("blocks")
-    with caplog.at_level("INFO", "kprod"):
-        with producer.transaction() as first:
-            values = fill(producer, topic, "first")
-        second = fails_within(producer, lambda _: fill(producer, topic, "second"))
-        with producer.transaction() as third:
-            values += fill(producer, topic, "third")
-    assert [first.outcome, second.outcome, third.outcome] == ["committed", "aborted", "committed"]
-    assert seen(kafka, topic) == sorted(values)
-    told = [line for line in caplog.messages if line.startswith("transaction")]
-    assert told == [
-        "transaction 1 of 'blocks' was committed",
-        "transaction 2 of 'blocks' was aborted: ZeroDivisionError: by the application",
-        "transaction 3 of 'blocks' was committed",
-    ]
 
 
 def fails_within(producer: KafkaProducer, work: Callable[[Transaction], object]) -> Transaction:
@@ -228,29 +192,6 @@ def waits_until_stable(kafka: ApacheKafka, topic: str) -> None:
         consumer.close()
 
 
-def test_a_record_that_fails_keeps_the_transaction_from_being_committed(
-    kafka: ApacheKafka, make: Make
-) -> None:
-    topic = f"narrow-{next(numbers)}"
-    TopicAdmin(kafka.bootstrap_servers).create(topic, PARTITIONS, max_message_bytes=2000)
-    producer = make()
-    producer.init_transactions()
-    producer.begin_transaction()
-    fill(producer, topic, "good")
-    broad = producer.send(topic, b"x" * 5000, partition=0)
-    with pytest.raises(TransactionAbortableError, match=r"max\.message\.bytes"):
-        producer.commit_transaction()
-    assert isinstance(broad.exception, RecordTooLargeError)
-    with pytest.raises(TransactionAbortableError):
-        producer.send(topic, b"one more")
-    with pytest.raises(TransactionAbortableError):
-        producer.commit_transaction()
-    producer.abort_transaction()
-    with producer.transaction():
-        values = fill(producer, topic, "next")
-    assert seen(kafka, topic) == values
-
-
 def test_what_is_queued_when_a_transaction_is_aborted_is_not_sent(
     kafka: ApacheKafka, topic: str, make: Make
 ) -> None:
@@ -295,56 +236,6 @@ def test_an_expelled_member_cannot_commit_offsets(
     with producer.transaction():
         values = fill(producer, topic, "next")
     assert seen(kafka, topic) == values
-
-
-def test_calls_out_of_turn_change_nothing(kafka: ApacheKafka, topic: str, make: Make) -> None:
-    producer = make()
-    for call in (producer.begin_transaction, producer.commit_transaction):
-        with pytest.raises(IllegalStateError, match="init_transactions"):
-            call()
-    with pytest.raises(IllegalStateError, match="init_transactions"):
-        producer.send(topic, b"too early")
-    producer.init_transactions()
-    with pytest.raises(IllegalStateError):
-        producer.init_transactions()
-    for send in (producer.send, producer.send_many):
-        with pytest.raises(IllegalStateError, match="there is no transaction"):
-            send(topic, [b"outside"] if send == producer.send_many else b"outside")
-    producer.begin_transaction()
-    with pytest.raises(IllegalStateError, match="open"):
-        producer.begin_transaction()
-    values = fill(producer, topic, "inside")
-    producer.commit_transaction()
-    with pytest.raises(IllegalStateError, match="there is no transaction"):
-        producer.send(topic, b"outside")
-    assert seen(kafka, topic) == values
-
-
-def test_a_call_that_timed_out_is_called_again(kafka: ApacheKafka, topic: str, make: Make) -> None:
-    producer = make()
-    producer.init_transactions()
-    producer.begin_transaction()
-    values = fill(producer, topic, "slow")
-    with pytest.raises(TransactionTimeoutError) as caught:
-        producer.commit_transaction(timeout=0)
-    assert caught.value.next_step is NextStep.RETRY_CALL
-    with pytest.raises(IllegalStateError, match=r"call commit_transaction\(\) again"):
-        producer.abort_transaction()
-    with pytest.raises(IllegalStateError):
-        producer.send(topic, b"late")
-    producer.commit_transaction()
-    assert seen(kafka, topic) == values
-
-
-@pytest.mark.full
-def test_many_small_transactions_in_a_row(kafka: ApacheKafka, topic: str, make: Make) -> None:
-    producer = make()
-    values = []
-    for number in range(100):
-        with producer.transaction():
-            producer.send_many(topic, [b"%d" % number] * 3, partitions=number % PARTITIONS)
-        values += [b"%d" % number] * 3
-    assert seen(kafka, topic) == sorted(values)
 
 
 def test_closing_aborts_what_is_open(kafka: ApacheKafka, topic: str, make: Make) -> None:

@@ -417,26 +417,6 @@ def test_records_that_fail_fail_their_futures() -> None:
     asyncio.run(main())
 
 
-def test_batches_of_the_application_go_where_they_are_sent(servers: str) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=200) as producer:
-            batch = producer.create_batch()
-            first = batch.append(key=None, value=b"1", timestamp=None)
-            assert first is not None
-            assert first.offset == 0
-            batch.append(key=b"k", value=b"2", timestamp=9, headers=[("h", b"x")])
-            assert batch.append(key=None, value=bytes(500), timestamp=None) is None
-            assert (batch.record_count(), batch.size() < 200) == (2, True)
-            stored = await (await producer.send_batch(batch, "t", partition=1))
-            assert stored is not None
-            assert stored.partition == 1
-            assert batch.append(key=None, value=b"", timestamp=None) is None
-            with pytest.raises(ValueError, match="empty"):
-                await producer.send_batch(producer.create_batch(), "t", partition=0)
-
-    asyncio.run(main())
-
-
 def test_one_that_is_not_stopped_says_so(servers: str) -> None:
     async def main() -> None:
         kept = [AIOKafkaProducer(bootstrap_servers=servers)]

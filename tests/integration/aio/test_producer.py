@@ -16,7 +16,6 @@ from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.errors import (
     BufferFullError,
     KprodTimeoutError,
-    PartitionError,
     ProducerClosedError,
     RecordTypeError,
 )
@@ -112,21 +111,6 @@ def test_many_are_sent_with_their_keys_in_order(servers: str) -> None:
     asyncio.run(main())
 
 
-def test_what_asyncio_does_with_awaitables_works_with_sending(servers: str) -> None:
-    async def main() -> None:
-        async with Producer(bootstrap_servers=servers) as producer:
-            task = asyncio.create_task(producer.send_and_wait("t", b"v"))
-            done, _ = await asyncio.wait([task])
-            assert done == {task}
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(producer.send_and_wait("t", b"v")) for _ in range(50)]
-            assert len({task.result()[1:4] for task in tasks}) == 50
-            futures = [await producer.send("t", b"v") for _ in range(50)]
-            assert len(await asyncio.gather(*futures)) == 50
-
-    asyncio.run(main())
-
-
 def test_records_that_are_sent_alone_or_at_once_all_arrive(servers: str) -> None:
     async def main() -> None:
         async with Producer(bootstrap_servers=servers) as producer:
@@ -157,17 +141,6 @@ def test_without_a_broker_other_tasks_go_on_until_it_is_given_up(call: str) -> N
         outcome, had = await turns_while(wait[call])
         assert isinstance(outcome, KprodTimeoutError)
         assert had > 100
-        await producer.close()
-
-    asyncio.run(main())
-
-
-def test_many_that_wait_for_one_topic_share_a_look_up() -> None:
-    async def main() -> None:
-        producer = Producer(bootstrap_servers=nobody(), max_block_ms=200)
-        sends = [producer.send("t", b"v") for _ in range(200)]
-        errors = await asyncio.gather(*sends, return_exceptions=True)
-        assert {type(error) for error in errors} == {KprodTimeoutError}
         await producer.close()
 
     asyncio.run(main())
@@ -287,15 +260,6 @@ def test_a_long_row_of_sends_lets_others_have_their_turn(servers: str) -> None:
             await producer.partitions_for("t")
             _, had = await turns_while(producer.send_all("t", [b"v"] * 20_000))
             assert had >= 20_000 // MOST
-
-    asyncio.run(main())
-
-
-def test_a_partition_that_is_not_there_is_refused(servers: str) -> None:
-    async def main() -> None:
-        async with Producer(bootstrap_servers=servers) as producer:
-            with pytest.raises(PartitionError, match="no partition 9"):
-                await producer.send("t", b"v", partition=9)
 
     asyncio.run(main())
 

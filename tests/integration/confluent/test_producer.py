@@ -273,34 +273,12 @@ def test_headers_that_are_none_are_refused(producer: Producer, headers: Any) -> 
         producer.produce("t", b"v", headers=headers)
 
 
-@pytest.mark.parametrize(
-    ("conf", "said"),
-    [
-        ({"should.fail": 1}, 'No such configuration property: "should.fail"'),
-        ({"partitioner": "murmur"}, 'Invalid value for configuration property "partitioner": murm'),
-        ({"acks": "2"}, "acks"),
-    ],
-)
-def test_a_configuration_that_is_wrong_is_refused(conf: dict[str, Any], said: str) -> None:
-    with pytest.raises(KafkaException, match=said) as caught:
-        Producer(conf)
-    assert caught.value.args[0] == KafkaError._INVALID_ARG
-
-
 def test_a_configuration_is_a_dict_of_options_and_callbacks() -> None:
     for conf in (None, "text"):
         with pytest.raises(TypeError, match="expected configuration dict"):
             Producer(conf)
     with pytest.raises(TypeError, match="expected stats_cb property as a callable function"):
         Producer({"stats_cb": 1})
-
-
-def test_options_may_be_text_and_of_topics() -> None:
-    with Producer({"linger.ms": "5", "default.topic.config": {"message.timeout.ms": 10}}) as made:
-        reports = Reports()
-        made.produce("t", b"v", on_delivery=reports)
-        made.flush(LONG)
-        assert reports.codes == ["_MSG_TIMED_OUT"]
 
 
 def test_a_closed_producer_does_nothing_more(servers: str) -> None:

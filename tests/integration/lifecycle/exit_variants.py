@@ -7,7 +7,6 @@ the time on the monotonic clock at which nothing was left to do but to end.
 from __future__ import annotations
 
 import atexit
-import gc
 import multiprocessing
 import os
 import signal
@@ -64,10 +63,6 @@ class Ending:
         nothing_left_to_do()
         sys.exit(7)
 
-    def by_sys_exit_in_a_thread(self) -> None:
-        self.kept = self.send()
-        threading.Thread(target=sys.exit, args=(3,)).start()
-
     def by_ctrl_c(self) -> None:
         self.kept = self.send()
         nothing_left_to_do()
@@ -112,9 +107,6 @@ class Ending:
     def with_a_child_of_a_server(self) -> None:
         self._in_a_child("forkserver")
 
-    def with_a_spawned_child(self) -> None:
-        self._in_a_child("spawn")
-
     def _in_a_child(self, method: str) -> None:
         context: Any = multiprocessing.get_context(method)
         child = context.Process(target=send_and_return, args=(self.bootstrap,))
@@ -126,12 +118,6 @@ class Ending:
         context = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(2, mp_context=context) as pool:
             pool.submit(send_and_return, self.bootstrap).result()
-
-    def with_a_pool_that_is_closed(self) -> None:
-        pool = multiprocessing.get_context("fork").Pool(1)
-        pool.apply(send_and_return, (self.bootstrap,))
-        pool.close()
-        pool.join()
 
     def with_a_pool_that_is_terminated(self) -> None:
         """By SIGTERM, as the end of its ``with`` block does."""
@@ -222,18 +208,8 @@ class Ending:
         nothing_left_to_do()
         os._exit(5)
 
-    def with_many_producers(self) -> None:
-        self.kept_all = [self.send() for _ in range(20)]
-
     def with_a_dropped_producer(self) -> None:
         self.send()
-
-    def with_a_dropped_cycle(self) -> None:
-        producer = self.send()
-        producer.itself = producer  # type: ignore[attr-defined]
-        producer.send(TOPIC, b"v").add_both(lambda _, kept=producer: None)
-        del producer
-        gc.collect()
 
     # With a broker that hangs, or none ------------------------------------------------------------
 

@@ -6,44 +6,15 @@ import threading
 from itertools import count
 from typing import Any
 
-import pytest
-
 from kprod import KafkaProducer
-from kprod.errors import KprodTimeoutError
 from kprod.types import DeliveryReport
 from kprod_ext.futures import FutureRecordMetadata
-from tests.integration.lifecycle.account import Account
 from tests.support.broker_process import BrokerProcess
-from tests.support.tier import one_of
 
 LONG = 40.0
 PARTITIONS = 4
 TOPIC = "flushing"
 THREADS = 8
-
-
-@pytest.mark.parametrize("hangs", one_of(True, False))
-def test_records_stay_queued_when_brokers_cannot_be_reached(
-    broker: BrokerProcess, hangs: bool
-) -> None:
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        producer.partitions_for(TOPIC)
-        account = Account(producer, TOPIC, PARTITIONS)
-        if hangs:
-            broker.freeze()
-        else:
-            broker.kill()
-        account.send(1000)
-        for _ in range(2):
-            with pytest.raises(KprodTimeoutError, match=r"1,000 records pending after 0\.1 s"):
-                producer.flush(0.1)
-        assert not any(future.is_done for future in account.futures)
-        if hangs:
-            broker.thaw()
-        else:
-            broker.start()
-        assert producer.flush(LONG) == DeliveryReport(1000, 0, 0)
-        assert account.check_against(broker.bootstrap_servers).stored == 1000
 
 
 def test_flush_among_threads_that_send(broker: BrokerProcess) -> None:

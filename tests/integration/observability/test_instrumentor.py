@@ -237,31 +237,29 @@ def test_a_delivery_that_fails_is_a_child_of_its_records_span(watched: Watched) 
 # Beside the instrumentation of the clients that kprod replaces --------------------------------
 
 
-CONTRIBS = {
-    "kafka": "KafkaInstrumentor",
-    "confluent_kafka": "ConfluentKafkaInstrumentor",
-    "aiokafka": "AIOKafkaInstrumentor",
+CONTRIBS: dict[Callable[[str], None], tuple[str, str]] = {
+    by_kafka_python: ("kafka", "KafkaInstrumentor"),
+    by_confluent_kafka: ("confluent_kafka", "ConfluentKafkaInstrumentor"),
+    by_confluent_serializing: ("confluent_kafka", "ConfluentKafkaInstrumentor"),
+    by_confluent_asyncio: ("confluent_kafka", "ConfluentKafkaInstrumentor"),
+    by_aiokafka: ("aiokafka", "AIOKafkaInstrumentor"),
 }
+"""By what a program uses, the instrumentation of the client that it was written for."""
 
 
-@pytest.fixture(params=CONTRIBS)
-def contrib(request: pytest.FixtureRequest, watched: Watched) -> Iterator[Any]:
-    """One of contrib's, which a program goes on to start after its import has changed."""
-    module = importlib.import_module(f"opentelemetry.instrumentation.{request.param}")
-    instrumentor = getattr(module, CONTRIBS[request.param])()
-    instrumentor.instrument(tracer_provider=watched.tracer_provider)
-    try:
-        yield instrumentor
-    finally:
-        instrumentor.uninstrument()
-
-
-@pytest.mark.usefixtures("contrib")
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", CONTRIBS)
 def test_contribs_instrumentation_adds_no_second_span(
     watched: Watched, broker: EmbeddedBroker, program: Callable[[str], None]
 ) -> None:
-    program(broker.bootstrap_servers)
+    """A program goes on to start it after its import has changed."""
+    name, kind = CONTRIBS[program]
+    module = importlib.import_module(f"opentelemetry.instrumentation.{name}")
+    instrumentor = getattr(module, kind)()
+    instrumentor.instrument(tracer_provider=watched.tracer_provider)
+    try:
+        program(broker.bootstrap_servers)
+    finally:
+        instrumentor.uninstrument()
     assert [span.name for span in watched.spans()] == ["send t"]
 
 

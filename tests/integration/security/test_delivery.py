@@ -19,7 +19,9 @@ from tests.support.recipes import recipe
 from tests.support.slicing_backend import SlicingBackend
 
 EVERY = [(protection, mechanism) for protection in PROTECTIONS for mechanism in MECHANISMS]
-WAYS = ("tcp", "own", "socks5", "socks5h", "http")
+ENDS = [("plain", "none"), ("mtls", "SCRAM-SHA-512")]
+"""What is around them, proxies and sockets carry as bytes."""
+WAYS = {"tcp": EVERY, "own": EVERY, "socks5": ENDS, "socks5h": ENDS, "http": ENDS}
 VALUES = [b"small", b"", b"x" * 1000, bytes(range(256)) * 4000, b"last"]
 
 
@@ -45,8 +47,10 @@ def send_all(options: dict[str, Any], topic: str) -> list[int]:
         return [future.get(timeout=20).offset for future in futures]
 
 
-@pytest.mark.parametrize(("protection", "mechanism"), EVERY)
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize(
+    ("name", "protection", "mechanism"),
+    [(name, *guard) for name, guards in WAYS.items() for guard in guards],
+)
 def test_records_arrive_by_every_way(
     name: str,
     protection: str,
@@ -85,7 +89,7 @@ def by_socket(
         yield broker, folder
 
 
-@pytest.mark.parametrize(("protection", "mechanism"), EVERY)
+@pytest.mark.parametrize(("protection", "mechanism"), ENDS)
 def test_records_arrive_by_unix_domain_sockets(
     protection: str, mechanism: str, by_socket: tuple[GuardedBroker, Path]
 ) -> None:
