@@ -1,4 +1,4 @@
-"""Clocks, which only loops own, and exponential back-off (KIP-580)."""
+"""Clocks, and exponential back-off (KIP-580)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Clock", "ExponentialBackoff", "SystemClock", "monotonic", "wall", "w
 
 
 def wall() -> float:
-    """Seconds since the epoch, on the clock of ``wall_ms``; for expiry of tokens. Thread-safe."""
+    """Seconds since the epoch, on the clock of ``wall_ms``; for token expiry. Thread-safe."""
     return wall_ms() / 1000
 
 

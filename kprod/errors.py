@@ -112,7 +112,7 @@ _PLAIN = str | bytes | int | float | None
 
 
 def _empty(kind: type[_E], args: tuple[Any, ...]) -> _E:
-    """An error without attributes, made without ``__init__``, whose arguments may differ."""
+    """An instance made without calling ``__init__``, whose parameters differ between classes."""
     error = kind.__new__(kind)
     error.args = args
     return error
@@ -129,8 +129,8 @@ def _attributes(error: KprodError) -> dict[str, Any]:
 def _portable(cause: BaseException | None) -> BaseException | None:
     """The cause in a form that any process can unpickle, even without its class.
 
-    An application's class may also produce a pickle that cannot be loaded, for example if its
-    ``__init__`` passes on other arguments than it takes. That would lose the whole error.
+    The pickle of an application's exception may be unloadable, for example if its ``__init__``
+    passes other arguments to the base class than it takes. The whole error would then be lost.
     """
     if cause is None or isinstance(cause, KprodError):
         return cause
@@ -145,7 +145,7 @@ def _portable(cause: BaseException | None) -> BaseException | None:
 
 
 def numbered(error: BaseException) -> str:
-    """The text of any error; for kprod's errors with the number."""
+    """The text of any error, with the number if it is an error of kprod."""
     return error.with_number() if isinstance(error, KprodError) else str(error)
 
 

@@ -1,9 +1,10 @@
 """An event that happens once, and threads that wait for it.
 
 Like ``threading.Event``, but safe if an exception ends a wait at any moment. A signal handler that
-raises (Ctrl-C) runs between any two steps of Python code. Inside ``threading.Condition``, while
-that holds its lock, the lock would stay held for ever. Here no lock is held while waiting, and each
-is taken by a ``with`` statement on the lock itself, which is a single step: see ``kprod.lock``.
+raises (Ctrl-C) runs between any two steps of Python code. If that happens inside
+``threading.Condition`` while it holds its lock, the lock stays held for ever. Here no lock is held
+while waiting, and each lock is taken by a ``with`` statement on the lock itself, which is a single
+step: see ``kprod.lock``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kprod_ext import acquire_in_rounds
 
 
 class Latch:
-    """Open once ``open`` was called, and from then on. Thread-safe."""
+    """Opens when ``open`` is called, and stays open. Thread-safe."""
 
     __slots__ = ("_bells", "_lock", "is_open")
 
@@ -57,8 +58,8 @@ class Latch:
 class NextLatch:
     """A latch that is replaced whenever it opens, so that it can open again.
 
-    It does not refer to the producer. So a listener that holds it, to open it, does not keep the
-    producer alive. Any thread may call ``open``; one thread at a time may call ``following``.
+    It has no reference to the producer, so a listener that holds it does not keep the producer
+    alive. Any thread may call ``open``; one thread at a time may call ``following``.
     """
 
     __slots__ = ("_latch",)
@@ -71,7 +72,10 @@ class NextLatch:
         self._latch.open()
 
     def following(self) -> Latch:
-        """The latch of the next ``open``. Get it first, then check the condition, then wait."""
+        """Return the latch that ``open`` will open next.
+
+        Get it first, then check the condition, then wait.
+        """
         if self._latch.is_open:
             self._latch = Latch()
         return self._latch

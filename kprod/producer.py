@@ -105,7 +105,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         self._start()
 
     def _start(self) -> None:
-        """Make everything that belongs to one process: memory, connections, the sender thread."""
+        """Create everything that belongs to one process: memory, connections, the sender thread."""
         config = self.config
         self._metrics = ProducerMetrics(
             config.metrics_num_samples, config.metrics_sample_window_ms / 1000
@@ -156,7 +156,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             exit_on_sigterm()
 
     def _made_dead_letters(self) -> DeadLetters | None:
-        """The producer of dead letters, with this producer's options about the cluster."""
+        """Create the sender of dead letters, which uses this producer's cluster options."""
         config = self.config
         if config.dead_letter_topic is None:
             return None
@@ -171,7 +171,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return DeadLetters(config.dead_letter_topic, make, self._metrics, f"kprod-{name}", seconds)
 
     def _record_clock(self) -> RecordClock:
-        """The clock for records without a timestamp, on every path; a subclass may replace it."""
+        """The clock for records without a timestamp, on both paths; a subclass may replace it."""
         return RecordClock()
 
     if TYPE_CHECKING:  # it is compiled: kprod_ext/send.pyx
@@ -219,7 +219,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return self._interceptors.take_records
 
     def intercepted(self, *given: Any) -> ProducerRecord:
-        """The record of ``send``'s arguments after the interceptors. Raises as ``send``."""
+        """Make a record of ``send``'s arguments and call the interceptors. Raises as ``send``."""
         self._ensure_open()
         record = checked_record(*given)
         if (
@@ -246,9 +246,9 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def not_queued(
         self, record: ProducerRecord, error: BaseException, chosen: TopicPartition | None = None
     ) -> None:
-        """Notify the interceptors about a record that they have seen and that is not sent.
+        """Notify the interceptors that a record which they have seen is not sent.
 
-        ``chosen`` is the record's partition, for errors without one.
+        ``chosen`` is the record's partition; it is used if the error does not name one.
         """
         chosen = getattr(error, "topic_partition", None) or chosen
         if chosen is not None:
@@ -256,7 +256,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         self._interceptors.on_send_error(record, error)
 
     def refused(self, record: ProducerRecord, error: BaseException) -> None:
-        """Make a record a dead letter; called by packages that wait for topics themselves."""
+        """Write a rejected record as a dead letter, if the error is about the record itself.
+
+        Also called by packages that wait for topics themselves.
+        """
         if self._dead_letters is not None:
             self._dead_letters.refused(record, error)
 
@@ -350,7 +353,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             self._restart_in_child()
 
     def _ensure_open(self) -> None:
-        """Raise unless records may be queued: it is open, and in a transaction if it uses them."""
+        """Raise unless the producer is open and, if it is transactional, a transaction is open."""
         self._ensure_usable()
         refused = None if self._transactions is None else self._transactions.refusal()
         if refused is not None:

@@ -17,7 +17,7 @@ def _checkout() -> Path | None:
 
 
 def missing_extensions() -> list[str]:
-    """The paths of the sources in this checkout that are not compiled for this Python."""
+    """The paths of those sources in this checkout that are not compiled for this Python."""
     root = _checkout()
     if root is None:
         return []
@@ -32,7 +32,7 @@ def missing_extensions() -> list[str]:
 
 
 def stale_extensions() -> list[str]:
-    """The paths of the sources of this checkout that are newer than their extension."""
+    """The paths of those sources in this checkout that are newer than their compiled extension."""
     root = _checkout()
     if root is None:
         return []

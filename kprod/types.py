@@ -31,7 +31,7 @@ Headers: TypeAlias = Mapping[str, bytes | None] | Sequence[Header]
 
 
 def owned(data: BytesLike | None) -> bytes | None:
-    """The key or value as bytes, independent of later changes of the application's buffer."""
+    """The key or value as bytes, which do not change when the application changes its buffer."""
     return data if data is None or type(data) is bytes else memoryview(data).tobytes()
 
 

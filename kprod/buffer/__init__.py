@@ -1,1 +1,1 @@
-"""The hand-over from callers to the sender: batches by partition, their memory and outcomes."""
+"""Hands records from callers to the sender: batches by partition, their memory and results."""

@@ -1,7 +1,7 @@
 """Where records wait for the sender: per-partition queues of batches in bounded memory.
 
-After Kafka's ``RecordAccumulator``: the map of queues is read without a lock, each partition has
-one lock, memory is waited for outside every lock, and closing misses no batch.
+The design is that of Kafka's ``RecordAccumulator``. The map of queues is read without a lock, each
+partition has its own lock, no lock is held while waiting for memory, and closing misses no batch.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from kprod_ext.record import RecordClock
 
 
 def _nothing(*_: object) -> None:
-    """The default of a callback."""
+    """Default for callbacks that are not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The settings that all queues of a topic share; read once, when a queue is made.
+    """The settings that all queues of a topic share; read once, when a queue is created.
 
-    ``linger`` is seconds. Batches share a request only with batches of equal ``acks``. ``codec`` is
-    an id of ``CODEC_IDS``, ``compress`` its function.
+    ``linger`` is in seconds. Batches share a request only with batches of equal ``acks``. ``codec``
+    is one of ``CODEC_IDS``, and ``compress`` is the function that compresses with it.
     """
 
     linger: float = 0.0
@@ -47,22 +47,27 @@ class QueueSettings:
 
 
 class RecordAccumulator:
-    """The queues of all partitions. Appends come from any thread; ``hurries`` and the methods
-    after it are for the sender's only.
+    """The queues of all partitions.
 
-    ``incomplete`` are the batches without an outcome. Any thread walks over a copy of the set: each
-    operation of a set is atomic, with and without a GIL. ``noted`` are the queues that the sender
-    should look at: a batch of theirs is about to be pushed, was filled, or is waited for. Noting
-    comes first with a push, for an exception may come in between; the sender that looks then waits
-    for the queue's lock, or with a GIL for that, which the pushing caller keeps.
+    Any thread may append. ``hurries`` and the methods after it are for the sender thread only.
 
-    A batch begins with ``batch_size`` bytes of memory, is full when it has them, and goes on
-    filling until the sender takes it (KIP-782), up to ``batch_max_size`` or what its queue may grow
-    to. Any thread may call ``settings`` (the options of a topic), ``wake`` (the sender looks),
-    ``look_within`` (it looks within so many seconds) and ``wait`` (how futures wait). ``callbacks``
-    runs the application's; ``record_clock`` stamps records, None: one that asks ``clock``.
-    ``exhausted`` counts the records that found no memory in time. ``refusal`` says why no record
-    may be queued now; None: any may, until ``close``.
+    ``incomplete`` contains the batches without a result. Any thread may iterate over a copy of it,
+    because each operation of a set is atomic, with and without a GIL. ``noted`` contains the queues
+    that the sender has to check: one of their batches is about to be added, was filled, or a caller
+    waits for it. A queue is added to ``noted`` before its batch is added, because an exception may
+    come in between. If the sender checks the queue too early, it waits for the queue's lock (with a
+    GIL, for the GIL), which the adding thread holds.
+
+    A batch begins with ``batch_size`` bytes of memory, and is full once it has used them. It takes
+    further records until the sender takes it (KIP-782), up to ``batch_max_size`` or the lower limit
+    that its queue has set.
+
+    The functions may be called by any thread: ``settings`` returns the options of a topic, ``wake``
+    makes the sender check, ``look_within`` makes it check within that many seconds, and ``wait`` is
+    how futures wait. ``callbacks`` runs the application's callbacks. ``record_clock`` stamps
+    records; if it is None, the time of ``clock`` is used. ``exhausted`` is called for each record
+    that found no memory in time. ``refusal`` returns why no record may be queued now; without it,
+    any may be queued until ``close``.
     """
 
     def __init__(  # noqa: PLR0913
@@ -129,10 +134,10 @@ class RecordAccumulator:
         headers: Sequence[Header],
         timeout: float,
     ) -> AppendResult:
-        """Write a record into the partition's open batch or a new one; None: the time is now.
+        """Write a record into the partition's open batch or a new one. No timestamp means now.
 
-        Waits ``timeout`` seconds for memory, then raises BufferFullError; ProducerClosedError after
-        ``close``. Nothing is queued then.
+        Raises BufferFullError if no memory is free within ``timeout`` seconds, and
+        ProducerClosedError after ``close``. Nothing is queued then.
         """
         memory: PooledBuffer | None = None
         while True:
@@ -158,15 +163,15 @@ class RecordAccumulator:
         value: BytesLike | None,
         headers: Sequence[Header],
     ) -> AppendResult | None:
-        """As ``append``, if the partition has an open batch with room that is not full; else None.
+        """As ``append``, but only if the partition has an open batch that is not full and has room.
 
-        Nothing is queued then. It waits for nothing.
+        Otherwise returns None, and nothing is queued. Does not wait.
         """
         self._let_in()
         return self.partition_queue(tp).append_to_open(timestamp_ms, key, value, headers)
 
     def _memory(self, size: int, timeout: float) -> PooledBuffer:
-        """Wait at most ``timeout`` seconds for a batch that holds a record of ``size`` bytes."""
+        """Wait at most ``timeout`` seconds for memory for a batch of at least ``size`` bytes."""
         size = max(self.batch_size, size)
         try:
             # The wake-up: the sender may sleep while batches linger; now it sends them at once.
@@ -191,12 +196,12 @@ class RecordAccumulator:
         )
 
     def ensure_room(self, nbytes: int) -> None:
-        """Raises BufferFullError while so many bytes of memory are not free. Reserves none."""
+        """Raise BufferFullError unless ``nbytes`` of memory are free. Does not reserve them."""
         if self.pool.available < nbytes:
             raise self._no_room(nbytes, 0.0)
 
     def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
-        """The queue of a partition, made when it is used for the first time."""
+        """The queue of a partition, created on first use."""
         queue: PartitionQueue | None = self._queues.get(tp)
         if queue is not None and queue.retired:  # the sender is about to remove it from the map
             self._queues.discard(tp, queue)
@@ -209,14 +214,14 @@ class RecordAccumulator:
         return PartitionQueue(self._context, tp, self._settings(tp.topic))
 
     def _hurry_up(self, queue: PartitionQueue) -> None:
-        """A caller waits for a batch of ``queue``."""
+        """Make the sender check ``queue``, because a caller waits for one of its batches."""
         self.noted.append(queue)
         self._wake()
 
     def _wait_for(
         self, queue: PartitionQueue, ended: Latch, timeout: float | None, first: bool
     ) -> bool:
-        """A thread waits for a batch of ``queue``, as the first of all or not."""
+        """Wait for a batch of ``queue``; ``first`` means that no other thread has waited for it."""
         if first:
             self.noted.append(queue)
         return self._waits is not None and self._waits(ended, timeout, first)
@@ -241,7 +246,7 @@ class RecordAccumulator:
         return None if self._refusal is None else self._refusal()
 
     def begin_flush(self) -> None:
-        """Make every batch sendable, however young, until ``end_flush``."""
+        """Make every batch sendable immediately, until ``end_flush``."""
         with self._flush_lock:
             self._flushes += 1
 
@@ -251,14 +256,14 @@ class RecordAccumulator:
             self._flushes -= 1
 
     def close(self, error: KprodError | None = None) -> None:
-        """Refuse every append from now on with ``error``; queued batches may leave at once."""
+        """Raise ``error`` for every append from now on; queued batches may be sent immediately."""
         self._ended_by = self._ended_by or error
         self._context.closed = True
         self.close_open_batches()
         self.pool.close()
 
     def close_open_batches(self) -> None:
-        """Close the open batches: the next append to each queue asks for a refusal."""
+        """Close the open batches, so that the next append to each queue asks ``refusal`` again."""
         self._context.closings += 1  # first: a caller that was let in before asks again
         for queue in self._queues.values():
             queue.close_open_batch()
@@ -266,14 +271,15 @@ class RecordAccumulator:
     # The sender's thread ------------------------------------------------------------------------
 
     def hurries(self) -> bool:
-        """True when no batch may linger now."""
+        """Whether batches have to be sent now, without lingering."""
         starved, self._starved = self._starved, False
         return starved or self._context.closed or self._flushes > 0 or self.pool.waiting > 0
 
     def compress(self, batch: ProducerBatch, queue: PartitionQueue) -> bool:
-        """End appends to the head of ``queue``, and compress it.
+        """End appends to ``batch``, the head of ``queue``, and compress it.
 
-        False when a caller is compressing it: it stays queued, and the caller wakes the sender.
+        Returns False if a caller is compressing it. The batch then stays queued, and the caller
+        wakes the sender when it is done.
         """
         batch.taken_by_sender = True  # first: from here on no caller compresses it
         if not self._batch_compression.take(batch):
@@ -283,21 +289,22 @@ class RecordAccumulator:
         return True
 
     def sealed(self, batch: ProducerBatch) -> None:
-        """A compressed batch has its final size."""
+        """Update the estimated compression ratio by a batch that has its final size."""
         self._ratios.observed(batch.tp.topic, batch.actual_compression_ratio)
 
     def withdrawn(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
-        """Withdraw ``batches``, which will not be sent, from compression."""
+        """Return ``batches``, which will not be sent, after withdrawing them from compression."""
         for batch in batches:
             batch.taken_by_sender = True
             self._batch_compression.forget(batch)
         return batches
 
     def forget(self, topics: Collection[str]) -> tuple[list[TopicPartition], set[str]]:
-        """Retire the queues of ``topics``; their partitions, and the topics with a queue in use.
+        """Retire the queues of ``topics``.
 
-        The caller knows that no request has batches of these topics. An appender that holds a
-        retired queue gets another one under its lock.
+        Returns the partitions of retired queues, and the topics that have a queue still in use. The
+        caller knows that no request contains batches of these topics. A caller that appends to a
+        retired queue gets a new queue.
         """
         retired: list[TopicPartition] = []
         used: set[str] = set()
@@ -316,13 +323,13 @@ class RecordAccumulator:
         return retired, used
 
     def refused_as_too_large(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
-        """A broker finds ``batch`` too large: later ones of ``queue`` become half as large."""
+        """Halve the size of later batches of ``queue``: a broker found ``batch`` too large."""
         queue.batch_max_size = batch.size // 2  # else each batch would grow too large, to be cut
         if queue.settings.codec:
             self._ratios.start_over(batch.tp.topic, batch.actual_compression_ratio)
 
     def parts(self, batch: ProducerBatch, queue: PartitionQueue, count: int) -> list[ProducerBatch]:
-        """Replace a batch that is off the wire by smaller ones, which are not queued yet."""
+        """Replace a batch that is not in flight by smaller ones, which are not queued yet."""
         parts = split(batch, queue.settings.codec, decompress, queue.hurry, count)
         self.incomplete.update(parts)
         self.incomplete.discard(batch)  # last: a flush must find either the batch or its parts

@@ -1,4 +1,4 @@
-"""Where the application's callbacks run: a thread of their own, away from the network."""
+"""Runs the application's callbacks in a separate thread, so that they do not delay the network."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ log = logging.getLogger(__name__)
 Callback: TypeAlias = Callable[[], object]
 
 MOST_WAITING = 100_000
-"""Callbacks that may wait before ``send`` waits for them (as many as librdkafka lets wait)."""
+"""Callbacks that may wait before ``send`` waits for them; librdkafka has the same limit."""
 MOST_PATIENCE = 0.01
-"""Seconds to wait for callbacks that are running."""
+"""Maximum seconds to wait for callbacks that are running."""
 LAST_STEPS = 1.0
-"""Seconds to wait for a thread that has nothing left to do; it takes microseconds."""
+"""Maximum seconds to wait for a thread that has nothing left to do; it takes microseconds."""
 
 
 class Callbacks:
     """Runs callbacks one after the other, in the order in which they were put. Thread-safe.
 
-    They run in a daemon thread that starts with ``start``, or with the first of them: one that
-    blocks delays other callbacks, but no request and no answer. Without a ``thread_name``, after
-    ``stop``, and when the system has no thread for us, they run at once in the thread that puts
-    them.
+    They run in a daemon thread that starts with ``start``, or with the first callback. A callback
+    that blocks delays other callbacks, but no request and no response. Callbacks run at once in the
+    thread that puts them if there is no ``thread_name``, after ``stop``, and if the system cannot
+    start a thread.
 
-    ``crowded`` is True while more than ``most_waiting`` wait, until half of those have run.
-    ``ident`` is that of their thread while it runs, 0 before and after: idents are used again.
+    ``crowded`` becomes True when more than ``most_waiting`` callbacks wait, and False once only
+    half as many wait. ``ident`` is the ident of the thread while it runs, and 0 before and after
+    that, because the system reuses idents.
     """
 
     def __init__(self, thread_name: str | None = None, most_waiting: int = MOST_WAITING) -> None:
@@ -57,33 +58,33 @@ class Callbacks:
 
     @property
     def is_current(self) -> bool:
-        """True in the thread of the callbacks."""
+        """True in the callback thread."""
         return self.ident == threading.get_ident()
 
     @property
     def waiting(self) -> int:
-        """Callbacks that were put and have not returned."""
+        """The number of callbacks that were put and have not returned."""
         return self._put - self._ran
 
     def start(self) -> None:
         """Start the thread before it is needed.
 
-        ``Thread.start`` waits until the thread has begun. When memory runs out in between that is
-        never, so it must not happen where a record is settled, or a callback is added.
+        ``Thread.start`` waits until the thread has begun. If memory runs out in between, it waits
+        for ever. So it must not be called where a record gets its result or a callback is added.
         """
         with self._lock:
             self._has_thread()
 
     def put(self, callbacks: Sequence[Callback]) -> None:
-        """Run ``callbacks`` after all that were put before. They must not raise."""
+        """Run ``callbacks`` after all callbacks that were put before. They must not raise."""
         if not self.leave(callbacks):
             for callback in callbacks:
                 callback()
 
     def leave(self, callbacks: Sequence[Callback]) -> bool:
-        """As ``put``; False, and nothing has run, when there is no thread for them.
+        """As ``put``, but return False, and run nothing, if there is no thread for them.
 
-        Where it raises MemoryError, the thread has not got them.
+        If it raises MemoryError, the callbacks were not queued.
         """
         with self._lock:
             if not self._has_thread():
@@ -114,7 +115,7 @@ class Callbacks:
     # Waiting for callbacks ------------------------------------------------------------------------
 
     def await_room(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds until it is not crowded. A callback does not wait."""
+        """Wait at most ``timeout`` seconds while ``crowded``. Returns at once in a callback."""
         with self._lock:
             room = self._room
             if not self.crowded or self.is_current:
@@ -124,7 +125,7 @@ class Callbacks:
         return room.wait(timeout)
 
     def drain(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds until all that were put before now have returned."""
+        """Wait at most ``timeout`` seconds until all callbacks put so far have returned."""
         passed = Latch()
         with self._lock:
             if self._thread is None or not (self._stopped or self.waiting):
@@ -134,7 +135,7 @@ class Callbacks:
         return self._has_ended(timeout) if self._stopped else passed.wait(timeout)
 
     def _has_ended(self, timeout: float) -> bool:
-        """Wait for the thread's last callback, and for the thread: ``close`` leaves none behind."""
+        """Wait until the last callback has returned, and the thread has ended."""
         if not self._ended.wait(timeout):
             return False
         thread = self._thread
@@ -155,18 +156,18 @@ class Callbacks:
             self._room.open()
 
     def abandon(self) -> None:
-        """Begin no further callback: the process ends."""
+        """Start no more callbacks, because the process ends."""
         self._abandoned = True
 
     def hold_up(self) -> bool:
-        """Hold back callbacks that are put from now on; False if a running one does not return.
+        """Hold back callbacks from now on; return False if a running one does not return soon.
 
-        For a caller with a deadline: callbacks would take turns with it at the interpreter.
+        For a caller with a deadline, which would have to share the GIL with callbacks.
         """
         return self._running.acquire(timeout=MOST_PATIENCE)
 
     def go_on(self) -> None:
-        """End what ``hold_up`` began, if it returned True."""
+        """Run callbacks again, after ``hold_up`` has returned True."""
         self._running.release()
 
     # The thread -----------------------------------------------------------------------------------
@@ -195,7 +196,10 @@ class Callbacks:
             return True
 
     def _run_next(self) -> bool:
-        """Run the callbacks of one ``put``. A method, so that its references end with it."""
+        """Run the callbacks of one ``put``.
+
+        A separate method, so that references to them end when it returns.
+        """
         if not self._taken:
             callbacks = self._queue.get()
             if callbacks is None:
@@ -226,7 +230,7 @@ class Callbacks:
 
 
 def _run_safely(callback: Callback) -> None:
-    """Run one callback. It logs its own errors, so an exception here comes from that log."""
+    """Run one callback. Callbacks log their own errors, so an exception here comes from logging."""
     try:
         callback()
     except BaseException:

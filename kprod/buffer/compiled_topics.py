@@ -1,4 +1,4 @@
-"""The partitions that the compiled ``send`` may write to without asking Python code."""
+"""The partitions to which the compiled ``send`` may write without calling Python code."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kprod_ext.partition_queue import StickyPartition
 from kprod_ext.send import TopicAppender, TopicAppenders
 
 MANY = 1000
-"""Appenders that take room worth freeing."""
+"""Number of stale appenders from which it is worth freeing their memory."""
 
 
 class CompiledTopics:
-    """Opens appenders for partitions in use, closes those of topics that changed. Any thread.
+    """Opens appenders for partitions in use, and closes those of topics that changed. Any thread.
 
-    ``largest`` is the bytes that key and value of a record may have together.
+    ``largest`` is the maximum number of bytes of a record's key and value together.
     """
 
     def __init__(
@@ -36,9 +36,10 @@ class CompiledTopics:
         metadata.subscribe(MetadataListener(published=self.close_stale))
 
     def admit(self, tp: TopicPartition, partitions: int, sticky: StickyPartition | None) -> None:
-        """Let records of ``tp`` go straight into its open batch; its topic has ``partitions``.
+        """Let the compiled ``send`` write to the open batch of ``tp``.
 
-        ``sticky`` is where the topic's records without a key go at the moment, if they do.
+        The topic has ``partitions`` partitions. ``sticky`` is the current partition for the topic's
+        records without a key; None if the partitioner has to be asked for each of them.
         """
         appender = self.appender(tp.topic, partitions)
         if not self._can_stick(tp.topic, sticky):
@@ -52,14 +53,14 @@ class CompiledTopics:
             appender.stick(None)
 
     def appender(self, topic: str, partitions: int) -> TopicAppender:
-        """The appender of a topic that has ``partitions``: the open one, or one to be opened."""
+        """The topic's open appender if it has ``partitions`` partitions, otherwise a new one."""
         appender = self._table.get(topic)
         if appender is None or appender.partition_count != partitions:
             appender = TopicAppender(partitions, self._largest)
         return appender
 
     def admit_to(self, appender: TopicAppender, tp: TopicPartition) -> None:
-        """Let ``appender`` know the open batch of ``tp``, and ``send`` know the appender."""
+        """Give ``appender`` the queue of ``tp``, and make the appender known to ``send``."""
         appender.admit(tp.partition, self._accumulator.partition_queue(tp))
         self._table.open(tp.topic, appender)
         # After opening: a snapshot or a close() that came just before has not seen this appender,
@@ -70,10 +71,10 @@ class CompiledTopics:
             self._table.clear()
 
     def close_stale(self, snapshot: ClusterSnapshot) -> None:
-        """Close the appenders of topics with another number of partitions: keys are placed anew.
+        """Close the appenders of topics whose number of partitions has changed.
 
-        Where a partition has no leader, the next record without a key is placed by the partitioner,
-        which draws from those that have one.
+        Keys then map to other partitions. If a partition of a topic has no leader, the partitioner
+        chooses again for the next record without a key, among the partitions that have a leader.
         """
         counts = self._table.partition_counts()
         stale = [name for name, count in counts.items() if _is_stale(snapshot, name, count)]
@@ -94,7 +95,7 @@ class CompiledTopics:
         self._table.clear()
 
     def _can_stick(self, name: str, sticky: StickyPartition | None) -> bool:
-        """Whether records without a key may go to ``sticky``, and to those drawn ahead."""
+        """Whether records without a key may go to ``sticky`` and the partitions drawn after it."""
         topic = self._metadata.snapshot.topic(name)
         if sticky is None or topic is None:
             return True
@@ -102,6 +103,6 @@ class CompiledTopics:
 
 
 def _is_stale(snapshot: ClusterSnapshot, name: str, partitions: int) -> bool:
-    """True when the topic does not have ``partitions`` partitions any more."""
+    """Whether the topic no longer has exactly ``partitions`` partitions."""
     topic = snapshot.topic(name)
     return topic is None or len(topic) != partitions

@@ -1,7 +1,8 @@
-"""Codecs for the records of a batch, the ratio to expect of a topic, and compression by callers.
+"""Codecs for the records of a batch, estimated compression ratios, and compression by callers.
 
-Formats as brokers expect them: gzip members (RFC 1952), snappy in Java's xerial framing, LZ4 frames
-with independent blocks, plain zstd frames. The estimator is Kafka's ``CompressionRatioEstimator``.
+The formats are those that brokers expect: gzip members (RFC 1952), snappy in Java's xerial framing,
+LZ4 frames with independent blocks, plain zstd frames. The estimator is that of Kafka's
+``CompressionRatioEstimator``.
 """
 
 from __future__ import annotations
@@ -132,14 +133,14 @@ def _unpack_xerial(packed: memoryview) -> bytes:
 class CompressionRatios:
     """Compressed bytes per uncompressed byte, per topic.
 
-    Written by the sender's thread, read by any.
+    The sender thread writes them; any thread may read them.
     """
 
     def __init__(self) -> None:
         self._ratios: dict[str, float] = {}
 
     def estimate(self, topic: str) -> float:
-        """The ratio to expect of the topic's next batch; 1.0 before the first one."""
+        """The expected ratio of the topic's next batch; 1.0 before the first one."""
         return self._ratios.get(topic, 1.0)
 
     def forget(self, topics: set[str]) -> None:
@@ -148,11 +149,11 @@ class CompressionRatios:
         self._ratios = {topic: ratio for topic, ratio in ratios if topic not in topics}
 
     def start_over(self, topic: str, ratio: float) -> None:
-        """A batch compressed to ``ratio`` was too large: expect no compression of the next ones."""
+        """Expect no compression of the next batches, because one with this ratio was too large."""
         self._ratios[topic] = max(1.0, ratio)
 
     def observed(self, topic: str, ratio: float) -> None:
-        """A batch of ``topic`` had this ratio: a worse one counts at once, a better one slowly."""
+        """Adapt the estimate to a batch's ratio: at once if it is worse, slowly if it is better."""
         known = self._ratios.get(topic, 1.0)
         if ratio > known:
             self._ratios[topic] = max(known + DETERIORATE_STEP, ratio)
@@ -163,13 +164,14 @@ class CompressionRatios:
 log = SenderLog(__name__)
 
 LEFT_TO_THE_SENDER = 1
-"""Batches that wait for the sender; callers compress those beyond this number."""
+"""Number of batches left to the sender; callers compress any batches beyond this number."""
 
 
 class BatchCompression:
-    """Batches closed for append, still to be compressed, each by one thread. Any thread.
+    """Batches that are closed for append and not compressed yet. Any thread.
 
-    ``wake`` lets the sender look, also when a caller has compressed what it wanted meanwhile.
+    Each batch is compressed by one thread. ``wake`` wakes the sender: to compress batches, and when
+    a caller has compressed a batch that the sender waits for.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -179,15 +181,15 @@ class BatchCompression:
         self._at_work: dict[ProducerBatch, bool] = {}  # by callers; True: the sender waits for it
 
     def offer(self, batch: ProducerBatch, compress: Compressor) -> None:
-        """``batch`` takes no more records."""
+        """Add ``batch``, which takes no more records."""
         with self._lock:
             if not batch.taken_by_sender:
                 self._waiting[batch] = compress
 
     def take(self, batch: ProducerBatch) -> bool:
-        """Whether the sender may take ``batch``; if not, ``wake`` is called when it may.
+        """Whether the sender may take ``batch``; if not, ``wake`` is called as soon as it may.
 
-        ``batch.taken_by_sender`` was set before, so that the batch is not offered afterwards.
+        The caller has set ``batch.taken_by_sender`` before, so the batch is not offered again.
         """
         with self._lock:
             if batch in self._at_work:
@@ -197,7 +199,7 @@ class BatchCompression:
             return True
 
     def compress(self, batch: ProducerBatch, compress: Compressor | None) -> None:
-        """Compress ``batch``, which the sender takes, unless a caller did."""
+        """Compress ``batch``, which the sender has taken, unless a caller has compressed it."""
         try:
             batch.compress(compress)
         except Exception:  # the codec failed; without this the batch would get no outcome
@@ -205,12 +207,12 @@ class BatchCompression:
             batch.compress(bytes)
 
     def forget(self, batch: ProducerBatch) -> None:
-        """``batch`` has left its queue. A caller that compresses it goes on: its memory stays."""
+        """Remove ``batch``, which has left its queue. A caller that compresses it continues."""
         with self._lock:
             self._waiting.pop(batch, None)
 
     def help(self) -> None:
-        """Compress the youngest batch if the sender has others to do. For callers; no lock held.
+        """Compress the newest batch if more than one waits. For callers that hold no lock.
 
         Raises what signal handlers raise.
         """

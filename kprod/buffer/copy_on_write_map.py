@@ -1,4 +1,4 @@
-"""A map that is read without a lock, and hardly ever loses an entry."""
+"""A map that is read without a lock, and from which entries are rarely removed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from kprod.lock import Lock
 
 
 class CopyOnWriteMap:
-    """Unlike Kafka's, it adds in place, which is atomic in a dict, and copies only to shrink.
+    """Unlike Kafka's class, it adds entries in place, and copies the map only to shrink it.
 
-    Entries are added, never changed, and removed when they are of no use. One lookup, or one new
-    key, is atomic with and without a GIL, so a reader finds every entry that was added before it
-    looked; a copy for each new key would make adding n keys take time in proportion to the square
-    of n. Thread-safe.
+    Entries are added and removed, but not changed. Looking up or adding one key is atomic in a
+    dict, with and without a GIL, so a reader finds every entry that was added before. If each new
+    key copied the map, adding n keys would take O(n**2) time. Thread-safe.
     """
 
     __slots__ = ("_entries", "_most", "_writing")
@@ -29,7 +28,7 @@ class CopyOnWriteMap:
         return self._entries.get(key)
 
     def get_or_create(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The entry, made by ``make`` if there is none.
+        """The entry; if there is none, add the result of ``make``.
 
         ``make`` runs under the lock, at most once per key.
         """
@@ -43,7 +42,7 @@ class CopyOnWriteMap:
         return found
 
     def discard(self, key: Hashable, entry: Any) -> None:
-        """Remove the entry, unless another one has its key. Readers may still hold it."""
+        """Remove the entry, unless the key has another one by now. Readers may still use it."""
         with self._writing:
             if self._entries.get(key) is entry:
                 del self._entries[key]
@@ -51,7 +50,7 @@ class CopyOnWriteMap:
                 self._shrink()
 
     def _shrink(self) -> None:
-        """Copy the dict, which keeps the room of removed entries. The caller holds ``_writing``."""
+        """Copy the dict to free the memory of removed entries. The caller holds ``_writing``."""
         # A reader may still have the former dict. It lacks later entries, but get_or_create looks
         # for them in this one.
         self._entries = dict(self._entries)

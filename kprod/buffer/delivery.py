@@ -1,6 +1,6 @@
-"""The outcome of a batch, and how threads, tasks and callbacks wait for it.
+"""The result of a batch, and how threads, tasks and callbacks wait for it.
 
-One call into an asyncio event loop hands the outcomes of many batches to its tasks.
+One call into an asyncio event loop passes the results of many batches to its tasks.
 """
 
 from __future__ import annotations
@@ -36,26 +36,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Wait: TypeAlias = Callable[[Latch, float | None, bool], bool]
-"""Waits at most so many seconds (None: without limit) for a latch; True when it is open. With the
-last argument True it also wakes the sender."""
+"""Waits at most that many seconds (None: no limit) for a latch, and returns whether it is open. If
+the last argument is True, it also wakes the sender."""
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
 FOREVER = 10.0**9
-"""Seconds; longer than any process."""
+"""A number of seconds that is longer than any process lives."""
 COROUTINE = 0x80 | 0x200
-"""Flags of the code of an ``async def``, with ``yield`` and without (``inspect.CO_COROUTINE``)."""
+"""Code flags of an ``async def`` without and with ``yield`` (see the module ``inspect``)."""
 
 monotonic = SystemClock.monotonic
 
 PROCESS = generation()
-"""In another one, a forked child, a batch may be the parent's."""
+"""The process generation. In a forked child, which has another one, a batch may be the parent's."""
 
 
 class BatchDelivery(BatchOutcome):
-    """The outcome of one batch, and how to wait for it (Kafka's ``ProduceRequestResult``).
+    """The result of one batch, and how to wait for it (Kafka's ``ProduceRequestResult``).
 
-    Thread-safe. ``callbacks`` None: the thread that settles runs what ``on_done`` was given.
+    Thread-safe. If ``callbacks`` is None, functions given to ``on_done`` run in the thread that
+    sets the result.
     """
 
     __slots__ = ()
@@ -64,9 +65,9 @@ class BatchDelivery(BatchOutcome):
     callbacks_type = Callbacks
 
     def fail_each(self, errors: Sequence[tuple[int, KprodError]]) -> bool:
-        """The batch ended in several errors: (index of the first record it is for, error), from 0.
+        """Fail the records with several errors, each given with the index of its first record.
 
-        False when it had already ended.
+        The first index is 0. Returns False if the batch already had a result.
         """
         parts: list[tuple[int, BatchDelivery]] = []
         for first, error in errors:
@@ -76,9 +77,9 @@ class BatchDelivery(BatchOutcome):
         return self.end_as(tuple(parts))
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[BatchDelivery, int, int]]:
-        """The deliveries with the outcomes of ``count`` records from index ``first`` on, in order.
+        """The deliveries with the results of ``count`` records from index ``first`` on, in order.
 
-        Each piece is a delivery, the index of its first such record there, and how many they are.
+        Each item is a delivery, the index in it of the first of these records, and their number.
         """
         if not self.is_split:
             yield self, first, count
@@ -90,26 +91,26 @@ class BatchDelivery(BatchOutcome):
                 yield from part.pieces(low - start, high - low)
 
     def raise_error(self) -> NoReturn:
-        """Raise a copy of why the batch failed. The error itself is never raised.
+        """Raise a copy of the batch's error. The error itself is never raised.
 
-        All its records share it. And raised it would refer to the frames it passed, which refer to
-        the future, which refers to it: a cycle that the garbage collector, which does not know
-        futures, could not end.
+        All records of the batch share the error. If it were raised, its traceback would refer to
+        the frames that it passed, these to the future, and the future to the error: a cycle that
+        the garbage collector cannot free, because it does not know futures.
         """
         raise copy.copy(self.error or AssertionError("the batch has not failed"))
 
     # Waiting --------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait at most ``timeout`` seconds (None: without limit); True once the batch has ended.
+        """Wait at most ``timeout`` seconds (None: no limit); return whether the batch has a result.
 
-        Raises IllegalStateError inside a callback, unless the batch has ended or timeout is 0.
+        Raises IllegalStateError inside a callback, unless there is a result or ``timeout`` is 0.
         """
         self.is_watched = True
         return self.done or self.wait_until_notified(timeout) or self.done
 
     def wait_until_notified(self, timeout: float | None) -> bool:
-        """As ``wait``, and until all callbacks of ``on_done`` are with the callbacks' thread."""
+        """As ``wait``, and until all ``on_done`` callbacks are queued for the callback thread."""
         if timeout != 0 and self.callbacks.ident == threading.get_ident():
             raise waits_in_callback()
         latched = self.latch(Latch())
@@ -132,9 +133,9 @@ class BatchDelivery(BatchOutcome):
         return notified and self.callbacks.drain(max(0.0, deadline - monotonic()))
 
     def wait_in_loop(self) -> Generator[Any, None, None]:
-        """Wait in a task of the running asyncio loop until the batch has ended.
+        """Wait in a task of the running asyncio loop until the batch has a result.
 
-        Raises IllegalStateError without such a loop, inside a callback, and in a forked child.
+        Raises IllegalStateError if no loop runs, inside a callback, and in a forked child.
         """
         if self.callbacks.ident == threading.get_ident():
             raise waits_in_callback()
@@ -153,7 +154,7 @@ class BatchDelivery(BatchOutcome):
         yield from waiting.wait()
 
     def wait_for_record(self, index: int, timeout: float | None) -> None:
-        """Wait for the outcome of one record: see ``FutureRecordMetadata.get``."""
+        """Wait for the result of one record: see ``FutureRecordMetadata.get``."""
         if timeout is not None:
             check_timeout(timeout)
         outcome, _ = self.locate(index)
@@ -170,7 +171,7 @@ class BatchDelivery(BatchOutcome):
             self.wait_until_heard(FOREVER if timeout is None else timeout)
 
     def await_record(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
-        """Wait for the outcome of one record in a task: see ``FutureRecordMetadata.__await__``."""
+        """Wait for the result of one record in a task: see ``FutureRecordMetadata.__await__``."""
         while not future.is_done:
             outcome, _ = self.locate(future.index)
             yield from outcome.wait_in_loop()
@@ -181,7 +182,7 @@ class BatchDelivery(BatchOutcome):
         return stored
 
     def _refuse_in_child(self) -> None:
-        """Raise as a thread's wait does if this belongs to the process that forked this one."""
+        """Raise, as a thread's wait does, if the batch belongs to the parent of this process."""
         latched = self.latch(Latch())
         if latched is not None and latched[1] is not None:
             ended, wait_for = latched
@@ -199,7 +200,7 @@ class BatchDelivery(BatchOutcome):
         stored: bool = False,
         failed: bool = False,
     ) -> None:
-        """Call ``fn(*args, outcome, **kwargs)`` once the record was stored, or has failed."""
+        """Call ``fn(*args, outcome, **kwargs)`` once the record is stored or has failed."""
         notify = partial(_notify, future, _callable(fn), args, kwargs, stored, failed)
         self.on_done(notify, future.index, failed)
 
@@ -226,7 +227,7 @@ def _notify(
 
 
 def _call_safely(fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Run an application's callback; whatever it raises goes no further."""
+    """Run an application's callback; log any exception that it raises."""
     try:
         fn(*args, **kwargs)
     except BaseException:
@@ -234,7 +235,7 @@ def _call_safely(fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[
 
 
 def waits_in_callback() -> IllegalStateError:
-    """The error of a wait inside a callback."""
+    """The error for waiting inside a callback."""
     return IllegalStateError(
         "a delivery callback must not wait for an outcome, for all other callbacks would wait"
         " with it: add a callback to that record's future instead"
@@ -245,7 +246,7 @@ NUMBERS = int, float
 
 
 def check_timeout(timeout: Any) -> None:
-    """Raises RecordTypeError and InvalidRecordError for a timeout of ``get`` that is no time."""
+    """Raise RecordTypeError or InvalidRecordError for an invalid timeout of ``get``."""
     if isinstance(timeout, bool) or not isinstance(timeout, NUMBERS):
         raise RecordTypeError(f"get: timeout must be seconds or None, got {timeout!r}")
     if not timeout >= 0:
@@ -253,7 +254,7 @@ def check_timeout(timeout: Any) -> None:
 
 
 def _callable(fn: Any) -> Any:
-    """``fn``, if it can be called back. Raises RecordTypeError."""
+    """Return ``fn`` if it can be used as a callback. Raises RecordTypeError if not."""
     if not callable(fn):
         raise RecordTypeError(f"a delivery callback must be callable, got {fn!r}")
     if getattr(getattr(fn, "__code__", None), "co_flags", 0) & COROUTINE:
@@ -265,16 +266,16 @@ def _callable(fn: Any) -> Any:
 
 
 SLICE = 256
-"""Waiters that one turn of the loop wakes. A task takes some microseconds to wake, so this keeps a
-turn below some milliseconds, however many records a batch holds."""
+"""Waiters that are woken in one iteration of the loop. Waking a task takes some microseconds, so an
+iteration takes no more than some milliseconds, however many records a batch holds."""
 
 
 class Slices:
-    """The work for one loop, ``SLICE`` steps in each of the loop's turns. Thread-safe.
+    """The work for one loop: at most ``SLICE`` steps in each iteration of the loop. Thread-safe.
 
-    Work is an iterator that does a step whenever it is asked for the next item. One thread puts
-    it in, the loop's asks. No lock: a thread that puts may be interrupted anywhere by the garbage
-    collector, which may put, too.
+    Work is an iterator that does one step whenever it is asked for the next item. Any thread may
+    add work; only the loop's thread does it. There is no lock, because the garbage collector may
+    interrupt a thread that adds work, and may itself add work.
     """
 
     def __init__(self) -> None:
@@ -282,7 +283,7 @@ class Slices:
         self._scheduled = False
 
     def put(self, loop: asyncio.AbstractEventLoop, work: Iterator[object]) -> None:
-        """Queue ``work`` behind earlier work; a closed loop does nothing."""
+        """Queue ``work`` after earlier work; if the loop is closed, drop it."""
         self._work.append(work)
         # First append, then mark: a turn without work removes the mark, then looks once more.
         if self._scheduled:
@@ -314,7 +315,7 @@ _of_loops = weakref.WeakKeyDictionary()
 
 
 def in_slices(loop: asyncio.AbstractEventLoop, work: Iterator[object]) -> None:
-    """Do ``work`` in the loop, in slices between the loop's other work. Any thread."""
+    """Do ``work`` in the loop, in slices between the loop's other work. Any thread may call it."""
     slices = _of_loops.get(loop)
     if slices is None:  # two threads may make one each: both get their work done
         slices = _of_loops[loop] = Slices()
@@ -322,7 +323,10 @@ def in_slices(loop: asyncio.AbstractEventLoop, work: Iterator[object]) -> None:
 
 
 class WaitingTasks:
-    """The tasks of one loop that wait for one thing. Every method but ``ring`` in the loop."""
+    """The tasks of one loop that wait for the same event.
+
+    All methods but ``ring`` must be called in the loop.
+    """
 
     __slots__ = ("_loop", "_waiting")
 
@@ -331,7 +335,7 @@ class WaitingTasks:
         self._waiting: dict[asyncio.Future[None], None] = {}  # in the order of asking
 
     def wait(self) -> Generator[Any, None, None]:
-        """Wait until ``ring``. Each task has a waiter of its own: cancelling it harms no other."""
+        """Wait until ``ring``. Each task has its own waiter: cancelling one affects no other."""
         waiter = self._loop.create_future()
         self._waiting[waiter] = None
         try:
@@ -351,7 +355,7 @@ class WaitingTasks:
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
-    """The asyncio loop that runs in this thread. Raises IllegalStateError when none does."""
+    """The asyncio loop that runs in this thread. Raises IllegalStateError if there is none."""
     import asyncio  # a caller that awaits has it loaded; `import kprod` need not
 
     try:

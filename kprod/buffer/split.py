@@ -1,6 +1,6 @@
-"""Cutting a batch into smaller ones (Kafka's ``ProducerBatch.split``).
+"""Splits a batch into smaller ones (Kafka's ``ProducerBatch.split``).
 
-In two when the broker finds it too large; into more when the network does.
+Into two if the broker finds it too large; into more if the network does.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ def split(
     hurry: Callable[[], None],
     count: int = 2,
 ) -> list[ProducerBatch]:
-    """At most ``count`` batches with the records of ``batch`` in order, of about as many bytes.
+    """Split ``batch`` into 2 to ``count`` batches of about as many bytes each, in order.
 
-    There are at least two.
-
-    The futures of ``batch`` follow its records. The new batches keep its age, place in the queue
-    and, as consecutive ranges, its sequence numbers: if ``batch`` itself is stored after
-    all, the broker finds theirs out of order. Their memory is their own, outside
-    ``buffer_memory``, for the sender cannot wait for it. Thread: the sender's only.
+    The futures of ``batch`` move to the new batches with their records. The new batches keep its
+    age and its position in the queue, and divide its sequence numbers into consecutive ranges. So
+    if ``batch`` itself is stored after all, the broker finds theirs out of order. Their memory is
+    not part of ``buffer_memory``, because the sender cannot wait for it. Only the sender thread may
+    call this.
     """
     if batch.record_count < 2:
         raise AssertionError(f"{batch!r} cannot be split")
@@ -51,7 +50,7 @@ def split(
 
 
 def _firsts(records: Sequence[EncodedRecord], count: int) -> list[int]:
-    """Where the parts begin, so that none is empty and all are about as large."""
+    """The indexes at which the parts begin; none is empty, and they have about the same size."""
     share = sum(record.size_bound for record in records) / count
     firsts = [0]
     size, part = 0, 0
@@ -88,7 +87,7 @@ def _part(
 
 
 class EncodedRecord(NamedTuple):
-    """One record, and the bytes it takes at most wherever it is written again."""
+    """One record, and the maximum number of bytes that it takes in another batch."""
 
     timestamp: int
     key: bytes | None
@@ -98,7 +97,7 @@ class EncodedRecord(NamedTuple):
 
 
 def read_records(encoded: memoryview, base_timestamp: int) -> Iterator[EncodedRecord]:
-    """The records in order; ``encoded`` is the uncompressed records part of a batch."""
+    """The records in order; ``encoded`` contains the uncompressed records of a batch."""
     cursor = _Cursor(encoded)
     while cursor.at < len(encoded):
         length = cursor.varint()
@@ -129,7 +128,7 @@ class _Cursor:
             shift += 7
 
     def sized(self) -> bytes | None:
-        """Bytes behind their length; None for length -1."""
+        """Bytes that follow their length; None for length -1."""
         size = self.varint()
         if size < 0:
             return None

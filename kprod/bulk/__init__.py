@@ -1,1 +1,1 @@
-"""Many records with one call: the compiled loop, its inputs, and the one handle for all of them."""
+"""Calls that send many records: the compiled loop, its inputs, and one handle for all results."""

@@ -1,4 +1,4 @@
-"""The columns of Arrow data: judged by their types, then queued batch by batch."""
+"""Arrow data for ``send_arrow``: checks the column types, then queues batch by batch."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from kprod_ext import ArrowChunk, ArrowSource
 from kprod_ext.futures import FutureRecordMetadata
 
 CHUNK_ROWS = 1024
-"""Rows that are loaded at the same time: their addresses fit into the nearest cache."""
+"""Rows that are loaded at the same time. Their addresses fit into the processor's nearest cache."""
 
 UNLIMITED = 1 << 61
-"""More bytes than any record has: ``send`` itself checks the size of these records."""
+"""A limit that no record exceeds, for records whose size ``send`` checks itself."""
 
 FAULTS: dict[str, tuple[type[KprodError], str]] = {
     "partition": (PartitionError, "its partition is not a number from 0 to 2**31 - 1"),
@@ -38,13 +38,13 @@ FAULTS: dict[str, tuple[type[KprodError], str]] = {
 }
 
 Described = tuple[str, str, bool, list[Any]]
-"""Name, format in the C data interface, whether it is dictionary-encoded, children."""
+"""A column: name, format in the C data interface, whether it is dictionary-encoded, children."""
 
 TEXT = ("u", "U", "vu")
 BYTES = ("z", "Z", "vz", "w:")
 LISTS = ("+l", "+L", "+m")
 UNITS = {"tss": (1000, 1), "tsm": (1, 1), "tsu": (1, 1000), "tsn": (1, 1_000_000)}
-"""Multiplier and divisor that make milliseconds of each unit of a timestamp."""
+"""Multiplier and divisor that convert each timestamp unit to milliseconds."""
 
 NAMES = {
     "n": "null", "b": "bool", "c": "int8", "C": "uint8", "s": "int16", "S": "uint16", "i": "int32",
@@ -55,11 +55,11 @@ NAMES = {
 }  # fmt: skip
 
 Chosen = str | int | None
-"""A column by its name or number; None for no such column."""
+"""A column by its name or number; None if the data has no such column."""
 
 
 class ArrowColumns(NamedTuple):
-    """The number of each column, -1 for none, and the factors that give milliseconds."""
+    """The column numbers (-1 for none), and the factors that convert timestamps to milliseconds."""
 
     value: int
     key: int
@@ -152,9 +152,9 @@ def _type(column: Described) -> str:
 
 
 class ArrowBatches:
-    """The batches of the data given to ``send_arrow``; ``chunk`` reads the present one.
+    """The batches of the data given to ``send_arrow``; ``chunk`` reads the current one.
 
-    Without ``limits`` a record may be of any size.
+    Without ``limits``, records of any size are accepted.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class ArrowBatches:
         self._rows = 0
 
     def next(self) -> bool:
-        """Go on to the next batch, and check all its rows; False when there is none."""
+        """Load the next batch, and check all its rows; return False if there is none."""
         found = self.chunk.next_batch(UNLIMITED if self._limits is None else self._limits.largest)
         if found is None:
             return False
@@ -195,7 +195,7 @@ class ArrowBatches:
         return True
 
     def _error(self, row: int, why: str, size: int) -> KprodError:
-        """The text about a bad row, with its number from the first batch on, as in the handle."""
+        """The error for an invalid row, with its number in the whole data and in its batch."""
         place = f"record {self._rows + row}"
         if self._batches:
             place += f" (row {row} of batch {self._batches})"
@@ -206,7 +206,7 @@ class ArrowBatches:
 
 
 def send_batches(parts: BulkParts, topic: str, batches: ArrowBatches) -> BulkDelivery:
-    """Queue all rows, in order, by the compiled path. See ``KafkaProducer.send_arrow``."""
+    """Queue all rows, in order, through the compiled path. See ``KafkaProducer.send_arrow``."""
     more = batches.next()
     writing = BulkWriting(parts, topic)
     writing.await_partition(batches.chunk.largest_partition)
@@ -223,7 +223,7 @@ def send_batches(parts: BulkParts, topic: str, batches: ArrowBatches) -> BulkDel
 def send_batches_one_by_one(
     send: Callable[..., FutureRecordMetadata], topic: str, batches: ArrowBatches
 ) -> BulkDelivery:
-    """Send every row by ``send``: a serializer gets bytes, as they are in the columns."""
+    """Send every row with ``send``. Serializers get the bytes that are in the columns."""
     sending = OneByOne(send, topic)
     more = batches.next()
     with Accounted(sending.delivery, lambda: None):

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 class BulkCalls:
     """Part of ``KafkaProducer``: it sends many records with one call. Thread-safe.
 
-    What only these calls need is imported by them: a tenth of what ``import kprod`` would load.
+    Modules that only these calls need are imported on the first call, because they would make up a
+    tenth of ``import kprod``.
     """
 
     _bulk: BulkParts | None
-    """None when code of the application must see each record."""
+    """None if each record has to pass through code of the application."""
     _size_limits: SizeLimits
 
     def send_many(

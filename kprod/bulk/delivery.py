@@ -1,4 +1,4 @@
-"""One handle for all records of a bulk call: their outcomes, together or one by one."""
+"""One handle for all records of a bulk call: their results, together or one by one."""
 
 from __future__ import annotations
 
@@ -190,12 +190,12 @@ class BulkDelivery:
         return True
 
     def _hurry(self) -> None:
-        """A caller waits: let no batch linger any more."""
+        """Send the batches immediately, because a caller waits for them."""
         for delivery, _, _ in self._runs:
             delivery.hasten()
 
     def _pieces(self) -> Iterator[Piece]:
-        """The runs, cut where their batches were split."""
+        """The runs, divided where their batches were split."""
         for delivery, first, count in self._runs:
             start = first
             for piece, index, part in delivery.pieces(first, count):
@@ -230,7 +230,7 @@ class BulkDelivery:
 
 
 def _offsets(pieces: list[Piece]) -> dict[TopicPartition, OffsetRange]:
-    """Where acknowledged records are, by partition."""
+    """The ranges of offsets of acknowledged records, by partition."""
     seen: dict[TopicPartition, tuple[int, int, int]] = {}
     for piece, index, (_, _, count) in pieces:
         first, last, records = seen.get(piece.tp) or (NO_OFFSET, NO_OFFSET, 0)

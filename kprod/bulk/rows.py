@@ -1,4 +1,4 @@
-"""The arguments of ``send_many``: cut into blocks of rows, checked, and queued in order."""
+"""The arguments of ``send_many``: divided into blocks of rows, checked, and queued in order."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from kprod_ext import ObjectChunk, all_plain
 from kprod_ext.rows import held
 
 BLOCK_ROWS = 8192
-"""Rows held at the same time: enough for some batches of small records, few enough that their
-addresses fit into the processor's nearer caches."""
+"""Rows in a block: enough for several batches of small records, but few enough that their addresses
+fit into the processor's nearer caches."""
 STREAM_ROWS = 512
-"""Rows held from an iterator, which wait until so many have come."""
+"""Rows in a block from an iterator. They wait until the block is complete."""
 
 T = TypeVar("T")
 
 Column: TypeAlias = Any
-"""None, one value for every record, or a list or an iterator of them."""
+"""None, one value for all records, or a list or an iterator with one value for each record."""
 
 
 Block: TypeAlias = tuple[int, list[Any], tuple[Column, ...], BaseException | None]
-"""The number of the first row, the values of the rows, their other columns (keys, headers,
-partitions and timestamps: each a list or, for all rows, a value), and the exception that came after
-them, if any."""
+"""The number of the first row; the values of the rows; their other columns (keys, headers,
+partitions and timestamps, each a list or one value for all rows); and the exception that the input
+raised after these rows, if any."""
 
 
 class Rows:
-    """The arguments of one ``send_many``. ``sized``: they can be checked before anything is sent.
+    """The arguments of one ``send_many``.
 
-    ``count`` is then the number of rows: items that are added to a list later are not sent.
+    If ``sized``, they can be checked before anything is sent, and ``count`` is the number of rows.
+    Items that are added to a list later are not sent.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Rows:
         partitions: Any = None,
         timestamps_ms: Any = None,
     ) -> None:
-        """Raises RecordTypeError and InvalidRecordError for arguments that are wrong as a whole."""
+        """Raise RecordTypeError or InvalidRecordError if an argument as a whole is invalid."""
         self.sized = isinstance(values, list | tuple)
         self._values = _many("values", values)
         if self.sized and type(values) is not list:
@@ -63,7 +64,11 @@ class Rows:
         )
 
     def all_plain(self, largest: int) -> bool:
-        """Whether all rows are valid: bytes or None of at most ``largest`` bytes, no lists."""
+        """Whether all values and keys are bytes or None, and of at most ``largest`` bytes.
+
+        Then the rows need not be checked one by one. False if there are headers, or lists of
+        partitions or timestamps.
+        """
         keys, *others = self._columns
         if not isinstance(self._values, list) or list in map(type, others):
             return False
@@ -71,17 +76,17 @@ class Rows:
 
     @property
     def keyed(self) -> bool:
-        """Whether there are keys; if not, a value that is a pair has its key."""
+        """Whether keys were given; if not, a value may be a pair of key and value."""
         return self._columns[0] is not None
 
     @property
     def largest_partition(self) -> int:
-        """The partition that all rows name; -1 for none, and for a list of partitions."""
+        """The partition that was given for all rows; -1 if none or a list was given."""
         partition = self._columns[2]
         return partition if type(partition) is int else -1
 
     def blocks(self) -> Iterator[Block]:
-        """The rows in order. A sized input gives them again with each call."""
+        """The rows in order. If ``sized``, every call returns all rows again."""
         return self._sized_blocks() if self.sized else self._streamed_blocks()
 
     def _sized_blocks(self) -> Iterator[Block]:
@@ -119,9 +124,10 @@ class Rows:
             start += len(taken)
 
     def streamed(self) -> Iterator[tuple[Any, ...]]:
-        """The rows of an iterator, each taken when it is asked for: value, key, and the others.
+        """The rows of an iterator, as tuples of value, key, and the other columns.
 
-        So what a generator changes for its next row, an object or a buffer, is as it was given.
+        Each row is taken when it is asked for. So a generator may reuse an object or a buffer for
+        its next row.
         """
         numbers = count()  # the last column: as many are taken as there were whole rows before
 
@@ -136,7 +142,7 @@ class Rows:
         return zip(self._values, *columns, numbers, strict=False)
 
     def _column(self, name: str, column: Any) -> Column:
-        """A column of one value per record: a list if the values are sized."""
+        """A column with one value per record; it is a list if the values are sized."""
         many = _many(name, column)
         if not self.sized:
             return many if type(many) is not tuple else list(many)
@@ -212,9 +218,9 @@ def _take(column: Iterator[Any], count: int) -> tuple[list[Any], BaseException |
 
 
 class RowChecks:
-    """The checks of one bulk call; their errors name the record by its number.
+    """The checks of one bulk call; their errors contain the number of the record.
 
-    ``start`` is the number of the first record of the block that is being looked at.
+    ``start`` is the number of the first record of the block that is being checked.
     ``refuse_too_large`` raises for a record that no request could hold.
     """
 
@@ -228,7 +234,7 @@ class RowChecks:
         self._refuse_too_large = refuse_too_large
 
     def payload(self, row: int, field: str, data: Any) -> bytes | None:
-        """A key or value as bytes. A buffer is copied: it may change before it is written."""
+        """A key or value as bytes. Copies buffers, which may change before they are written."""
         record = ProducerRecord(self._topic, **{field: data})
         key, value, _ = self._numbered(row, lambda: NO_SERIALIZERS.apply(record))
         found = key if field == "key" else value
@@ -243,7 +249,7 @@ class RowChecks:
         return self._numbered(row, lambda: check_timestamp(timestamp_ms))
 
     def headers(self, row: int, headers: Any) -> tuple[Header, ...]:
-        """The headers of one record, in the one form that cannot change."""
+        """The headers of one record, as an immutable tuple."""
         return self._numbered(row, lambda: freeze_headers(headers))
 
     def size(
@@ -253,7 +259,7 @@ class RowChecks:
         value: BytesLike | None,
         headers: tuple[Header, ...],
     ) -> None:
-        """Refuse a record that is too large for a request or for the memory."""
+        """Raise for a record that is too large for a request or for the buffer memory."""
         record = ProducerRecord(self._topic, headers=headers)
         self._numbered(row, lambda: self._refuse_too_large(record, key, value))
 
@@ -267,7 +273,7 @@ class RowChecks:
 
 
 def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> BulkDelivery:
-    """Queue rows of a producer that was given no serializer, interceptor or partitioner.
+    """Queue rows for a producer without serializers, interceptors and its own partitioner.
 
     See ``KafkaProducer.send_many``.
     """

@@ -1,4 +1,4 @@
-"""One bulk call at work: compiled code writes records, and Python code removes what stops it."""
+"""The loop of a bulk call: compiled code writes records, and Python code resolves what stops it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from kprod.bulk.delivery import BulkDelivery
 
 MOST_AHEAD = 64
-"""Sticky partitions that are drawn before they are needed."""
+"""Maximum number of sticky partitions that are drawn in advance."""
 
 
 class BulkParts(NamedTuple):
     """The parts of a producer that a bulk call works with.
 
-    ``blocking_time`` gives the seconds that a call may wait without progress; ``largest`` is the
-    bytes that key, value and headers of a record may have without a second look.
+    ``blocking_time`` returns the seconds that a call may wait without progress. A record whose key,
+    value and headers have at most ``largest`` bytes is never too large.
     """
 
     accumulator: RecordAccumulator
@@ -40,24 +40,24 @@ class BulkParts(NamedTuple):
 class BulkWriting:
     """Queues chunks of records of one topic, in order. One thread.
 
-    ``sent`` knows where every record went. Compiled code writes until it stops; then this does what
-    the table says, and it goes on:
+    ``sent`` records where every record was queued. Compiled code writes records until it stops.
+    Then this class does what the table says, and the compiled code continues:
 
     ================  ===========================================================================
-    stop              what is done
+    reason to stop    action
     ================  ===========================================================================
-    ``DONE``          nothing: the chunk is written
-    ``NO_MEMORY``     the record is queued as ``send`` queues it, when there is memory for a batch
-    ``NOT_ADMITTED``  the partition is waited for if it is new; its appender gets its queue
-    ``NO_STICKY``     sticky partitions are drawn, for as many bytes as are to come
+    ``DONE``          none: the chunk is written
+    ``NO_MEMORY``     queue one record as ``send`` does, after waiting for the memory of a batch
+    ``NOT_ADMITTED``  wait for the partition if it is new; give the appender its queue
+    ``NO_STICKY``     draw sticky partitions, enough for the estimated bytes of the remaining rows
     ================  ===========================================================================
 
-    While the partitions of a topic stay the same it stops for `NOT_ADMITTED` once for each of them,
-    not in every call.
+    While the topic keeps its partitions, compiled code stops with ``NOT_ADMITTED`` once for each of
+    them, not once in every call.
     """
 
     def __init__(self, parts: BulkParts, topic: str) -> None:
-        """Raises as ``Metadata.await_topic``: the topic may be a new one; and as ``_begin``."""
+        """Raises as ``_begin``, and as ``Metadata.await_topic`` if the topic is unknown."""
         self.sent = SentRecords()
         self._parts = parts
         self._name = topic
@@ -65,7 +65,7 @@ class BulkWriting:
         self._begin()
 
     def _begin(self) -> None:
-        """For the number of partitions that the topic has now. Raises PartitionError for none."""
+        """Get an appender for the topic's partitions. Raises PartitionError if it has none."""
         count = len(self._topic.partitions)
         if not count:
             raise no_partitions(self._topic)
@@ -76,8 +76,8 @@ class BulkWriting:
     def write(self, chunk: RecordChunk) -> None:
         """Queue the chunk's records.
 
-        Raises BufferFullError when there is no memory for the next one within ``blocking_time``,
-        ProducerClosedError after ``close``; the records before it are queued.
+        Raises BufferFullError if no memory for the next record is free within ``blocking_time``,
+        and ProducerClosedError after ``close``. The records before that one stay queued.
         """
         stop, metadata = None, self._parts.metadata
         while stop is not BulkStop.DONE:
@@ -102,7 +102,7 @@ class BulkWriting:
         self._parts.wake()  # after an interruption the sender may not know of the last batches
 
     def await_partition(self, partition: int) -> None:
-        """Wait until the topic is known to have a partition. Raises as ``await_topic``."""
+        """Wait until the topic is known to have this partition. Raises as ``await_topic``."""
         if partition >= self._topic_appender.partition_count:
             self._await(partition)  # ``_follow`` takes the new topic, with its new appender
 
@@ -111,7 +111,7 @@ class BulkWriting:
         return parts.metadata.await_topic(self._name, parts.blocking_time(), parts.wake, partition)
 
     def _follow(self) -> None:
-        """The topic has changed: begin anew if its number of partitions is another one now."""
+        """Adapt to a changed topic; get a new appender if the partition count has changed."""
         self._topic = self._await()
         if len(self._topic) != self._appender.partition_count:
             self._begin()
@@ -125,7 +125,7 @@ class BulkWriting:
             self._parts.compiled_topics.admit_to(self._topic_appender, tp)
 
     def _append(self, chunk: RecordChunk) -> None:
-        """Queue the record that begins a new batch; waits for its memory."""
+        """Queue the record that begins a new batch, after waiting for the batch's memory."""
         tp = TopicPartition(self._name, self._appender.partition)
         timestamp_ms, key, value, headers = chunk.row()
         try:
@@ -140,10 +140,10 @@ class BulkWriting:
 
 
 class Accounted:
-    """Calls ``finish`` at the end in any case; gives an exception ``accepted`` and ``delivery``.
+    """Calls ``finish`` at the end in any case; adds ``accepted`` and ``delivery`` to an exception.
 
-    The exception keeps its type: an application that catches Ctrl-C, or an exception of its own
-    iterator, still does. When an exception interrupts ``finish``, ``finish`` is called again.
+    The exception keeps its type, so an application can still catch Ctrl-C or an exception of its
+    own iterator. If an exception interrupts ``finish``, ``finish`` is called again.
     """
 
     def __init__(self, delivery: BulkDelivery, finish: Callable[[], object]) -> None:
@@ -151,7 +151,7 @@ class Accounted:
         self._finish = finish
 
     def __enter__(self) -> None:
-        """Records are queued from now on."""
+        """Begin the part of the call that queues records."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is not None:

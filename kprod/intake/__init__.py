@@ -1,1 +1,1 @@
-"""The way of a record in the caller's thread, before any lock."""
+"""The steps of a record in the caller's thread, before any lock is taken."""

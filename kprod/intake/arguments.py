@@ -1,9 +1,9 @@
 """The arguments of ``send`` and the size of the record, checked before anything is queued.
 
-Every function takes a value as the application gave it and returns it in the one form the rest of
-the code knows. They run for every record of the Python path, so the usual exact types are tried
-first. Wrong types raise RecordTypeError (a TypeError), wrong values a ValueError; both name the
-argument, what was given and what is expected.
+Every function takes a value as the application passed it, and returns it in the form that the rest
+of the code expects. They run for every record of the Python path, so they try the usual exact types
+first. Wrong types raise RecordTypeError (a TypeError), wrong values a ValueError; the message has
+the argument's name, its value, and what is expected.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from kprod_ext.record import is_frozen, is_partition, is_timestamp, largest_payl
 def check_topic(topic: Any) -> str:
     """The topic as a plain ``str``.
 
-    Raises InvalidTopicError when Kafka has no such names (rule of ``org.apache.kafka.common
-    .internals.Topic``), RecordTypeError when it is not text.
+    Raises InvalidTopicError for a name that Kafka does not allow
+    (``org.apache.kafka.common.internals.Topic``), and RecordTypeError if it is not a string.
     """
     # The text of a str subclass is taken from the object itself: its __str__ may say anything.
     name = topic if type(topic) is str else _plain_text(topic)
@@ -49,7 +49,7 @@ def _plain_text(topic: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def _check_name(topic: str) -> None:
-    """Raise unless the name is one; a cache of exact ``str`` keys remembers the good ones."""
+    """Raise for an invalid name; a cache with exact ``str`` keys remembers the valid ones."""
     if not is_topic_name(topic):
         raise InvalidTopicError(
             f"topic: expected 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - (and not"
@@ -58,10 +58,10 @@ def _check_name(topic: str) -> None:
 
 
 def check_partition(partition: Any) -> int | None:
-    """The partition as a plain ``int``, or None. Whether the topic has it is not known here.
+    """The partition as a plain ``int``, or None. Does not check whether the topic has it.
 
-    Raises PartitionError for a number no partition can have, RecordTypeError for anything else
-    that is not an integer; True and False are not integers here.
+    Raises PartitionError for an integer that is no valid partition number, and RecordTypeError for
+    other types. True and False do not count as integers.
     """
     if partition is None:
         return None
@@ -77,8 +77,8 @@ def check_partition(partition: Any) -> int | None:
 def check_timestamp(timestamp_ms: Any) -> int | None:
     """The timestamp in milliseconds since the epoch as a plain ``int``, or None for "now".
 
-    Raises InvalidRecordError for a negative or too large one, RecordTypeError for anything else
-    that is not an integer.
+    Raises InvalidRecordError for an integer that is negative or too large, and RecordTypeError for
+    other types.
     """
     if timestamp_ms is None:
         return None
@@ -92,7 +92,7 @@ def check_timestamp(timestamp_ms: Any) -> int | None:
 
 
 def refuse_positions(misplaced: tuple[object, ...]) -> None:
-    """Raises RecordTypeError for arguments that were passed without a name."""
+    """Raise RecordTypeError if options were passed by position."""
     if misplaced:
         meant = f"bootstrap_servers={safe_repr(misplaced[0])}"
         raise RecordTypeError(
@@ -103,9 +103,9 @@ def refuse_positions(misplaced: tuple[object, ...]) -> None:
 
 
 def check_seconds(call: str, timeout: Any, longest: float) -> None:
-    """A time to wait: None, or seconds from 0 to ``longest``.
+    """Check a timeout: None, or seconds from 0 to ``longest``.
 
-    Raises InvalidRecordError for other numbers, RecordTypeError for what is none.
+    Raises InvalidRecordError for other numbers, and RecordTypeError for other types.
     """
     if timeout is None:
         return
@@ -116,7 +116,10 @@ def check_seconds(call: str, timeout: Any, longest: float) -> None:
 
 
 def _integer(argument: str, value: Any) -> int:
-    """The value of any integer type, numpy's for one. Floats are refused: they hide lost digits."""
+    """An integer of any type, such as numpy's, as an ``int``.
+
+    Floats are rejected, because they may already have lost digits.
+    """
     # numpy 1 takes its own truth values for integers, and warns that it will not for long.
     if not isinstance(value, bool) and type(value).__name__ != "bool_":
         with suppress(TypeError):
@@ -136,11 +139,12 @@ def _timestamp_hint(value: Any) -> str:
 
 
 def freeze_headers(headers: Any) -> tuple[Header, ...]:
-    """The headers as a tuple of ``(str, bytes | None)`` that no later change by the caller reaches.
+    """The headers as a tuple of ``(str, bytes | None)``, independent of the caller's objects.
 
-    ``headers`` is None, a dict, or a list or tuple of pairs; order and repeated names are kept. A
-    pair is a tuple or list, or a dict of ``key`` and ``value`` as Arrow and Spark have it. Buffers
-    are copied to bytes. Raises RecordTypeError or InvalidRecordError, naming the header's index.
+    ``headers`` is None, a dict, or a list or tuple of pairs. Their order and repeated names are
+    kept. A pair is a tuple, a list, or a dict with ``key`` and ``value`` as in Arrow and Spark.
+    Buffers are copied to bytes. Raises RecordTypeError or InvalidRecordError with the header's
+    index.
     """
     if headers is None:
         return ()
@@ -208,9 +212,9 @@ def _frozen_value(index: int, value: Any) -> bytes | None:
 def checked_record(
     topic: Any, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
 ) -> ProducerRecord:
-    """A record with every field but key and value checked and in its one form.
+    """A record of these arguments, all of them checked and converted except key and value.
 
-    Raises what the other functions of this module raise.
+    Raises the errors of the other functions in this module.
     """
     return ProducerRecord(
         check_topic(topic),
@@ -223,7 +227,7 @@ def checked_record(
 
 
 def check_record(record: ProducerRecord) -> ProducerRecord:
-    """``checked_record`` of one made elsewhere."""
+    """``checked_record`` for the fields of a record that the application has made."""
     return checked_record(
         record.topic,
         record.value,
@@ -235,10 +239,10 @@ def check_record(record: ProducerRecord) -> ProducerRecord:
 
 
 class SizeLimits:
-    """The options that limit a record, by the bytes of a batch with it alone. Immutable.
+    """The options that limit the size of a batch with a single record. Immutable.
 
-    ``largest`` is the bytes of that batch, ``largest_payload`` those of key, value and headers for
-    which the size of the batch need not be worked out.
+    ``largest`` is the maximum size of that batch in bytes. If key, value and headers have at most
+    ``largest_payload`` bytes, the batch always fits, so its size need not be computed.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -250,7 +254,7 @@ class SizeLimits:
         self.largest_payload = largest_payload(self.largest)
 
     def check(self, record: ProducerRecord, key: BytesLike | None, value: BytesLike | None) -> None:
-        """Refuse a record that is too large as it will be written. Raises RecordTooLargeError."""
+        """Raise RecordTooLargeError for a record whose encoded size exceeds a limit."""
         try:
             size = batch_size_upper_bound(key, value, record.headers)
         except ValueError as error:
@@ -259,9 +263,9 @@ class SizeLimits:
             raise self.error(record.topic, size)
 
     def error(self, topic: str | None, size: int) -> RecordTooLargeError:
-        """The error for a record that takes ``size`` bytes; -1: more than the format allows.
+        """The error for a record of ``size`` bytes; -1 means more than the format allows.
 
-        ``topic`` is None where it is not known yet.
+        ``topic`` is None if it is not known yet.
         """
         what = "a record" if topic is None else f"a record for topic {topic!r}"
         if size < 0:

@@ -1,4 +1,4 @@
-"""A record that is sent again until there is memory for it, and passes the interceptors once"""
+"""Attempts to send a record until there is memory for it; interceptors are called once"""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class SendsIntercepted(Protocol):
 
 
 class Attempts:
-    """One record of a producer that waits for memory itself: its producer has ``max_block_ms=0``.
+    """One record of a package that waits for memory itself: its producer has ``max_block_ms=0``.
 
-    ``fields`` are the arguments of ``KafkaProducer.send``. One thread, or one task, at a time.
+    ``fields`` are the arguments of ``KafkaProducer.send``. For one thread or one task at a time.
     """
 
     __slots__ = ("_chosen", "_fields", "_native", "_record")
@@ -39,7 +39,7 @@ class Attempts:
         self._chosen: TopicPartition | None = None  # by the last attempt
 
     def send(self) -> FutureRecordMetadata:
-        """As ``KafkaProducer.send``; interceptors hear of what it raises by ``end`` only."""
+        """As ``KafkaProducer.send``, but interceptors are notified of errors only by ``end``."""
         if not self._native.has_interceptors:
             return self._native.send(*self._fields)
         if self._record is None:
@@ -51,6 +51,6 @@ class Attempts:
             raise
 
     def end(self, error: BaseException) -> None:
-        """There is no further attempt: let the interceptors know, if the record has passed them."""
+        """Make no further attempt; notify the interceptors if they have seen the record."""
         if self._record is not None:
             self._native.not_queued(self._record, error, self._chosen)

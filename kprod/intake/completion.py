@@ -1,4 +1,4 @@
-"""The callback of one call of ``send``, in the shape of Kafka's Java client"""
+"""The callback of one ``send`` call, with the arguments of Kafka's Java client"""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kprod_ext.futures import FutureRecordMetadata
 
 
 def check_callback(callback: Any) -> None:
-    """Raises RecordTypeError for what cannot be called."""
+    """Raise RecordTypeError for an object that cannot be called."""
     if not callable(callback):
         raise RecordTypeError(f"callback: expected a callable, got {safe_repr(callback)}")
 
 
 def call_once(future: FutureRecordMetadata, callback: OnCompletion) -> FutureRecordMetadata:
-    """Let the callback have the outcome of a queued record; returns the future."""
+    """Call the callback with the result of a queued record; return the future."""
     future.add_both(partial(_call, callback, future.topic_partition))
     return future
 

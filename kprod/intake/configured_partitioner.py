@@ -1,4 +1,4 @@
-"""The partitioner that the options ask for: one of kprod's, or the application's, checked."""
+"""The partitioner that the options select: kprod's own, or the application's with checks."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _log = logging.getLogger("kprod.intake.partitioner")
 class CallablePartitioner:
     """An application's function ``f(key_bytes, all_partitions, available_partitions) -> int``.
 
-    The form of kafka-python; both sequences are tuples of partition numbers in order. Anything but
-    an ``int`` that the topic has, and any exception, becomes a PartitionError. Thread-safe if ``f``
-    is.
+    This is kafka-python's signature; both sequences are sorted tuples of partition numbers. A
+    PartitionError is raised for any exception of ``f``, and for a result that is not the number of
+    one of the topic's partitions. Thread-safe if ``f`` is.
     """
 
     def __init__(self, function: Callable[[Any, Sequence[int], Sequence[int]], Any]) -> None:
         self._function = function
 
     def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
-        """The choice of the function. Raises PartitionError."""
+        """Return the partition that the function chooses. Raises PartitionError."""
         try:
             every, available = _numbers(len(topic.partitions)), topic.available
             if not isinstance(available, tuple):  # all of them
@@ -53,13 +53,13 @@ class CallablePartitioner:
 
 
 class CheckedPartitioner:
-    """An application's Partitioner: each mistake of it becomes a PartitionError."""
+    """An application's Partitioner; its exceptions and invalid results become a PartitionError."""
 
     def __init__(self, partitioner: Partitioner) -> None:
         self._partitioner = partitioner
 
     def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
-        """The choice of the partitioner. Raises PartitionError."""
+        """Return the partition that the partitioner chooses. Raises PartitionError."""
         try:
             chosen = self._partitioner.choose(topic, key)
         except Exception as error:
@@ -67,7 +67,7 @@ class CheckedPartitioner:
         return _checked(self._partitioner, topic, chosen)
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
-        """Pass it on. A failure is logged only: the record is in its batch already."""
+        """Notify the partitioner. Only log exceptions: the record is already in its batch."""
         try:
             self._partitioner.appended(topic, partition, nbytes, batch_ready)
         except Exception:
@@ -75,10 +75,10 @@ class CheckedPartitioner:
 
 
 class TurningPartitioner(CheckedPartitioner):
-    """One that turns to another partition where a batch would begin (KIP-480)."""
+    """A partitioner that may switch to another partition when a batch would begin (KIP-480)."""
 
     def on_new_batch(self, topic: TopicInfo, previous: int) -> None:
-        """Pass it on. Raises PartitionError; the record is not queued."""
+        """Notify the partitioner. If it raises PartitionError, the record is not queued."""
         try:
             self._partitioner.on_new_batch(topic, previous)  # type: ignore[attr-defined]
         except Exception as error:
@@ -121,9 +121,9 @@ def partitioner_for(
     ignore_keys: bool = False,
     loads: QueueLoads | None = None,
 ) -> Partitioner:
-    """The partitioner that the option ``partitioner`` names or is: a name, callable or object.
+    """Create the partitioner for the option ``partitioner``: a name, a function or an object.
 
-    ``loads`` is for those that keep records without a key together; the others do without.
+    Only partitioners that keep records without a key together use ``loads``.
     """
     if option == "round_robin":
         return RoundRobinPartitioner()
@@ -139,9 +139,10 @@ def partitioner_for(
 def compiled_partitioner(
     config: ProducerConfig, partitioner: Partitioner
 ) -> DefaultPartitioner | None:
-    """The partitioner if the compiled ``send`` can do without asking it, else None.
+    """The partitioner if the compiled ``send`` can do its work, otherwise None.
 
-    Nothing of the application's but serializers may have to see each record on its way in.
+    That is possible only if no code of the application, except serializers, has to see each record
+    before it is queued.
     """
     if config.interceptors:
         return None

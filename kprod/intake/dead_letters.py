@@ -1,4 +1,4 @@
-"""Records that failed for good, in a topic of their own: with the reason, and never in circles"""
+"""Writes records that failed permanently to a separate topic, with the reason; never in a loop"""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _log = logging.getLogger("kprod.intake.dead_letters")
 
 PREFIX = "kprod.dlq."
 EXCERPT = 16_384
-"""Bytes that are kept of a key or value that is too large: no topic could take it as it is."""
+"""Bytes that are kept of a key or value that is too large to be stored in any topic."""
 MOST_WAITING = 10_000
-"""Letters that may wait to be sent; further ones are lost, and counted as lost."""
+"""Letters that may wait to be sent. Further ones are lost, and counted as lost."""
 
 CLOSED = "the producer was closed"
 
@@ -41,22 +41,22 @@ ABOUT_THE_RECORD = (
     RecordTooLargeError,
     RecordTypeError,
 )
-"""Errors of ``send`` about a record that no other attempt would save."""
+"""Errors of ``send`` that are caused by the record, so that sending it again would not help."""
 
 
 class Counts(Protocol):
-    """Where letters are counted; any thread."""
+    """Counts letters. Any thread."""
 
     def dead_letter(self, stored: bool) -> None: ...
 
 
 class DeadLetters:
-    """Sends the letters of one producer, by a producer of its own, in a thread of its own.
+    """Sends the dead letters of one producer, with a separate producer in a separate thread.
 
-    So neither callbacks nor event loops wait for the topic, and a letter belongs to no transaction.
-    ``make_producer`` makes that producer for the first letter: one without dead letters, so that a
-    letter that fails is lost and makes no other. ``close`` gives what waits ``seconds``.
-    Thread-safe.
+    So neither callbacks nor event loops wait for the topic, and letters are never part of a
+    transaction. ``make_producer`` is called for the first letter. That producer has no dead
+    letters, so a letter that fails is lost and does not create another one. ``close`` waits at most
+    ``seconds`` for letters to be sent. Thread-safe.
     """
 
     def __init__(
@@ -80,12 +80,15 @@ class DeadLetters:
         self._ending = False  # True: letters that still wait have no time left
 
     def refused(self, record: ProducerRecord, error: BaseException) -> None:
-        """``send`` raises ``error``. A retriable record is left to the application."""
+        """Send a letter for a record that ``send`` rejects, if the error is about the record.
+
+        Otherwise the application can send the record again.
+        """
         if isinstance(error, ABOUT_THE_RECORD):
             self.failed(record, error)
 
     def failed(self, record: ProducerRecord, error: BaseException) -> None:
-        """A record ended without being stored, or perhaps stored. Does not wait."""
+        """Queue a letter for a record that was not, or may not have been, stored. Does not wait."""
         if record.topic == self._topic or isinstance(error, TransactionAbortedError):
             return
         if self._waiting.qsize() >= MOST_WAITING:
@@ -107,7 +110,7 @@ class DeadLetters:
             self._lost(TimeoutError(CLOSED))
 
     def flush(self, timeout: float | None) -> bool:
-        """Wait until every letter so far has its outcome; False when ``timeout`` seconds passed."""
+        """Wait until every letter so far has its result; return False after ``timeout`` seconds."""
         done = Latch()
         with self._starting:
             if self._thread is None or self._ended:
@@ -116,7 +119,7 @@ class DeadLetters:
         return done.wait(timeout)
 
     def close(self) -> None:
-        """Send waiting letters, and end."""
+        """Send the waiting letters, and end the thread."""
         with self._starting:
             thread = self._thread
         if thread is None:
@@ -147,7 +150,7 @@ class DeadLetters:
                 self._lost(TimeoutError(CLOSED))
 
     def _send(self, producer: Any, made: tuple[Any, ...]) -> Any:
-        """Send one letter; the producer, which was perhaps made for it."""
+        """Send one letter. Returns the producer, after creating it if necessary."""
         try:
             producer = producer or self._make_producer()
             try:
@@ -178,8 +181,8 @@ def letter(
 ) -> tuple[Any, ...]:
     """The arguments of ``send`` for a record that failed at ``moment`` (ms since 1970).
 
-    Key, value, headers and timestamp are the record's; what is no bytes becomes JSON. Headers that
-    begin with ``kprod.dlq.`` have the rest.
+    Key, value, headers and timestamp are those of the record; a key or value that is not bytes is
+    converted to JSON. Additional headers that begin with ``kprod.dlq.`` describe the failure.
     """
     key, value = _as_bytes(record.key), _as_bytes(record.value)
     headers: tuple[Header, ...] = tuple(record.headers)
@@ -203,7 +206,7 @@ def letter(
 def shortened(
     topic: str, value: bytes | None, key: bytes | None, headers: Iterable[Header], *others: Any
 ) -> tuple[Any, ...]:
-    """The arguments of ``send`` for a letter that is larger than a record may be."""
+    """The arguments of ``send`` for a letter that would be too large, shortened."""
     size = sum(len(data) for data in (key, value) if data is not None)
     kept = [(name, beginning(said)) for name, said in headers if name.startswith(PREFIX)]
     kept += letter_headers({"truncated": size})
@@ -211,19 +214,19 @@ def shortened(
 
 
 def letter_headers(details: dict[str, Any]) -> Iterator[Header]:
-    """The headers of a letter that describe its record; none for None or an empty text."""
+    """The headers of a letter that describe its record; None and empty texts are omitted."""
     for name, what in details.items():
         if what not in (None, ""):
             yield f"{PREFIX}{name}", _text(str(what))
 
 
 def reason_of(error: BaseException) -> str:
-    """The name of a broker's error, or of the class of any other."""
+    """The broker's name for the error, or for other errors the name of their class."""
     return error.name if isinstance(error, BrokerError) else type(error).__name__
 
 
 def is_too_large(error: BaseException) -> bool:
-    """Whether the record was refused for its size."""
+    """Whether the record was rejected because of its size."""
     refused = isinstance(error, BrokerError) and error.code == ErrorCode.MESSAGE_TOO_LARGE
     return refused or isinstance(error, RecordTooLargeError)
 
@@ -246,5 +249,5 @@ def _as_bytes(data: Any) -> Any:
 
 
 def _text(text: str) -> bytes:
-    """As UTF-8: a letter is not lost for a character that no text can have."""
+    """Encode as UTF-8. Invalid characters are replaced, so the letter is not lost."""
     return text.encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Interceptors of the application, and the end of everything that it plugged in."""
+"""The application's interceptors, and closing everything that it plugged in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger("kprod.intake.interceptors")
 
 
 class _Inside(threading.local):
-    """The kinds of hooks that this thread is running."""
+    """Which kinds of hooks this thread is currently running."""
 
     sending: bool = False
     telling: bool = False
@@ -24,14 +24,17 @@ class _Inside(threading.local):
 class Interceptors:
     """The chain of one producer, in order (Kafka's ``ProducerInterceptors``).
 
-    An interceptor has any of ``on_send(record) -> record``, ``on_acknowledgement(metadata)`` and
-    ``on_send_error(record, error)``. As in Kafka, ``on_send`` sees the partition that the
-    application names, or None: it is chosen after the hooks, which may change the key. From then
-    on a record has its partition when ``on_send_error`` gets it; metadata always has. An
-    exception of a hook is logged and goes no further. What a hook, or a handler of that log, itself
-    sends through the same producer passes that kind of hook by. Thread-safe if the hooks are:
-    ``on_send`` runs in the threads that send, and so does ``on_send_error`` for a record that is
-    refused; outcomes are reported where callbacks run.
+    An interceptor has any of the hooks ``on_send(record) -> record``,
+    ``on_acknowledgement(metadata)`` and ``on_send_error(record, error)``. As in Kafka, ``on_send``
+    sees the partition that the application named, or None, because the partition is chosen after
+    the hooks, which may change the key. The record passed to ``on_send_error`` has its partition if
+    one was chosen; metadata always has one.
+
+    An exception of a hook is logged and suppressed. If a hook, or a handler of that log, sends
+    records through the same producer, hooks of the same kind are not called for them.
+
+    Thread-safe if the hooks are. ``on_send`` runs in the threads that call ``send``, and so does
+    ``on_send_error`` for a rejected record. Results are reported where callbacks run.
     """
 
     def __init__(self, interceptors: Iterable[Any] = ()) -> None:
@@ -43,16 +46,19 @@ class Interceptors:
 
     @property
     def take_records(self) -> bool:
-        """Whether any hook takes records before they are queued."""
+        """Whether any hook has to see records before they are queued."""
         return bool(self._on_send)
 
     @property
     def watch_outcomes(self) -> bool:
-        """Whether any hook takes outcomes; if not, none need be reported."""
+        """Whether any hook has to be notified of results."""
         return bool(self._on_acknowledgement or self._on_send_error)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record after every hook; one that failed or made it unsendable is passed by."""
+        """Return the record as the hooks change it.
+
+        A hook that raises, or returns an invalid record, has no effect.
+        """
         # A hook that sends would enter the chain again, as would a log handler that sends what is
         # logged of a failing hook, and so on without an end. The same holds in _tell.
         if not self._on_send or self._inside.sending:
@@ -66,15 +72,15 @@ class Interceptors:
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata) -> None:
-        """A record was stored (or, with ``acks=0``, handed to the network)."""
+        """Notify the hooks that a record was stored (with ``acks=0``: handed to the network)."""
         self._tell(self._on_acknowledgement, metadata)
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        """A record was refused or its delivery failed."""
+        """Notify the hooks that a record was rejected or not delivered."""
         self._tell(self._on_send_error, record, error)
 
     def follow(self, record: ProducerRecord, future: Any) -> None:
-        """A record was queued, to a partition it names: let the hooks know how it ends."""
+        """Notify the hooks of the result of a queued record. The record names its partition."""
         future.add_callback(self.on_acknowledgement)
         future.add_errback(lambda error: self.on_send_error(record, error))
 
@@ -121,9 +127,9 @@ def _name(hook: Any) -> str:
 
 
 def closable(plugins: Iterable[Any]) -> list[Any]:
-    """The plug-ins with a ``close()``, each once even if it is named twice.
+    """The plug-ins with a ``close()`` method, each once even if it is given twice.
 
-    Classes are left out: nothing of theirs is open.
+    Classes are omitted, because they have nothing to close.
     """
     distinct = {id(plugin): plugin for plugin in plugins}.values()
     return [
@@ -134,7 +140,7 @@ def closable(plugins: Iterable[Any]) -> list[Any]:
 
 
 def close_all(plugins: Iterable[Any]) -> None:
-    """Call ``close()`` of each object that has one. A failure is logged and stops nothing."""
+    """Call ``close()`` of each object that has it. Exceptions are logged; the others are closed."""
     for plugin in closable(plugins):
         _close(plugin)
 

@@ -17,9 +17,10 @@ from kprod_ext import StickyPartition, fnv1a, partition_for_key
 
 
 class KeyHash(NamedTuple):
-    """``partition(key, partitions)`` is one of all partitions, with or without a leader.
+    """Hashes keys: ``partition(key, partitions)`` returns the partition of a key.
 
-    ``empty_is_a_key``: whether ``b""`` is hashed too; if not, it counts as no key.
+    All partitions are used, with or without a leader. ``empty_is_a_key``: whether ``b""`` is
+    hashed, too; if not, it is treated as no key.
     """
 
     partition: Callable[[BytesLike, int], int]
@@ -35,57 +36,59 @@ def _by_fnv1a(key: BytesLike, partitions: int) -> int:
 
 
 def magnitude(state: int) -> int:
-    """The hash without its sign, where Sarama takes 32 bits for a signed number.
+    """The absolute value of the hash, as Sarama reads its 32 bits as a signed number.
 
-    Sarama takes the remainder with the sign of the hash, and then the magnitude of that: the same
-    as the remainder of the magnitude.
+    Sarama takes the signed remainder, and then the absolute value of that. The remainder of the
+    absolute value is the same.
     """
     return state if state < 1 << 31 else (1 << 32) - state
 
 
 MURMUR2 = KeyHash(partition_for_key)
-"""Kafka's Java client (``BuiltInPartitioner.partitionForKey``), kafka-python, franz-go."""
+"""The hash of kafka-python, franz-go, and Java (``BuiltInPartitioner.partitionForKey``)."""
 
 CRC32 = KeyHash(_by_crc32, empty_is_a_key=False)
-"""librdkafka's default, ``consistent_random``."""
+"""The hash of librdkafka's default, ``consistent_random``."""
 
 FNV1A = KeyHash(_by_fnv1a)
-"""Sarama's default, ``NewHashPartitioner``; librdkafka's ``fnv1a_random``."""
+"""The hash of Sarama's default, ``NewHashPartitioner``, and of librdkafka's ``fnv1a_random``."""
 
 
 class Partitioner(Protocol):
-    """Chooses partitions, and hears of the records appended. Called by every thread that sends.
+    """Chooses partitions, and is notified of appended records. Called by every thread that sends.
 
-    One of the application's may also have ``on_new_batch(topic, previous)``, Kafka's
-    ``Partitioner.onNewBatch`` (KIP-480): a record for partition ``previous``, which ``choose`` has
-    just chosen, would begin a batch. ``choose`` is asked once more then, and the record goes where
-    that says.
+    A partitioner of the application may also have ``on_new_batch(topic, previous)``, as Kafka's
+    ``Partitioner.onNewBatch`` (KIP-480). It is called if a record for ``previous``, the partition
+    that ``choose`` has just returned, would begin a batch. Then ``choose`` is called once more, and
+    the record goes to the partition that it returns.
     """
 
     def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
-        """The number of one of the topic's partitions."""
+        """Return the number of one of the topic's partitions."""
         ...
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
-        """A record took ``nbytes`` in ``partition``, which has a full batch if ``batch_ready``."""
+        """A record took ``nbytes`` in ``partition``; ``batch_ready`` if a batch is full there."""
         ...
 
 
 AHEAD = 8
-"""Sticky partitions drawn at once: by loads that are as old as seven shares at most."""
+"""Sticky partitions drawn at once. When the last one is used, the loads are seven shares old."""
 
 
 class DefaultPartitioner:
-    """Kafka's own choice: by the hash of the key over all partitions, else one partition at a time.
+    """Kafka's default: by the hash of the key, or one partition at a time without a key.
 
-    Without a key records stay on one partition until it got ``batch_size`` bytes and its batch is
-    full, at most twice ``batch_size``; the next is drawn from the partitions that have a leader: by
-    what ``loads`` knows of their queues, else uniformly (``BuiltInPartitioner``, KIP-794). Records
-    with a key that fall on the sticky partition count too if they are reported: they fill the same
-    batch. With no ``key_hash`` every record is treated as one without a key. Thread-safe.
+    Keys are hashed over all partitions. Records without a key stay on one partition, the sticky
+    one, until it has received ``batch_size`` bytes and its batch is full, but at most for twice
+    ``batch_size``. The next one is drawn from the partitions that have a leader: by the lengths of
+    their queues if ``loads`` knows them, otherwise uniformly (``BuiltInPartitioner``, KIP-794).
+    Records with a key that map to the sticky partition count too if they are reported, because they
+    fill the same batch. Without a ``key_hash`` every record is treated as one without a key.
+    Thread-safe.
 
-    Several partitions are drawn at once, so that the compiled ``send`` can go on to the next one by
-    itself; only one where ``loads`` may have to avoid a broker.
+    Several partitions are drawn at once, so that the compiled ``send`` can switch to the next one
+    by itself. Only one is drawn if ``loads`` may have to avoid a broker.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class DefaultPartitioner:
         self._sticky: dict[str, StickyPartition] = {}
 
     def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
-        """The partition of the key; without a key the topic's sticky partition."""
+        """The partition of the key; without a key, the topic's sticky partition."""
         count = len(topic.partitions)
         if count == 0:
             raise no_partitions(topic)
@@ -120,20 +123,20 @@ class DefaultPartitioner:
         return sticky.partition
 
     def sticky(self, topic: str) -> StickyPartition | None:
-        """Where records of the topic without a key go at the moment, None before the first."""
+        """The current partition for the topic's records without a key; None before the first."""
         sticky = self._sticky.get(topic)
         return None if sticky is None else sticky.current()
 
     def forget(self, topics: Container[str]) -> None:
-        """Forget these topics; one that is used again begins anew."""
+        """Forget these topics. If one is used again, it gets a new sticky partition."""
         with self._lock:
             sticky = self._sticky.items()
             self._sticky = {topic: each for topic, each in sticky if topic not in topics}
 
     def upcoming(self, topic: TopicInfo, count: int) -> list[StickyPartition]:
-        """The sticky partition, and at least ``count`` more for when it has had its share.
+        """The topic's sticky partition, and at least ``count`` further ones to use after it.
 
-        The caller that writes to one calls ``goes_on``; the others are dropped.
+        The caller reports the one that it has reached with ``goes_on``; the others are dropped.
         """
         with self._lock:
             found = self._stick(topic, count + 1).chain()
@@ -142,7 +145,7 @@ class DefaultPartitioner:
             return found
 
     def goes_on(self, topic: TopicInfo, sticky: StickyPartition) -> None:
-        """Records without a key go to ``sticky`` now, which was drawn ahead."""
+        """Make ``sticky``, which was drawn in advance, the topic's sticky partition."""
         with self._lock:
             self._sticky[topic.name] = sticky
 
@@ -157,7 +160,7 @@ class DefaultPartitioner:
         return sticky
 
     def _drawn(self, topic: TopicInfo, count: int) -> StickyPartition:
-        """The first of ``count`` partitions, which the others follow."""
+        """Draw ``count`` partitions; return the first, to which the others are linked."""
         drawn = self._loads.draw(topic, self._rng, count) if self._loads is not None else None
         if drawn is None:
             places = topic.available or range(len(topic.partitions))
@@ -169,7 +172,7 @@ class DefaultPartitioner:
         return first
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
-        """Count towards the switch to another partition."""
+        """Count the record's bytes; switch to another partition if it is time."""
         with self._lock:
             sticky = self.sticky(topic.name)
             if sticky is not None and self._counted(sticky, partition, nbytes, batch_ready):
@@ -177,7 +180,7 @@ class DefaultPartitioner:
 
     @staticmethod
     def _counted(sticky: StickyPartition, partition: int, nbytes: int, batch_ready: bool) -> bool:
-        """Whether the sticky partition has its share of bytes."""
+        """Count the bytes; return whether the sticky partition has received its share."""
         # A thread that chose before another one switched reports the partition left behind.
         return sticky.partition == partition and sticky.add(nbytes, batch_ready)
 
@@ -186,18 +189,18 @@ _number = attrgetter("partition")
 
 
 def _usable(topic: TopicInfo, sticky: StickyPartition) -> bool:
-    """Whether it has a share left, and it and those drawn ahead have leaders or are as good.
+    """Whether ``sticky`` has a share left, and it and the partitions after it can take records.
 
-    The compiled ``send`` goes on to those drawn ahead without asking for their leaders.
+    The compiled ``send`` switches to the partitions after it without checking for their leaders.
     """
     return not sticky.spent and topic.can_take([*map(_number, sticky.chain())])
 
 
 class RoundRobinPartitioner:
-    """One partition after the other, per topic, whatever the key (``RoundRobinPartitioner``).
+    """One partition after the other, per topic, with or without a key (``RoundRobinPartitioner``).
 
-    Partitions without a leader are left out while any has one. Thread-safe. Batches fill slowly:
-    records are spread over all of them.
+    Partitions without a leader are skipped if any partition has one. Thread-safe. Batches fill
+    slowly, because records are spread over all partitions.
     """
 
     def __init__(self) -> None:
@@ -215,7 +218,7 @@ class RoundRobinPartitioner:
         return candidates[next(turns) % len(candidates)]
 
     def forget(self, topics: Container[str]) -> None:
-        """Nothing is sent to these topics any more; used again, they begin with the first."""
+        """Forget these topics. If one is used again, it begins with its first partition."""
         turns = list(self._turns.items())
         self._turns = {topic: each for topic, each in turns if topic not in topics}
 

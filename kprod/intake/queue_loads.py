@@ -1,4 +1,4 @@
-"""Queue loads, and the partitions drawn by them (KIP-794)."""
+"""Queue lengths, and partitions drawn according to them (KIP-794)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from kprod.cluster.snapshot import TopicInfo
 
 
 class LoadTable:
-    """Partitions with a weight each: the length of the longest queue + 1 - that of its own.
+    """Partitions with weights: length of the longest queue + 1 - length of the partition's queue.
 
-    The load table of Kafka's ``BuiltInPartitioner`` (KIP-794): numbers from 0 on belong to the
-    partitions in order, to each as many as its weight. ``partitions`` are ascending; ``queued`` has
-    the length of every queue that is not empty. Takes time and room for those queues only, however
-    many partitions there are. Immutable.
+    This is the load table of Kafka's ``BuiltInPartitioner`` (KIP-794). The numbers from 0 to
+    ``total`` - 1 are assigned to the partitions in order, to each as many as its weight.
+    ``partitions`` must be ascending; ``queued`` has the length of every queue that is not empty.
+    Time and memory depend on the number of these queues, not on the number of partitions.
+    Immutable.
     """
 
     __slots__ = ("_above", "_ends", "_partitions", "_places", "even", "total")
@@ -36,7 +37,7 @@ class LoadTable:
         self.even = not sizes or (len(sizes) == len(partitions) and min(sizes) == max(sizes))
 
     def partitions(self, numbers: Iterable[int]) -> list[int]:
-        """The partitions that ``numbers``, from 0 to ``total`` - 1, fall on."""
+        """The partitions to which ``numbers``, from 0 to ``total`` - 1, are assigned."""
         found = []
         for number in numbers:
             index = bisect_right(self._ends, number)
@@ -49,7 +50,7 @@ class LoadTable:
 
 
 def _places(partitions: Sequence[int], queued: Mapping[int, int]) -> Iterator[int]:
-    """Where the partitions with a queue stand in ``partitions``, if they do."""
+    """The indexes in ``partitions`` of the partitions that have a queue."""
     for partition in sorted(queued):
         place = bisect_left(partitions, partition)
         if place < len(partitions) and partitions[place] == partition:
@@ -57,14 +58,14 @@ def _places(partitions: Sequence[int], queued: Mapping[int, int]) -> Iterator[in
 
 
 class Queues(Protocol):
-    """What waits for the brokers, as the sender has seen it. For any thread."""
+    """The lengths of the queues, as the sender has last seen them. Any thread may read them."""
 
     @property
     def changes(self) -> int:
-        """Grows when the length of a queue may have changed."""
+        """A number that grows when the length of a queue may have changed."""
 
     def depths(self, topic: str) -> Mapping[int, int]:
-        """How many batches are queued, by partition; empty queues are not named."""
+        """How many batches are queued, by partition; empty queues are omitted."""
 
 
 _NONE: frozenset[int] = frozenset()
@@ -72,14 +73,14 @@ _TableOf: TypeAlias = tuple[TopicInfo, int, frozenset[int], LoadTable | None]
 
 
 class QueueLoads:
-    """Draws partitions by how little is queued for them (the adaptive part of KIP-794).
+    """Draws partitions that have short queues more often (the adaptive part of KIP-794).
 
-    Brokers that could not take what was ready for them for longer than ``availability_timeout``
-    seconds are avoided; 0 avoids none. Where Kafka's ``BuiltInPartitioner`` waits until every
-    partition had a batch, a partition without any counts as an empty queue here, and a table is
-    made when it is needed, and queues have changed.
+    Partitions of brokers that could not take the batches ready for them for longer than
+    ``availability_timeout`` seconds are avoided; with 0, none are. Kafka's ``BuiltInPartitioner``
+    waits until every partition has had a batch. Here a partition without one counts as an empty
+    queue. A table is made only when it is needed and the queues have changed.
 
-    ``waiting`` is for the sender's thread; ``draw`` for any, one at a time.
+    Only the sender thread may call ``waiting``. Any thread may call ``draw``, one at a time.
     """
 
     def __init__(self, availability_timeout: float = 0.0) -> None:
@@ -92,15 +93,18 @@ class QueueLoads:
 
     @property
     def topics(self) -> Collection[str]:
-        """Those drawn for."""
+        """The topics that partitions were drawn for."""
         return self._tables.keys()
 
     def watch(self, queues: Queues) -> None:
-        """Draw by the length of ``queues``."""
+        """Draw according to the lengths of ``queues``."""
         self._queues = queues
 
     def waiting(self, nodes: Collection[int], now: float) -> None:
-        """The nodes that could not take what was ready for them; to be called while there are."""
+        """Set the nodes that cannot take the batches ready for them.
+
+        Call it repeatedly while there are any, because the time that they have been waiting counts.
+        """
         since = self._waiting_since
         self._waiting_since = {node: since.get(node, now) for node in nodes}
         limit = self._availability_timeout
@@ -109,15 +113,15 @@ class QueueLoads:
             self._avoided = frozenset(node for node, since in waiting if now - since > limit)
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Nothing is sent to these topics any more.
+        """Forget these topics, because nothing is sent to them any more.
 
-        What ``draw`` adds meanwhile may stay: the next call forgets it.
+        If ``draw`` adds one meanwhile, it stays until the next call.
         """
         for topic in topics:
             self._tables.pop(topic, None)
 
     def draw(self, topic: TopicInfo, rng: random.Random, count: int = 1) -> list[int] | None:
-        """``count`` of the topic's partitions with a leader; None when all are equally good."""
+        """Draw ``count`` of the topic's partitions with a leader; None if all are equally good."""
         table = self._table(topic)
         if table is None:
             return None

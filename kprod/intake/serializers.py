@@ -1,4 +1,4 @@
-"""Serializers: from keys and values of the application to bytes."""
+"""Serializers: convert the application's keys and values to bytes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _DOUBLE = struct.Struct(">d")
 
 
 class WrongType(TypeError):
-    """Raised by the serializers of kprod for an object of another type than they take."""
+    """Raised by kprod's serializers for an object of a type that they do not support."""
 
 
 def str_serializer(text: str | None) -> bytes | None:
-    """Text as UTF-8; None stays null. Raises TypeError for what is no text."""
+    """Text as UTF-8; None stays null. Raises TypeError for other types."""
     if text is None:
         return None
     if isinstance(text, str):
@@ -32,7 +32,7 @@ def str_serializer(text: str | None) -> bytes | None:
 def json_serializer(value: Any) -> bytes | None:
     """JSON without spaces, in UTF-8; None stays null, which deletes a key of a compacted topic.
 
-    Raises ValueError for NaN and infinities, which JSON has no words for, TypeError as json.dumps.
+    Raises ValueError for NaN and infinities, which JSON does not have, and TypeError as json.dumps.
     """
     if value is None:
         return None
@@ -50,7 +50,7 @@ def _json_encoder() -> Callable[[Any], str]:
 def int_serializer(number: int | None) -> bytes | None:
     """8 bytes, big-endian, signed (Kafka's ``LongSerializer``); None stays null.
 
-    Raises TypeError for what is no integer, OverflowError for one that needs more than 64 bits.
+    Raises TypeError for other types, and OverflowError for more than 64 bits.
     """
     return None if number is None else _integer(number).to_bytes(8, "big", signed=True)
 
@@ -58,7 +58,7 @@ def int_serializer(number: int | None) -> bytes | None:
 def int32_serializer(number: int | None) -> bytes | None:
     """4 bytes, big-endian, signed (Kafka's ``IntegerSerializer``); None stays null.
 
-    Raises TypeError for what is no integer, OverflowError for one that needs more than 32 bits.
+    Raises TypeError for other types, and OverflowError for more than 32 bits.
     """
     return None if number is None else _integer(number).to_bytes(4, "big", signed=True)
 
@@ -66,7 +66,7 @@ def int32_serializer(number: int | None) -> bytes | None:
 def float_serializer(number: float | None) -> bytes | None:
     """8 bytes, IEEE 754 double, big-endian (Kafka's ``DoubleSerializer``); None stays null.
 
-    Raises TypeError for what is no number, OverflowError for an integer beyond the largest double.
+    Raises TypeError for other types, and OverflowError for an integer beyond the largest double.
     """
     if number is None:
         return None
@@ -100,9 +100,9 @@ _Serialize: TypeAlias = Callable[[str, list[Header], Any], Any]
 
 
 class WouldWait(Exception):
-    """A serializer in an event loop has to wait for an answer first.
+    """A serializer in an event loop would have to wait, for example for a schema registry.
 
-    ``wait()`` asks, in a thread that may wait; then the record is sent again.
+    Call ``wait()`` in another thread, and then send the record again.
     """
 
     def __init__(self, wait: Callable[[], object]) -> None:
@@ -111,18 +111,18 @@ class WouldWait(Exception):
 
 
 def without_waiting(serializer: Any) -> Any:
-    """The serializer for an event loop: one that can raises ``WouldWait`` instead of waiting."""
+    """The serializer for an event loop: if possible, it raises ``WouldWait`` instead of waiting."""
     turned = getattr(serializer, "without_waiting", None)
     return turned() if callable(turned) else serializer
 
 
 class Serializers:
-    """The serializers of one producer, or none: then keys and values must be bytes already.
+    """The serializers of one producer. Without any, keys and values must already be bytes.
 
-    A serializer is a name, a callable ``f(object)`` or an object with
-    ``serialize(topic, headers, object)`` (kafka-python 3). It is called for None too, as in Kafka's
-    Java client, and returns bytes, bytearray, memoryview or None. ``headers`` is a list that it may
-    change: the headers are frozen afterwards. Thread-safe if the serializers are.
+    A serializer is a name, a callable ``f(object)`` or an object with ``serialize(topic, headers,
+    object)`` (kafka-python 3). As in Kafka's Java client, it is called for None, too. It returns
+    bytes, bytearray, memoryview or None. ``headers`` is a list that it may change. Thread-safe if
+    the serializers are.
     """
 
     def __init__(self, key: Any = None, value: Any = None) -> None:
@@ -139,25 +139,25 @@ class Serializers:
         return self._key is not None or self._value is not None
 
     def ensure_ready(self, topic: str) -> None:
-        """Raises WouldWait when a serializer has to wait for an answer about the topic."""
+        """Raise WouldWait if a serializer would have to wait for a response about the topic."""
         for ensure_ready in self._ready:
             ensure_ready(topic)
 
     def apply(
         self, record: ProducerRecord
     ) -> tuple[BytesLike | None, BytesLike | None, Sequence[Header]]:
-        """Key and value as bytes, None for null, and the headers after the serializers.
+        """Key and value as bytes (None for null), and the headers after the serializers.
 
-        The buffers are the caller's own, not copies. Raises SerializationError naming the topic and
-        the field, InvalidRecordError for a memoryview that was released, what ``freeze_headers``
-        raises for headers of a serializer, and WouldWait.
+        The buffers are the caller's own, not copies. Raises SerializationError with the topic and
+        the field, InvalidRecordError for a released memoryview, the errors of ``freeze_headers``
+        for headers that a serializer has set, and WouldWait.
         """
         return self.apply_to(record.topic, record.key, record.value, record.headers)
 
     def apply_to(
         self, topic: str, key: Any, value: Any, headers: Sequence[Header]
     ) -> tuple[BytesLike | None, BytesLike | None, Sequence[Header]]:
-        """``apply`` of the record with these fields; the compiled ``send`` calls it."""
+        """``apply`` for a record with these fields; the compiled ``send`` calls it."""
         seen = list(headers) if self._see_headers else None
         if self._key is not None:
             key = _serialized("key", self._key, topic, seen, key)
@@ -173,7 +173,7 @@ class Serializers:
 
 
 def _frozen(seen: list[Header], headers: Sequence[Header]) -> Sequence[Header]:
-    """The headers after the serializers: the record's own where none has changed them."""
+    """The headers after the serializers; the record's own if no serializer has changed them."""
     frozen = freeze_headers(seen)
     return headers if frozen == headers else frozen
 
@@ -218,7 +218,10 @@ def _serialized(
 
 
 def _buffer(field: str, topic: str, data: Any, advice: str) -> BytesLike:
-    """The data if it can be sent as it is. Errors name its type only: the rest may be private."""
+    """Return the data if it can be sent as it is.
+
+    Errors contain only its type, because the data may be private.
+    """
     if isinstance(data, memoryview):
         return _byte_view(field, topic, data)
     if isinstance(data, bytes | bytearray):
