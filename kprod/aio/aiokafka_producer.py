@@ -41,7 +41,8 @@ class RecordMetadata(NamedTuple):
     """The fields of aiokafka's RecordMetadata.
 
     ``timestamp`` is milliseconds since the epoch; ``timestamp_type`` is 0 for the record's own, 1
-    for the broker's append time. ``log_start_offset`` is always None, as with old brokers there.
+    for the broker's append time. ``log_start_offset`` is always None, as it is in aiokafka with old
+    brokers.
     """
 
     topic: str
@@ -64,7 +65,7 @@ def stored(native: FutureRecordMetadata) -> RecordMetadata:
 
 
 def nothing(native: FutureRecordMetadata) -> None:
-    """The result with ``acks=0``: brokers do not answer."""
+    """Return None, the result with ``acks=0``, because brokers send no response."""
 
 
 MAX_BLOCK = MAX_BLOCK_MS / 1000
@@ -397,7 +398,7 @@ class AIOKafkaProducer:
         await self._end_transaction("abort_transaction")
 
     async def _end_transaction(self, call: str) -> None:
-        """End the transaction. Batches sent meanwhile are refused, so that none is divided."""
+        """End the transaction. Reject batches meanwhile, so that none is only partly in it."""
         self._queueing.ends += 1
         try:
             await self._queueing.rests_queued()
@@ -487,7 +488,7 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _fill_in(options: dict[str, Any]) -> None:
-    """Replace options that are missing or None by what aiokafka means by them."""
+    """Replace options that are missing or None by the values that aiokafka uses for them."""
     if "SASL" in options.get("security_protocol", "PLAINTEXT"):
         options.setdefault("sasl_mechanism", "PLAIN")
     if options.get("connections_max_idle_ms", 0) is None:

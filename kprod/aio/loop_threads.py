@@ -56,7 +56,7 @@ class LoopTokens:
     """Runs ``provider.token()`` in the application's loop, for the thread that logs in.
 
     The provider's sessions and locks belong to that loop. Without a loop, each call runs in a new
-    one.
+    loop.
     """
 
     def __init__(self, provider: Any, loop: asyncio.AbstractEventLoop | None) -> None:

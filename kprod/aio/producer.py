@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class AsyncTransaction:
     """One transaction for ``async with``: committed at the end, aborted by any exception.
 
-    ``outcome`` as that of ``kprod.Transaction``. A task that is cancelled in the block aborts it.
+    ``outcome`` is like that of ``kprod.Transaction``. Cancelling the task in the block aborts the
+    transaction, too.
     """
 
     def __init__(self, queueing: Queueing, transaction: Transaction) -> None:

@@ -172,9 +172,9 @@ class Metadata:
     ) -> ClusterSnapshot:
         """The cluster, waiting at most ``timeout`` seconds for a broker's metadata.
 
-        Fails earlier once ``give_up_after`` brokers, if it is not 0, could not be reached. ``wake``
-        as in ``await_topic``. Raises AuthenticationError as that does, ProducerClosedError after
-        ``close``, KprodTimeoutError with the failures of all brokers.
+        Fails earlier once ``give_up_after`` brokers (0: no limit) could not be reached. ``wake`` is
+        as in ``await_topic``. Raises AuthenticationError as ``await_topic``, ProducerClosedError
+        after ``close``, and KprodTimeoutError with the failures of all brokers.
         """
         began = self._clock.monotonic()
         deadline = began + timeout

@@ -48,7 +48,7 @@ class Partitions(Sequence[PartitionInfo]):
     ) -> None:
         """Leader, epoch and replicas of each partition; the arguments must not be changed later.
 
-        Replicas None: unknown.
+        ``replicas`` and ``in_sync`` are None if they are unknown.
         """
         self._leaders = leaders
         self._epochs = epochs
@@ -115,7 +115,7 @@ class Partitions(Sequence[PartitionInfo]):
         return tuple(n for n, leader_id in enumerate(self._leaders) if leader_id != NO_LEADER)
 
     def newest(self, known: Partitions) -> Partitions:
-        """These partitions, but the known one where a leader epoch went back."""
+        """These partitions, but with the one in ``known`` wherever its leader epoch is higher."""
         pairs = enumerate(zip(known._epochs, self._epochs, strict=False))
         back = [number for number, (before, now) in pairs if before > now != NO_EPOCH]
         return self.changed(known[number] for number in back) if back else self
@@ -156,7 +156,7 @@ class Leadership(NamedTuple):
 class TopicInfo:
     """The partitions of a topic, indexed by number, and the numbers of those with a leader.
 
-    ``is_led``: all have one.
+    ``is_led``: whether all partitions have a leader.
     """
 
     name: str
@@ -183,7 +183,7 @@ class TopicInfo:
         return all(partitions[number].leader_id != NO_LEADER for number in numbers)
 
     def newer_than(self, known: TopicInfo | None) -> TopicInfo:
-        """This topic, but with the known partition where a leader epoch went back."""
+        """This topic, but with the partition in ``known`` wherever its leader epoch is higher."""
         if known is None or known.topic_id != self.topic_id:
             return self
         kept = self.partitions.newest(known.partitions)
@@ -361,5 +361,5 @@ def topic_info(reply: TopicReply) -> TopicInfo:
 
 
 def _at(lists: NodeLists, places: Iterable[int]) -> NodeLists:
-    """The lists in another order, with empty ones where there is none."""
+    """The lists at these indexes; an empty list for an index below 0."""
     return NodeLists(() if place < 0 else lists[place] for place in places)

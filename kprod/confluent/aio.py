@@ -171,7 +171,10 @@ class AIOProducer:
         return self._producer
 
     def _check_loop(self) -> None:
-        """Futures of another loop cannot be awaited; a forked child has no use of this one."""
+        """Raise RuntimeError in another event loop or a forked child.
+
+        Futures of one loop cannot be awaited in another.
+        """
         if asyncio._get_running_loop() is not self._loop:
             raise RuntimeError(
                 "an AIOProducer belongs to the event loop in which it was made: make another one in"

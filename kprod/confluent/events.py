@@ -88,7 +88,7 @@ class Events:
             self._report(KafkaError(KafkaError._ALL_BROKERS_DOWN, words))
 
     def _report_once(self, broker: str, error: KafkaError) -> None:
-        """As librdkafka: the same error of a broker again only after a while."""
+        """Report a broker's error; report the same one again only after a while (as librdkafka)."""
         now = monotonic()
         latest, at = self._reported.get(broker, (None, 0.0))
         if latest is None or latest.str() != error.str() or now - at >= SUPPRESSED:

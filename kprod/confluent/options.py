@@ -147,7 +147,7 @@ def as_kind(name: str, value: Any) -> Any:
 
 
 def _software(text: str) -> str | None:
-    """As librdkafka corrects invalid names: other characters become hyphens, none at the ends."""
+    """Replace invalid characters by hyphens, and remove hyphens at the ends, as librdkafka does."""
     return re.sub(r"[^a-zA-Z0-9.]", "-", text).strip("-.") or None
 
 

@@ -22,8 +22,9 @@ class ProducerTransactions:
 
     The calls raise KafkaException. Its KafkaError says what to do: if ``retriable()``, repeat the
     call; if ``txn_requires_abort()``, abort; if ``fatal()``, make a new producer. Like ``poll``,
-    commit and abort run delivery callbacks in the calling thread; they raise a callback's exception
-    after they have ended. Inside a delivery callback they raise.
+    commit and abort run delivery callbacks in the calling thread. If a callback raises, its
+    exception is raised after the commit or abort has ended. Inside a delivery callback, both calls
+    raise KafkaException.
     """
 
     _unassigned: UnassignedRecords

@@ -121,7 +121,7 @@ class UnassignedRecords:
         await_at_exit(self, native.config.close_timeout_ms_at_exit / 1000)
 
     def _begin(self) -> None:
-        """Make everything anew for this process: a parent's thread may hold the old lock."""
+        """Create all state anew for this process: a thread of the parent may hold the old lock."""
         self._process = generation()
         self._lock = Lock()  # guards the queues and the thread
         self.queues.clear()

@@ -1,1 +1,1 @@
-"""A transaction for each shard of a batch, and inside it a marker that says the shard is done."""
+"""One transaction for each shard of a batch; it includes a marker that the shard is done."""

@@ -59,7 +59,7 @@ from kprod.transactional.two_phase_commit import PreparedTransaction
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The outcome of a batch: ended ``by_us``, or according to a decision that was on record."""
+    """How a batch has ended. If not ``by_us``, an already stored decision was carried out."""
 
     committed: bool
     by_us: bool
@@ -68,13 +68,14 @@ class Ended:
 Ending: TypeAlias = Generator[Step, Any, Ended]
 
 GRACE = 2.0
-"""Seconds in which Spark has killed all tasks of a job that has ended."""
+"""Seconds within which Spark kills the remaining tasks of a job that has ended."""
 
 
 def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
     """One attempt of a task: write the shard and leave it prepared, unless the batch is decided.
 
-    Then it is committed already, or now. Raises Fenced, and what ``marker`` raises.
+    If it is decided, the shard is already committed, or is committed now. Raises Fenced, and the
+    errors of the functions in ``marker``.
     """
     decision = yield from read_decision(shard, wait=False)
     if decision is not None and is_done(decision.layout, shard):
@@ -93,12 +94,12 @@ def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
 
 
 def commit(of: Shard, shards: int, prepared: Sequence[PreparedShard], patience: float) -> Ending:
-    """The driver's part, once all tasks are done; may be called again, by whichever driver.
+    """The driver's part after all tasks have ended. Any driver may call it again.
 
-    ``of`` is any shard of the batch. Raises BatchNotCommitted and TransactionTooSlow with nothing
-    visible, BatchNotCommitted too when another run has decided, whose rows may be others;
-    BatchIncomplete when the batch is decided and a transaction was lost all the same, Fenced when
-    another driver has taken over and does not decide.
+    ``of`` is any shard of the batch. Raises BatchNotCommitted and TransactionTooSlow if nothing is
+    visible. Raises BatchNotCommitted, too, if another run has stored the decision, because its rows
+    may be different. Raises BatchIncomplete if the batch is decided but a transaction was lost, and
+    Fenced if another driver has taken over and does not decide.
     """
     mine = tuple(one.transaction for one in prepared)
     try:
@@ -124,7 +125,7 @@ def commit(of: Shard, shards: int, prepared: Sequence[PreparedShard], patience: 
 
 
 def abort(of: Shard, prepared: Sequence[PreparedShard]) -> Ending:
-    """The batch has failed: abort what is open of it; go forward if it is decided all the same."""
+    """The batch has failed: abort its transactions, or complete it if it is already decided."""
     mine = tuple(one.transaction for one in prepared)
     yield TakeOver(of.layout_id)
     decision = yield from _on_record(of, mine)
@@ -136,10 +137,11 @@ def abort(of: Shard, prepared: Sequence[PreparedShard]) -> Ending:
 
 
 def abandon(of: Shard) -> Ending:
-    """The job has ended, or was cancelled: abort what its tasks have left open.
+    """The job has ended or was cancelled: abort the transactions that its tasks left open.
 
-    Twice, for tasks that are being killed go on for a moment, and may prepare a transaction after
-    the first time. An attempt that has only taken over its id is fenced as well.
+    This is done twice. Tasks that are being killed continue for a moment, and may prepare a
+    transaction after the first time. An attempt that has taken over its id but not written anything
+    is fenced, too.
     """
     for pause in (GRACE, 0.0):
         found: list[PreparedTransaction] = yield ListOpen(of.job_name, idle=True)
@@ -151,7 +153,7 @@ def abandon(of: Shard) -> Ending:
 def _on_record(
     of: Shard, mine: tuple[PreparedTransaction, ...]
 ) -> Generator[Step, Any, Decision | None]:
-    """The decision about this batch. Where none can follow, what is mine is aborted."""
+    """Return the decision stored for this batch, if any. On an error, abort ``mine``."""
     try:
         found = yield from read_decision(of, wait=True)
         is_decided = found is not None and is_done(found.layout, of)
@@ -162,7 +164,7 @@ def _on_record(
 
 
 def _make_sure(of: Shard, mine: tuple[PreparedTransaction, ...]) -> Generator[Step, Any, None]:
-    """Abort what lost, and see that all that is mine can be committed."""
+    """Abort all other open transactions of the job, and check that ``mine`` can be committed."""
     opened: list[PreparedTransaction] = yield ListOpen(of.job_name)
     yield FenceAll(_besides(opened, mine))
     still = {one[:3] for one in opened}
@@ -184,7 +186,7 @@ def _make_sure(of: Shard, mine: tuple[PreparedTransaction, ...]) -> Generator[St
 def _finish(
     of: Shard, decision: Decision, mine: tuple[PreparedTransaction, ...]
 ) -> Generator[Step, Any, None]:
-    """Go forward with a decision that is on record, and abort what is mine and does not count."""
+    """Carry out a stored decision, and abort those of ``mine`` that it does not count."""
     yield EndAll(_uncounted(decision, mine), committed=False)
     if decision.is_atomic:
         yield from _end(of, list(decision.winners.values()), decision.layout.run)
@@ -224,7 +226,7 @@ def _end(
 
 
 def _wait_for_decision(of: Shard, patience: float) -> Generator[Step, Any, Decision]:
-    """Another driver has taken over: it decides, or nobody does."""
+    """Wait for the decision of another driver, which has taken over. Raises Fenced without one."""
     waited, pause = 0.0, FIRST_PAUSE
     while True:
         found = yield from read_decision(of, wait=False)

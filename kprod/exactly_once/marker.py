@@ -1,4 +1,4 @@
-"""Markers: offsets that record finished shards and the layouts of batches; and their checks."""
+"""Markers: offsets that record finished shards and the layouts of batches; and checks of them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from kprod.exactly_once.shard import MOST_SHARDS, Shard
 
 VERSION = 1
 MOST_BYTES = 4_000
-"""Brokers take 4,096 by default (``offset.metadata.max.bytes``)."""
+"""Maximum size of a marker. Brokers allow 4,096 by default (``offset.metadata.max.bytes``)."""
 
 Ranges = Mapping[str, Sequence[Sequence[int]]]
-"""By topic: partition, first offset, last offset, records."""
+"""By topic: lists of partition, first offset, last offset, and number of records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """The shard is done up to and with ``batch``, which has ``rows`` and ``bytes`` there.
+    """Records that the shard is written up to and including ``batch``. Immutable.
 
-    ``shards`` is how many the batch has, None where that cannot change. ``digest`` is the sum of
-    hashes of the rows modulo 2**64, None where they have no hashes; ``topic`` the one that the rows
-    went to (``Shard.target``), ``run`` the call that has written them, ``start`` as in ``Shard``.
-    ``ranges`` are where the records are; empty when there was no room for them. ``winners`` makes a
-    layout the decision about an atomic batch, or one of ``pieces`` of it (``protocol.Decision``).
-    Immutable.
+    ``rows`` and ``bytes`` are those of that batch. ``shards`` is the batch's number of shards, or
+    None if it cannot change. ``digest`` is the sum of the rows' hashes modulo 2**64, or None if
+    they have no hashes. ``topic`` is the topic of the rows (``Shard.target``), ``run`` the call
+    that wrote them, and ``start`` as in ``Shard``. ``ranges`` says where the records are; it is
+    empty if it did not fit. A layout with ``winners`` is the decision about an atomic batch, or one
+    of the ``pieces`` of it (``protocol.Decision``).
     """
 
     batch: int
@@ -55,7 +55,7 @@ class Marker:
 
     @property
     def metadata(self) -> str:
-        """The metadata to commit beside the offset."""
+        """The metadata to commit with the offset."""
         fields: dict[str, Any] = {
             "kprod": VERSION,
             "batch": self.batch,
@@ -77,9 +77,9 @@ class Marker:
 
 
 def read_marker(offset: int, metadata: bytes | str, group: str) -> Marker | None:
-    """Parse a marker; None where nothing is committed (``offset`` is below 0).
+    """Parse a marker; return None if nothing is committed (``offset`` is below 0).
 
-    Raises MarkerError for what something else has committed.
+    Raises MarkerError if kprod did not write it.
     """
     if offset < 0:
         return None
@@ -145,14 +145,14 @@ def _list(value: Any) -> list[Any]:
 
 
 SHARE_OF_TIME = 0.5
-"""The share of a transaction's time-out after which an attempt gives up, before brokers do."""
+"""Fraction of a transaction's time-out after which an attempt gives up, before brokers abort it."""
 
 
 def is_done(marker: Marker | None, shard: Shard) -> bool:
-    """Whether an attempt at the shard was committed; of a layout, whether it is that of the batch.
+    """Whether an attempt at the shard was committed; for a layout, whether it is this batch's.
 
-    Raises StaleBatch when a later batch was, RowsChanged when its rows went to another topic, and
-    ShardCountChanged.
+    Raises StaleBatch if a later batch was committed, RowsChanged if the rows went to another topic,
+    and ShardCountChanged.
     """
     if marker is None or marker.batch < shard.batch:
         return False
@@ -170,16 +170,16 @@ def is_done(marker: Marker | None, shard: Shard) -> bool:
 
 
 def was_won(marker: Marker | None, shard: Shard) -> bool:
-    """Whether an attempt at the shard was committed, of this batch or of a later one."""
+    """Whether an attempt at the shard was committed, for this batch or a later one."""
     return marker is not None and marker.batch >= shard.batch
 
 
 def check_rows(
     marker: Marker, shard: Shard, *, rows: int, nbytes: int | None, digest: int | None
 ) -> None:
-    """Raises RowsChanged when the rows at hand are not those that the marker is about.
+    """Raise RowsChanged if these rows are not the ones that the marker describes.
 
-    What is None, there or here, is not known.
+    Values that are None, here or in the marker, are unknown and not compared.
     """
     found, wanted = f"{rows:,} rows", f"{marker.rows:,} rows"
     if nbytes is not None:
@@ -197,13 +197,13 @@ def check_rows(
 
 
 def check_time(shard: Shard, began: float, now: float, timeout: float) -> None:
-    """Raises TransactionTooSlow at half of ``timeout``, the transaction's; all in seconds."""
+    """Raise TransactionTooSlow after half of the transaction's ``timeout`` (times in seconds)."""
     if now - began > timeout * SHARE_OF_TIME:
         raise too_slow(shard, now - began, timeout)
 
 
 def too_slow(shard: Shard, seconds: float, timeout: float) -> TransactionTooSlow:
-    """The error of a transaction that has been open for ``seconds``."""
+    """The error for a transaction that has been open for ``seconds``."""
     return TransactionTooSlow(
         f"{shard}: its transaction has been open for {seconds:,.0f} s, and brokers abort it"
         f" after {timeout:,.0f} s: increase transaction_timeout_ms (at most the brokers'"
@@ -212,7 +212,7 @@ def too_slow(shard: Shard, seconds: float, timeout: float) -> TransactionTooSlow
 
 
 def check_batch_time(of: Shard, began: float, now: float, timeout: float) -> None:
-    """Raises TransactionTooSlow as ``check_time``, for the oldest transaction of a whole batch."""
+    """As ``check_time``, for the oldest transaction of a whole batch."""
     if now - began > timeout * SHARE_OF_TIME:
         raise TransactionTooSlow(
             f"batch {of.batch} of {of.job_name!r} was not committed, and none of its rows are"

@@ -47,17 +47,19 @@ from kprod.transactional.two_phase_commit import PreparedTransaction
 FIRST_PAUSE = 0.015
 LONGEST_PAUSE = 1.0
 LOOKS = 3
-"""At a layout that is not there, of a shard that is not the first: they would fence each other."""
+"""How often a shard other than the first checks for the layout before it takes over the layout's
+id. Otherwise, the shards would fence each other."""
 LONGEST_LOOK = 30.0
-"""Seconds between two of them, when tasks have fenced each other again and again."""
+"""Maximum seconds between two checks, after tasks have fenced each other repeatedly."""
 
 
 def deliver(shard: Shard, patience: float) -> Protocol:
-    """Write the shard unless it is written; ends when it is, by whichever attempt.
+    """Write the shard, or wait until another attempt has written it.
 
-    An attempt that was fenced waits ``patience`` seconds for the one that has fenced it: failing at
-    once, it would be started again, and fence the other in its turn. Raises Fenced after that, or
-    when another run has written the shard, and what ``marker`` raises.
+    A fenced attempt waits ``patience`` seconds for the attempt that has fenced it. If it failed at
+    once, Spark would start it again, and it would fence the other one. After that time it raises
+    Fenced. It also raises Fenced if another run has written the shard, and the errors of the
+    functions in ``marker``.
     """
     if shard.shards is None:
         return (yield from write_once(shard, patience))
@@ -75,7 +77,7 @@ def deliver(shard: Shard, patience: float) -> Protocol:
 
 
 def write_once(shard: Shard, patience: float) -> Protocol:
-    """Take over the shard, and write it unless its marker says that it is written."""
+    """Take over the shard, and write it unless its marker says that it is already written."""
     try:
         yield TakeOver(shard.transactional_id)
         marker: Marker | None = yield ReadMarker(shard.group)
@@ -95,7 +97,7 @@ def write_once(shard: Shard, patience: float) -> Protocol:
 
 
 def go_forward(shard: Shard, decision: Decision, patience: float) -> Protocol:
-    """The batch is decided: commit what was prepared of the shard, or write it if that was lost."""
+    """The batch is decided: commit the prepared shard, or write it if its transaction was lost."""
     if not decision.is_atomic:
         return (yield from write_once(shard, patience))
     winner = decision.winners.get(shard.number)
@@ -115,10 +117,10 @@ def go_forward(shard: Shard, decision: Decision, patience: float) -> Protocol:
 
 
 def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
-    """Record the number of shards unless it is recorded; return the recorded layout.
+    """Store the number of shards unless it is already stored; return the stored layout.
 
-    The layout is a register that is written once: a shard that has taken over its id reads it
-    first, and can be fenced until its own value is written.
+    The layout is written only once. A shard takes over the layout's id before it reads the layout,
+    and can be fenced until its own value is committed.
     """
     pause = FIRST_PAUSE
     looks = 0 if shard.number == 0 else LOOKS
@@ -162,13 +164,13 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
 
 
 def _fence_prepared(shard: Shard, winners: Iterable[PreparedShard]) -> Generator[Step, Any, None]:
-    """Abort what an earlier start with ``delivery="atomic"`` has prepared and not decided.
+    """Abort transactions that an earlier start prepared (``delivery="atomic"``) and never decided.
 
-    Readers of committed records would wait behind it. The first batch of a start aborts it before
-    any of its shards is there: by the task that lays out the batch, before the layout is committed,
-    and by every task that finds the layout of another start. A task of that other start may have
-    listed what is open, before an ``atomic`` task wrote, and committed the layout after it. What
-    a decision counts, its ``winners``, is not aborted.
+    Otherwise, consumers of committed records would wait for them. The first batch of a start does
+    this before any of its shards is written: the task that lays out the batch does it before it
+    commits the layout. Every task that finds the layout of another start does it, too, because that
+    start may have listed the open transactions before an ``atomic`` task wrote, and committed the
+    layout afterwards. Transactions that a decision counts, its ``winners``, are not aborted.
     """
     found: list[PreparedTransaction] = yield ListOpen(shard.job_name, if_possible=True)
     counted = {one.transaction.transactional_id for one in winners}
@@ -178,11 +180,11 @@ def _fence_prepared(shard: Shard, winners: Iterable[PreparedShard]) -> Generator
 
 
 def is_begun(shard: Shard, numbers: Iterable[int]) -> Generator[Step, Any, bool]:
-    """Whether one of these shards of the batch is there, in either mode of delivery.
+    """Whether one of these shards of the batch was written, in either mode of delivery.
 
-    Brokers forget the offset of each group by itself, the oldest first, and a layout is the oldest
-    of its batch. So without a layout there is none that counts, or what was begun is forgotten in
-    part; but the layout may have come since it was read: read it again.
+    Brokers delete the offset of each group separately, the oldest first, and a layout is the oldest
+    offset of its batch. So if a shard was written and the layout is missing, some offsets have
+    expired. But the layout may have been stored since the caller read it: read it again.
     """
     for number in numbers:
         for attempt in (None, 0):
@@ -195,7 +197,7 @@ def is_begun(shard: Shard, numbers: Iterable[int]) -> Generator[Step, Any, bool]
 
 
 def forgotten(shard: Shard) -> MarkerError:
-    """The error where a part of what was on record about a batch is there, and a part is not."""
+    """The error if some committed offsets of a batch exist, and others have expired."""
     return MarkerError(
         f"batch {shard.batch} of {shard.job_name!r} was started before, but some committed offsets"
         f" of the groups {shard.job_name}.* have expired. Nothing was written. Brokers delete"
@@ -205,7 +207,7 @@ def forgotten(shard: Shard) -> MarkerError:
 
 
 def _wait_for_winner(shard: Shard, patience: float, fenced: Fenced) -> Generator[Step, Any, Marker]:
-    """The marker of another attempt of the same call. Raises Fenced where there is none."""
+    """Wait for the marker of another attempt of the same call. Raises Fenced if there is none."""
     waited, pause = 0.0, FIRST_PAUSE
     while True:
         marker: Marker | None = yield ReadMarker(shard.group, wait=False)
@@ -236,7 +238,7 @@ def _wait_for_winner(shard: Shard, patience: float, fenced: Fenced) -> Generator
 
 
 def marker_of(shard: Shard, written: Written) -> Marker:
-    """The marker that says that the shard is done."""
+    """The marker that records that the shard is done."""
     return Marker(
         batch=shard.batch,
         shards=shard.shards,
@@ -250,15 +252,15 @@ def marker_of(shard: Shard, written: Written) -> Marker:
 
 
 PIECE_BYTES = 3_000
-"""Bytes for winners in one group's metadata, beside the rest of a marker: brokers take 4,096."""
+"""Maximum bytes of ``winners`` in one marker, so that the marker does not exceed 4,096 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The record of a batch. ``winners`` has the shards with rows, by number. Immutable.
+    """The stored layout or decision of a batch. ``winners`` has the shards with rows, by number.
 
-    ``layout``: the first marker, of the group that is named ``Shard.layout_id``. A layout that
-    ``delivery="exactly_once"`` has written names no winners: ``is_atomic`` is False.
+    ``layout`` is the first marker, in the group ``Shard.layout_id``. A layout of
+    ``delivery="exactly_once"`` has no winners, and ``is_atomic`` is False. Immutable.
     """
 
     layout: Marker
@@ -270,7 +272,7 @@ class Decision:
 
 
 def decided(of: Shard, shards: int, prepared: Sequence[PreparedShard]) -> list[tuple[str, Marker]]:
-    """The decision that ``prepared`` counts, as markers by group; all go into one transaction."""
+    """The decision to commit ``prepared``, as markers by group, for one transaction."""
     by_number = {one.shard.number: one for one in prepared}
     text = ",".join(_entry(by_number.get(number)) for number in range(shards))
     pieces = [text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)] or [""]
@@ -291,9 +293,9 @@ def decided(of: Shard, shards: int, prepared: Sequence[PreparedShard]) -> list[t
 
 
 def read_decision(of: Shard, *, wait: bool) -> Generator[Step, Any, Decision | None]:
-    """The decision on record, about any batch; ``wait`` as in ``ReadMarker``.
+    """Read the stored layout or decision, of any batch; ``wait`` is as in ``ReadMarker``.
 
-    Raises MarkerError for a decision that is not whole, or that kprod did not write.
+    Raises MarkerError for a decision that is incomplete, or that kprod did not write.
     """
     layout: Marker | None = yield ReadMarker(of.layout_id, wait=wait)
     if layout is None or layout.winners is None or layout.batch != of.batch:

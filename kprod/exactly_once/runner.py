@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("kprod")
 
 CLOSING_SECONDS = 5.0
-"""For aborting what an exception has left open; after that brokers do it, at its time-out."""
+"""Seconds to abort transactions after an exception; after that, they are left to time out."""
 AT_ONCE = 8
-"""Transactions that are ended at the same time, each by a producer of its own."""
+"""Transactions that are ended at the same time, each by a separate producer."""
 RETRY_PAUSE = 0.1
 OVER = frozenset(
     {
@@ -69,7 +69,7 @@ OVER = frozenset(
         ErrorCode.PRODUCER_FENCED,
     }
 )
-"""The transaction is over, or its epoch old."""
+"""The transaction has ended, or its epoch is outdated."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -83,25 +83,25 @@ class _Position(NamedTuple):
 
 
 class ShardRows(Protocol):
-    """The rows of one attempt at a shard. Thread: one."""
+    """The rows of one attempt at a shard. For one thread only."""
 
     def write(self, producer: KafkaProducer, tick: Callable[[], None]) -> Written:
         """Send every row in the open transaction, and return when all are acknowledged.
 
-        ``tick`` is called meanwhile. Raises as ``send``.
+        Calls ``tick`` meanwhile. Raises the errors of ``send``.
         """
 
     def compare(self, marker: Marker, shard: Shard) -> None:
-        """Raise RowsChanged unless the rows are those that the marker is about."""
+        """Raise RowsChanged unless the rows are the ones that the marker describes."""
 
 
 @dataclass(kw_only=True)
 class Runner:
-    """Runs one protocol: of an attempt at ``shard``, or of the driver, with any shard of the batch.
+    """Runs one protocol: an attempt at ``shard``, or the driver's part with any shard of the batch.
 
     ``options`` are those of ``KafkaProducer``, without a ``transactional_id``. An attempt has
-    ``rows``, a driver has none. Thread: one; one use, as a context manager. Its end closes the
-    producers, which aborts what is open and leaves what is prepared.
+    ``rows``, the driver has none. Use it once, in one thread, as a context manager. At the end of
+    the block it closes its producers. This aborts open transactions, but not prepared ones.
     """
 
     shard: Shard
@@ -133,15 +133,15 @@ class Runner:
 
     @property
     def patience(self) -> float:
-        """How many seconds one that was fenced waits for the one that has fenced it."""
+        """Seconds that a fenced attempt or driver waits for the one that has fenced it."""
         return self._seconds * SHARE_OF_TIME
 
     def follow(self, protocol: Generator[Step, Any, T]) -> T:
-        """Take the steps of ``protocol``. Raises ExactlyOnceError, and as ``send`` does.
+        """Execute the steps of ``protocol``, and return its result.
 
-        Raises ProducerFencedError when another attempt or driver has taken over and does not end
-        what it has begun, TransactionTooSlow at once when the transaction was open for longer than
-        its time-out.
+        Raises ExactlyOnceError and the errors of ``send``. Raises ProducerFencedError if another
+        attempt or driver has taken over and does not complete its work, and TransactionTooSlow,
+        without waiting for it, if the transaction was open for longer than its time-out.
         """
         answer: Any = None
         thrown: Fenced | ExactlyOnceError | None = None
@@ -169,19 +169,19 @@ class Runner:
                     raise
 
     def tick(self) -> None:
-        """Raises TransactionTooSlow when half of the transaction's time is over."""
+        """Raise TransactionTooSlow if half of the transaction's time-out has passed."""
         if self._open is not None:
             check_time(self.shard, self._began, self.now(), self._seconds)
 
     def _timed_out(self) -> TransactionTooSlow | None:
-        """The error of the open transaction, if the coordinator has aborted it by now."""
+        """The error for the open transaction, if it has been open for longer than its time-out."""
         seconds = self.now() - self._began
         if self._open is None or seconds <= self._seconds:
             return None
         return too_slow(self.shard, seconds, self._seconds)
 
     def _gave_way(self, error: KprodError) -> bool:
-        """Abort what is open; whether another producer has taken over."""
+        """Abort the open transaction; return whether another producer has taken over."""
         name, self._open = self._open, None
         if name is not None and not isinstance(error, ProducerFencedError):
             try:
@@ -193,7 +193,7 @@ class Runner:
         return isinstance(error, ProducerFencedError) or _is_over(error)
 
     def _named(self, name: str) -> KafkaProducer:
-        """The producer of this transactional id, made when first asked for."""
+        """The producer with this transactional id, created on first use."""
         found = self._producers.get(name)
         if found is None:
             found = self._producers[name] = self._made(name)
@@ -209,7 +209,7 @@ class Runner:
         return {**self.options, "transactional_id": name}
 
     def _take_over(self, step: TakeOver) -> None:
-        """Raises ConfigError for a time-out that brokers do not allow."""
+        """Take over the id. Raises ConfigError for a time-out that the brokers reject."""
         name = step.transactional_id
         if name in self._taken_over:  # it was fenced, and comes back as another one
             self._producers.pop(name).close(0)
@@ -269,7 +269,7 @@ class Runner:
         return prepared
 
     def _end_all(self, step: EndAll) -> tuple[bool, ...]:
-        """Raises what is no answer about a transaction, as TransactionTimeoutError."""
+        """Raises errors that leave a transaction's end unknown, such as TransactionTimeoutError."""
         return _side_by_side(lambda one: self._end(one, step.committed), step.transactions)
 
     def _end(self, prepared: PreparedTransaction, committed: bool) -> bool:
@@ -357,7 +357,7 @@ def _check_allowed(timeout_ms: int, error: TransactionError) -> None:
 
 
 def _in_states(config: ProducerConfig, states: Sequence[str]) -> list[OpenTransaction]:
-    """Asked again, for at most ``max_block_ms``, while a broker restarts."""
+    """The transactions in these states. If a broker restarts, retry for ``max_block_ms``."""
     from kprod.admin.cluster_client import ClusterClient
     from kprod.admin.open_transactions import in_states
 
@@ -375,10 +375,11 @@ def _in_states(config: ProducerConfig, states: Sequence[str]) -> list[OpenTransa
 
 
 def _is_over(error: BaseException | None) -> bool:
-    """Whether brokers say that the transaction is over, or its epoch old.
+    """Whether brokers say that the transaction has ended, or that its epoch is outdated.
 
-    By protocol 2 an abort is answered while another producer takes over: the one that aborts does
-    not learn then that it was fenced. In a task the time-out is no reason: ``tick`` comes before.
+    With version 2 of the transaction protocol, an abort may succeed while another producer takes
+    over, so the aborting producer does not learn that it was fenced. In a task, the time-out cannot
+    be the cause, because ``tick`` raises earlier.
     """
     while error is not None:
         if isinstance(error, BrokerError) and error.code in OVER:

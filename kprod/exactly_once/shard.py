@@ -1,4 +1,4 @@
-"""A shard: the rows of one task, under a name that every attempt derives from job and batch."""
+"""A shard: the rows of one task, with a name that every attempt derives from job and batch."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ OF_ATTEMPT = re.compile(r"(?P<job>.+)\.(?P<shard>\d+)/(?P<attempt>\d+)", re.ASCI
 
 
 def names_of_attempts(job_name: str, *, layout: bool) -> re.Pattern[str]:
-    """The transactional ids of attempts at the job's shards, and perhaps that of its layout."""
+    """Matches the transactional ids of the job's shards, and with ``layout`` also its layout's."""
     names = r"\d+(/\d+)?|layout" if layout else r"\d+(/\d+)?"
     return re.compile(rf"{re.escape(job_name)}\.({names})")
 
 
 MARKER_PARTITION = 0
-"""Every topic has it, however many partitions are added: a marker must be found again."""
+"""Every topic has this partition, even after partitions are added. So markers are found again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """``number`` of the shards of ``batch`` of the job that is called ``job``. Immutable.
+    """Shard ``number`` of ``batch`` of the job ``job``. Immutable.
 
-    ``shards`` is how many the batch has; None where one Spark job writes all of it, as the number
-    of its tasks cannot change. ``topic`` is the one that markers are committed for, ``target`` the
-    one that rows go to, "" where each row says which. ``run`` is the same for all attempts of one
-    call, and for nothing else: not for another call under the same ``job_id``, nor for a restart.
-    ``start`` is that of ``TaskIdentity``.
+    ``shards`` is the batch's number of shards. It is None if one Spark job writes the whole batch,
+    because its number of tasks cannot change. ``topic`` is the topic that markers are committed
+    for. ``target`` is the topic of the rows, "" if each row has its own. ``run`` identifies one
+    call: it is the same for all its attempts, and different for another call with the same
+    ``job_id`` and after a restart. ``start`` is that of ``TaskIdentity``.
     """
 
     prefix: str
@@ -59,21 +59,21 @@ class Shard:
 
     @property
     def job_name(self) -> str:
-        """The common beginning of the names of the job's shards."""
+        """The common prefix of the names of the job's shards."""
         return f"{self.prefix}.{self.job}"
 
     @property
     def layout_id(self) -> str:
-        """The group that says how many shards a batch has, and the id that it is written with.
+        """The group of a batch's layout, and the transactional id with which it is written.
 
-        A word is behind the last dot where shards have a number: the layout of the job "a.1" is no
-        shard of the job "a".
+        After the last dot, this name has a word where shards have a number. So the layout of the
+        job "a.1" cannot be confused with a shard of the job "a".
         """
         return f"{self.job_name}.layout"
 
     @property
     def place(self) -> TopicPartition:
-        """The partition that the groups commit their offsets for."""
+        """The partition for which the groups commit offsets."""
         return TopicPartition(self.topic, MARKER_PARTITION)
 
     def __str__(self) -> str:

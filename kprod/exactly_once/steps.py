@@ -1,8 +1,9 @@
-"""The steps that the protocol of a shard asks for.
+"""The steps that the protocol of a shard consists of.
 
 The protocol (``protocol``) is a generator of steps. A runner executes each step, and sends the
-result back into the generator. If another attempt has taken over the transactional id, it throws
-``Fenced`` into the generator. So one protocol runs with producers and with a model of the brokers.
+result back into the generator. If another attempt has taken over the transactional id, the runner
+throws ``Fenced`` into the generator. So the same protocol runs with producers and with a model of
+the brokers.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from kprod.transactional.two_phase_commit import PreparedTransaction
 
 
 class Fenced(Exception):
-    """A newer producer has the transactional id: nothing of this one's can be committed.
+    """A newer producer has the transactional id, so this one cannot commit anything.
 
-    ``too_slow`` is set where the time-out of the transaction is over: then the coordinator itself
+    ``too_slow`` is set if the transaction has exceeded its time-out. Then the coordinator itself
     has fenced the attempt, unless another attempt has taken over meanwhile.
     """
 
@@ -31,16 +32,16 @@ class Fenced(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """InitProducerId: fence every other producer of this id, and end what it left open."""
+    """InitProducerId: fence all other producers with this id, and end their open transaction."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadMarker:
-    """The marker of a group; answered by a Marker, or None.
+    """Read the marker of a group. The result is a Marker or None.
 
-    ``wait`` until no transaction can change it; else such a one is none.
+    ``wait``: until no transaction can change it. Without that, a marker that may change is None.
     """
 
     group: str
@@ -49,16 +50,16 @@ class ReadMarker:
 
 @dataclass(frozen=True, slots=True)
 class WriteRows:
-    """Begin a transaction, and store every row; answered by ``Written``."""
+    """Begin a transaction, and store every row. The result is a ``Written``."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMarkers:
-    """Commit the transaction of this id with these markers in it, by their groups.
+    """Commit the transaction of this id, with these markers (by their groups) in it.
 
-    Begin one if there is none.
+    Begins a transaction if none is open.
     """
 
     transactional_id: str
@@ -67,9 +68,9 @@ class CommitMarkers:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Put the marker into the open transaction of this id, and leave it prepared.
+    """Add the marker to the open transaction of this id, and leave the transaction prepared.
 
-    Answered by a PreparedTransaction.
+    The result is a PreparedTransaction.
     """
 
     transactional_id: str
@@ -79,9 +80,9 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class EndAll:
-    """Commit or abort what is prepared, each by its producer id and epoch.
+    """Commit or abort prepared transactions, each by its producer id and epoch.
 
-    Answered by a bool for each: False, when it was ended otherwise, or taken over.
+    The result is a bool for each: False if it was ended in another way, or taken over.
     """
 
     transactions: tuple[PreparedTransaction, ...]
@@ -90,10 +91,10 @@ class EndAll:
 
 @dataclass(frozen=True, slots=True)
 class FenceAll:
-    """Take over each of these ids, which aborts what is open, and leave them.
+    """Take over each of these ids, which aborts its open transaction.
 
-    A task may be writing still. By protocol 1 an EndTxn leaves it its epoch: it would go on in a
-    new transaction, without the rows before.
+    A task may still be writing. With version 1 of the transaction protocol, EndTxn would not change
+    the task's epoch: it would continue in a new transaction, without its earlier rows.
     """
 
     transactional_ids: tuple[str, ...]
@@ -103,9 +104,10 @@ class FenceAll:
 class ListOpen:
     """List the open transactions of attempts at shards of the job.
 
-    Answered by a list of PreparedTransaction. ``idle``: those too which an attempt has taken over
-    without writing yet, as it may begin one, and that of the layout. ``if_possible``: none where
-    brokers cannot list them, as those that ``delivery="atomic"`` does not write to.
+    The result is a list of PreparedTransaction. With ``idle`` it includes ids that an attempt has
+    taken over without writing yet, because it may begin a transaction, and the id of the layout.
+    With ``if_possible`` it is empty if brokers cannot list transactions; ``delivery="atomic"`` does
+    not write to such brokers.
     """
 
     job_name: str
@@ -115,30 +117,30 @@ class ListOpen:
 
 @dataclass(frozen=True, slots=True)
 class CheckTime:
-    """Raise TransactionTooSlow when one has been open for half of its time-out."""
+    """Raise TransactionTooSlow if one of these has been open for half of its time-out."""
 
     transactions: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CompareRows:
-    """This attempt writes nothing more: raise RowsChanged unless its rows are the marker's."""
+    """Raise RowsChanged unless the attempt's rows match the marker. It writes nothing more."""
 
     marker: Marker
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait for so many seconds."""
+    """Wait for this number of seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The result of ``WriteRows``: the rows and bytes it was given, all of them stored.
+    """The result of ``WriteRows``: the number of rows and bytes, all of them stored.
 
-    ``digest`` as in ``Marker``.
+    ``digest`` is as in ``Marker``.
     """
 
     rows: int
@@ -149,10 +151,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """The shard is done: ``marker`` says what it has.
+    """The shard is done, as ``marker`` describes.
 
     ``by_us``: this attempt has committed it. ``rewritten``: an earlier run had begun the batch.
-    ``prepared``: it is written by this attempt, and waits for the driver's decision.
+    ``prepared``: this attempt has written it, and it waits for the driver's decision.
     """
 
     marker: Marker
@@ -163,7 +165,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class PreparedShard:
-    """A shard of an atomic batch that one attempt has prepared. ``shard`` names the attempt."""
+    """A shard of an atomic batch that one attempt has prepared. ``shard`` includes the attempt."""
 
     shard: Shard
     transaction: PreparedTransaction

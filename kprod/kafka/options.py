@@ -127,7 +127,7 @@ def _check_timeouts(given: Mapping[str, Any]) -> None:
 
 
 def _make_room(options: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise unset limits where kafka-python lets an option exceed them, or ignores them."""
+    """Raise limits that were not set, if an option that kafka-python accepts would exceed them."""
     first = options.get("reconnect_backoff_ms", OPTIONS["reconnect_backoff_ms"].default)
     if isinstance(first, int) and first > options["reconnect_backoff_max_ms"]:
         options["reconnect_backoff_max_ms"] = first
@@ -166,7 +166,7 @@ def _whole(value: Any) -> Any:
 
 
 def _endless(value: Any) -> Any:
-    """As ``_whole``, and -1 means never."""
+    """As ``_whole``, but -1 means never."""
     whole = _whole(value)
     return MAX_INT32 if whole == -1 else whole
 

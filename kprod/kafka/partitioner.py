@@ -119,7 +119,7 @@ class StickyPartitioner(DefaultPartitioner):
             return self._sticky[topic]
 
     def _forget_all_but(self, known: set[str]) -> None:
-        """The lock is held."""
+        """Forget topics that are not ``known``. The caller holds the lock."""
         self._sticky = {name: number for name, number in self._sticky.items() if name in known}
         # Doubling the limit bounds the cost: each new topic pays for two checks.
         self._most = max(FEW, 2 * len(self._sticky))
@@ -141,7 +141,7 @@ _BUILT_IN = ("DefaultPartitioner", "StickyPartitioner")
 
 
 def is_built_in(partitioner: Any) -> bool:
-    """Whether it is a default partitioner of kafka-python or this module, as kprod's own."""
+    """Whether it is a default partitioner of kafka-python or of this module."""
     kind = partitioner if isinstance(partitioner, type) else type(partitioner)
     return kind.__name__ in _BUILT_IN and (
         kind.__module__ == __name__ or kind.__module__.startswith("kafka.partitioner")

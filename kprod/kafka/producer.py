@@ -119,7 +119,10 @@ class KafkaProducer:
     def _own_partitioner(
         options: dict[str, Any],
     ) -> tuple[partitioners.Choose | None, OnNewBatch | None]:
-        """How to call it, and its ``on_new_batch``; None, None for kprod's own."""
+        """A function that calls the application's partitioner, and its ``on_new_batch``.
+
+        Both are None if kprod's own partitioner is used.
+        """
         plugged = options.get("partitioner")
         if plugged is None or isinstance(plugged, str):
             return None, None

@@ -1,7 +1,8 @@
-"""The four compression codecs of record batches, for reading, with a bound on the result.
+"""The four compression codecs of record batches, for reading, with a limit on the size.
 
-The result comes in pieces of at most a few MiB, so that memory does not follow what is announced.
-Only a bare block of snappy is one piece; it is at most 22 times as long as its bytes.
+The result is decompressed in pieces of at most a few MiB, so that memory use does not depend on the
+size that the data claims. The exception is a bare snappy block, which is one piece. It is at most
+22 times as long as the compressed block.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _ZSTD_MAX_WINDOW: Final = 1 << 27
 _ZSTD_STEP: Final = 64
 _PIECE: Final = 256 * 1024
 _SNAPPY_RATIO: Final = 22
-"""No element of the format stands for more bytes than this times its own."""
+"""No element of the format decompresses to more bytes than this times its own size."""
 
 
 class CorruptBatch(KprodError, ValueError, number="KP-4002"):
@@ -39,16 +40,16 @@ class BatchTooLarge(CorruptBatch, number="KP-4003"):
 
 
 def decompress(codec: int, data: bytes, limit: int) -> bytes:
-    """All that ``decompressed`` yields, in one piece."""
+    """The result of ``decompressed`` in one piece."""
     return b"".join(decompressed(codec, data, limit))
 
 
 def decompressed(codec: int, data: bytes, limit: int) -> Iterator[bytes]:
-    """The records behind a batch header, in pieces; ``codec`` is bits 0-2 of its attributes.
+    """Decompress the records after a batch header, in pieces.
 
-    Raises ``CorruptBatch`` for bytes of another format and for a stream that ends early,
-    ``BatchTooLarge`` for a result of more than ``limit`` bytes, ``ConfigError`` for snappy where
-    cramjam is not installed.
+    ``codec`` is bits 0-2 of the batch's attributes. Raises ``CorruptBatch`` for bytes of another
+    format and for a stream that ends early, ``BatchTooLarge`` for a result of more than ``limit``
+    bytes, and ``ConfigError`` for snappy if cramjam is not installed.
     """
     if codec >= len(_READERS):
         raise CorruptBatch(f"compression codec {codec} does not exist")
@@ -69,7 +70,7 @@ def _stored(data: bytes, _: int) -> Iterator[bytes]:
 
 
 def _gunzip(data: bytes, _: int) -> Iterator[bytes]:
-    """RFC 1952; several members in a row are one stream, as in Java's GZIPInputStream."""
+    """RFC 1952. Consecutive members are one stream, as in Java's GZIPInputStream."""
     while data:
         member = zlib.decompressobj(_GZIP_ONLY)
         while not member.eof:
@@ -85,7 +86,7 @@ def _gunzip(data: bytes, _: int) -> Iterator[bytes]:
 
 
 def _unsnap(data: bytes, limit: int) -> Iterator[bytes]:
-    """Xerial's stream of blocks (Java, most clients) or one bare block (librdkafka)."""
+    """Xerial's stream of blocks (Java, most clients) or a single bare block (librdkafka)."""
     if not data.startswith(_XERIAL_MAGIC):
         yield _unsnap_block(data, limit)
         return
@@ -122,7 +123,7 @@ def _unsnap_block(block: bytes, limit: int) -> bytes:
 
 
 def _unlz4(data: bytes, _: int) -> Iterator[bytes]:
-    """One LZ4 frame with independent blocks: Java's reader refuses linked ones, and so do we."""
+    """One LZ4 frame with independent blocks; linked blocks are rejected, as by Java's reader."""
     if not data.startswith(_LZ4_MAGIC) or len(data) <= len(_LZ4_MAGIC):
         raise CorruptBatch("lz4: not an LZ4 frame")
     if not data[4] & _LZ4_INDEPENDENT_BLOCKS:
@@ -142,7 +143,7 @@ def _unlz4(data: bytes, _: int) -> Iterator[bytes]:
 def _unzstd(data: bytes, _: int) -> Iterator[bytes]:
     """One or more zstd frames (RFC 8878) with a window of at most 128 MiB.
 
-    A block of four bytes can stand for 128 KiB, so the input goes in by small steps.
+    A block of four bytes may decompress to 128 KiB, so the input is passed in small steps.
     """
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
     frame = decompressor.decompressobj()

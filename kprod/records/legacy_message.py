@@ -1,4 +1,4 @@
-"""Messages of the formats 0 and 1, as brokers before 0.11 wrote them: read, never written."""
+"""Reads messages of the formats 0 and 1, which brokers before 0.11 wrote."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 class LegacyMessage:
     """One message, or a wrapper with a compressed set of messages as its value::
 
-        0 offset i64     12 CRC-32 u32 (of everything behind it)   18 timestamp i64 (format 1)
-        8 size i32       16 magic i8, 17 attributes i8             then key and value, i32 lengths
+        0 offset i64     12 CRC-32 u32 (of all bytes after it)      18 timestamp i64 (format 1)
+        8 size i32       16 magic i8, 17 attributes i8              then key and value, i32 lengths
 
-    The offset of a wrapper is that of its last message. In format 1 the messages inside count
-    from 0, in format 0 they have their own offsets. A log takes one for a batch without producer
-    and leader epoch, which the formats do not have.
+    The offset of a wrapper is that of its last message. The messages inside have relative offsets
+    from 0 in format 1, and their own offsets in format 0. A LegacyMessage is used like a batch
+    without producer and leader epoch, which these formats do not have.
     """
 
     offset: int
@@ -65,7 +65,7 @@ class LegacyMessage:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole entry."""
+        """Size of the whole entry in bytes."""
         return len(self.data)
 
     @property
@@ -90,7 +90,7 @@ class LegacyMessage:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp, which a wrapper repeats; -1 in format 0, which has none."""
+        """The largest timestamp, which is that of the wrapper; -1 in format 0, which has none."""
         timestamp: int = _TIME.unpack_from(self.data, _ENTRY.size)[0] if self.magic else -1
         return timestamp
 
@@ -100,7 +100,7 @@ class LegacyMessage:
         return zlib.crc32(self.data[_CRC_START:]) == self.crc
 
     def records(self, max_bytes: int = _MAX_DECOMPRESSED_BYTES) -> Iterator[StoredRecord]:
-        """The messages, the older form of records. Raises ``CorruptBatch``."""
+        """The messages as records. Raises ``CorruptBatch``."""
         timestamp, key, value = self._fields()
         if not self.codec:
             yield StoredRecord(self.offset, timestamp, key, value, ())
@@ -121,13 +121,13 @@ class LegacyMessage:
                 yield record._replace(offset=record.offset + first, timestamp=stamped)
 
     def heads(self) -> Iterator[RecordHead]:
-        """The same of each message without its key and value."""
+        """Offset, timestamp and key size of each message."""
         for record in self.records():
             key_size = -1 if record.key is None else len(record.key)
             yield RecordHead(record.offset, record.timestamp, key_size)
 
     def header_as_v2(self, records: list[StoredRecord]) -> BatchHeader:
-        """The header of a batch of format v2 with these records of the message, CRC and size 0."""
+        """A header of format v2 for these records of the message; its CRC and size are 0."""
         first, last = records[0], records[-1]
         span = last.offset - first.offset
         times = (first.timestamp, self.max_timestamp)
@@ -161,13 +161,13 @@ class LegacyMessage:
 
 
 StoredBatch: TypeAlias = RecordBatch | LegacyMessage
-"""What a log may hold, all of it."""
+"""A batch that a log may contain, with all its bytes."""
 StoredHeader: TypeAlias = BatchHeader | LegacyMessage
 """The part of a stored batch that is needed to find it."""
 
 
 def legacy_size(data: BytesLike, at: int = 0) -> int:
-    """Bytes of the message of format 0 or 1 at ``at``. ``CorruptBatch`` for a size of none."""
+    """Size of the message (format 0 or 1) at ``at``. Raises ``CorruptBatch`` if it is invalid."""
     (length,) = _LENGTH.unpack_from(data, at + _SIZE_AT)
     if length < _SMALLEST:
         raise CorruptBatch(f"a message claims a length of {length}")
@@ -175,9 +175,9 @@ def legacy_size(data: BytesLike, at: int = 0) -> int:
 
 
 def read_sets(data: BytesLike) -> Iterator[StoredBatch]:
-    """Everything in ``data`` by whichever format it is; what is cut off at the end is left out.
+    """All batches in ``data``, of any format; a batch that is cut off at the end is omitted.
 
-    Raises ``CorruptBatch`` where the bytes can be no format. CRCs are not checked.
+    Raises ``CorruptBatch`` if the bytes match no format. CRCs are not checked.
     """
     view = memoryview(data).toreadonly()
     at = 0

@@ -1,6 +1,6 @@
 """An independent reader of Kafka's record batch format v2 (KIP-98, KIP-82).
 
-It shares no code with the writer on the producing side, so that a mistake is not made twice.
+It shares no code with the producer's writer, so that both do not contain the same mistake.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LONG_BITS = 64
 
 
 def read_varint(data: bytes, at: int, bits: int = _INT_BITS) -> tuple[int, int]:
-    """The signed integer of ``bits`` bits at ``at`` and the position after it.
+    """The signed integer of at most ``bits`` bits at ``at``, and the position after it.
 
-    Raises ``CorruptBatch`` for more bits, ``IndexError`` when the bytes end first.
+    Raises ``CorruptBatch`` for more bits, and ``IndexError`` if the bytes end too early.
     """
     first = data[at]
     if first < _SINGLE_BYTE:
@@ -64,7 +64,7 @@ CONTROL: Final = 0x20
 
 HEADER_BYTES: Final = HEADER.size
 LENGTH_PREFIX_BYTES: Final = 12
-"""Base offset and batch length, which the batch length does not count."""
+"""Size of base offset and batch length, which the batch length does not include."""
 CRC_START: Final = 21
 """The CRC-32C covers everything from here to the end of the batch."""
 MAGIC_AT: Final = 16
@@ -100,17 +100,17 @@ class BatchHeader:
 
     @classmethod
     def parse(cls, data: BytesLike, at: int = 0) -> Self:
-        """Read the header at ``at``; ``struct.error`` when fewer than 61 bytes are left."""
+        """Read the header at ``at``; raises ``struct.error`` if fewer than 61 bytes are left."""
         return cls(*HEADER.unpack_from(data, at))
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return LENGTH_PREFIX_BYTES + self.batch_length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record the batch had when written (compaction may have removed it)."""
+        """Offset of the last record at the time of writing (compaction may have removed it)."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -130,7 +130,7 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker of a coordinator rather than data."""
+        """Whether the batch contains a marker of a coordinator instead of data."""
         return bool(self.attributes & CONTROL)
 
 
@@ -138,14 +138,14 @@ _LENGTH: Final = struct.Struct(">8xi")
 _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 _LONGEST_VARINT: Final = 5
 _LONGEST_HEAD: Final = 1 + 10 + 2 * _LONGEST_VARINT
-"""Attributes, and the deltas of time and offset, and the size of the key."""
+"""Maximum size of a record's attributes, its deltas of time and offset, and its key length."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch(BatchHeader):
-    """One batch: the fields of its header under their names, and all its bytes as ``data``.
+    """One batch: the header's fields as attributes, and all bytes of the batch in ``data``.
 
-    Immutable, so any thread may use it while the bytes it was read from are left alone.
+    Immutable. Any thread may use it as long as the underlying bytes are not changed.
     """
 
     data: memoryview
@@ -156,10 +156,10 @@ class RecordBatch(BatchHeader):
         return crc32c(self.data[CRC_START:]) == self.crc
 
     def records(self, max_bytes: int = _MAX_DECOMPRESSED_BYTES) -> Iterator[StoredRecord]:
-        """The records in order; gaps in the offsets are allowed, as compaction leaves them.
+        """The records in order. Gaps in the offsets are allowed, because compaction leaves them.
 
-        Raises ``CorruptBatch`` for bad bytes and for records of more than ``max_bytes`` when
-        decompressed. The CRC is not looked at: see ``crc_ok``.
+        Raises ``CorruptBatch`` for invalid bytes, and if the decompressed records have more than
+        ``max_bytes``. The CRC is not checked: see ``crc_ok``.
         """
         window = self._window(max_bytes)
         for _ in range(self.record_count):
@@ -173,7 +173,7 @@ class RecordBatch(BatchHeader):
         window.end()
 
     def heads(self, max_bytes: int = _MAX_DECOMPRESSED_BYTES) -> Iterator[RecordHead]:
-        """The same of each record without its key, value and headers, in constant memory."""
+        """Offset, timestamp and key size of each record, read in constant memory."""
         window = self._window(max_bytes)
         for _ in range(self.record_count):
             size = window.record_size()
@@ -211,7 +211,7 @@ class RecordBatch(BatchHeader):
 
 
 class RecordHead(NamedTuple):
-    """Where and when a record is; the size of its key in bytes is -1 for none."""
+    """Offset and timestamp of a record, and the size of its key in bytes (-1 for none)."""
 
     offset: int
     timestamp: int
@@ -219,7 +219,7 @@ class RecordHead(NamedTuple):
 
 
 class _Window:
-    """Part of the bytes behind a header: ``data`` from ``at`` on is still to be read."""
+    """A part of the bytes after a header; ``data`` from ``at`` on has not been read yet."""
 
     __slots__ = ("_pieces", "at", "data")
 
@@ -229,14 +229,14 @@ class _Window:
         self.at = 0
 
     def need(self, size: int) -> int:
-        """Have so many bytes, and return where they begin. ``CorruptBatch`` for fewer."""
+        """Make ``size`` bytes available and return their position. ``CorruptBatch`` for fewer."""
         left = len(self.data) - self.at
         if left < size and self._fill(size - left) < size:
             raise CorruptBatch(f"a record claims {size} bytes, {len(self.data)} are left")
         return self.at
 
     def _fill(self, missing: int) -> int:
-        """Take pieces until so many more bytes are there; returns how many are left then."""
+        """Read pieces until ``missing`` more bytes are there; return the number of unread bytes."""
         parts = [self.data[self.at :]]
         while missing > 0 and (piece := next(self._pieces, None)) is not None:
             parts.append(piece)
@@ -245,7 +245,7 @@ class _Window:
         return len(self.data)
 
     def record_size(self) -> int:
-        """The length that a record begins with."""
+        """Read the length at the beginning of a record."""
         if len(self.data) - self.at < _LONGEST_VARINT:
             self._fill(_LONGEST_VARINT)
         try:
@@ -257,7 +257,7 @@ class _Window:
         return size
 
     def skip(self, size: int) -> None:
-        """Let so many bytes go. ``CorruptBatch`` for fewer."""
+        """Skip ``size`` bytes. ``CorruptBatch`` for fewer."""
         while (left := len(self.data) - self.at) < size:
             size -= left
             piece = next(self._pieces, None)
@@ -267,16 +267,16 @@ class _Window:
         self.at += size
 
     def end(self) -> None:
-        """Raise ``CorruptBatch`` unless everything was read, and the codec's end is right."""
+        """Raise ``CorruptBatch`` unless everything was read, and the stream ended correctly."""
         behind = len(self.data) - self.at + sum(map(len, self._pieces))
         if behind:
             raise CorruptBatch(f"{behind} bytes follow the last record")
 
 
 def read_batches(data: BytesLike) -> Iterator[RecordBatch]:
-    """The batches in ``data``, one after the other; a batch cut off at the end is left out.
+    """The batches in ``data``, one after the other; a batch cut off at the end is omitted.
 
-    Raises ``CorruptBatch`` where the bytes cannot be a batch of format v2. CRCs are not checked.
+    Raises ``CorruptBatch`` if the bytes are not a batch of format v2. CRCs are not checked.
     """
     view = memoryview(data).toreadonly()
     at = 0

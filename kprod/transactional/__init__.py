@@ -1,1 +1,1 @@
-"""Transactions as applications call them, and the offsets that move with them."""
+"""The transactional calls for applications, and the consumer offsets that they commit."""

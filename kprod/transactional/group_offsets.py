@@ -1,4 +1,4 @@
-"""The offsets and the group of ``send_offsets_to_transaction``, in whatever form they come."""
+"""The offsets and the consumer group of ``send_offsets_to_transaction``, in all accepted forms."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ __all__ = [
 
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 MAX_TEXT = 32_767
-"""Bytes of a text in a request."""
+"""Maximum size in bytes of a string in a request."""
 
 
 Offsets: TypeAlias = Mapping[Any, Any] | Iterable[Any]
-"""By ``(topic, partition)``: the offset of the record to read next, or an object with ``offset``,
-and perhaps ``metadata`` and ``leader_epoch``, as kafka-python's OffsetAndMetadata. Or objects with
-``topic``, ``partition`` and ``offset``, as confluent-kafka's TopicPartition."""
+"""Either a mapping from ``(topic, partition)`` to the offset of the record to read next, or to an
+object with ``offset`` and optionally ``metadata`` and ``leader_epoch``, such as kafka-python's
+OffsetAndMetadata. Or objects with ``topic``, ``partition`` and ``offset``, such as
+confluent-kafka's TopicPartition."""
 
 
 _CONFLUENT = b"CGMDv2:"
@@ -37,12 +38,12 @@ _GENERATION = struct.Struct("=i")
 
 
 def _of_confluent(found: bytes) -> GroupMetadata:
-    """The member in what confluent-kafka's ``Consumer.consumer_group_metadata()`` returns.
+    """Parse the result of confluent-kafka's ``Consumer.consumer_group_metadata()``.
 
-    librdkafka makes these bytes for its bindings to carry from a consumer to a producer
-    (``rd_kafka_consumer_group_metadata_write``). The first say how the rest is laid out: the
-    generation, the group and the member, each text ended by a zero, then a byte that is 0 if a
-    group instance id follows, and that. Raises RecordTypeError for another layout.
+    librdkafka makes these bytes so that its bindings can pass them from a consumer to a producer
+    (``rd_kafka_consumer_group_metadata_write``). The first bytes identify the format. They are
+    followed by the generation; the group and the member, each ended by a zero byte; a byte that is
+    0 if a group instance id follows; and that id. Raises RecordTypeError for another format.
     """
     group_id, _, rest = found[len(_CONFLUENT) + _GENERATION.size :].partition(b"\0")
     member_id, ended, instance = rest.partition(b"\0")
@@ -57,10 +58,10 @@ def _of_confluent(found: bytes) -> GroupMetadata:
 
 
 def group_member(group: object) -> GroupMetadata:
-    """The member of a group, from its id, an object with ``group_id``, or confluent-kafka's bytes.
+    """A group member from a group id, an object with ``group_id``, or confluent-kafka's bytes.
 
-    Raises RecordTypeError for anything else, InvalidRecordError for an empty id, and for text or
-    numbers that no request can have: encoding it would break off the sender.
+    Raises RecordTypeError for anything else. Raises InvalidRecordError for an empty id, and for
+    text or numbers that cannot be encoded in a request, because that would crash the sender loop.
     """
     if isinstance(group, str):
         return GroupMetadata(group_id_of(group))
@@ -82,14 +83,14 @@ def group_member(group: object) -> GroupMetadata:
 
 
 def group_id_of(text: Any) -> str:
-    """The id of a group, checked. Raises RecordTypeError, and InvalidRecordError."""
+    """Check and return a group id. Raises RecordTypeError and InvalidRecordError."""
     if not text:
         raise InvalidRecordError("group_metadata: the group id is empty")
     return _text("group_metadata: the group id", text)
 
 
 def offsets_to_commit(offsets: Offsets) -> tuple[OffsetToCommit, ...]:
-    """The offsets, each checked.
+    """Check and convert the offsets.
 
     Raises RecordTypeError, InvalidRecordError, InvalidTopicError and PartitionError.
     """
@@ -132,7 +133,10 @@ def _place(place: Any) -> TopicPartition:
 
 
 def checked_place(topic: Any, partition: Any) -> TopicPartition:
-    """A partition of a topic. Raises RecordTypeError, InvalidTopicError and PartitionError."""
+    """Check a topic and a partition number, and return them as a TopicPartition.
+
+    Raises RecordTypeError, InvalidTopicError and PartitionError.
+    """
     name, number = check_topic(topic), _number("offsets: partition", partition)
     if not 0 <= number <= MAX_INT32:
         raise PartitionError(f"offsets: topic {name!r} cannot have a partition {number}")

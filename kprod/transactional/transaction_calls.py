@@ -1,4 +1,4 @@
-"""The transactional calls of a producer, and a transaction as a ``with`` block over them."""
+"""The transactional calls of a producer, and a transaction as a ``with`` block."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ TIMES = {
 """The metric that has the time spent in each call."""
 
 _DONE_BY_ABORT = (NextStep.ABORT, NextStep.RETRY_CALL)
-"""The next steps of an error that the end of a ``with`` block has taken."""
+"""Next steps that are already done when the end of a ``with`` block has aborted."""
 PAUSE = 0.1
-"""Seconds between two calls of what a drop-in package does while a transaction ends."""
+"""Seconds between two calls of a drop-in package's function while a transaction ends."""
 
 log = logging.getLogger("kprod")
 
@@ -194,7 +194,7 @@ class TransactionCalls:
     def _complete(
         self, call: Call, timeout: float | None, meanwhile: Callable[[], object] | None = None
     ) -> None:
-        """``meanwhile``, of a drop-in package, is called between short waits."""
+        """``meanwhile``, a function of a drop-in package, is called between short waits."""
         check_seconds(call.value, timeout, FOREVER)
         self._ensure_usable()
         transactions = self._transactional(call)
@@ -320,8 +320,8 @@ class Transaction:
     def _abort(self, cause: BaseException) -> KprodError | None:
         """Abort because of ``cause``, the error that the application wants to see.
 
-        Returns why the coordinator has not confirmed it, if it has not. It is aborted all the same,
-        in time, unless the block itself has asked for a commit.
+        If the coordinator has not confirmed the abort, returns the reason. The transaction will
+        then still be aborted, unless the block itself has requested a commit.
         """
         unconfirmed: KprodError | None = None
         outcome = "aborted"
@@ -343,7 +343,7 @@ class Transaction:
         return unconfirmed
 
     def _ended_within(self, failure: BaseException) -> str | None:
-        """What the block has made of the transaction itself, if it has; ``failure`` of a call."""
+        """How the block itself has ended the transaction, if so; ``failure`` is a call's error."""
         unfinished = "unknown" if isinstance(failure, UnfinishedCallError) else None
         return self._producer.ended_transaction or unfinished
 

@@ -20,16 +20,17 @@ log = logging.getLogger("kprod")
 
 LAST_ID, LAST_EPOCH = 2**63 - 1, 2**15 - 1
 FORM = "v2"
-"""The first part of the text of a prepared transaction. The form before it begins with a number."""
+"""The first part of a prepared transaction as text. The previous format begins with a number."""
 
 
 class PreparedTransaction(NamedTuple):
-    """All that another process needs to end a transaction that is prepared.
+    """Everything that another process needs to end a prepared transaction.
 
-    The coordinator knows its producer by ``producer_id`` and ``epoch``. ``level`` is the level of
-    ``transaction.version`` that the transaction was written under, and is ended under, whatever the
-    cluster has by then; None: the cluster's level at its end. ``began_ms`` is when it began,
-    milliseconds since 1970 by the clock of the process that has prepared it; None: not known.
+    The coordinator knows the producer by ``producer_id`` and ``epoch``. ``level`` is the
+    ``transaction.version`` level with which the transaction was written. It is also ended with that
+    level, even if the cluster's level has changed since. None means the cluster's level at that
+    time. ``began_ms`` is the time at which it began, in milliseconds since 1970 on the clock of the
+    process that prepared it, or None if unknown.
     """
 
     transactional_id: str
@@ -39,16 +40,16 @@ class PreparedTransaction(NamedTuple):
     began_ms: int | None = None
 
     def __str__(self) -> str:
-        """For a log or a checkpoint; ``parse`` reads it."""
+        """Text for a log or a checkpoint, which ``parse`` can read."""
         level = "" if self.level is None else self.level
         began = "" if self.began_ms is None else self.began_ms
         return f"{FORM}:{self.producer_id}:{self.epoch}:{level}:{began}:{self.transactional_id}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the text that ``str`` gives, of this version or the one before it.
+        """Parse the result of ``str``, in the current or the previous format.
 
-        The form before has neither level nor time. Raises InvalidRecordError.
+        The previous format has neither level nor time. Raises InvalidRecordError.
         """
         form, _, rest = text.partition(":")
         if form == FORM:
@@ -69,19 +70,20 @@ class PreparedTransaction(NamedTuple):
         return made
 
     def check(self) -> None:
-        """Raise InvalidRecordError for an id or an epoch that no producer can have."""
+        """Raise InvalidRecordError for an invalid producer id or epoch."""
         if not (0 <= self.producer_id <= LAST_ID and 0 <= self.epoch <= LAST_EPOCH):
             raise InvalidRecordError(f"{str(self)!r} is not a prepared transaction")
 
 
 class TwoPhaseCommit:
-    """The two phases for ``producer``, a KafkaProducer with a ``transactional_id``. Provisional.
+    """Two-phase commit for ``producer``, a KafkaProducer with a ``transactional_id``. Provisional.
 
-    ``prepare`` sends what is queued and leaves the transaction open, also when the producer is
-    closed. In another process ``resume`` takes it up, and ``commit_transaction`` or
-    ``abort_transaction`` of the producer end it. Apache Kafka has no prepared transactions yet
-    (KIP-939): a coordinator aborts it at its time-out, and at ``init_transactions`` of a producer
-    of the same name. Thread-safe as the producer's transactional calls are.
+    ``prepare`` sends the queued records and leaves the transaction open, even if the producer is
+    closed then. In another process, ``resume`` takes over the transaction, and the producer's
+    ``commit_transaction`` or ``abort_transaction`` ends it. Apache Kafka has no prepared
+    transactions yet (KIP-939): a coordinator aborts the transaction when it times out, and when a
+    producer with the same ``transactional_id`` calls ``init_transactions``. As thread-safe as the
+    producer's transactional calls.
     """
 
     def __init__(self, producer: TransactionCalls) -> None:
@@ -90,10 +92,10 @@ class TwoPhaseCommit:
     def prepare(
         self, timeout: float | None = None, *, began_ms: int | None = None
     ) -> PreparedTransaction:
-        """Send queued records, and let the transaction wait for a commit or an abort.
+        """Send queued records, and leave the transaction open for a later commit or abort.
 
-        ``began_ms`` is handed on in the result. Raises as ``commit_transaction``; ``timeout`` is in
-        seconds, None: ``max_block_ms``.
+        ``began_ms`` is copied to the result. ``timeout`` is in seconds; None means
+        ``max_block_ms``. Raises the errors of ``commit_transaction``.
         """
         self._producer._complete(Call.PREPARE, timeout)
         transactions = self._transactions(Call.PREPARE)
@@ -108,12 +110,12 @@ class TwoPhaseCommit:
         )
 
     def resume(self, prepared: PreparedTransaction) -> None:
-        """Take over a transaction that ``prepare`` of another process has returned.
+        """Take over a transaction that ``prepare`` has returned in another process.
 
-        Called instead of ``init_transactions``, which would abort it. A commit or an abort follows,
-        and after that this producer has transactions of its own. Raises IllegalStateError when it
-        is not the first call, or the transactional id is another one, and InvalidRecordError for
-        numbers that cannot be.
+        Call it instead of ``init_transactions``, which would abort the transaction. Then commit or
+        abort; after that, the producer can begin its own transactions. Raises IllegalStateError if
+        it is not the first call, or if the transactional id is different, and InvalidRecordError
+        for an invalid producer id or epoch.
         """
         prepared.check()
         self._producer._ensure_usable()
@@ -133,12 +135,12 @@ class TwoPhaseCommit:
         *,
         wait: bool = True,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """The committed offsets of a group, once no open transaction can change them any more.
+        """Return the committed offsets of a group once no open transaction can change them.
 
-        Without ``wait``, an offset that a transaction may still change counts as none. May be
-        called in every state of the producer, also after it was fenced, and changes nothing. Raises
-        KprodTimeoutError, BrokerError, and UnsupportedVersionError for brokers before Apache Kafka
-        2.5; for arguments that no group or partition can have as ``send_offsets_to_transaction``.
+        Without ``wait``, an offset that a transaction may still change counts as none. It can be
+        called in every state of the producer, even after it was fenced, and changes nothing. Raises
+        KprodTimeoutError, BrokerError, UnsupportedVersionError for brokers before Apache Kafka 2.5,
+        and the errors of ``send_offsets_to_transaction`` for invalid arguments.
         """
         producer = self._producer
         producer._ensure_usable()
