@@ -1,4 +1,4 @@
-"""The outcomes of the rows of one task: acknowledged, refused by the broker, or rejected."""
+"""The results of a task's rows: acknowledged, rejected by the broker, or invalid."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from kprod_ext.futures import FutureRecordMetadata
 def dead_letter(
     row: SendArguments, error: BaseException, task: TaskIdentity, topic: str
 ) -> SendArguments:
-    """The dead letter for ``topic`` of a ``row`` that failed with ``error``.
+    """The dead letter for ``topic`` that describes a ``row`` that failed with ``error``.
 
-    Key, value, headers and timestamp are those of the row. Headers with names that begin
-    with ``kprod.dlq.`` say why, whence and where to; of a value that is too large there is the
-    beginning, and its size.
+    Key, value, headers and timestamp are those of the row. Additional headers that begin with
+    ``kprod.dlq.`` say why it failed, in which task, and for which topic it was. If the row is too
+    large, only the beginnings of key and value are kept, and a header has their size.
     """
     wanted, value, key, headers, partition, timestamp = row
     facts: dict[str, Any] = {
@@ -65,11 +65,11 @@ def dead_letter(
 
 
 class LetterBytes(bytes):
-    """Key or value of a dead letter: no serializer of the application is to see it."""
+    """Key or value of a dead letter. The application's serializers must not see it."""
 
 
 def letter_bytes(data: Any) -> LetterBytes | None:
-    """Bytes for what no serializer makes bytes of: JSON if it is neither text nor bytes."""
+    """Convert to bytes without a serializer: as JSON if it is neither text nor bytes."""
     if data is None:
         return None
     if isinstance(data, bytes | bytearray | memoryview):
@@ -79,7 +79,7 @@ def letter_bytes(data: Any) -> LetterBytes | None:
 
 
 def _column(error: BaseException) -> str:
-    """The role of the column that is to blame, as far as the error says."""
+    """The role of the column that caused the error, as far as the error says so."""
     if isinstance(error, PartitionError):
         return "partition"
     said = str(error)
@@ -94,14 +94,15 @@ def _possible(timestamp: int | None) -> int | None:
 REFUSED_CODES = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD}
 )
-"""A retry cannot succeed: the record itself is invalid."""
+"""Error codes for an invalid record: a retry cannot succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowPolicy:
-    """``fail`` the task, ``skip`` and count the row, or send it to ``dead_letter_topic``.
+    """What to do with an invalid row.
 
-    More than ``most`` such rows in one task fail it in any case; None: no limit. Immutable.
+    ``fail`` the task, ``skip`` and count the row, or send it to ``dead_letter_topic``. In any case,
+    a task fails if it has more than ``most`` such rows; None means no limit. Immutable.
     """
 
     on_row_error: OnRowError = "fail"
@@ -127,7 +128,7 @@ class RowPolicy:
 
 
 def policy_of(options: Mapping[str, Any]) -> RowPolicy:
-    """The policy that options of a writer describe. Raises ConfigError."""
+    """The policy that a writer's options describe. Raises ConfigError."""
     return RowPolicy(
         on_row_error=options.get("on_row_error", "fail"),
         dead_letter_topic=options.get("dead_letter_topic"),
@@ -136,7 +137,7 @@ def policy_of(options: Mapping[str, Any]) -> RowPolicy:
 
 
 def is_about_the_record(error: BaseException | None) -> bool:
-    """Whether the record itself is at fault, so that a retry cannot succeed."""
+    """Whether the record itself caused the error, so that a retry cannot succeed."""
     if isinstance(error, BrokerError):
         return error.code in REFUSED_CODES
     return isinstance(error, ABOUT_THE_RECORD)
@@ -146,10 +147,10 @@ MOST_REASONS = 10
 
 
 class RejectedRows:
-    """Counts them, and sends them to the dead-letter topic where there is one. Thread: one."""
+    """Counts invalid rows, and sends them to the dead-letter topic, if any. For one thread only."""
 
     def __init__(self, policy: RowPolicy, send: Callable[..., Any]) -> None:
-        """``send`` sends a dead letter, given the arguments of ``KafkaProducer.send``."""
+        """``send`` sends a dead letter; it has the parameters of ``KafkaProducer.send``."""
         self.skipped = 0
         self.dead_letters = 0
         self._policy = policy
@@ -157,7 +158,7 @@ class RejectedRows:
         self._reasons: Counter[str] = Counter()
 
     def take(self, row: SendArguments, error: BaseException) -> None:
-        """Do with the row what the policy says. Raises RowErrorLimitExceeded beyond its limit."""
+        """Apply the policy to the row. Raises RowErrorLimitExceeded if there are too many."""
         kind = type(error).__name__
         self._reasons[f"{kind}: {error}" if len(self._reasons) < MOST_REASONS else kind] += 1
         topic = self._policy.dead_letter_topic
@@ -173,7 +174,7 @@ class RejectedRows:
             ) from error
 
     def reasons(self) -> list[str]:
-        """The first of them, in words, and after those their kinds."""
+        """Why rows were rejected: the first reasons in full, further ones only by type."""
         return list(self._reasons)
 
 
@@ -182,11 +183,11 @@ LOOK_EVERY = 256  # records sent between two checks of the oldest; no bulk call 
 MOST_PENDING = 65_536  # records held at most: then wait for the oldest
 
 Refused: TypeAlias = Callable[[SendArguments, KprodError], bool]
-"""Takes care of a row that was not stored; False when its error is that of the task."""
+"""Handles a row that was not stored. Returns False if its error must fail the task."""
 
 
 class _Sent(NamedTuple):
-    """One record, or those of a bulk call with the bytes of their keys and values."""
+    """One record, or the records of a bulk call. ``nbytes`` are those of their keys and values."""
 
     handle: FutureRecordMetadata | BulkDelivery
     nbytes: int
@@ -195,7 +196,7 @@ class _Sent(NamedTuple):
 
 
 class _Failed(NamedTuple):
-    """Records that have failed together, and why."""
+    """Records that failed together, and the cause."""
 
     records: int
     topic_partition: TopicPartition | None
@@ -204,22 +205,22 @@ class _Failed(NamedTuple):
 
     @property
     def may_be_stored(self) -> bool:
-        """Whether any of them may be in the log all the same."""
+        """Whether any of these records may be in the log although it failed."""
         doubtful = isinstance(self.cause, KprodError) and self.cause.persisted is Persisted.MAYBE
         return doubtful or self.persisted is Persisted.MAYBE
 
 
 class Acknowledgements:
-    """Settles futures and bulk calls in the order they were sent, and forgets them at once.
+    """Collects results of futures and bulk calls in the order of sending, and then drops them.
 
-    At most ``MOST_PENDING`` futures are held, however many records a task sends; a bulk call counts
-    as ``LOOK_EVERY`` of them, or fewer. The first failed record raises, so no outcome is dropped
-    unseen; with ``refused`` it is offered to that first. Then rows are kept until their outcome,
-    ``KEPT_BYTES`` of them. Thread: one (the task's).
+    At most ``MOST_PENDING`` futures are kept, however many records a task sends. A bulk call counts
+    as at most ``LOOK_EVERY`` futures. The first failed record raises, so no failure is missed. If
+    ``refused`` is given, it is called for a failed record first; for that, rows are kept until they
+    have a result, up to ``KEPT_BYTES``. For one thread only, the task's.
     """
 
     def __init__(self, timeout: float, refused: Refused | None = None) -> None:
-        """``timeout`` in seconds bounds a wait for the oldest record's outcome."""
+        """``timeout`` is the maximum time in seconds to wait for the oldest record's result."""
         self.records = 0
         self.bytes = 0
         self.sent = 0  # whatever became of them
@@ -239,10 +240,10 @@ class Acknowledgements:
         rows: Rows | OneRow | None = None,
         nbytes: int = 0,
     ) -> None:
-        """Take charge of one more record, or of a bulk call with ``nbytes`` of keys and values.
+        """Add a record, or a bulk call whose keys and values have ``nbytes``.
 
-        ``rows`` are what they were made of, for ``refused``. Raises DeliveryError when an earlier
-        record has failed.
+        ``rows`` are the rows that it was made of, for ``refused``. Raises DeliveryError if an
+        earlier record has failed.
         """
         if self._refused is None or rows is None:
             rows = None
@@ -268,9 +269,9 @@ class Acknowledgements:
                 self._wait_for_oldest()
 
     def finish(self, flush: Callable[[], None] = lambda: None) -> None:
-        """Settle all that is left, after ``flush`` has waited for it.
+        """Collect all remaining results, after calling ``flush`` to wait for them.
 
-        Raises DeliveryError unless every record was acknowledged, or refused and taken care of.
+        Raises DeliveryError unless every record was acknowledged, or handled by ``refused``.
         """
         flush()
         while self._settle_done():
@@ -286,7 +287,7 @@ class Acknowledgements:
         ]
 
     def _settle_done(self) -> bool:
-        """Settle what has its outcome, in order; whether any record was sent again for that."""
+        """Collect available results, in order; return whether any record was sent again."""
         calls, self._is_settling = self._calls, True
         try:
             while self._pending and self._pending[0].handle.is_done:
@@ -325,7 +326,10 @@ class Acknowledgements:
         self.bytes += nbytes
 
     def _think_again(self, error: BaseException | None, rows: Rows | OneRow | None, at: int) -> int:
-        """The bytes of a row that ``refused`` takes. Raises DeliveryError when it does not."""
+        """Let ``refused`` handle a failed row; return the row's bytes.
+
+        Raises DeliveryError if it does not handle the row.
+        """
         if self._refused is None or rows is None or not isinstance(error, KprodError):
             raise self._failure()
         row = rows.arguments(at)
@@ -354,7 +358,7 @@ class Acknowledgements:
             seen[1] = max(seen[1], last)
 
     def _failure(self) -> DeliveryError:
-        """The error, by the outcomes that are known: the task fails without waiting for others."""
+        """The error for the results known so far. The task fails without waiting for others."""
         failed: list[_Failed] = []
         unknown, place = 0, None
         # Each is read once: the sender continues meanwhile.

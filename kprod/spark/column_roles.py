@@ -1,4 +1,4 @@
-"""Which column of a DataFrame is which part of a record."""
+"""Assigns the columns of a DataFrame to the parts of a record."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kprod.schema.columns.record_columns import ROLES
 
 @dataclass(frozen=True, slots=True)
 class ColumnRoles:
-    """The columns' names by role; a role that is not named has the column of its own name.
+    """The column names by role. A role that is not in ``named`` uses the column with its own name.
 
-    With ``packs`` a frame without a value column has one all the same: a struct of its columns,
-    but for those named for a role. A column that was given a role by ``named`` stays in the struct.
+    With ``packs``, a frame without a value column gets one: a struct of its columns, without those
+    whose own name is a role. A column that ``named`` assigns to a role stays in the struct.
     Immutable.
     """
 
@@ -34,10 +34,10 @@ class ColumnRoles:
         return type(self), (dict(self.named), self.packs)
 
     def find(self, columns: Sequence[str]) -> dict[str, str]:
-        """The column of each role that there is one for; none for a value that is packed.
+        """The column of each role that has one; a packed value has none.
 
-        Raises RecordTypeError for a column that is missing, or for one that no record has a place
-        for and that would be lost.
+        Raises RecordTypeError for a missing column, and for a column that would be lost because no
+        part of a record corresponds to it.
         """
         missing = sorted(set(self.named.values()) - set(columns))
         if missing:
@@ -58,12 +58,12 @@ class ColumnRoles:
         return found
 
     def packed(self, columns: Iterable[str]) -> list[str]:
-        """The columns that a value is made of when there is none. See ``find``."""
+        """The columns that a packed value consists of. See ``find``."""
         own = {role for role in ROLES if role not in self.named}
         return [name for name in columns if name not in own]
 
     def arrange(self, batch: Any) -> Any:
-        """``batch`` with its columns named for their roles, and nothing copied.
+        """``batch`` with its columns renamed to their roles, without copying data.
 
         Raises as ``find``.
         """
@@ -78,7 +78,7 @@ class ColumnRoles:
 
 
 def roles_of(options: Mapping[str, Any]) -> ColumnRoles:
-    """The roles that options of a writer give to columns. Raises ConfigError."""
+    """The roles that a writer's options assign to columns. Raises ConfigError."""
     named = {role: options[role] for role in ("key", "value") if options.get(role, role) != role}
     packs = options.get("value_format", "binary") != "binary"
     return ColumnRoles({**named, **(options.get("columns") or {})}, packs)

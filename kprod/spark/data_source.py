@@ -31,7 +31,7 @@ from kprod.spark.write_result import write_result
 
 COLUMN = "columns."
 SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname", "includeheaders"})
-"""Options that Spark passes to every sink, and those of its Kafka format for sources."""
+"""Options that Spark passes to every sink, and those of its Kafka format that are for sources."""
 
 NO_BROKERS = (
     "kafka.bootstrap.servers: the option is missing. (Spark does not pass the OPTIONS of a table"
@@ -46,11 +46,12 @@ OWN = {name.replace("_", ""): name for name in sorted(OF_THE_WRITER - {"columns"
 
 
 def source_writer(options: Mapping[str, str]) -> PartitionWriter:
-    """The writer that the options describe; the case of their names does not matter.
+    """The writer that the options describe. The case of their names does not matter.
 
-    ``kafka.bootstrap.servers`` and other ``kafka.*`` are the producer's, ``topic`` wins over the
-    column, ``columns.value`` and the like name columns, and those of ``WriterOptions`` are written
-    ``valueFormat``, ``onRowError``, ``deadLetterTopic``. Raises ConfigError for any other.
+    ``kafka.bootstrap.servers`` and other ``kafka.*`` are options of the producer. ``topic``
+    overrides the column. ``columns.value`` and so on are names of columns. The options of
+    ``WriterOptions`` are written ``valueFormat``, ``onRowError``, ``deadLetterTopic``. Raises
+    ConfigError for others.
     """
     options = concealed_source(options)
     producer: dict[str, Any] = {}
@@ -123,55 +124,55 @@ StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourc
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes the partitions of one batch job. Made on the driver, runs on the executors."""
+    """Writes the partitions of one batch job. Created on the driver; runs on the executors."""
 
     def __init__(self, task: JobTask) -> None:
         self._task = task
 
     def write(self, iterator: Iterator[Any]) -> TaskOutcome:
-        """Write one partition. Raises what is worth another attempt."""
+        """Write one partition. Raises if another attempt may succeed."""
         return self._task.run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have ended: an atomic batch is committed.
+        """Commit an atomic batch, now that all tasks have ended.
 
-        Raises WriteFailed when a task has failed for good, or the batch was not committed.
+        Raises WriteFailed if a task has failed permanently, or the batch was not committed.
         """
         _commit(self._task, messages, f"batch job {self._task.job}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The job has failed: what is in the topic stays there, as with Spark's own sink.
+        """The job has failed. Records stay in the topic, as with Spark's own sink.
 
-        Transactions that tasks have left open are aborted. So is an atomic batch, but for one that
-        is decided: that is committed.
+        Transactions that tasks have left open are aborted. An atomic batch is aborted, too, unless
+        its commit decision is stored: then it is committed.
         """
         abort_batch(self._task.writer, _outcomes(messages), end_here)
 
 
 class MicroBatchWriter(StreamWriter):  # type: ignore[misc]
-    """Writes the partitions of micro-batches. A new one is made for each."""
+    """Writes the partitions of micro-batches. Spark creates a new one for each micro-batch."""
 
     def __init__(self, task: JobTask, checkpoint: str | None = None) -> None:
         self._task = task
         self._checkpoint = checkpoint
 
     def write(self, iterator: Iterator[Any]) -> TaskOutcome:
-        """Write one partition of a micro-batch. Raises what is worth another attempt."""
+        """Write one partition of a micro-batch. Raises if another attempt may succeed."""
         return self._task.run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """The micro-batch is written; it may come again after a restart, and so may this call.
+        """Complete a micro-batch. After a restart, Spark may run it and call this again.
 
-        With ``delivery="exactly_once"`` its tasks have committed all of it, and nothing is left.
-        With ``delivery="atomic"`` it is committed now.
+        With ``delivery="exactly_once"`` its tasks have already committed all of it. With
+        ``delivery="atomic"`` it is committed now.
 
-        Raises WriteFailed when a task has failed for good, or an atomic batch was not committed:
-        that ends the query, and it continues with this micro-batch when it is started again.
+        Raises WriteFailed if a task has failed permanently, or an atomic batch was not committed.
+        This ends the query; when started again, it continues with this micro-batch.
         """
         _commit(self._task, messages, f"micro-batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """The micro-batch has failed, or its query was stopped: as ``BatchWriter.abort``."""
+        """The micro-batch has failed, or its query was stopped: do as ``BatchWriter.abort``."""
         writer = self._task.writer
         if writer.terms is not None:
             query = query_of(self._checkpoint)
@@ -198,9 +199,9 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> MicroBatchW
 
 
 def query_of(checkpoint: str | None) -> str | None:
-    """The id of the query that has this checkpoint; None where it cannot be read from here.
+    """The id of the query with this checkpoint; None if it cannot be read in this process.
 
-    Spark gives it to tasks, but to no writer on the driver.
+    Spark passes the id to tasks, but not to writers on the driver.
     """
     if checkpoint is None:
         return None

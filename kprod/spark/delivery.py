@@ -1,4 +1,4 @@
-"""The terms of a delivery: under which name a job writes its shards exactly once."""
+"""The terms of a delivery: the name under which a job writes its shards exactly once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMELESS = (
 
 
 class Scope(enum.Enum):
-    """The scope of a job name that kprod has made."""
+    """What a job name that kprod has generated applies to."""
 
     CALL = enum.auto()  # one call that runs one Spark job
     STAGE = enum.auto()  # a callable: each stage that runs it writes again
@@ -37,7 +37,7 @@ class Scope(enum.Enum):
 
 
 class JobName(NamedTuple):
-    """``lasting``: another Spark job may come with the same name and batch, and be a replay."""
+    """``lasting``: another Spark job with the same name and batch may be a replay of this one."""
 
     job: str
     batch: int
@@ -50,12 +50,12 @@ def _fresh() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of ``delivery="exactly_once"`` or ``"atomic"`` (``is_atomic``). Immutable; pickles.
+    """The terms of ``delivery="exactly_once"`` or ``"atomic"`` (``is_atomic``). Immutable.
 
-    ``topic`` is the one that markers are committed for, ``target`` as in ``Shard``. ``job_id`` is
-    the user's. ``query`` and ``batch`` are a stream's, where the driver knows them; else a task
-    asks Spark. ``fresh`` belongs to this call alone: it distinguishes its run from others, and is
-    the name where none is given.
+    ``topic`` is the topic that markers are committed for; ``target`` is as in ``Shard``. ``job_id``
+    is the user's. ``query`` and ``batch`` are those of a stream if the driver knows them; if not,
+    each task asks Spark. ``fresh`` is unique to this call: it distinguishes the call from others,
+    and is the name of the job if no name is given.
     """
 
     topic: str
@@ -69,10 +69,10 @@ class Terms:
     fresh: str = field(default_factory=_fresh)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A callable gets another fresh name whenever the driver ships it.
+        """A callable gets a new ``fresh`` name whenever the driver sends it to executors.
 
-        Stages are counted from 0 in each Spark context, and tasks of RDDs do not know which one
-        they belong to: under one name a second context would find everything already written.
+        Each Spark context counts its stages from 0, and tasks of RDDs do not know their context.
+        With the same name, a second context would find that everything is already written.
         """
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         if self.scope is Scope.STAGE:
@@ -80,7 +80,7 @@ class Terms:
         return partial(Terms, **values), ()
 
     def job_name(self, task: TaskIdentity) -> JobName:
-        """The name of what ``task`` is a part of. Raises ConfigError where there is none."""
+        """The name of the job that ``task`` belongs to. Raises ConfigError if it has none."""
         batch = task.batch if self.batch is None else self.batch
         if self.scope is Scope.CALL and self.job_id is None and self.batch is None:
             if batch is not None:
@@ -95,16 +95,16 @@ class Terms:
         return JobName(self._run(task), 0, lasting=False)
 
     def _run(self, task: TaskIdentity) -> str:
-        """What the attempts of one call share. A callable may be run by several stages."""
+        """A name for all attempts of one call; several stages may run the same callable."""
         return f"{self.fresh}.{task.stage}" if self.scope is Scope.STAGE else self.fresh
 
     @property
     def is_lasting(self) -> bool:
-        """As far as the driver knows: see ``JobName``."""
+        """``JobName.lasting`` as far as the driver knows it."""
         return self.scope is Scope.QUERY or self.job_id is not None
 
     def _of_stream(self, task: TaskIdentity) -> str:
-        """Bound to the query: a new checkpoint begins at batch 0, and is another job."""
+        """The job's name with the query's id: another checkpoint, from batch 0, is another job."""
         query = task.query if self.query is None else self.query
         if self.job_id is None and (query is None or self.scope is not Scope.QUERY):
             raise ConfigError(
@@ -123,7 +123,7 @@ class Terms:
         return self._named(name, task, task.partition, shards)
 
     def shard_of_driver(self) -> Shard | None:
-        """A shard of the batch as far as the driver knows it; None where only tasks do."""
+        """A shard of the batch as far as the driver knows it; None if only tasks know its name."""
         try:
             name = self.job_name(NO_TASK)
         except ConfigError:
@@ -142,7 +142,7 @@ AT_LEAST_ONCE, EXACTLY_ONCE, ATOMIC = DELIVERIES
 
 
 def terms_of(topic: str | None, options: Mapping[str, Any]) -> Terms | None:
-    """The terms that options of a writer describe; None: at least once. Raises ConfigError."""
+    """The terms that a writer's options describe; None for at-least-once. Raises ConfigError."""
     delivery = options.get("delivery", AT_LEAST_ONCE)
     job_id, marker_topic = options.get("job_id"), options.get("marker_topic")
     prefix = options.get("transaction_prefix", PREFIX)

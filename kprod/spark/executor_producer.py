@@ -33,16 +33,17 @@ if TYPE_CHECKING:
     from kprod_ext.futures import FutureRecordMetadata
 
 MOST = 4
-"""Producers that wait in one process for a task with their options."""
+"""Maximum number of idle producers that one process keeps for later tasks."""
 
 
 class ProducerCache:
-    """Producers by configuration, made when first asked for. Thread-safe; one per process.
+    """Producers by configuration, created on first use. Thread-safe; one per process.
 
-    A worker process runs many tasks one after the other (``spark.python.worker.reuse``): they share
-    connections, metadata and batches. Spark ends idle workers by itself, and with them their
-    producers; a task leaves nothing unsent behind, so nothing is lost by that. Of producers that no
-    block has, the ``MOST`` that were used last are kept: options may change from run to run.
+    A worker process runs many tasks one after the other (``spark.python.worker.reuse``), which
+    share connections, metadata and batches. Spark ends idle workers, and their producers end with
+    them. Nothing is lost by that, because a task leaves no unsent records. Of the producers that
+    are not in use, the ``MOST`` most recently used are kept, because options may change from run to
+    run.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class ProducerCache:
 
     @contextmanager
     def lend(self, fingerprint: str, options: Mapping[str, Any]) -> Iterator[KafkaProducer]:
-        """The producer of these options, a new one when there is none, for one block."""
+        """Lend the producer with these options to one block, after creating it if necessary."""
         with self._lock:
             producer = self._producers.pop(fingerprint, None) or make_producer(options)
             self._producers[fingerprint] = producer
@@ -67,10 +68,11 @@ class ProducerCache:
                 self.evict(name)
 
     def evict(self, fingerprint: str) -> None:
-        """Close the producer at once and forget it: the next task starts with a new one.
+        """Close the producer at once and forget it; the next task gets a new one.
 
-        What it still holds is dropped on purpose. The task that asked for it has failed, and its
-        next attempt sends every record again: each one sent now would be one more duplicate.
+        Its unsent records are dropped on purpose. The task that called this has failed, and its
+        next attempt sends every record again, so each record that is still sent would be a
+        duplicate.
         """
         with self._lock:
             found = self._producers.pop(fingerprint, None)
@@ -82,7 +84,8 @@ class ProducerCache:
     def close(self) -> None:
         """Close all producers, as ``evict`` does.
 
-        In a process that outlives its brokers, as tests do, they would look for these for ever.
+        For processes that outlive their brokers, such as tests. Otherwise, the producers would try
+        to reconnect for ever.
         """
         with self._lock:
             fingerprints = list(self._producers)
@@ -91,7 +94,7 @@ class ProducerCache:
 
 
 def make_producer(options: Mapping[str, Any]) -> KafkaProducer:
-    """A producer of this process, with ``producer_options``."""
+    """Create a producer in this process, with ``producer_options``."""
     # Imported here: the driver that only describes a job opens no door to the network.
     from kprod.producer import KafkaProducer
 
@@ -99,9 +102,9 @@ def make_producer(options: Mapping[str, Any]) -> KafkaProducer:
 
 
 def producer_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for a ``KafkaProducer`` of this process, with placeholders filled in.
+    """The options for a ``KafkaProducer`` of this process, with placeholders replaced.
 
-    Raises ConfigError for a placeholder that stands for nothing here.
+    Raises ConfigError for a placeholder that has no value here.
     """
     name = f"kprod-spark-{socket.gethostname()}-{os.getpid()}"
     given: dict[str, Any] = {
@@ -116,7 +119,7 @@ def _is_serializer(option: str) -> bool:
 
 
 class _Around:
-    """A serializer of the application's, which does not see the bytes of dead letters."""
+    """Wraps a serializer of the application, which must not see the bytes of dead letters."""
 
     def __init__(self, own: Any) -> None:
         serialize = bound(own)
@@ -147,7 +150,7 @@ def _forget_inherited() -> None:
 
 
 _inherited: list[ProducerCache] = []
-"""Caches of parent processes: kept, never used, so that no destructor runs in the child."""
+"""Caches of parent processes; kept but not used, so that no destructor runs in the child."""
 
 os.register_at_fork(after_in_child=_forget_inherited)
 
@@ -177,7 +180,7 @@ def executor_producer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProducer:
-    """What each task of a job sends with, as the driver describes it. Immutable; it pickles."""
+    """What each task of a job sends with, as the driver describes it. Immutable; can be pickled."""
 
     options: Mapping[str, Any] = field(repr=False)  # those of ``concealed_for_tasks``
     fingerprint: str = field(repr=False)
@@ -186,7 +189,7 @@ class JobProducer:
 
     @contextmanager
     def lend(self) -> Iterator[TaskProducer]:
-        """The producer of this process, for one block, as ``executor_producer`` lends it."""
+        """Lend this process's producer to one block, as ``executor_producer`` does."""
         cache = process_cache()
         try:
             with cache.lend(self.fingerprint, self.options) as lent:
@@ -201,7 +204,7 @@ class JobProducer:
 def job_producer(
     options: Mapping[str, Any], timeout: float | None = None, policy: RowPolicy | None = None
 ) -> JobProducer:
-    """For options of ``job_options``. Raises ConfigError naming what cannot be shipped."""
+    """For the result of ``job_options``. Raises ConfigError if an option cannot be pickled."""
     return JobProducer(
         options=options,
         fingerprint=fingerprint_of(options),
@@ -214,7 +217,7 @@ MARGIN_SECONDS = 10.0  # what a flush may take beyond the time a record may take
 
 
 class MeasuringProducer:
-    """Takes what a ``TaskProducer`` takes, and counts the rows and their bytes. Thread: one."""
+    """Like ``TaskProducer``, but only counts rows and their bytes. For one thread only."""
 
     rejected: RejectedRows | None = None
 
@@ -224,26 +227,26 @@ class MeasuringProducer:
         """Of keys and values."""
 
     def partition_count(self, topic: str) -> int:
-        """As many as a topic can have: the task that writes the rows checks their partitions."""
+        """The maximum. The task that writes the rows checks their partitions."""
         return 1 << 31
 
     def send(self, topic: str, value: Any = None, key: Any = None, *others: Any) -> Any:
-        """One row."""
+        """Count one row."""
         self.rows += 1
         self.bytes += size_of(value, key)
         return None
 
     def send_rows(self, rows: Rows) -> None:
-        """Rows of one topic."""
+        """Count rows of one topic."""
         self.rows += rows.num_rows
         self.bytes += rows.nbytes
 
 
 class TaskProducer(MeasuringProducer):
-    """Sends the records of one task and answers for each of them. Thread: one (the task's).
+    """Sends the records of one task, and checks all results. For one thread only, the task's.
 
-    ``rejected`` takes the rows that no topic takes; None: such a row fails the task. ``rows`` and
-    ``bytes`` are those that were given to it; ``send`` counts them in a transaction only, as it
+    ``rejected`` handles invalid rows; if it is None, such a row fails the task. ``rows`` and
+    ``bytes`` count what was passed in. ``send`` counts them only in a transaction, because counting
     takes time for each row.
     """
 
@@ -255,9 +258,9 @@ class TaskProducer(MeasuringProducer):
         *,
         in_transaction: bool = False,
     ) -> None:
-        """``timeout`` bounds ``finish``, in seconds; None: ``delivery_timeout_ms`` and a margin.
+        """``timeout`` limits ``finish``, in seconds; None: ``delivery_timeout_ms`` and a margin.
 
-        ``in_transaction``: one record that the broker refuses fails all of them, whatever
+        ``in_transaction``: one record that the broker rejects fails all of them, whatever
         ``policy`` says.
         """
         super().__init__()
@@ -275,7 +278,7 @@ class TaskProducer(MeasuringProducer):
         self._retries_before = self._retry_total()
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions the topic has. Raises as ``KafkaProducer.partitions_for``."""
+        """The topic's number of partitions. Raises as ``KafkaProducer.partitions_for``."""
         return len(self._producer.partitions_for(topic))
 
     def send(
@@ -287,7 +290,7 @@ class TaskProducer(MeasuringProducer):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
-        """As ``KafkaProducer.send``; and raises DeliveryError when an earlier record has failed."""
+        """As ``KafkaProducer.send``; also raises DeliveryError if an earlier record has failed."""
         future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
         if self._in_transaction:
             super().send(topic, value, key)
@@ -299,7 +302,7 @@ class TaskProducer(MeasuringProducer):
         return future
 
     def send_rows(self, rows: Rows) -> None:
-        """Send rows by one call. Raises as it does, and DeliveryError for an earlier record."""
+        """Send rows with one bulk call. Raises its errors, and DeliveryError as ``send``."""
         try:
             delivery = rows.send(self._producer)
         except KprodError as error:
@@ -313,7 +316,7 @@ class TaskProducer(MeasuringProducer):
     def finish(self) -> None:
         """Wait until every record of the task is acknowledged.
 
-        Raises DeliveryError when one has failed, or has no outcome after ``timeout`` seconds.
+        Raises DeliveryError if one has failed, or has no result after ``timeout`` seconds.
         """
         started = time.monotonic()
         self.outcomes.finish(self._flush)
@@ -321,7 +324,7 @@ class TaskProducer(MeasuringProducer):
         self.flush_seconds = time.monotonic() - started
 
     def figures(self) -> dict[str, Any]:
-        """What a ``PartitionReport`` says about the records."""
+        """The fields of a ``PartitionReport`` about records."""
         rejected = self.rejected
         return {
             "records": self.outcomes.records,
@@ -335,7 +338,7 @@ class TaskProducer(MeasuringProducer):
         }
 
     def ranges(self) -> list[OffsetRange]:
-        """Where the records are, and the dead letters."""
+        """The offsets of the records and of the dead letters."""
         return [*self.outcomes.ranges(), *self._dead_letters.ranges()]
 
     def _flush(self) -> None:
@@ -343,7 +346,7 @@ class TaskProducer(MeasuringProducer):
             self._producer.flush(self._timeout)
 
     def _take_refused(self, row: SendArguments, error: KprodError) -> bool:
-        """Reject a row that the broker refused; send again one that shared a batch with it."""
+        """Reject a row that is itself invalid; send a row again if another one in its batch was."""
         assert self.rejected is not None
         if isinstance(error, InvalidBatchError):
             self.send(*row)
@@ -354,7 +357,7 @@ class TaskProducer(MeasuringProducer):
         return True
 
     def _send_dead_letter(self, topic: str, value: Any, key: Any, *rest: Any) -> None:
-        """With the bytes that the record would have; with its own where no serializer makes any."""
+        """Send a dead letter, serialized like the record; without serializer if that fails."""
         try:
             future = self._producer.send(topic, value, key, *rest)
         except SerializationError:

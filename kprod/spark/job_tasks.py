@@ -1,4 +1,4 @@
-"""The tasks of a job: what each returns to the driver; committing and aborting atomic batches."""
+"""The tasks of a job, their answers to the driver; committing and aborting atomic batches."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FOR_GOOD = frozenset(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     }
 )
-"""Every attempt would be answered by the same."""
+"""Error codes that every other attempt would get, too."""
 
 _KINDS = (
     AuthenticationError,
@@ -74,7 +74,7 @@ _KINDS = (
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether the next attempt would fail with ``error``, too, and so would the other tasks."""
+    """Whether the next attempt, and the other tasks, would fail with this error, too."""
     return any(_is_fatal(one) for one in _causes(error))
 
 
@@ -99,10 +99,10 @@ MOST_JOBS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome(WriterCommitMessage):
-    """One attempt at a Spark partition that Spark counts as a success, as the driver gets it.
+    """The result of one task attempt that Spark counts as successful, as sent to the driver.
 
-    With a ``failure`` it is none: but another attempt would end the same way, and Spark would make
-    three. Immutable.
+    With a ``failure``, the attempt was not successful. It is returned instead of raised, because
+    another attempt would fail in the same way, and Spark would make three more. Immutable.
     """
 
     task: int
@@ -111,19 +111,19 @@ class TaskOutcome(WriterCommitMessage):
 
 
 def answer_row(answer: Any) -> Any:
-    """The row of ``OUTCOME_SCHEMA`` by which a task answers the driver."""
+    """Encode a task's answer to the driver as a row of ``OUTCOME_SCHEMA``."""
     return pa.RecordBatch.from_pydict({"outcome": pa.array([pickle.dumps(answer)], pa.binary())})
 
 
 def read_answer(row: Any) -> Any:
-    """The answer of a task of the same job, from its ``answer_row``."""
+    """Decode an ``answer_row`` of a task of the same job."""
     return pickle.loads(bytes(row["outcome"]))
 
 
 def call_in_task(spark: SparkSession, title: str, function: Callable[[], Any]) -> Any:
-    """What ``function`` returns on an executor, as a Spark job of one task.
+    """Run ``function`` on an executor, as a Spark job with one task, and return its result.
 
-    The driver may have no way to the brokers, nor their password.
+    The driver may be unable to reach the brokers, and may not have their password.
     """
 
     def called(_: Iterator[Any]) -> Iterator[Any]:
@@ -135,17 +135,17 @@ def call_in_task(spark: SparkSession, title: str, function: Callable[[], Any]) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask:
-    """Writes one Spark partition of the job ``job``: for ``mapInArrow`` with ``OUTCOME_SCHEMA``."""
+    """Writes one Spark partition of the job ``job``; for ``mapInArrow`` with ``OUTCOME_SCHEMA``."""
 
     writer: PartitionWriter
     job: str
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Write the batches, and yield one row: the outcome. Raises what is worth an attempt."""
+        """Write the batches, and yield one row, the outcome. Raises as ``run``."""
         yield answer_row(self.run(batches))
 
     def run(self, items: Iterable[Any]) -> TaskOutcome:
-        """Write record batches or rows. Raises what is worth another attempt."""
+        """Write record batches or rows. Raises if another attempt may succeed."""
         task = this_task().partition
         if self.job in _failed:  # by another task of this process: this one would wait as long
             return TaskOutcome(task=task, failure=_failed[self.job])
@@ -161,15 +161,16 @@ class JobTask:
 
 
 _failed: dict[str, KprodError] = {}
-"""Why jobs have failed in this process. One thread: a worker runs one task at a time."""
+"""Why jobs have failed in this process. No lock is needed: a worker runs one task at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchEnd:
-    """The end of the batch that ``of``, any of its shards, belongs to. Immutable; it pickles.
+    """Commits or aborts the batch of the shard ``of``, which may be any shard of it.
 
-    It runs where brokers can be reached and secrets looked up: in a driver's Python worker, or in a
-    task of its own. ``commit`` and ``abort`` may be called again, and by others at the same time.
+    It runs where brokers can be reached and secrets are available: in a Python worker of the
+    driver, or in a separate task. ``commit`` and ``abort`` may be called again, and concurrently by
+    others. Immutable; can be pickled.
     """
 
     of: Shard
@@ -179,22 +180,22 @@ class BatchEnd:
     is_atomic: bool = True
 
     def commit(self) -> Ended:
-        """Decide that the batch counts, and commit it. Raises as ``atomic.commit``."""
+        """Store the commit decision, and commit the batch. Raises as ``atomic.commit``."""
         return self.follow(
             lambda patience: atomic.commit(self.of, self.shards, self.prepared, patience)
         )
 
     def abort(self) -> Ended:
-        """Give the batch up, unless it is decided: then it is committed. Raises as ``commit``.
+        """Abort the batch; if its commit decision is stored, commit it. Raises as ``commit``.
 
-        Shards that are committed each by itself stay, and what tasks have left open is aborted.
+        If shards are committed separately, committed ones stay, and open transactions are aborted.
         """
         if not self.is_atomic:
             return self.follow(lambda _: atomic.abandon(self.of))
         return self.follow(lambda _: atomic.abort(self.of, self.prepared))
 
     def follow(self, ending: Callable[[float], Ending]) -> Ended:
-        """Take the steps of ``ending``, which gets ``Runner.patience``. Raises as the Runner."""
+        """Execute the steps of ``ending``, called with ``Runner.patience``. Raises as Runner."""
         with Runner(shard=self.of, options=producer_options(self.options)) as runner:
             return runner.follow(ending(runner.patience))
 
@@ -202,14 +203,15 @@ class BatchEnd:
 log = logging.getLogger(__name__)
 
 ENDED = (BatchIncomplete, BatchNotCommitted, TransactionTooSlow)
-"""After these nothing is left to be ended: what could be committed or aborted is."""
+"""Errors after which nothing is left to commit or abort."""
 
 RunsEnd = Callable[[BatchEnd, bool], KprodError | None]
-"""Commits (True) or aborts a batch; returns what no other attempt could help. Raises the rest."""
+"""Commits (True) or aborts a batch. Returns an error if no other attempt could succeed; raises
+others."""
 
 
 def end_here(end: BatchEnd, commits: bool) -> KprodError | None:
-    """In this process: a driver's Python worker, where Spark has its data sources commit."""
+    """Run the end in this process, a Python worker of the driver in which data sources commit."""
     try:
         ended = end.commit() if commits else end.abort()
     except KprodError as error:
@@ -222,7 +224,7 @@ def end_here(end: BatchEnd, commits: bool) -> KprodError | None:
 
 
 def end_in_task(spark: SparkSession) -> RunsEnd:
-    """Runs the end as a Spark job of one task."""
+    """Return a function that runs the end as a Spark job with one task."""
 
     def run(end: BatchEnd, commits: bool) -> KprodError | None:
         title = f"kprod: {'commit' if commits else 'abort'} batch {end.of.batch} of {end.of.job}"
@@ -235,10 +237,10 @@ def end_in_task(spark: SparkSession) -> RunsEnd:
 def commit_batch(
     writer: PartitionWriter, outcomes: Sequence[TaskOutcome], run: RunsEnd
 ) -> list[TaskOutcome]:
-    """Commit what the tasks have prepared, all of it or nothing; the outcomes as they are then.
+    """Commit everything that the tasks have prepared, or nothing; return the new outcomes.
 
-    Where a task has failed for good, the batch is aborted. Raises WriteFailed, which says what is
-    visible, and what Spark raises.
+    If a task has failed permanently, the batch is aborted. Raises WriteFailed, which says what is
+    visible, and Spark's exceptions.
     """
     end = _batch_end(writer, outcomes)
     if end is None or not end.is_atomic:
@@ -265,10 +267,10 @@ def commit_batch(
 
 
 def abort_batch(writer: PartitionWriter, outcomes: Sequence[TaskOutcome], run: RunsEnd) -> None:
-    """Give up what tasks have left open or prepared, or go forward if the batch is decided.
+    """Abort what tasks have left open or prepared, unless the batch is decided: then complete it.
 
-    The job has ended or was cancelled. What cannot be done now is logged: the next run of the job
-    fences it, or its time-out ends it.
+    Called when the job has ended or was cancelled. Errors are logged: the next run of the job
+    fences the remaining transactions, or they time out.
     """
     if writer.terms is None:
         return

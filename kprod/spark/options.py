@@ -1,4 +1,4 @@
-"""The options of Spark's functions: names and types, defaults, and what is shipped to executors."""
+"""The options of Spark's functions: names, types, defaults, and preparing them for executors."""
 
 from __future__ import annotations
 
@@ -98,23 +98,23 @@ class WriteOptions(WriterOptions, total=False):
 
 OF_THE_PRODUCER = frozenset({*ClientOptions.__annotations__, "bootstrap_servers"})
 OF_THE_WRITER = frozenset(WriterOptions.__annotations__) - OF_THE_PRODUCER | {"dead_letter_topic"}
-"""Options that no producer gets: a task sends the dead letters itself."""
+"""Options that producers do not get. Tasks send dead letters themselves."""
 OF_THE_JOB = frozenset(WriteOptions.__annotations__) - OF_THE_PRODUCER - OF_THE_WRITER
 """Options of ``write`` that a single task does not have."""
 LIKE = 0.75
-"""How much alike names have to be, of 1, for one to be taken for the other mistyped."""
+"""Similarity, from 0 to 1, from which an unknown name is taken for a mistyped one."""
 
 
 PREFIX = "kafka."
-"""Of the producer's options where Spark has options of a source or a sink."""
+"""Prefix of the producer's options among the options of a Spark source or sink."""
 
 _Options = TypeVar("_Options", bound=Mapping[str, Any])
 
 
 def concealed_for_tasks(options: _Options) -> _Options:
-    """As ``kprod.config.reading.concealed``; but pickles take the secrets, for tasks need them.
+    """As ``kprod.config.reading.concealed``, but pickles include the secrets, which tasks need.
 
-    To be called first with any options of an application: of ``write``, say.
+    Call this first with any options of an application, such as those of ``write``.
     """
     own, producers = divided(options, {*OF_THE_WRITER, *OF_THE_JOB, "output"})
     registry = own.get("schema_registry")
@@ -130,7 +130,7 @@ def concealed_for_tasks(options: _Options) -> _Options:
 
 
 def concealed_source(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for options of ``format("kprod")``, which are texts."""
+    """As ``concealed_for_tasks``, for options of ``format("kprod")``, which are strings."""
     return {given: _concealed_text(given.lower(), text) for given, text in options.items()}
 
 
@@ -145,13 +145,13 @@ def _concealed_text(name: str, text: Any) -> Any:
 def divided(
     options: Mapping[str, Any], names: Collection[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options with these names, and the others."""
+    """The options with these names, and the other options."""
     chosen = {name: value for name, value in options.items() if name in names}
     return chosen, {name: value for name, value in options.items() if name not in names}
 
 
 def check_names(options: Mapping[str, Any]) -> None:
-    """Raises ConfigError for the name of a producer's option that is another one, mistyped."""
+    """Raise ConfigError for an unknown producer option that resembles an option of the writer."""
     producers = {plain_name(each) for one in OPTIONS.values() for each in one.spellings}
     known = sorted({*OF_THE_WRITER, *OF_THE_JOB, "output"})
     for name in options:
@@ -162,9 +162,9 @@ def check_names(options: Mapping[str, Any]) -> None:
 
 
 def resolved(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, and in their texts what the placeholders stand for. In the worker only.
+    """The options with the placeholders in their strings replaced. Call it only in a worker.
 
-    Raises ConfigError, naming the place and never what is in it.
+    Raises ConfigError with the name of the placeholder, never with its value.
     """
     return concealed({name: _resolved(name, value) for name, value in options.items()})
 
@@ -183,38 +183,38 @@ BATCH_JOB: Mapping[str, Any] = {
     "batch_size": 131_072,
     "compression_type": "lz4",
 }
-"""Defaults of a job: larger batches than a service needs, for which milliseconds count."""
+"""Defaults of a job. Its batches are larger than in a service, for which milliseconds matter."""
 
 ONE_PARTITION_A_TASK = 1_048_576
-"""The size of batches when a task has one partition, and so no more than one batch in a request.
+"""The batch size if each task writes to one partition, so that a request has only one batch.
 
-It is what a broker takes at most by default.
+It is the maximum size that brokers accept by default.
 """
 TEN_MINUTES = 600_000
-"""How long a transaction of a task may take; brokers allow 15 minutes by default."""
+"""Maximum duration of a task's transaction. Brokers allow 15 minutes by default."""
 SIZES = ("batch_size", "batch_max_size", "max_request_size", "buffer_memory")
 
 
 def with_large_batches(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` with batches as large as requests, unless they say a size of their own."""
+    """``options`` with batches as large as requests, unless they set a size themselves."""
     large = {"batch_size": ONE_PARTITION_A_TASK}
     return dict(options) if any(_says(options, name) for name in SIZES) else {**options, **large}
 
 
 def _says(options: Mapping[str, Any], name: str) -> bool:
-    """Whether they have this option of the producer, in whichever spelling."""
+    """Whether the options include this option of the producer, in any spelling."""
     spelled = map(plain_name, OPTIONS[name].spellings)
     return not set(spelled).isdisjoint(map(plain_name, options))
 
 
 def _completed(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """``options``, and ``defaults`` where they say nothing."""
+    """``options``, with ``defaults`` for those that are not set."""
     silent = {name: value for name, value in defaults.items() if not _says(options, name)}
     return {**silent, **options}
 
 
 def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options``, and ``BATCH_JOB`` where they say nothing. Raises ConfigError for a bad one."""
+    """``options`` with the defaults of ``BATCH_JOB``. Raises ConfigError for an invalid one."""
     if _says(options, "transactional_id"):
         raise ConfigError(
             "transactional_id: tasks of one job cannot share an id; use"
@@ -226,16 +226,16 @@ def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def transactional_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` of a job that writes in transactions. Raises ConfigError for a bad one."""
+    """``options`` for a job that writes in transactions. Raises ConfigError for an invalid one."""
     completed = _completed(options, {"transaction_timeout_ms": TEN_MINUTES})
     config_of({**completed, "transactional_id": "named by the task"})
     return completed
 
 
 def config_of(options: Mapping[str, Any]) -> ProducerConfig:
-    """The options as far as the driver knows them: brokers may be named on the executors only.
+    """The configuration as far as the driver knows it: executors may fill in the brokers.
 
-    Raises ConfigError for a bad one.
+    Raises ConfigError for an invalid option.
     """
     hidden = {
         name: STAND_IN
@@ -246,7 +246,7 @@ def config_of(options: Mapping[str, Any]) -> ProducerConfig:
 
 
 def fingerprint_of(options: Mapping[str, Any]) -> str:
-    """The same text for the same options. Raises ConfigError naming what cannot be shipped."""
+    """A text that is equal for equal options. Raises ConfigError if an option cannot be pickled."""
     try:
         return hashlib.sha256(_pickled(sorted(options.items()))).hexdigest()
     except Exception as error:
@@ -271,7 +271,7 @@ def _pickled(value: Any) -> bytes:
 
 
 def client_config(options: Mapping[str, Any]) -> ProducerConfig:
-    """The configuration of a client that reads with these options. Secrets are looked up here.
+    """The configuration for a client that reads. Secrets are looked up in this process.
 
     Raises ConfigError.
     """

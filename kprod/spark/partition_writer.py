@@ -95,7 +95,7 @@ def partition_writer(
 
 
 def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> PartitionWriter:
-    """As ``partition_writer``, for a driver that ends atomic batches. Raises as that does."""
+    """As ``partition_writer``, but with ``delivery="atomic"``, if the driver ends the batches."""
     options = concealed_for_tasks(options)
     own, producers = divided(options, OF_THE_WRITER)
     check_names(producers)
@@ -171,11 +171,11 @@ class PartitionWriter:
         return iter((as_record_batch(report) if rows.are_batches else report.as_dict(),))
 
     def write(self, rows: TaskRows) -> PartitionReport:
-        """The task of every surface: write what ``rows_of_task`` has. Raises as a call.
+        """Write the rows of one task, in all kinds of jobs. Raises as ``__call__``.
 
-        At least once the worker's producer sends it, and the task is done when all is acknowledged.
-        Exactly once it is a shard, a transaction that is committed with its marker; atomic, that is
-        left prepared for the driver.
+        At least once: the worker's producer sends the rows, and the task ends when all are
+        acknowledged. Exactly once: the rows are a shard, whose transaction is committed with its
+        marker. Atomic: that transaction is left prepared for the driver.
         """
         started, task = time.monotonic(), this_task()
 
@@ -221,7 +221,7 @@ class PartitionWriter:
 
 
 def rows_of_task(items: Iterable[Any]) -> TaskRows:
-    """What Spark passes to a task. It is called first: the JVM sends no rows before."""
+    """The items that Spark passes to a task. Call it first: the JVM then sends the rows sooner."""
     acknowledge_at_once()
     freeze_modules()
     log_for_spark()
@@ -231,7 +231,7 @@ def rows_of_task(items: Iterable[Any]) -> TaskRows:
 def _of_shard(
     shard: Shard, delivered: Delivered, producer: TaskProducer | None, attempt: int
 ) -> dict[str, Any]:
-    """What a report says of a shard; ``producer`` has sent its rows, if they were sent."""
+    """The fields of a report about a shard; ``producer`` has sent its rows, or is None."""
     marker, waits = delivered.marker, delivered.prepared
     if not delivered.by_us:
         ranges = [

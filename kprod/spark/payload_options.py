@@ -1,6 +1,6 @@
-"""The options that say how keys and values become bytes.
+"""The options that say how keys and values are converted to bytes.
 
-A schema registry is asked on the driver; the tasks need none.
+Only the driver sends requests to a schema registry; tasks do not need one.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from kprod.schema.columns.payload_format import (
 )
 
 SCHEMAS = {"avro": "avro_schema", "json_schema": "json_schema", "protobuf": "protobuf_message"}
-"""The option with the schema of each format that has one."""
+"""For each format with a schema, the option that has the schema."""
 
 
 def key_format(kind: str) -> PayloadFormat:
-    """How keys become bytes. Raises ConfigError."""
+    """How keys are converted to bytes. Raises ConfigError."""
     return PayloadFormat(_checked("key", kind, ("binary", "json")))
 
 
 def value_format(topic: str | None, options: Mapping[str, Any]) -> PayloadFormat:
-    """How values become bytes, by the options of a writer.
+    """How values are converted to bytes, according to a writer's options.
 
-    Raises ConfigError for what does not go together, and what a schema registry refuses.
+    Raises ConfigError for contradicting options, and the errors of a schema registry.
     """
     kind = _checked("value", options.get("value_format", "binary"), get_args(Kind))
     given = {name for name, value in options.items() if value is not None}

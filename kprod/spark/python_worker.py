@@ -1,4 +1,4 @@
-"""Spark's Python workers: which task and which Python they run, and what each task costs them."""
+"""Spark's Python workers: their task, their Python version, and the overhead of each task."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from kprod.errors import ConfigError
 from kprod.spark.spark_job import is_connect
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Where tasks of a stream find both; writers on the driver do not (MicroBatchExecution)."""
+"""Local properties of a stream's tasks; writers on the driver do not have them
+(MicroBatchExecution)."""
 RUN = "spark.jobGroup.id"
-"""The id of one start of a query (``StreamExecution.runId``)."""
+"""The local property with the id of one start of a query (``StreamExecution.runId``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskIdentity:
-    """Spark's numbers of a task; -1 outside one. ``attempt`` counts from 0. Immutable.
+    """Identifies a task in Spark; numbers are -1 outside a task. ``attempt`` counts from 0.
 
-    ``query`` and ``batch`` are those of a stream; ``start`` is the same for all batches between a
-    start of the query and its end, "" outside a stream.
+    ``query`` and ``batch`` are those of a stream. ``start`` identifies one start of a query: it is
+    the same for all batches until the query ends, and "" outside a stream. Immutable.
     """
 
     application: str | None
@@ -44,11 +45,11 @@ class TaskIdentity:
 
 
 NO_TASK = TaskIdentity(application=None, stage=-1, partition=-1, attempt=-1)
-"""What a driver is."""
+"""The identity outside a task, such as on the driver."""
 
 
 def this_task() -> TaskIdentity:
-    """The task of the calling thread."""
+    """The task that the calling thread runs."""
     context = TaskContext.get()
     if context is None:
         return NO_TASK
@@ -67,18 +68,18 @@ def this_task() -> TaskIdentity:
 
 
 REUSED = "SPARK_REUSE_WORKER"
-"""Spark sets it for workers that live for more than one task: its daemon then calls ``gc.collect``
-after each of them."""
+"""Spark sets this variable for workers that run more than one task. They call ``gc.collect`` after
+each task."""
 COLLECTS_LOGS = "PYSPARK_SPARK_SESSION_UUID"
-"""Spark sets it where ``spark.sql.pyspark.worker.logging.enabled`` is on (from 4.1 on)."""
+"""Spark sets this variable if ``spark.sql.pyspark.worker.logging.enabled`` is on (since 4.1)."""
 DESCRIPTORS = "/proc/self/fd"
 
 
 def freeze_modules() -> None:
-    """Let ``gc.collect`` skip what is alive now: the modules of Spark, pyarrow, pandas and kprod.
+    """Exclude existing objects from ``gc.collect``: modules of Spark, pyarrow, pandas and kprod.
 
-    Once in a process, and in a worker of Spark's only. Objects that are alive now and become
-    garbage in a cycle later are kept (``gc.freeze``); all others are collected as before.
+    This is done once in a process, and only in a Spark worker. Existing objects that later become
+    garbage in a cycle are never freed (``gc.freeze``). New objects are collected as before.
     """
     global _are_frozen  # noqa: PLW0603
     if os.environ.get(REUSED) and not _are_frozen:
@@ -91,10 +92,10 @@ _are_frozen = False  # ``gc.get_freeze_count`` counts them one by one
 
 
 def log_for_spark() -> None:
-    """Let what kprod logs about shards and batches (INFO) pass where Spark collects a worker's log.
+    """Let kprod's INFO messages about shards and batches pass if Spark collects a worker's log.
 
-    Spark adds its handler to the root logger, which lets warnings pass. A level that the
-    application has set for ``kprod`` stays.
+    Spark adds its handler to the root logger, whose level is WARNING. A level that the application
+    has set for ``kprod`` is not changed.
     """
     log = logging.getLogger("kprod")
     if os.environ.get(COLLECTS_LOGS) and log.level == logging.NOTSET:
@@ -104,11 +105,12 @@ def log_for_spark() -> None:
 def acknowledge_at_once() -> None:
     """Acknowledge at once what the JVM has sent, so that it sends the rest.
 
-    The JVM writes a task's command, and then its rows, into a socket without TCP_NODELAY: a small
-    partition waits until the command is acknowledged (Nagle), and Linux delays that by 40 ms. The
-    option holds for the next packets only: call it in each task. Spark keeps the socket to itself,
-    so all of this process that lead to this machine get it. None does where the application has
-    set a default timeout: Python would make each socket that is looked at a non-blocking one.
+    The JVM writes a task's command, and then its rows, into a socket without TCP_NODELAY. So a
+    small partition is not sent before the command is acknowledged (Nagle's algorithm), and Linux
+    delays that by 40 ms. The socket option applies only to the next packets, so call this in each
+    task. Spark does not expose its socket, so the option is set for all sockets of this process
+    that are connected to this machine. If the application has set a default timeout, nothing is
+    done, because Python would make each socket that is examined here non-blocking.
     """
     if sys.platform != "linux" or socket.getdefaulttimeout() is not None:
         return
@@ -146,9 +148,9 @@ MISSING = re.compile(
 
 
 def check_python(spark: SparkSession) -> None:
-    """Raises ConfigError for workers with another Python, as far as they run on this machine.
+    """Raise ConfigError if workers on this machine use another Python, or one without kprod.
 
-    What runs elsewhere is found when its first task fails (``python_failure``).
+    On other machines, this is detected when the first task fails (``python_failure``).
     """
     if is_connect(spark):
         return
@@ -160,9 +162,10 @@ def check_python(spark: SparkSession) -> None:
 
 
 def python_failure(text: str) -> ConfigError | None:
-    """The error of a job whose workers have another Python; None where ``text`` does not say so.
+    """The error if ``text`` says that the workers use another Python, or that a package is missing.
 
-    ``text`` is that of Spark's exception. Such a worker has written nothing.
+    ``text`` is that of Spark's exception. Such a worker has written nothing. Returns None if the
+    exception has other causes.
     """
     mismatch = MISMATCH.search(text)
     if mismatch is not None:
@@ -178,7 +181,7 @@ def python_failure(text: str) -> ConfigError | None:
 
 @functools.cache
 def problem_of(program: str) -> str | None:
-    """Why workers cannot run this program; None if they can. It is run once in a process."""
+    """Why workers cannot use this Python; None if they can. Runs it once in a process."""
     found = shutil.which(program)
     if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
         return None

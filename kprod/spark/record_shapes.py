@@ -1,4 +1,4 @@
-"""From the items of a Spark partition to the arguments of ``KafkaProducer.send``."""
+"""Converts the items of a Spark partition to arguments of ``KafkaProducer.send``."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def read_timestamp(timestamp: Any) -> int:
 
 
 SendArguments: TypeAlias = tuple[str, Any, Any, list[Header] | None, int | None, int | None]
-"""topic, value, key, headers, partition, timestamp in ms: the order of ``send``."""
+"""topic, value, key, headers, partition, timestamp in ms: in the order of ``send``."""
 
 OTHER_COLUMNS = frozenset({"topic", "partition", "timestamp", "headers"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordShapes:
-    """Reads a Row, dict, tuple, bytes or str. Immutable; thread: any.
+    """Reads a Row, dict, tuple, bytes or str. Immutable; any thread may use it.
 
     The columns of a Row or dict are those of Spark's own Kafka sink: ``value`` (required), ``key``,
     ``topic``, ``partition``, ``headers``, and ``timestamp`` (a datetime, or ms since the epoch).
-    ``value`` and ``key`` may have other names; a topic given here wins over the column. Tuples are
-    (key, value[, headers[, timestamp[, partition]]]). Text becomes UTF-8 unless a serializer of
-    the producer wants it as it is.
+    ``value`` and ``key`` may have other names. A topic that is given here overrides the column.
+    Tuples are (key, value[, headers[, timestamp[, partition]]]). Text is encoded as UTF-8, unless a
+    serializer of the producer needs it as text.
     """
 
     topic: str | None
@@ -74,7 +74,7 @@ class RecordShapes:
     encode_value: bool = True
 
     def read(self, item: Any) -> SendArguments:
-        """The arguments that send ``item``. Raises RecordTypeError for a shape it does not know."""
+        """The arguments of ``send`` for ``item``. Raises RecordTypeError for other types."""
         if isinstance(item, bytes | bytearray | memoryview | str):
             return self._arguments(None, item)
         if isinstance(item, Mapping):
@@ -91,7 +91,10 @@ class RecordShapes:
         )
 
     def places(self, names: Sequence[str]) -> tuple[int, int] | None:
-        """Where key (-1: nowhere) and value are; None when there is anything else, or no topic."""
+        """The positions of key (-1 for none) and value in a row with these columns.
+
+        None if there are other columns, or no topic is given here.
+        """
         if self.topic is None or self.value not in names or len(set(names)) < len(names):
             return None
         if set(names) - {self.key, self.value}:
@@ -99,7 +102,7 @@ class RecordShapes:
         return (names.index(self.key) if self.key in names else -1), names.index(self.value)
 
     def check_columns(self, names: Collection[str]) -> None:
-        """Raises RecordTypeError when the value is missing or a column would be dropped unseen."""
+        """Raise RecordTypeError if there is no value, or if a column would be silently dropped."""
         if self.value not in names:
             raise RecordTypeError(f"there is no column {self.value!r} among {sorted(names)}")
         unknown = set(names) - OTHER_COLUMNS - {self.key, self.value}
@@ -144,14 +147,14 @@ class RecordShapes:
 
 
 def required_topic(topic: str | None) -> str:
-    """The topic of a record, or RecordTypeError when it has none."""
+    """The topic of a record. Raises RecordTypeError if it is None."""
     if topic is None:
         raise RecordTypeError("a record has no topic: set the option topic, or add a topic column")
     return topic
 
 
 def as_it_came(item: Any) -> SendArguments:
-    """Arguments of a send for an invalid item: its value if it has one, else its repr."""
+    """Arguments of ``send`` for an invalid item: its value if it has one, otherwise its repr."""
     fields = getattr(item, "__fields__", None)
     row = dict(zip(fields, item, strict=True)) if fields else item
     value = row.get("value") if isinstance(row, Mapping) else item
@@ -167,12 +170,12 @@ def _describe(item: Any) -> str:
 
 
 def size_of(value: Any, key: Any) -> int:
-    """The bytes of a value and a key, as far as they have a length."""
+    """The size in bytes of a value and a key; 0 for objects without a length."""
     return sum(len(data) for data in (key, value) if hasattr(data, "__len__"))
 
 
 class OneRow:
-    """One row that is sent by itself."""
+    """One row that is sent separately."""
 
     def __init__(self, arguments: SendArguments) -> None:
         self._arguments = arguments
@@ -184,7 +187,7 @@ class OneRow:
 
 
 class ListRows:
-    """Values and keys of one topic, bytes or None; ``keys`` None: there are none."""
+    """Values and keys of one topic, each bytes or None. ``keys`` is None if there are no keys."""
 
     def __init__(self, topic: str, values: list[Any], keys: list[Any] | None) -> None:
         self._topic, self._values, self._keys = topic, values, keys
@@ -192,11 +195,11 @@ class ListRows:
         self.nbytes = sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys or ())))
 
     def send(self, producer: KafkaProducer) -> BulkDelivery:
-        """Queue them. Raises as ``KafkaProducer.send_many``."""
+        """Queue the rows. Raises as ``KafkaProducer.send_many``."""
         return producer.send_many(self._topic, self._values, keys=self._keys)
 
     def slice(self, start: int, length: int | None = None) -> ListRows:
-        """Some of them, or all from ``start`` on."""
+        """``length`` rows, or all, from ``start`` on."""
         chosen = slice(start, None if length is None else start + length)
         keys = None if self._keys is None else self._keys[chosen]
         return ListRows(self._topic, self._values[chosen], keys)
@@ -208,7 +211,7 @@ class ListRows:
 
 
 class ArrowRows:
-    """A batch of one topic with columns named for their roles, as ``record_columns`` makes it."""
+    """A batch of one topic with columns named by their roles, as ``record_columns`` makes it."""
 
     def __init__(self, topic: str, batch: Any) -> None:
         self._topic, self._batch = topic, batch
@@ -219,22 +222,22 @@ class ArrowRows:
         self.nbytes = sum(map(_bytes_of, payloads))
 
     def send(self, producer: KafkaProducer) -> BulkDelivery:
-        """Queue them. Raises as ``KafkaProducer.send_arrow``."""
+        """Queue the rows. Raises as ``KafkaProducer.send_arrow``."""
         roles = ("value", "key", "headers", "partition", "timestamp")
         columns = {role: role if role in self._present else None for role in roles}
         return producer.send_arrow(self._topic, self._batch, **columns)
 
     def slice(self, start: int, length: int | None = None) -> ArrowRows:
-        """Some of them, or all from ``start`` on."""
+        """``length`` rows, or all, from ``start`` on."""
         return ArrowRows(self._topic, self._batch.slice(start, length))
 
     def arguments(self, number: int) -> SendArguments:
-        """The arguments of ``KafkaProducer.send``. Headers that cannot be read are left away."""
+        """The arguments of ``KafkaProducer.send``. Headers that cannot be read are omitted."""
         return next(read_batch(self._batch.slice(number, 1), RecordShapes(topic=self._topic), {}))
 
 
 Rows: TypeAlias = ListRows | ArrowRows
-"""Rows of one topic that are sent by one call. ``nbytes`` are those of keys and values."""
+"""Rows of one topic that are sent with one call. ``nbytes`` is the size of keys and values."""
 
 
 def _bytes_of(column: Any) -> int:
@@ -248,9 +251,9 @@ def read_batch(
 ) -> Iterator[SendArguments]:
     """The rows of ``batch``, which has the columns that ``RecordShapes`` describes.
 
-    Raises RecordTypeError at once, for missing or unknown columns, for types that no record can
-    carry, and for cells that cannot be read. With ``faults`` such a cell is None, and why is added
-    there, by the number of its row.
+    Raises RecordTypeError, before the first row, for missing or unknown columns, for types that a
+    record cannot contain, and for cells that cannot be read. With ``faults``, such a cell is None,
+    and its error is added to ``faults`` by the number of the row.
     """
     shapes.check_columns(batch.schema.names)
 
@@ -298,7 +301,7 @@ def _topics(column: Any) -> list[str]:
 
 
 def _binary(column: Any) -> list[Any]:
-    """Bytes of every kind of text and binary column; others as they are, for ``send`` to judge."""
+    """Text and binary columns as bytes; other columns as they are, because ``send`` checks them."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if is_text(kind) or is_bytes(kind):
         column = column.cast(pa.large_binary())

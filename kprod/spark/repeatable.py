@@ -1,4 +1,4 @@
-"""Whether Spark computes the same rows again after a restart: else a shard is not the same.
+"""Whether Spark computes the same rows again after a restart. If not, shards would differ.
 
 This is checked as far as the query plan shows it. Only classic sessions have a plan, clients of
 Spark Connect have none. A plan does not show what is inside RDDs, checkpoints, and Python functions
@@ -21,7 +21,7 @@ ORDERED = {"AnyValue", "CollectList", "CollectSet", "First", "Last", "ListAgg"}
 
 
 class MicroBatch(NamedTuple):
-    """What a DataFrame of ``foreachBatch`` belongs to; ``plan`` is Java's."""
+    """The query and batch of a DataFrame of ``foreachBatch``; ``plan`` is a Java object."""
 
     query: str
     batch: int
@@ -29,9 +29,9 @@ class MicroBatch(NamedTuple):
 
 
 def micro_batch(df: DataFrame) -> MicroBatch | None:
-    """The micro-batch that ``df`` was made from, in whichever thread this is; None for no such one.
+    """The micro-batch that ``df`` was made from, whatever the thread; None if it is from none.
 
-    Each query has a session of its own, which its micro-batches and what is made of them share.
+    Each query has its own session, which its micro-batches and DataFrames made of them share.
     """
     frame: Any = getattr(df, "_jdf", None)
     if frame is None:
@@ -51,9 +51,9 @@ def micro_batch(df: DataFrame) -> MicroBatch | None:
 
 
 def check_repeatable(df: DataFrame, columns: Sequence[str] | None) -> None:
-    """Raise ConfigError where a restart may compute other rows, or other values of ``columns``.
+    """Raise ConfigError if a restart may compute other rows, or other values of ``columns``.
 
-    None: of all columns. Which rows there are counts in either case.
+    None means all columns. In either case, the set of rows has to be the same.
     """
     frame: Any = getattr(df, "_jdf", None)
     if frame is None:
@@ -69,7 +69,7 @@ def check_repeatable(df: DataFrame, columns: Sequence[str] | None) -> None:
 
 
 def _check(df: DataFrame, columns: Sequence[str] | None, *, is_stream: bool) -> None:
-    """A micro-batch keeps the time of its first start: ``is_stream``."""
+    """``is_stream`` allows the current time: a micro-batch keeps that of its first start."""
     chosen: Any = df if columns is None else df.select(*map(quoted, columns))
     jvm: Any = df.sparkSession.sparkContext._jvm
     plan = _pruned(jvm, chosen._jdf.queryExecution().analyzed())
@@ -85,7 +85,7 @@ def _check(df: DataFrame, columns: Sequence[str] | None, *, is_stream: bool) -> 
 
 
 def _depends_on_order(node: Any) -> str | None:
-    """What of this node depends on the order of the rows below it."""
+    """What in this node depends on the order of its input rows, for an error text; or None."""
     name = node.nodeName()
     if name == "Aggregate" and ORDERED & _names(node.expressions()):
         return "first(), last(), any_value(), collect_list() or a similar aggregate"
@@ -97,7 +97,7 @@ def _depends_on_order(node: Any) -> str | None:
 
 
 def _pruned(jvm: Any, plan: Any) -> Any:
-    """Without columns that nothing uses, as Spark's optimizer leaves them out."""
+    """The plan without unused columns, which Spark's optimizer removes, too."""
     rule = jvm.org.apache.spark.sql.catalyst.optimizer.ColumnPruning
     for _ in range(MOST_PRUNINGS):
         before, plan = plan, rule.apply(plan)
@@ -114,13 +114,13 @@ def _nodes(plan: Any) -> Iterator[Any]:
 
 
 def _names(expressions: Any) -> set[str]:
-    """The classes of expressions, and of what is in them."""
+    """The class names of these expressions and of all expressions in them."""
     roots = map(expressions.apply, range(expressions.size()))
     return {str(node.nodeName()) for root in roots for node in _nodes(root)}
 
 
 def _is_sorted(limit: Any) -> bool:
-    """Whether the first rows are those of an order, which is theirs alone if it has no ties."""
+    """Whether the limited rows are sorted. If there are no ties, they are then always the same."""
     node = limit
     while node.nodeName() in ("GlobalLimit", "LocalLimit", "Project", "SubqueryAlias"):
         node = node.children().apply(0)
@@ -128,7 +128,7 @@ def _is_sorted(limit: Any) -> bool:
 
 
 def quoted(name: str) -> str:
-    """The name of a column, whatever is in it, for a text of Spark's."""
+    """Quote a column name for Spark SQL, whatever characters it contains."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -1,4 +1,4 @@
-"""Judges the columns of a DataFrame on the driver, by the Arrow types that tasks will get."""
+"""Checks the columns of a DataFrame on the driver, by the Arrow types that tasks will get."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN
 
 
 def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
-    """Raises SchemaError naming the column of ``schema`` that ``writer`` could not send."""
+    """Raise SchemaError naming a column of ``schema`` that ``writer`` cannot send."""
     plan, topic = writer.plan, writer.plan.shapes.topic
     added = () if writer.terms is None else (SHARD_COLUMN, HASH_COLUMN)
     names = [name for name in schema.names if name not in added]
@@ -42,7 +42,7 @@ def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
 
 
 def arrow_type(kind: types.DataType) -> Any:
-    """The type of the Arrow columns that Spark makes of a type. Raises SchemaError without one."""
+    """The type of the Arrow columns that Spark creates for a type. Raises SchemaError if none."""
     if isinstance(kind, types.StructType):
         return pa.struct([pa.field(each.name, arrow_type(each.dataType)) for each in kind])
     if isinstance(kind, types.ArrayType):
@@ -88,4 +88,4 @@ _ARROW = {
     "void": "null",
 }
 _MARKED = {"variant": "metadata", "geometry": "wkb", "geography": "wkb"}
-"""By the names of Spark's types: that of an Arrow type, or of the field that marks a struct."""
+"""By Spark's type name: the Arrow type in ``_ARROW``, the field that marks a struct here."""

@@ -1,6 +1,6 @@
 """The rows of a shard in a task: sent in its transaction, or compared with its marker.
 
-Rows may carry the number of their shard, so that a task can prove that they are all its own.
+Rows may contain the number of their shard. With it, a task can verify that all rows are its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SHARD_COLUMN = "kprod_shard"
 HASH_COLUMN = "kprod_shard_hash"
-"""The hash that has put the row into its shard."""
+"""The hash that determined the shard of the row."""
 COUNT_SHIFT = 32
 NUMBER_MASK = (1 << COUNT_SHIFT) - 1
 
@@ -44,7 +44,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, packed: int) -> Layout:
-        """From what the column has."""
+        """Decode the value of the column."""
         return cls(packed & NUMBER_MASK, packed >> COUNT_SHIFT)
 
     @property
@@ -53,20 +53,20 @@ class Layout(NamedTuple):
 
 
 def check_count(shards: Any) -> int:
-    """Raises ConfigError for a number of shards that cannot be."""
+    """Raise ConfigError for an invalid number of shards."""
     if not isinstance(shards, int) or isinstance(shards, bool) or not 1 <= shards <= MOST_SHARDS:
         raise ConfigError(f"shards: expected a number from 1 to {MOST_SHARDS:,}; got {shards!r}")
     return shards
 
 
 class TaskRows:
-    """The items of a task: record batches, or Rows, dicts and the like. Thread: one.
+    """The items of a task: record batches, or Rows, dicts and so on. For one thread only.
 
-    ``seconds`` is how long they were waited for. Once they are in their ``place``, ``layout`` is
-    what the columns say that ``sharded`` has added, and these are taken off; None where there are
-    none. Then nothing is counted. Else ``count`` rows have passed, and ``digest`` is the sum of
-    their hashes modulo 2**64, None without a column of hashes: equal for the same rows in any
-    order.
+    ``seconds`` is the time spent waiting for items. ``place`` sets ``layout`` from the columns that
+    ``sharded`` has added; it stays None if there are none, and then nothing is counted. Otherwise
+    ``each`` removes these columns, and counts the rows in ``count``. ``digest`` is then the sum of
+    their hashes modulo 2**64, which is equal for the same rows in any order, or None if there is no
+    column of hashes.
     """
 
     def __init__(self, items: Iterable[Any]) -> None:
@@ -82,7 +82,7 @@ class TaskRows:
             self.items = chain((first,), self.items)
 
     def place(self, partition: int) -> Layout | None:
-        """Look at the first row, and return the layout. Raises ConfigError for another task's."""
+        """Read the layout from the first row. Raises ConfigError if it is of another task."""
         first = next(self.items)
         if SHARD_COLUMN in (first.schema.names if self.are_batches else _names(first)):
             while self.are_batches and not first.num_rows:
@@ -98,7 +98,7 @@ class TaskRows:
         return self.layout
 
     def each(self, tick: Callable[[], None] = lambda: None) -> Iterator[Any]:
-        """What is left, as records; ``tick`` is called for each item.
+        """The remaining items, as records; ``tick`` is called for each item.
 
         Raises ConfigError for rows that do not belong to this task.
         """
@@ -114,7 +114,7 @@ class TaskRows:
             yield item if self.layout is None else self._counted(item, self.layout)
 
     def drain(self) -> None:
-        """Count what is left."""
+        """Read and count the remaining rows."""
         for _ in self.each():
             pass
 
@@ -161,10 +161,10 @@ def _take_item(item: Any, layout: Layout) -> _Taken:
 
 @dataclass(kw_only=True)
 class ShardTask:
-    """Writes the ``rows`` of a task as a shard, for a ``Runner``. Thread: one.
+    """Writes the ``rows`` of a task as a shard, for a ``Runner``. For one thread only.
 
-    ``send`` sends them by a ``TaskProducer``, or by what measures them, and calls its second
-    argument meanwhile. ``producer`` is what has sent them, once they are.
+    ``send`` passes the rows to a ``TaskProducer`` or a ``MeasuringProducer``, and calls its second
+    argument meanwhile. ``producer`` is the producer that has sent the rows, if any.
     """
 
     rows: TaskRows
@@ -183,7 +183,7 @@ class ShardTask:
         return Written(rows=task.rows, bytes=task.bytes, digest=self.rows.digest, ranges=ranges)
 
     def compare(self, marker: Marker, shard: Shard) -> None:
-        """Raise RowsChanged unless the rows are those that the marker is about."""
+        """Raise RowsChanged unless the rows are the ones that the marker describes."""
         if self.of_job.policy.on_row_error != "fail":
             return  # what becomes of a row may be the broker's choice
         if self.producer is None:

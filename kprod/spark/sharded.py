@@ -34,15 +34,15 @@ UNLIMITED = 2**62
 HAS_ARROW = hasattr(functions, "arrow_udf")  # since Spark 4.1
 
 Made = Callable[[Any], Any]
-"""From a column of keys to one of partitions."""
+"""Converts a column of keys to a column of partitions."""
 
 
 def key_partitions(count: int, *, arrow: bool = HAS_ARROW) -> Made:
-    """A function of a key column, text or binary, for a topic of ``count`` partitions.
+    """A function that converts a column of keys to partitions of a topic with ``count`` of them.
 
-    It makes an integer column: the partition that the producer would choose, -1 for a null. Only
-    keys travel to the Python worker and only integers back: as Arrow, or, with ``arrow`` False, as
-    pandas Series.
+    Keys are text or binary. The result is an integer column with the partition that the producer
+    would choose, or -1 for a null. Only keys are sent to the Python worker, and only integers are
+    sent back: as Arrow, or as pandas Series if ``arrow`` is False.
     """
 
     def of_array(keys: Any) -> Any:
@@ -66,7 +66,7 @@ def _made(kind: str, function: Made) -> Made:
 
 
 def chosen_partitions(keys: Any, count: int) -> Any:
-    """The partition for each key of a ``pyarrow.Array`` as an array of int32; -1 for a null."""
+    """The partitions for a ``pyarrow.Array`` of keys, as an array of int32; -1 for a null."""
     source = ArrowSource(pa.RecordBatch.from_arrays([keys], ["key"]))
     chunk = ArrowChunk(CHUNK_ROWS, source, -1, 0, -1, -1, -1, 1, 1)
     chunk.next_batch(UNLIMITED)
@@ -80,10 +80,10 @@ CHOSEN = "__kprod_partition"
 
 
 def partition_expression(chosen: str | None, partition: str | None, spread: str, count: int) -> str:
-    """The Kafka partition of a row of a topic of ``count``: as named, else the ``chosen`` one.
+    """The SQL expression for a row's Kafka partition: ``partition`` if not null, else ``chosen``.
 
-    ``chosen`` is a column, negative without a key. Rows with neither are spread by the hash of
-    ``spread``, the columns that remain.
+    ``chosen`` is a column that is negative for rows without a key. Rows with neither are spread by
+    the hash of ``spread``, the other columns. The topic has ``count`` partitions.
     """
     found = f"pmod(hash({spread}), {count})"
     if chosen is not None:
@@ -92,7 +92,7 @@ def partition_expression(chosen: str | None, partition: str | None, spread: str,
 
 
 def check_gathers(writer: PartitionWriter) -> None:
-    """Raises ConfigError for a writer without a topic, or with another partitioner."""
+    """Raise ConfigError if ``repartition="kafka"`` is not possible with this writer."""
     plan, config = writer.plan, config_of(writer.producer.options)
     if config.partitioner != "default" or config.partitioner_ignore_keys:
         raise ConfigError(
@@ -107,9 +107,9 @@ def check_gathers(writer: PartitionWriter) -> None:
 
 
 def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) -> DataFrame:
-    """``frame`` with a partition for every row, and all rows of a partition in one task.
+    """Add the partition to each row of ``frame``, and shuffle each partition into one task.
 
-    ``count`` is how many the topic has. ``writer`` has passed ``check_gathers``.
+    The topic has ``count`` partitions. ``writer`` must have passed ``check_gathers``.
     """
     found = writer.plan.roles.find(frame.columns)
     key, partition = found.get("key"), found.get("partition")
@@ -134,7 +134,10 @@ def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) ->
 
 
 def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame:
-    """Spark puts a row into the task ``pmod(hash(x), count)``: so find an ``x`` for every task."""
+    """Shuffle each partition into its own task.
+
+    Spark puts a row into the task ``pmod(hash(x), count)``, so this uses an ``x`` for each task.
+    """
     images = ", ".join(map(str, numbers_by_task(count)))
     # A partition that the topic does not have is a row's fault, to be judged by the task.
     number = f"cast(pmod({partition}, {count}) as int) + 1"
@@ -143,7 +146,7 @@ def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame
 
 
 def numbers_by_task(count: int) -> list[int]:
-    """For each task the least number of 0, 1, 2 ... that Spark puts there: a column of type int."""
+    """For each task, the smallest int from 0 on that Spark's hash partitioning assigns to it."""
     found: dict[int, int] = {}
     for x in itertools.count():
         found.setdefault(spark_hash(x) % count, x)
@@ -155,7 +158,7 @@ def numbers_by_task(count: int) -> list[int]:
 def spark_hash(number: int) -> int:
     """Spark's ``hash`` of an int from 0 to 2**31 - 1: MurmurHash3 (32 bit, Appleby) with seed 42.
 
-    Asking Spark takes a job of its own, a quarter of a second.
+    Computing it with Spark would need a job, which takes a quarter of a second.
     """
     word = _rotated(number * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
     state = (_rotated(42 ^ word, 13) * 5 + 0xE6546B64 & MASK) ^ 4  # the length in bytes
@@ -170,9 +173,9 @@ def _rotated(word: int, bits: int) -> int:
 
 
 def partition_count(frame: DataFrame, writer: PartitionWriter) -> int:
-    """How many partitions the writer's topic has, asked by one task.
+    """The number of partitions of the writer's topic, requested in a task.
 
-    Raises what the executor's producer raised.
+    Raises the error of the executor's producer.
     """
 
     def ask() -> int | KprodError:
@@ -221,7 +224,7 @@ def sharded(df: DataFrame, shards: int, by: str | Sequence[str] | None = None) -
 
 
 UNTOLD = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
-"""Spark's condition for whoever reads a schema in a flow of a Declarative Pipeline."""
+"""Spark's error condition if a flow of a Declarative Pipeline reads a schema."""
 
 
 def _schema_of(df: DataFrame) -> StructType | None:
@@ -234,12 +237,12 @@ def _schema_of(df: DataFrame) -> StructType | None:
 
 
 def is_sharded(schema: StructType) -> bool:
-    """Whether rows of this schema say which shard they belong to."""
+    """Whether rows with this schema contain the number of their shard."""
     return SHARD_COLUMN in schema.names
 
 
 def check_placed(terms: Terms | None, schema: StructType) -> None:
-    """Raises ConfigError where a later start could write a batch again, with other tasks."""
+    """Raise ConfigError if rows are not sharded, and a later run could write the batch again."""
     if terms is not None and terms.is_lasting and not is_sharded(schema):
         raise ConfigError(UNPLACED)
 

@@ -1,4 +1,4 @@
-"""One job of ours on a Spark session: its thread, its progress, how it is cancelled."""
+"""Runs one Spark job of kprod: its thread, its progress, and cancelling it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FIRST_AFTER = 1.0  # a job that is done sooner says nothing
 WIDTH = 30
 
 Look = Callable[[], tuple[int, int] | None]
-"""Tasks that are done, and all there are; None while that is not known."""
+"""Returns the number of finished tasks and of all tasks; None if that is not known yet."""
 
 
 @contextmanager
 def progress_line(title: str, look: Look | None, stream: TextIO | None = None) -> Iterator[None]:
     """Draw a bar on ``stream`` (default: standard error) during the block, and then erase it.
 
-    Nothing is drawn without ``look``, or when the stream is no terminal. ``look`` is called by
+    Nothing is drawn if ``look`` is None, or if the stream is not a terminal. ``look`` is called in
     another thread.
     """
     out = sys.stderr if stream is None else stream
@@ -66,16 +66,16 @@ def _draw(title: str, look: Look, out: TextIO, done: Latch) -> None:
 
 
 def bar(title: str, done: int, tasks: int, seconds: float) -> str:
-    """The line: ``title [====>     ] 12/40 tasks, 31 s``."""
+    """The line to draw: ``title [====> ] 12/40 tasks, 31 s``."""
     full = WIDTH * done // tasks if tasks else 0
     drawn = ("=" * full + ">" * (full < WIDTH)).ljust(WIDTH)
     return f"{title} [{drawn}] {done:,}/{tasks:,} tasks, {seconds:.0f} s"
 
 
 def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
-    """The rows of a frame, by a job that is cancelled when the call is interrupted.
+    """The rows of a frame. If the call is interrupted, its Spark job is cancelled.
 
-    Spark's UI shows it as ``title``, and so does a progress bar on a terminal.
+    Spark's UI shows the job as ``title``, and so does a progress bar on a terminal.
     """
     spark = frame.sparkSession
     with _watched(spark, title, progress):
@@ -83,14 +83,14 @@ def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
 
 
 LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:, *\d+)?\]|-cluster\[(\d+), *(\d+), *\d+\])?")
-"""A master in the driver's process or beside it: threads, or executors and the cores of each."""
+"""Matches a master on the driver's machine: its threads, or its executors and the cores of each."""
 
 
 def most_tasks_at_once(settings: Callable[[str], str | None]) -> int | None:
-    """The most tasks that can ever run at the same time; None where nothing limits them.
+    """The maximum number of tasks that can ever run at the same time; None if there is no limit.
 
-    By Spark's ``settings`` alone: executors come and go, and ``defaultParallelism`` is what was
-    there when somebody asked, or what the user has set.
+    It is computed only from Spark's ``settings``, because executors come and go.
+    ``defaultParallelism`` is the number of cores at one moment, or what the user has set.
     """
 
     def number(name: str) -> int | None:
@@ -123,16 +123,16 @@ UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"  # since Spark 4.1
 SMALL_BATCH = "4m"
 SMALL_BYTES = 4 << 20
 LARGE_ROW, LARGE_JOB = 500, 100_000_000
-"""Bytes from which the way of the rows into the Python worker counts, and is worth a word."""
+"""Minimum bytes per row, and of a whole job, from which ``faster_settings`` matter."""
 
 
 def faster_settings(
     settings: Callable[[str], str | None], version: Callable[[], str], records: int, nbytes: int
 ) -> Mapping[str, str]:
-    """What would make the next job with such rows faster, among settings that are not set.
+    """Settings, not set yet, that would make the next job with such rows faster.
 
-    Arrow batches that stay in the processor's caches, and Unix sockets, which copy once less. After
-    a small job, such as a micro-batch, Spark is not asked for its ``settings`` and ``version``.
+    They are Arrow batches that fit into the processor's caches, and Unix sockets, which save a
+    copy. After a small job, such as a micro-batch, ``settings`` and ``version`` are not called.
     """
     if nbytes < LARGE_JOB or nbytes < LARGE_ROW * records:
         return {}
@@ -150,7 +150,7 @@ PROBE_ROWS = 1_000_000
 
 
 def slots(spark: SparkSession) -> int:
-    """How many tasks run at the same time by now, at least one: the cores Spark counts on."""
+    """The number of tasks that can run at the same time now (Spark's cores), at least one."""
     if not is_connect(spark):
         return max(1, spark.sparkContext.defaultParallelism)
     # A client of Spark Connect does not get this number; a range has that many partitions.
@@ -210,7 +210,7 @@ T = TypeVar("T")
 DESCRIPTION = "spark.job.description"
 INTERRUPT = "spark.job.interruptOnCancel"
 LONGEST_CANCEL = 20.0
-"""Seconds that the jobs of an interrupted call have to end."""
+"""Maximum seconds to wait for the jobs of an interrupted call to end."""
 
 
 # A signal's handler runs in the main thread, and its exception would end a call to the JVM there:
@@ -220,11 +220,12 @@ LONGEST_CANCEL = 20.0
 # streaming query that is stopped, which interrupts its own thread in the JVM, does not keep kprod
 # from running one more job: the one that aborts what was prepared.
 def run_in_thread(spark: SparkSession, description: str, work: Callable[[], T]) -> T:
-    """Run ``work``, which runs Spark jobs, in a thread of its own; return or raise as it does.
+    """Run ``work``, which runs Spark jobs, in a separate thread; return its result, or raise.
 
-    Spark's UI shows these jobs as ``description``; with Spark Connect it is their tag. Local
-    properties of the calling thread (job group, scheduler pool) hold for them. If the wait is
-    interrupted, they are cancelled, and have ended when the exception leaves. Any thread.
+    Spark's UI shows these jobs as ``description``; with Spark Connect it is their tag. The local
+    properties of the calling thread (job group, scheduler pool) apply to them. If the wait is
+    interrupted, the jobs are cancelled, and the exception propagates after they have ended. Any
+    thread may call this.
     """
     # Unique, and readable where Spark's UI shows tags; a tag has no comma.
     tag = f"{description.replace(',', ' ')} ({uuid.uuid4().hex[:12]})"
@@ -254,5 +255,5 @@ def run_in_thread(spark: SparkSession, description: str, work: Callable[[], T]) 
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether it is a client of Spark Connect."""
+    """Whether ``spark`` is a client of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")

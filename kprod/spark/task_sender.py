@@ -1,4 +1,4 @@
-"""Sends the rows of one task: record batches column by column, items of an RDD by the slice."""
+"""Sends the rows of one task: record batches by columns, items of an RDD in slices."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from kprod.spark.record_shapes import (
 MOST_ROWS: Final = 1024
 MOST_BYTES: Final = 1 << 20
 SLOW_SECONDS: Final = 0.01
-"""A slice that has more bytes, or took longer to come, is followed by one of half its rows."""
+"""If a slice has more bytes, or took longer to arrive, the next one has half as many rows."""
 READ_ROWS: Final = 8_192  # of a record batch that are Python objects at the same time
 _NONE: Final = type(None)
 _names = attrgetter("__fields__")
 
 Payloads: TypeAlias = tuple[list[Any], list[Any] | None]
-"""Values and keys."""
+"""A list of values, and a list of keys or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPlan:
-    """How the rows of a job become records. Immutable; it pickles.
+    """How the rows of a job are converted to records. Immutable; can be pickled.
 
-    ``shapes`` are those of Rows, dicts and the like; the others are about record batches.
+    ``shapes`` is for Rows, dicts and so on; the other fields are for record batches.
     """
 
     shapes: RecordShapes
@@ -61,9 +61,9 @@ class RecordPlan:
 
 
 class TaskSender:
-    """Sends the rows of one task. Thread: one.
+    """Sends the rows of one task. For one thread only.
 
-    An invalid row goes where the producer rejects rows; if it rejects none, its error is raised.
+    Invalid rows are passed to ``producer.rejected``. If that is None, their error is raised.
     """
 
     def __init__(
@@ -91,10 +91,11 @@ class TaskSender:
                 self._send_columns(arranged)
 
     def send_items(self, items: Iterable[Any]) -> None:
-        """Send Rows, dicts, tuples, bytes and texts. Raises as ``send_batches``.
+        """Send Rows, dicts, tuples, bytes and strings. Raises as ``send_batches``.
 
-        What is done once for a slice is not done for every row: items of one kind that have key and
-        value alone go by one call. Anything else goes one by one, and keeps slices short.
+        Items are sent in slices, to do some work once per slice instead of once per row. Items of
+        the same type that have only a key and a value are sent with one call. All others are sent
+        one by one, and in short slices.
         """
         remaining, size = iter(items), 1
         while True:
@@ -116,7 +117,7 @@ class TaskSender:
             self._send_rows(ArrowRows(topic, self._within_partitions(topic, part)))
 
     def _reject_faults(self, arranged: Any, records: RecordColumns) -> None:
-        """The invalid rows, as they came."""
+        """Reject the invalid rows, with their original data."""
         if self._rejected is None:
             row, error = min(records.faults.items())
             error.record = row
@@ -126,7 +127,10 @@ class TaskSender:
             self._rejected.take(_as_it_came(arranged.slice(row, 1)), error)
 
     def _within_partitions(self, topic: str, part: Any) -> Any:
-        """``part`` without rows for partitions that the topic does not have, if rows may go."""
+        """``part`` without rows for partitions that the topic does not have; rejects these rows.
+
+        If the producer does not reject rows, nothing is removed.
+        """
         if self._rejected is None or "partition" not in part.schema.names:
             return part
         faults = beyond_partitions(part, self._producer.partition_count(topic))
@@ -138,7 +142,7 @@ class TaskSender:
         return without(part, faults)
 
     def _send_one_by_one(self, arranged: Any) -> None:
-        """The rows for a serializer; those that cannot be read are rejected, if rows may go."""
+        """Send rows one by one, for serializers and interceptors. Reject unreadable rows."""
         for start in range(0, arranged.num_rows, READ_ROWS):
             piece = arranged.slice(start, READ_ROWS)
             faults: dict[int, RecordTypeError] = {}
@@ -153,7 +157,7 @@ class TaskSender:
     # Items ----------------------------------------------------------------------------------------
 
     def _send_slice(self, items: list[Any]) -> float:
-        """How many bytes they had; infinitely many if they went one by one."""
+        """Send the items; return their size in bytes, or infinity if they were sent one by one."""
         payloads = None if self._topic is None or self._plan.by_row else self._payloads(items)
         if self._topic is None or payloads is None:
             for item in items:
@@ -174,7 +178,7 @@ class TaskSender:
             self._send_one(arguments)
 
     def _payloads(self, rows: list[Any]) -> Payloads | None:
-        """None when an item has more than key and value, or is not like the others."""
+        """The values and keys; None if an item has other fields, or differs from the others."""
         kind = type(rows[0])
         if len(set(map(type, rows))) > 1:
             return None
@@ -187,7 +191,7 @@ class TaskSender:
         return _chosen(list(zip(*rows, strict=True)), *places)
 
     def _places(self, rows: list[Any]) -> tuple[int, int] | None:
-        """Where tuples that are alike have key (-1: nowhere) and value."""
+        """The positions of key (-1 for none) and value in tuples of one kind; None if unknown."""
         names = getattr(rows[0], "__fields__", None)  # what makes a Row of a tuple
         if names is None:
             return (0, 1) if len(rows[0]) == 2 else None
@@ -217,7 +221,11 @@ class TaskSender:
             self._send_valid(piece)
 
     def _send_valid(self, rows: Rows) -> None:
-        """Nothing of a call is queued when one of its rows is refused: the others go without."""
+        """Send the rows without those that ``send_rows`` rejects.
+
+        If one row is invalid, the whole call queues nothing. So the rows before it and after it are
+        sent separately.
+        """
         while rows.num_rows:
             try:
                 self._producer.send_rows(rows)
@@ -242,7 +250,7 @@ def _chosen(columns: Sequence[Sequence[Any]], key_at: int, value_at: int) -> Pay
 
 
 def _as_bytes(column: Sequence[Any]) -> list[Any] | None:
-    """The column as bytes; None when it holds anything but bytes or text, of one type."""
+    """The column as bytes; None unless all its values are bytes or text, of a single type."""
     kinds = set(map(type, column))
     nulls = _NONE in kinds
     kinds.discard(_NONE)
@@ -258,14 +266,14 @@ def _as_bytes(column: Sequence[Any]) -> list[Any] | None:
 
 
 def _unnumbered(error: KprodError) -> KprodError:
-    """Without the row's number, which counts from wherever the rows were cut last."""
+    """Remove the row's number from the error, because it counts from the last split of the rows."""
     if error.args:
         error.args = (str(error.args[0]).removeprefix(f"record {error.record}: "),)
     return error
 
 
 def _as_it_came(row: Any) -> SendArguments:
-    """The arguments of a row that could not be converted: what is no payload, as JSON."""
+    """The arguments for a row that could not be converted; values of other types become JSON."""
     raw = PayloadFormat("json")
     columns = {
         role: raw.converter(role, column.type)(column)[0] if role in ("value", "key") else column
@@ -280,7 +288,7 @@ SLICE_SECONDS = 0.2  # how much of the time the rows that are sent at once may t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """Records and bytes (of keys and values) per second; None: as fast as it goes. Immutable."""
+    """Records and bytes (of keys and values) per second; None means no limit. Immutable."""
 
     records: float | None = None
     bytes: float | None = None
@@ -293,7 +301,7 @@ class RateLimit:
                 raise ConfigError(f"max_{name}_per_second: must be more than 0; got {limit!r}")
 
     def shared_by(self, tasks: int) -> RateLimit:
-        """The share of one of ``tasks`` that run at the same time."""
+        """The share of one task if ``tasks`` run at the same time."""
         return RateLimit(
             records=None if self.records is None else self.records / tasks,
             bytes=None if self.bytes is None else self.bytes / tasks,
@@ -306,10 +314,10 @@ class RateLimit:
 
 
 class RateLimiter:
-    """Waits until what is to be sent may be. Thread: one.
+    """Delays records so that a rate limit is kept. For one thread only.
 
-    The time that records take is over before they are sent. So no number of tasks, one after the
-    other and however small, is faster than the limit.
+    It waits before records are sent, not after that. So even many small tasks, one after the other,
+    do not exceed the limit.
     """
 
     def __init__(
@@ -324,13 +332,13 @@ class RateLimiter:
         self._free_at = now()
 
     def wait(self, records: int, nbytes: int) -> None:
-        """Wait as long as so many records take."""
+        """Wait for the time that these records take at the limited rate."""
         now = self._now()
         self._free_at = max(self._free_at, now) + self._seconds(records, nbytes)
         self._sleep(self._free_at - now)
 
     def pieces(self, batch: Any, nbytes: int) -> Iterator[Any]:
-        """Slices of a record batch of ``nbytes``, each of a fraction of a second's share."""
+        """Slices of ``batch``, which has ``nbytes``; each takes at most about ``SLICE_SECONDS``."""
         rows = batch.num_rows
         seconds = self._seconds(rows, nbytes)
         size = rows if seconds <= SLICE_SECONDS else max(1, int(rows * SLICE_SECONDS / seconds))

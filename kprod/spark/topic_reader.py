@@ -1,4 +1,4 @@
-"""Reads a topic back as a DataFrame: ``spark.read.format("kprod")``, bounded, for batches only."""
+"""Reads a topic as a DataFrame: ``spark.read.format("kprod")``, for batch queries only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "headers array<struct<key: string, value: binary>>"
 )
-"""As of Spark's own source with ``includeHeaders``, without its ``timestampType``."""
+"""The columns of Spark's own source with ``includeHeaders``, except ``timestampType``."""
 
 ISOLATION = {"read_committed": True, "read_uncommitted": False}
 EARLIEST, LATEST = "earliest", "latest"
@@ -38,7 +38,7 @@ STREAMING = (
 
 @dataclass
 class Span(InputPartition):
-    """The records of one partition, from one offset to the one before another."""
+    """The records of one partition from offset ``start`` up to, but not including, ``end``."""
 
     number: int
     start: int
@@ -50,7 +50,7 @@ class ReadOptions:
     """The topic and offsets to read, and the options for connecting. Immutable.
 
     ``starting`` and ``ending`` are "earliest", "latest", or the offset of each partition.
-    ``committed``: without records of transactions that were aborted or are open.
+    ``committed``: omit records of transactions that were aborted or are open.
     """
 
     topic: str
@@ -59,11 +59,11 @@ class ReadOptions:
     starting: str | Mapping[int, int] = EARLIEST
     ending: str | Mapping[int, int] = LATEST
     fails_on_loss: bool = True
-    """Whether offsets that the topic does not have (any more) are an error."""
+    """Whether offsets that the topic does not have, or no longer has, are an error."""
 
 
 class TopicReader(DataSourceReader):
-    """One task for each partition of the topic, up to where its log ends when the job begins."""
+    """Reads each partition of the topic in one task, up to its end at the start of the job."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -71,8 +71,8 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The span of offsets for each task. Runs on the driver; raises KprodError.
 
-        That is ConfigError for offsets that leave out a partition, or that a partition does not
-        have: the records before its first one were removed.
+        It raises ConfigError if the given offsets omit a partition, or if a partition does not have
+        them, for example because its first records were deleted.
         """
         from kprod.admin.cluster_client import ClusterClient
         from kprod.admin.partition_reader import readers
@@ -89,7 +89,7 @@ class TopicReader(DataSourceReader):
         return spans
 
     def _span(self, number: int, first: int, last: int) -> Span:
-        """The part that is asked for of a partition with the offsets from ``first`` to ``last``."""
+        """The requested part of a partition that has the offsets from ``first`` to ``last``."""
         options = self._options
         start = _offset(options.starting, number, first, last)
         end = _offset(options.ending, number, first, last)
@@ -127,9 +127,9 @@ class TopicReader(DataSourceReader):
 def read_options(options: Mapping[str, str]) -> ReadOptions:
     """Parse options of ``spark.read``; the case of their names does not matter.
 
-    ``kafka.*`` are about connecting, as a producer takes them; ``topic`` (or ``subscribe``),
-    ``isolation`` (or ``kafka.isolation.level``), ``startingOffsets``, ``endingOffsets`` and
-    ``failOnDataLoss``. Raises ConfigError.
+    ``kafka.*`` are the producer's options for connecting. The others are ``topic`` (or
+    ``subscribe``), ``isolation`` (or ``kafka.isolation.level``), ``startingOffsets``,
+    ``endingOffsets`` and ``failOnDataLoss``. Raises ConfigError.
     """
     options = concealed_source(options)
     client: dict[str, Any] = {}
@@ -172,7 +172,7 @@ def _choice(name: str, text: str, choices: Mapping[str, bool]) -> bool:
 
 
 def _offsets(name: str, text: str, topic: str) -> str | dict[int, int]:
-    """``earliest``, ``latest``, or JSON as Spark's own source takes it: by topic and partition."""
+    """``earliest``, ``latest``, or offsets from JSON, in the format of Spark's own source."""
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
     try:
@@ -188,7 +188,7 @@ def _offsets(name: str, text: str, topic: str) -> str | dict[int, int]:
 def _check_named(
     name: str, offsets: str | Mapping[int, int], topic: str, partitions: Collection[int]
 ) -> None:
-    """As Spark's own source: a partition that is forgotten would be read from another offset."""
+    """Raise ConfigError unless all partitions have an offset, as Spark's own source does."""
     if not isinstance(offsets, str) and offsets.keys() != set(partitions):
         raise ConfigError(
             f"{name}: {topic!r} has the partitions {sorted(partitions)}. Each needs an offset, -2"
@@ -204,7 +204,10 @@ def _offset(offsets: str | Mapping[int, int], number: int, first: int, last: int
 
 
 def _moment(timestamp_ms: int) -> datetime.datetime | None:
-    """None for no time, and for one that no datetime can be: some write microseconds."""
+    """The timestamp as a datetime.
+
+    None if it is missing or out of range: some producers write microseconds.
+    """
     if timestamp_ms < 0:
         return None
     try:

@@ -81,7 +81,11 @@ def write(df: DataFrame, topic: str | None = None, **options: Unpack[WriteOption
 
 
 def _of_this_call(df: DataFrame, terms: Terms) -> Terms:
-    """A micro-batch is written again after a restart, by another call of whichever thread."""
+    """The terms of one ``write`` call.
+
+    In a micro-batch they name its query and batch, because after a restart another call, in any
+    thread, writes it again.
+    """
     terms, found = replace(terms, scope=Scope.CALL), micro_batch(df)
     if found is None:
         return terms
@@ -109,7 +113,7 @@ class _Job:
             raise ConfigError(f'results: expected "shards" or "summary"; got {self.results!r}')
 
     def place(self, df: DataFrame, terms: Terms | None) -> DataFrame:
-        """The rows in their shards, where the options ask for some."""
+        """The rows in their shards, if the options ask for shards."""
         if self.shards is None:
             if self.shard_by is not None:
                 raise ConfigError("shard_by needs shards, the number of shards")
@@ -129,7 +133,7 @@ def _write(
     options: Mapping[str, Any],
     name: Callable[[Terms], Terms],
 ) -> WriteResult:
-    """The job of ``write`` and ``foreach_batch``; ``name`` names it for exactly once."""
+    """The job of ``write`` and ``foreach_batch``; ``name`` names it for exactly-once delivery."""
     chosen, of_task = divided(options, OF_THE_JOB)
     job = _Job(**chosen)
     limit = RateLimit(records=job.max_records_per_second, bytes=job.max_bytes_per_second)
@@ -159,7 +163,7 @@ def _write(
 
 
 def _advise(spark: SparkSession, result: WriteResult) -> None:
-    """Log, once in a process, which settings suit rows as large as these."""
+    """Log which settings would be faster for rows of this size, once in a process."""
     found = faster_settings(
         lambda name: spark.conf.get(name, None),
         lambda: spark.version,
@@ -181,10 +185,11 @@ def _log_once(settings: str) -> None:
 
 
 def _bounded(df: DataFrame, tasks: int | None) -> tuple[DataFrame, int]:
-    """The frame, and the most of its tasks that can run at the same time, now or later.
+    """The frame, and the maximum number of its tasks that can run at the same time, now or later.
 
-    ``tasks`` is how many it has, where that is known. Else it gets no more than run by now, unless
-    settings of Spark say how many can: executors may be added while it is written.
+    ``tasks`` is its number of tasks, if known. If it is not known, and Spark's settings do not
+    limit how many can run, the frame is reduced to as many tasks as can run now: executors may be
+    added while it is written.
     """
     spark = df.sparkSession
     most = most_tasks_at_once(lambda name: spark.conf.get(name, None))
@@ -204,7 +209,7 @@ def _bounded(df: DataFrame, tasks: int | None) -> tuple[DataFrame, int]:
 
 
 def raise_failure(outcomes: Sequence[TaskOutcome], result: WriteResult | None) -> None:
-    """Raises WriteFailed for the first task whose error is not retriable, if there is one."""
+    """Raise WriteFailed for the first task whose error is not retriable, if there is one."""
     for found in outcomes:
         if found.failure is not None:
             raise _failed(found.failure, found.task, result) from found.failure
@@ -224,14 +229,14 @@ def _run(df: DataFrame, writer: PartitionWriter, progress: bool) -> list[TaskOut
 
 
 OURS = re.compile(r"^kprod\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
-"""The last line of a traceback that ends in an error of kprod's."""
+"""Matches the last line of a traceback that ends with one of kprod's errors."""
 TASK = re.compile(r"Task (\d+) in stage \S+ failed (\d+) times")
 
 
 def raise_in_words(text: str) -> None:
-    """Raise what a task has failed with, without Spark's pages about it; return for other errors.
+    """Raise the error of the failed task, without Spark's long text; return for other errors.
 
-    ``text`` is that of Spark's exception, which is the context of the one that is raised.
+    ``text`` is that of Spark's exception, which becomes the context of the new one.
     """
     wrong_python = python_failure(text)
     if wrong_python is not None:
@@ -272,7 +277,7 @@ class ForeachBatch:
     options: Mapping[str, Any] = field(repr=False)  # those of ``concealed_for_tasks``
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch. Raises as ``write``, and Spark ends the query then."""
+        """Write one micro-batch. If it raises, as ``write``, Spark ends the query."""
         query = _query(df)
 
         def name(terms: Terms) -> Terms:
@@ -304,7 +309,7 @@ def foreach_batch(
 
 
 def _query(df: DataFrame) -> str | None:
-    """The id of the query, which its checkpoint has; where Spark gives it."""
+    """The id of the query, which is stored in its checkpoint; None if Spark does not report it."""
     if is_connect(df.sparkSession):
         return None
     query: str | None = df.sparkSession.sparkContext.getLocalProperty(QUERY)

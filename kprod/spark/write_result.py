@@ -123,7 +123,7 @@ SCHEMA = ", ".join(f"{name} {ddl}" for name, (ddl, _) in _COLUMNS.items())
 
 
 def as_record_batch(report: PartitionReport) -> pa.RecordBatch:
-    """The report as a record batch of one row, typed as ``SCHEMA`` says."""
+    """The report as a record batch with one row and the columns of ``SCHEMA``."""
     schema = pa.schema([(name, kind) for name, (_, kind) in _COLUMNS.items()])
     return pa.RecordBatch.from_pylist([report.as_dict()], schema=schema)
 
@@ -220,7 +220,7 @@ class WriteResult:
 
 
 def write_result(reports: Sequence[PartitionReport], seconds: float) -> WriteResult:
-    """The reports of all shards, taken together."""
+    """The result of a job from the reports of all its shards."""
     return WriteResult(
         **_sums(reports, "records", "bytes", "skipped", "dead_letters", "rewritten"),
         seconds=seconds,
@@ -237,7 +237,7 @@ def write_result(reports: Sequence[PartitionReport], seconds: float) -> WriteRes
 
 
 def add_results(results: Sequence[WriteResult]) -> WriteResult:
-    """Several jobs taken together, one after the other: without their single shards."""
+    """The total of several jobs that ran one after the other, without the reports of shards."""
     rows = ("records", "bytes", "skipped", "dead_letters")
     return WriteResult(
         **_sums(results, *rows, "seconds", "attempts", "committed", "already_there", "rewritten"),
@@ -252,7 +252,7 @@ def _sums(parts: Sequence[Any], *names: str) -> dict[str, Any]:
 
 
 def _merged(ranges: Sequence[OffsetRange]) -> dict[str, dict[int, OffsetRange]]:
-    """Ranges of the same partition taken together."""
+    """Ranges of the same partition combined into one."""
     merged: dict[str, dict[int, OffsetRange]] = {}
     for found in ranges:
         partitions = merged.setdefault(found.topic, {})
