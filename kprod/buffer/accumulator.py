@@ -67,7 +67,7 @@ class RecordAccumulator:
     how futures wait. ``callbacks`` runs the application's callbacks. ``record_clock`` stamps
     records; if it is None, the time of ``clock`` is used. ``exhausted`` is called for each record
     that found no memory in time. ``refusal`` returns why no record may be queued now; without it,
-    any may be queued until ``close``.
+    any record may be queued until ``close``.
     """
 
     def __init__(  # noqa: PLR0913

@@ -30,9 +30,9 @@ IMPROVE_STEP = 0.005
 
 
 def compressor(name: str, level: int | None) -> Compressor | None:
-    """A function that compresses the records of one batch; None for ``none``.
+    """A function that compresses the records of one batch; None for the codec ``none``.
 
-    Any thread may call it, several at the same time. Raises ImportError when the codec's package is
+    Any thread may call it, several at the same time. Raises ImportError if the codec's package is
     missing.
     """
     makers: dict[str, Callable[[int | None], Compressor]] = {
@@ -214,7 +214,7 @@ class BatchCompression:
     def help(self) -> None:
         """Compress the newest batch if more than one waits. For callers that hold no lock.
 
-        Raises what signal handlers raise.
+        Exceptions of signal handlers propagate.
         """
         if len(self._waiting) > LEFT_TO_THE_SENDER:
             self._wake()

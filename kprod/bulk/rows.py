@@ -273,7 +273,7 @@ class RowChecks:
 
 
 def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> BulkDelivery:
-    """Queue rows for a producer without serializers, interceptors and its own partitioner.
+    """Queue rows for a producer without serializers, interceptors or a custom partitioner.
 
     See ``KafkaProducer.send_many``.
     """

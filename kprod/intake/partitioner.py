@@ -68,7 +68,7 @@ class Partitioner(Protocol):
         ...
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
-        """A record took ``nbytes`` in ``partition``; ``batch_ready`` if a batch is full there."""
+        """Called after a record of ``nbytes`` was appended; ``batch_ready``: a batch is full."""
         ...
 
 

@@ -180,7 +180,7 @@ def executor_producer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProducer:
-    """What each task of a job sends with, as the driver describes it. Immutable; can be pickled."""
+    """The producer that each task of a job uses, as the driver describes it. Immutable."""
 
     options: Mapping[str, Any] = field(repr=False)  # those of ``concealed_for_tasks``
     fingerprint: str = field(repr=False)

@@ -211,7 +211,7 @@ others."""
 
 
 def end_here(end: BatchEnd, commits: bool) -> KprodError | None:
-    """Run the end in this process, a Python worker of the driver in which data sources commit."""
+    """Commit or abort in this process: a task, or the Python worker where a data source commits."""
     try:
         ended = end.commit() if commits else end.abort()
     except KprodError as error:

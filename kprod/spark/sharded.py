@@ -134,7 +134,7 @@ def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) ->
 
 
 def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame:
-    """Shuffle each partition into its own task.
+    """Shuffle the rows so that each value of ``partition`` modulo ``count`` has its own task.
 
     Spark puts a row into the task ``pmod(hash(x), count)``, so this uses an ``x`` for each task.
     """
