@@ -139,7 +139,8 @@ def test_a_time_is_found_in_constant_memory(tmp_path: Path) -> None:
 
 def elements(count: int) -> bytes:
     """A Metadata request for as many topics, each three bytes."""
-    return request(ApiKey.METADATA, 4, {"topics": [{"name": "x"}] * count})
+    head, tail = request(ApiKey.METADATA, 4, {"topics": [{"name": "x"}]}).split(b"\0\0\0\1\0\1x")
+    return head + count.to_bytes(4, "big") + b"\0\1x" * count + tail
 
 
 def test_a_request_of_too_many_elements_costs_its_connection(tmp_path: Path) -> None:

@@ -23,22 +23,6 @@ def metadata(node: Node, *names: str, version: int = 12, create: bool = False) -
     return {topic.name: topic for topic in answer.topics}
 
 
-def test_metadata_tells_where_everything_is(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        made = node.topics.create("t", 3)
-        node.topics.create("u", 1)
-        answer = ask(node, ApiKey.METADATA, 12, topics=None)
-        (broker,) = answer.brokers
-        assert (broker.node_id, broker.host, broker.port) == (1, "broker.example", 9092)
-        assert answer.controller_id == 1
-        assert answer.cluster_id == node.cluster_id
-        assert [topic.name for topic in answer.topics] == ["t", "u"]
-        assert answer.topics[0].topic_id == made.id
-        for number, part in enumerate(answer.topics[0].partitions):
-            assert (part.partition_index, part.leader_id, part.leader_epoch) == (number, 1, 0)
-            assert part.replica_nodes == part.isr_nodes == (1,)
-
-
 def test_metadata_for_none_one_or_all(tmp_path: Path) -> None:
     with running_node(tmp_path) as node:
         made = node.topics.create("t", 1)
@@ -74,12 +58,6 @@ def test_topics_are_made_if_both_sides_want_it(
         assert found.error_code is (ErrorCode.none if made else UNKNOWN)
         assert len(found.partitions) == (4 if made else 0)
         assert (node.topics.find("fresh") is not None) is made
-
-
-def test_illegal_names_are_not_made(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        found = metadata(node, "no/name", create=True)["no/name"]
-        assert found.error_code is ErrorCode.invalid_topic_exception
 
 
 def create(node: Node, version: int = 7, validate_only: bool = False, **topic: Any) -> Any:
@@ -180,13 +158,6 @@ def test_settings_are_described(tmp_path: Path) -> None:
         assert describe(32, "g").error_code is ErrorCode.invalid_request
 
 
-def test_the_cluster_is_described(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        answer = ask(node, ApiKey.DESCRIBE_CLUSTER, 2)
-        assert [(b.broker_id, b.port) for b in answer.brokers] == [(1, 9092)]
-        assert answer.cluster_id == node.cluster_id
-
-
 def test_offsets_by_time(tmp_path: Path) -> None:
     def offset(timestamp: int, number: int = 0, epoch: int = -1) -> Any:
         part = {
@@ -222,32 +193,6 @@ def test_epochs_of_the_leader(tmp_path: Path) -> None:
         assert (end(0).leader_epoch, end(0).end_offset) == (0, 2)
         assert (end(1).leader_epoch, end(1).end_offset) == (-1, -1)
         assert end(0, number=5).error_code is UNKNOWN
-
-
-def test_identities(tmp_path: Path) -> None:
-    def init(**values: Any) -> Any:
-        none = {"transactional_id": None, "producer_id": -1, "producer_epoch": -1}
-        return ask(node, ApiKey.INIT_PRODUCER_ID, 4, **{**none, **values})
-
-    with running_node(tmp_path) as node:
-        first, second = init(), init(producer_id=0, producer_epoch=3)
-        assert (first.error_code, first.producer_id, first.producer_epoch) == (0, 0, 0)
-        assert (second.producer_id, second.producer_epoch) == (1, 0)
-        assert init(producer_id=4).error_code is ErrorCode.invalid_request
-        named = init(transactional_id="tx", transaction_timeout=1_000)
-        assert (named.error_code, named.producer_id, named.producer_epoch) == (0, 2, 0)
-
-
-def test_coordinators(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        group = ask(node, ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
-        assert (group.error_code, group.node_id, group.port) == (0, 1, 9092)
-        wanted = {"coordinator_keys": ["a", "b"], "key_type": 1}
-        transactions = ask(node, ApiKey.FIND_COORDINATOR, 4, **wanted).coordinators
-        assert [found.key for found in transactions] == ["a", "b"]
-        assert {(found.error_code, found.node_id) for found in transactions} == {(0, 1)}
-        shares = ask(node, ApiKey.FIND_COORDINATOR, 6, **{**wanted, "key_type": 2}).coordinators
-        assert {found.error_code for found in shares} == {ErrorCode.invalid_request}
 
 
 def test_ranges(tmp_path: Path) -> None:

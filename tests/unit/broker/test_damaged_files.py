@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -77,11 +78,11 @@ def put(path: Path, content: bytes | None) -> None:
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_a_checkpoint_is_made_anew(tmp_path: Path, name: str, end: End) -> None:
-    directory_with_records(tmp_path / "0", end)
-    content = (tmp_path / "0" / name).read_bytes()
-    for number, damaged in enumerate(damages(content), 1):
+    whole = tmp_path / "whole"
+    directory_with_records(whole, end)
+    for number, damaged in enumerate(damages((whole / name).read_bytes())):
         path = tmp_path / str(number)
-        directory_with_records(path, end)
+        shutil.copytree(whole, path)
         put(path / name, damaged)
         try:
             is_whole(path)
@@ -154,9 +155,12 @@ def readable(log: PartitionLog) -> list[int]:
 
 def test_a_flipped_bit_in_a_segment_is_found_and_contained(tmp_path: Path) -> None:
     chance = random.Random(7)
+    whole = tmp_path / "whole"
+    name = directory_with_records(whole, LogDirectories.close).name
     for number in range(20):
         path = tmp_path / str(number)
-        partition = directory_with_records(path, LogDirectories.close)
+        shutil.copytree(whole, path)
+        partition = path / name
         victim = sorted(partition.glob("*.log"))[1]
         content = bytearray(victim.read_bytes())
         content[chance.choice(checked_bytes(bytes(content)))] ^= 1 << chance.randrange(8)

@@ -91,31 +91,3 @@ def test_a_topic_without_a_name(version: int, tmp_path: Path) -> None:
     with running_node(tmp_path) as node:
         (found,) = ask(node, ApiKey.METADATA, version, topics=[{"name": None}]).topics
         assert found.error_code is ErrorCode.unknown_topic_id
-
-
-def test_a_handler_can_be_stood_in_for(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        refuse = {ApiKey.INIT_PRODUCER_ID: lambda call, node: {"error_code": 53}}
-        answer = answer_of(
-            node,
-            request(ApiKey.INIT_PRODUCER_ID, 2, REQUESTS[ApiKey.INIT_PRODUCER_ID]),
-            {**HANDLERS, **refuse},
-        )
-    assert answer is not None
-    body = response_schema(ApiKey.INIT_PRODUCER_ID, 2).decode(answer[4:])[1]
-    assert body.error_code is ErrorCode.transactional_id_authorization_failed
-
-
-def test_a_frame_made_elsewhere_is_understood(tmp_path: Path) -> None:
-    produce = bytes.fromhex(
-        "000000090000000900056b70726f640000ffff0000753002027402000000004800000000000000000000003b"
-        "00000001020318a2700000000000000000015dff7b063c0000015dff7b063cffffffffffffffffffffffffff"
-        "ff0000000112000000010631323300000000"
-    )
-    with running_node(tmp_path) as node:
-        log = node.topics.create("t", 1).partitions[0]
-        answer = answer_of(node, produce)
-        assert log.end_offset == 1
-    assert answer is not None
-    part = response_schema(ApiKey.PRODUCE, 9).decode(answer[4:])[1].responses[0]
-    assert (part.name, part.partition_responses[0].error_code) == ("t", 0)

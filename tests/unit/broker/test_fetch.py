@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.records.record_batch import read_batches
 from tests.unit.broker.logs import append, read_log
 from tests.unit.broker.nodes import ask, running_node
 
@@ -39,17 +36,6 @@ def parts_of(answer: Any) -> list[Any]:
 
 def sizes(answer: Any) -> list[int]:
     return [len(part.records) for part in parts_of(answer)]
-
-
-@pytest.mark.parametrize("version", range(4, 18))
-def test_every_version_brings_the_records(version: int, tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        log = node.topics.create("t", 1).partitions[0]
-        append(log, b"a", b"b")
-        append(log, b"c")
-        (part,) = parts_of(fetch(node, {"partition": 0, "fetch_offset": 1}, version=version))
-        assert (part.error_code, part.high_watermark) == (0, 3)
-        assert [batch.base_offset for batch in read_batches(part.records)] == [0, 2]
 
 
 def test_limits_hold_except_for_the_first_batch(tmp_path: Path) -> None:
@@ -99,46 +85,6 @@ def test_sessions_are_never_begun(tmp_path: Path) -> None:
         assert fetch(node, {"partition": 0}, session_epoch=0).session_id == 0
         refused = fetch(node, {"partition": 0}, session_id=7, session_epoch=1)
         assert refused.error_code is ErrorCode.fetch_session_id_not_found
-
-
-def test_nothing_comes_when_the_time_is_over(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 1)
-        started = time.monotonic()
-        assert sizes(fetch(node, {"partition": 0}, max_wait=60, min_bytes=1)) == [0]
-        assert time.monotonic() - started >= 0.06
-
-
-def test_a_waiting_fetch_is_answered_by_an_append(tmp_path: Path) -> None:
-    found: list[Any] = []
-    with running_node(tmp_path) as node:
-        log = node.topics.create("t", 2).partitions[1]
-        waiting = threading.Thread(
-            target=lambda: found.append(
-                fetch(node, {"partition": 0}, {"partition": 1}, max_wait=LONG, min_bytes=100)
-            )
-        )
-        waiting.start()
-        # Too little: the fetch goes on waiting, or has not begun yet.
-        append(log, b"a")
-        node.purgatory.wake(log.where)
-        append(log, b"b")
-        node.purgatory.wake(log.where)
-        waiting.join()
-    assert sizes(found[0])[1] >= 100
-
-
-def test_a_waiting_fetch_ends_with_the_broker(tmp_path: Path) -> None:
-    found: list[Any] = []
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 1)
-        waiting = threading.Thread(
-            target=lambda: found.append(fetch(node, {"partition": 0}, max_wait=LONG, min_bytes=1))
-        )
-        waiting.start()
-        node.purgatory.close()
-        waiting.join()
-    assert sizes(found[0]) == [0]
 
 
 def test_a_damaged_batch_is_not_served(tmp_path: Path) -> None:

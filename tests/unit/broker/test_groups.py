@@ -17,11 +17,9 @@ from kprod.broker.groups.group import (
     SyncAnswer,
     SyncRequest,
 )
-from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC, OffsetStore
+from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.java_hash import java_hash
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.clock import SystemClock
-from kprod.types import TopicPartition
 from tests.unit.broker.nodes import ask, running_node
 
 RANGE = (("range", b"sub"),)
@@ -97,24 +95,6 @@ class Rig:
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
-
-
-def test_the_leader_assigns_and_everybody_gets_a_share(rig: Rig) -> None:
-    rig.stable("a", "b", "c")
-    assert {name: got[-1].assignment for name, got in rig.syncs.items()} == {
-        "a": b"a",
-        "b": b"b",
-        "c": b"c",
-    }
-    assert [len(rig.joins[name][-1].members) for name in "abc"] == [3, 0, 0]
-
-
-def test_a_new_member_is_told_its_id_first(rig: Rig) -> None:
-    rig.join("a", knows_required_ids=True)
-    (told,) = rig.joins["a"]
-    assert (told.error_code, told.member_id) == (ErrorCode.member_id_required, "a")
-    rig.join("a", "a", knows_required_ids=True)
-    assert rig.joins["a"][-1].generation_id == 1
 
 
 def test_an_id_that_is_never_used_does_not_hold_up_the_group(rig: Rig) -> None:
@@ -196,19 +176,6 @@ def test_a_lost_answer_is_given_again(rig: Rig) -> None:
     assert rig.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_static_member_takes_over_its_own_place(rig: Rig) -> None:
-    rig.join("a", instance_id="one")
-    rig.sync("a", {"a": b"share"})
-    generation = rig.group.generation
-    rig.join("a2", instance_id="one")
-    assert rig.joins["a2"][-1].generation_id == generation
-    assert rig.joins["a2"][-1].skip_assignment
-    rig.sync("a2")
-    assert rig.syncs["a2"][-1].assignment == b"share"
-    fenced = membership.heartbeat(rig.group, "a", "one", generation, rig.now)
-    assert fenced is ErrorCode.fenced_instance_id
-
-
 def test_leaving_by_instance_id(rig: Rig) -> None:
     rig.join("a", instance_id="one")
     assert membership.leave(rig.group, "", "one", rig.now) is ErrorCode.none
@@ -247,37 +214,6 @@ def test_java_hash() -> None:
         99162322,
         0,
     ]
-
-
-def test_what_was_committed_is_in_the_log(tmp_path: Path) -> None:
-    topics = [
-        {
-            "name": "t",
-            "partitions": [
-                {"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"},
-                {"partition_index": 9, "committed_offset": 5},
-            ],
-        }
-    ]
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 1)
-        commit = {"generation_id_or_member_epoch": -1, "group_id": "g", "topics": topics}
-        answer = ask(node, ApiKey.OFFSET_COMMIT, 8, **commit)
-        assert [part.error_code for part in answer.topics[0].partitions] == [
-            ErrorCode.none,
-            ErrorCode.unknown_topic_or_partition,
-        ]
-        fetched = ask(node, ApiKey.OFFSET_FETCH, 7, group_id="g", topics=None)
-        (part,) = fetched.topics[0].partitions
-        assert (part.committed_offset, part.metadata) == (5, "m")
-        log = node.topics.find_or_create(OFFSETS_TOPIC, 1).partitions[0]
-        store = OffsetStore(1, lambda _: log, SystemClock())
-        store.load(log)
-        assert store.of("g")[TopicPartition("t", 0)].offset == 5
-        assert ask(node, ApiKey.DELETE_GROUPS, 2, groups_names=["g"]).results[0].error_code == 0
-        store = OffsetStore(1, lambda _: log, SystemClock())
-        store.load(log)
-        assert not store.groups()
 
 
 def test_a_group_that_never_had_members_is_there_after_a_restart(tmp_path: Path) -> None:

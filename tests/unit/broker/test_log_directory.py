@@ -66,22 +66,6 @@ def test_the_layout_is_kafkas(tmp_path: Path) -> None:
     ]
 
 
-def test_everything_is_there_again(tmp_path: Path) -> None:
-    first = with_one_partition(tmp_path)
-    first.close()
-    second = open_directory(tmp_path)
-    assert second.cluster_id == first.cluster_id
-    assert second.topic_ids == {WHERE.topic: TOPIC_ID}
-    assert values(second.logs[WHERE]) == [b"a", b"b"]
-    assert not (tmp_path / ".kafka_cleanshutdown").exists()
-    second.abandon()
-
-    third = open_directory(tmp_path)
-    assert values(third.logs[WHERE]) == [b"a", b"b"]
-    assert read_offsets(tmp_path / "recovery-point-offset-checkpoint") == {WHERE: 2}
-    third.close()
-
-
 def test_a_log_that_was_cut_is_compacted_anew(tmp_path: Path) -> None:
     """The records that come then have offsets that were clean once."""
     config = LogConfig(
@@ -118,14 +102,6 @@ def put_keys(log: PartitionLog, count: int) -> None:
         log.append(BatchHeader.parse(data), data)
 
 
-def test_one_broker_at_a_time(tmp_path: Path) -> None:
-    directory = open_directory(tmp_path)
-    with pytest.raises(StorageError, match="in use"):
-        open_directory(tmp_path)
-    directory.close()
-    open_directory(tmp_path).close()
-
-
 @pytest.mark.parametrize("name", ["meta.properties", "some-topic.v1-3/partition.metadata"])
 def test_a_future_version_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
     with_one_partition(tmp_path).close()
@@ -138,14 +114,6 @@ def test_a_future_version_is_refused_and_left_alone(tmp_path: Path, name: str) -
     path.write_text(before)
     directory = open_directory(tmp_path)
     assert values(directory.logs[WHERE]) == [b"a", b"b"]
-    directory.close()
-
-
-def test_a_removed_partition_is_gone(tmp_path: Path) -> None:
-    directory = with_one_partition(tmp_path)
-    directory.remove(WHERE, NOW)
-    assert directory.topic_ids == {}
-    assert not (tmp_path / str(WHERE)).exists()
     directory.close()
 
 
@@ -188,14 +156,6 @@ def test_the_files_of_a_deleted_partition_stay_for_a_while(tmp_path: Path) -> No
     directory.close()
 
 
-def test_without_a_delay_they_go_at_once(tmp_path: Path) -> None:
-    directory = LogDirectories([tmp_path], LogConfig(file_delete_delay_ms=0))
-    directory.create(WHERE, TOPIC_ID)
-    directory.remove(WHERE, NOW)
-    assert doomed(tmp_path) == []
-    directory.close()
-
-
 def test_the_next_start_deletes_what_waits(tmp_path: Path) -> None:
     directory = with_one_partition(tmp_path)
     directory.remove(WHERE, NOW)
@@ -232,13 +192,6 @@ def test_a_deleted_partition_has_the_name_that_kafka_gives_it() -> None:
     longest = deleted_name(TopicPartition("t" * 249, 12))
     assert len(longest) == 255
     assert re.fullmatch(r"t{212}-12\.[0-9a-f]{32}-delete", longest)
-
-
-@pytest.mark.parametrize("content", ["", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt zero 5\n", "0\n1\nt"])
-def test_a_damaged_checkpoint_counts_as_none(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "recovery-point-offset-checkpoint"
-    path.write_text(content)
-    assert read_offsets(path) == {}
 
 
 def test_ids_have_22_characters() -> None:

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from kprod.broker.log.indexes import TimestampOffset
-from kprod.broker.log.local_log import Appended
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch
-from tests.unit.broker.logs import append, open_log, produce, read_log, values
+from tests.unit.broker.logs import append, open_log, read_log, values
 
 
 @pytest.fixture
@@ -24,13 +23,6 @@ def log(tmp_path: Path) -> Iterator[PartitionLog]:
     log = open_log(tmp_path)
     yield log
     log.close()
-
-
-def test_batches_get_the_next_offsets(log: PartitionLog) -> None:
-    assert append(log, b"a", b"b") == Appended(0, -1, 0)
-    assert append(log, b"c") == Appended(2, -1, 0)
-    assert (log.start_offset, log.end_offset) == (0, 3)
-    assert values(log) == [b"a", b"b", b"c"]
 
 
 def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
@@ -77,19 +69,6 @@ def test_offsets_outside_of_the_log(log: PartitionLog) -> None:
             read_log(log, offset, 1_000)
 
 
-def test_a_duplicate_is_told_its_first_place_and_time(log: PartitionLog) -> None:
-    append(log, b"other")
-    assert produce(log, 0, 3) == Appended(1, -1, 0)
-    assert produce(log, 3, 2) == Appended(4, -1, 0)
-    assert produce(log, 0, 3) == Appended(1, 1_000, 0)
-    assert log.end_offset == 6
-    with pytest.raises(BrokerError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
-        produce(log, 7)
-    with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
-        produce(log, 5, epoch=-1)
-    assert log.end_offset == 6
-
-
 def test_times_are_found_across_segments(log: PartitionLog) -> None:
     assert log.view().largest_timestamp() is None
     for number in range(30):
@@ -98,23 +77,6 @@ def test_times_are_found_across_segments(log: PartitionLog) -> None:
         assert log.view().find_timestamp(number * 10 - 9) == TimestampOffset(number * 10, number)
     assert log.view().find_timestamp(291) is None
     assert log.view().largest_timestamp() == TimestampOffset(290, 29)
-
-
-def test_appends_from_many_threads_take_turns(log: PartitionLog) -> None:
-    def run(name: int) -> None:
-        for number in range(40):
-            append(log, b"%d:%d" % (name, number), b"second")
-
-    threads = [threading.Thread(target=run, args=(name,)) for name in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = [value for value in values(log) if value and value != b"second"]
-    assert len(found) == 160
-    for name in range(4):
-        mine = [v for v in found if v.startswith(b"%d:" % name)]
-        assert mine == [b"%d:%d" % (name, number) for number in range(40)]
 
 
 def test_readers_are_not_disturbed_by_rolling(log: PartitionLog) -> None:

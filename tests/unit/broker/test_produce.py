@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.network.connection import HangUp
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
 from tests.support.raw_batch import raw_batch
-from tests.unit.broker.logs import values
 from tests.unit.broker.nodes import ask, running_node
 
 
@@ -71,42 +69,6 @@ def test_each_partition_is_answered_for_itself(tmp_path: Path) -> None:
         assert node.topics.find("nowhere") is None
 
 
-@pytest.mark.parametrize("acks", [-1, 1])
-def test_offsets_go_on(acks: int, tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        log = node.topics.create("t", 1).partitions[0]
-        offsets = [
-            produce(node, {("t", 0): raw_batch([b"x"] * n)}, acks)["t", 0].base_offset
-            for n in (1, 3, 2)
-        ]
-        assert offsets == [0, 1, 4]
-        assert values(log) == [b"x"] * 6
-
-
-def test_a_duplicate_is_answered_with_its_first_offset(tmp_path: Path) -> None:
-    batch = raw_batch([b"a"] * 3, producer_id=5, producer_epoch=0, base_sequence=0)
-    with running_node(tmp_path) as node:
-        log = node.topics.create("t", 1).partitions[0]
-        produce(node, {("t", 0): raw_batch()})
-        first = produce(node, {("t", 0): batch})["t", 0]
-        again = produce(node, {("t", 0): batch})["t", 0]
-        assert (first.base_offset, again.base_offset) == (1, 1)
-        assert (first.log_append_time, again.log_append_time) == (-1, 1_000)
-        assert log.end_offset == 4
-
-
-def test_without_acks_there_is_no_answer(tmp_path: Path) -> None:
-    def data(records: bytes) -> list[dict[str, Any]]:
-        return [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]
-
-    with running_node(tmp_path) as node:
-        log = node.topics.create("t", 1).partitions[0]
-        assert ask(node, ApiKey.PRODUCE, 9, acks=0, topic_data=data(raw_batch([b"a"]))) is None
-        assert values(log) == [b"a"]
-        with pytest.raises(HangUp, match="CRC"):
-            ask(node, ApiKey.PRODUCE, 9, acks=0, topic_data=data(raw_batch(crc=1)))
-
-
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_other_acks_are_refused(acks: int, tmp_path: Path) -> None:
     with running_node(tmp_path) as node:
@@ -123,14 +85,3 @@ def test_topics_by_id(tmp_path: Path) -> None:
         assert answer["by id", 0].base_offset == 0
         answer = produce(node, {("nowhere", 0): raw_batch()}, version=13)
         assert answer["by id", 0].error_code is ErrorCode.unknown_topic_id
-
-
-def test_zstd_takes_version_7(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 1)
-        for version, expected in (
-            (6, ErrorCode.unsupported_compression_type),
-            (7, ErrorCode.none),
-        ):
-            batch = {("t", 0): raw_batch(attributes=4)}
-            assert produce(node, batch, version=version)["t", 0].error_code is expected

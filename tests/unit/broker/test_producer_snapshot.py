@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from kprod.broker.log.producer_snapshot import read_snapshot, snapshot_offsets, write_snapshot
+from kprod.broker.log.producer_snapshot import read_snapshot, write_snapshot
 from kprod.broker.log.producer_state import AppendedBatch, ProducerEntry, ProducerState
 
 
@@ -23,14 +23,6 @@ def some_state() -> ProducerState:
             (4003, ProducerEntry(9, deque([undated], 5), 2, 850)),
         ]
     )
-
-
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    write_snapshot(tmp_path, 902, some_state())
-    found = read_snapshot(tmp_path, 902)
-    assert found is not None
-    assert dict(found) == dict(some_state())
-    assert found.first_open(902) == 850
 
 
 def test_the_bytes_are_kafkas(tmp_path: Path) -> None:
@@ -54,9 +46,3 @@ def test_a_damaged_snapshot_is_none(tmp_path: Path) -> None:
         assert read_snapshot(tmp_path, 902) is None
         path.write_bytes(whole[:at])
         assert read_snapshot(tmp_path, 902) is None
-
-
-def test_the_newest_two_are_kept(tmp_path: Path) -> None:
-    for offset in (3, 10, 200, 1000):
-        write_snapshot(tmp_path, offset, ProducerState())
-    assert snapshot_offsets(tmp_path) == [200, 1000]

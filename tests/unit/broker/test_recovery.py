@@ -78,17 +78,6 @@ def test_a_bad_batch_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
     assert 0 < third <= len(found) < len(sent)
 
 
-def test_behind_the_recovery_point_nothing_is_read(tmp_path: Path) -> None:
-    sent = filled(tmp_path)
-    first = min(tmp_path.glob("*.log"))
-    content = bytearray(first.read_bytes())
-    content[100] ^= 1
-    first.write_bytes(content)
-    log = open_log(tmp_path, recovery_point=len(sent))
-    assert log.end_offset == len(sent)
-    log.abandon()
-
-
 @pytest.mark.parametrize("recovery_point", [None, CRASHED])
 @pytest.mark.parametrize(
     "damage",

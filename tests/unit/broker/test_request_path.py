@@ -13,7 +13,7 @@ import pytest
 
 from kprod.broker.descriptors import OpenFile
 from kprod.broker.handler_pool import HandlerPool
-from kprod.broker.network.connection import PAUSE, Connection, HangUp, RequestBuffer, RequestMemory
+from kprod.broker.network.connection import Connection, RequestBuffer, RequestMemory
 from kprod.broker.network.listener import Session
 from kprod.broker.network.stream import READ, PlainStream
 from kprod.broker.purgatory import Timer
@@ -56,14 +56,6 @@ def test_memory_grows_with_what_arrives() -> None:
     assert memory.used == 0
 
 
-def test_requests_follow_each_other() -> None:
-    buffer = RequestBuffer(MIB, RequestMemory(MIB))
-    frames = [bytes([n]) * (8 + n) for n in range(5)]
-    data = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
-    assert fill(buffer, data) == frames
-    assert not buffer.started
-
-
 def test_big_requests_wait_for_memory_and_small_ones_do_not() -> None:
     memory = RequestMemory(2 * MIB)
     assert memory.take(2 * MIB)
@@ -73,12 +65,6 @@ def test_big_requests_wait_for_memory_and_small_ones_do_not() -> None:
     assert fill(small, struct.pack(">i", 9) + b"123456789") == [b"123456789"]
     memory.give_back(2 * MIB)
     assert big.room() is not None
-
-
-@pytest.mark.parametrize("size", [-1, 0, 7, MIB + 1, 2**31 - 1])
-def test_what_is_no_size_ends_the_connection(size: int) -> None:
-    with pytest.raises(HangUp, match="is not the size of a request"):
-        fill(RequestBuffer(MIB, RequestMemory(MIB)), struct.pack(">i", size))
 
 
 Pair = tuple[Connection, socket.socket]
@@ -136,15 +122,6 @@ def test_who_does_not_take_an_answer_is_let_go(pair: Pair) -> None:
     connection.unmute()
     connection.begin(now=0.0)
     assert connection.stalled(31, IDLE)
-
-
-def test_a_cut_connection_reads_nothing(pair: Pair) -> None:
-    connection, client = pair
-    client.sendall(b"\0\0\0\x09123456789")
-    connection.cut()
-    with pytest.raises(ConnectionResetError):
-        connection.read(now=0.0)
-    assert PAUSE not in (READ, 0)
 
 
 def test_a_slice_of_a_file_that_was_cut_ends_the_connection(pair: Pair, tmp_path: Path) -> None:

@@ -52,11 +52,6 @@ def offsets_in(data: bytes) -> list[int]:
     return [batch.base_offset for batch in read_batches(data)]
 
 
-def test_files_are_named_after_the_base_offset(segment: LogSegment, tmp_path: Path) -> None:
-    names = {f"00000000000000001000.{suffix}" for suffix in ("log", "index", "timeindex")}
-    assert {path.name for path in tmp_path.iterdir()} == names
-
-
 def test_an_entry_comes_with_the_batch_that_finds_4096_bytes_behind_it(
     segment: LogSegment,
 ) -> None:
@@ -78,15 +73,6 @@ def test_every_offset_is_found_in_its_batch(segment: LogSegment) -> None:
     assert in_memory([segment.locate(BASE + 120, 1000, segment.size, whole_first=True)]) == b""
 
 
-def test_limits_cut_but_the_first_batch_may_be_whole(segment: LogSegment) -> None:
-    fill(segment, range(10))
-    assert len(in_memory([segment.locate(BASE, 10, segment.size, whole_first=False)])) == 10
-    assert len(in_memory([segment.locate(BASE, 10, segment.size, whole_first=True)])) == 1000
-    assert len(in_memory([segment.locate(BASE, 2500, segment.size, whole_first=True)])) == 2500
-    assert len(in_memory([segment.locate(BASE, 99_999, 4000, whole_first=True)])) == 4000
-    assert in_memory([segment.locate(BASE + 12, 99_999, 4000, whole_first=True)]) == b""
-
-
 def test_a_time_is_found_where_it_is_reached_first(segment: LogSegment) -> None:
     fill(segment, range(40))
     for number in (0, 1, 17, 39):
@@ -98,15 +84,6 @@ def test_a_time_is_found_where_it_is_reached_first(segment: LogSegment) -> None:
     assert segment.find_timestamp(5000, 0, 5000) is None
 
 
-def test_sealing_notes_the_largest_time_and_trims(segment: LogSegment) -> None:
-    fill(segment, range(8))
-    segment.seal()
-    assert segment.time_index.last == TimestampOffset(7000, BASE + 23)
-    assert segment.offset_index.path.stat().st_size == 8
-    assert segment.time_index.path.stat().st_size == 24
-    assert segment.intact_end() == BASE + 24
-
-
 @pytest.mark.parametrize("entry", [(17, 5001), (17, 500_000), (17, -5), (99, 5000), (2, 5000)])
 def test_a_damaged_index_misleads_nobody(segment: LogSegment, entry: tuple[int, int]) -> None:
     fill(segment, range(8))
@@ -116,16 +93,6 @@ def test_a_damaged_index_misleads_nobody(segment: LogSegment, entry: tuple[int, 
     for offset in range(BASE, BASE + 24):
         data = in_memory([segment.locate(offset, 1000, segment.size, whole_first=False)])
         assert offsets_in(data) == [offset - (offset - BASE) % PER_BATCH]
-
-
-def test_recovery_keeps_the_whole_batches_whatever_the_cut(segment: LogSegment) -> None:
-    fill(segment, range(8))
-    for size in range(8000, 6900, -37):
-        segment.records.truncate(size)
-        assert segment.recover() == size % 1000
-        assert segment.size == size - size % 1000
-        assert segment.intact_end() == BASE + PER_BATCH * (size // 1000)
-        assert segment.offset_index.count == 1
 
 
 @pytest.mark.parametrize("at", [8, 16, 17, 21, 30, 60, 500, 999])

@@ -34,28 +34,6 @@ def test_illegal_names(name: str) -> None:
     assert not is_legal_name(name)
 
 
-def test_a_topic_is_found_by_name_and_id(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        made = node.topics.create("t", 3)
-        assert [log.where.partition for log in made.partitions] == [0, 1, 2]
-        assert node.topics.find("t") is made
-        assert node.topics.find_id(made.id) is made
-        assert node.topics.find_or_create("t", 9) is made
-        assert node.topics.find("u") is None
-        assert node.topics.find_id(uuid.uuid4()) is None
-        assert node.topics.all() == [made]
-
-
-def test_topics_are_there_after_a_restart(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        made = [(name, node.topics.create(name, n).id) for name, n in (("a-1", 2), ("b", 12))]
-        append(node.topics.find_or_create("b", 1).partitions[11], b"value")
-    with running_node(tmp_path) as node:
-        assert [(topic.name, topic.id) for topic in node.topics.all()] == made
-        assert [len(topic.partitions) for topic in node.topics.all()] == [2, 12]
-        assert values(node.topics.find_or_create("b", 1).partitions[11]) == [b"value"]
-
-
 def test_what_cannot_be_made(tmp_path: Path) -> None:
     with running_node(tmp_path) as node:
         node.topics.create("t", 1)
@@ -82,37 +60,6 @@ def test_names_that_metrics_could_not_tell_apart(tmp_path: Path) -> None:
         asked = {"topics": [{"name": "a_b.c"}], "allow_auto_topic_creation": True}
         (found,) = ask(node, ApiKey.METADATA, 8, **asked).topics
         assert found.error_code == ErrorCode.unknown_topic_or_partition
-
-
-def test_more_partitions(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        before = node.topics.create("t", 2)
-        node.topics.extend("t", 5)
-        after = node.topics.find("t")
-        assert after is not None
-        assert after.id == before.id
-        assert after.partitions[:2] == before.partitions
-        assert len(after.partitions) == 5
-        for count in (5, 4, 0):
-            with pytest.raises(BrokerError) as error:
-                node.topics.extend("t", count)
-            assert code(error) == ErrorCode.invalid_partitions
-        with pytest.raises(BrokerError) as error:
-            node.topics.extend("u", 2)
-        assert code(error) == ErrorCode.unknown_topic_or_partition
-
-
-def test_a_deleted_topic_comes_back_empty_and_with_another_id(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        old = node.topics.create("t", 2)
-        append(old.partitions[0], b"gone")
-        node.topics.delete("t", 0)
-        assert node.topics.find("t") is None
-        with pytest.raises(BrokerError):
-            append(old.partitions[0], b"too late")
-        new = node.topics.create("t", 1)
-        assert new.id != old.id
-        assert values(new.partitions[0]) == []
 
 
 def test_a_half_made_topic_is_completed(tmp_path: Path) -> None:
@@ -151,3 +98,16 @@ def test_a_disk_that_refuses_is_a_storage_error(tmp_path: Path) -> None:
         topics.create("t", 1)
     assert code(error) == ErrorCode.kafka_storage_error
     logs.abandon()
+
+
+def test_a_deleted_topic_comes_back_empty_and_with_another_id(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        old = node.topics.create("t", 2)
+        append(old.partitions[0], b"gone")
+        node.topics.delete("t", 0)
+        assert node.topics.find("t") is None
+        with pytest.raises(BrokerError):
+            append(old.partitions[0], b"too late")
+        new = node.topics.create("t", 1)
+        assert new.id != old.id
+        assert values(new.partitions[0]) == []

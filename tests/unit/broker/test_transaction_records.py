@@ -64,13 +64,6 @@ def test_an_empty_transaction_has_null_for_its_partitions() -> None:
         assert read_transaction("my-id", transaction_value(empty, version)) == empty
 
 
-def test_many_partitions_survive() -> None:
-    many = frozenset(TopicPartition(f"t{n % 300}", n) for n in range(1_000))
-    found = replace(ONGOING, partitions=many)
-    for version in (0, 2):
-        assert read_transaction("my-id", transaction_value(found, version)) == found
-
-
 def test_what_is_newer_or_broken() -> None:
     assert read_transaction("x", b"\0\2") is None
     whole = transaction_value(ONGOING, 2)

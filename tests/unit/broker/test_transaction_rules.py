@@ -287,9 +287,3 @@ def test_only_legal_transitions_are_made() -> None:
             else:
                 with pytest.raises(ValueError, match=f"{state.name} -> {target.name}"):
                     present.becomes(target, NOW)
-
-
-def test_what_is_decided_stays_decided() -> None:
-    assert LEGAL[PREPARE_COMMIT] == {COMPLETE_COMMIT}
-    assert LEGAL[PREPARE_ABORT] == {COMPLETE_ABORT}
-    assert TransactionState.PREPARE_EPOCH_FENCE.spelled == "PrepareEpochFence"

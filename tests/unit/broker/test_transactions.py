@@ -31,32 +31,7 @@ def values(log: PartitionLog) -> list[bytes | None]:
     return [record.value for record in log.records(committed=True)]
 
 
-def group_offset(node: Node, *, stable: bool = True) -> tuple[int, ErrorCode]:
-    groups = [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}]
-    answer = ask(node, ApiKey.OFFSET_FETCH, 8, groups=groups, require_stable=stable)
-    part = answer.groups[0].topics[0].partitions[0]
-    return part.committed_offset, ErrorCode(part.error_code)
-
-
 BOTH = pytest.mark.parametrize("version", [1, 2])
-
-
-@BOTH
-def test_what_is_committed_is_visible_and_what_is_aborted_is_not(
-    tmp_path: Path, version: int
-) -> None:
-    with running(tmp_path, version) as (node, log):
-        producer = AskingProducer(node, version)
-        assert producer.init() is NONE
-        for number in range(4):
-            before = producer.identity
-            assert producer.send(b"%d a" % number, b"%d b" % number) is NONE
-            assert producer.send(b"%d" % number, partition=1) is NONE
-            assert producer.end(committed=number % 2 == 0) is NONE
-            bumped = producer.identity.epoch - before.epoch
-            assert bumped == (1 if version == 2 else 0)
-        assert values(log) == [b"0 a", b"0 b", b"2 a", b"2 b"]
-        assert log.last_stable_offset == log.end_offset
 
 
 @BOTH
@@ -132,22 +107,6 @@ def test_a_batch_outside_of_the_transaction_is_refused(tmp_path: Path) -> None:
 
 
 @BOTH
-def test_offsets_count_once_the_transaction_is_committed(tmp_path: Path, version: int) -> None:
-    with running(tmp_path, version) as (node, _):
-        producer = AskingProducer(node, version)
-        producer.init()
-        assert producer.commit_offset(5) is NONE
-        assert group_offset(node) == (-1, ErrorCode.unstable_offset_commit)
-        assert group_offset(node, stable=False) == (-1, NONE)
-        assert producer.end(committed=True) is NONE
-        assert group_offset(node) == (5, NONE)
-        assert producer.commit_offset(9) is NONE
-        assert group_offset(node, stable=False) == (5, NONE)
-        assert producer.end(committed=False) is NONE
-        assert group_offset(node) == (5, NONE)
-
-
-@BOTH
 def test_offsets_of_a_zombie_are_refused(tmp_path: Path, version: int) -> None:
     with running(tmp_path, version) as (node, _):
         producer = AskingProducer(node, version)
@@ -171,25 +130,6 @@ def test_time_outs_and_ids_that_cannot_be(tmp_path: Path) -> None:
         assert producer.init(transactional_id="") is ErrorCode.invalid_request
         half: dict[str, Any] = {"producer_id": 5, "producer_epoch": -1}
         assert producer.init(**half) is ErrorCode.invalid_request
-
-
-@BOTH
-def test_a_transaction_that_takes_too_long_is_aborted(tmp_path: Path, version: int) -> None:
-    with running(tmp_path, version) as (node, log):
-        producer = AskingProducer(node, version)
-        producer.init()
-        producer.send(b"slow")
-        node.transactions.time_out_all()
-        assert log.last_stable_offset == log.end_offset
-        refused = {1: ErrorCode.producer_fenced, 2: ErrorCode.invalid_txn_state}[version]
-        assert producer.end(committed=True) is refused
-        assert producer.send(b"late", unannounced=True) is ErrorCode.invalid_producer_epoch
-        assert values(log) == []
-        if version == 2:
-            assert producer.init(producer.identity) is NONE
-            assert producer.send(b"next") is NONE
-            assert producer.end(committed=True) is NONE
-            assert values(log) == [b"next"]
 
 
 def test_describing_and_listing(tmp_path: Path) -> None:
@@ -232,36 +172,6 @@ def test_describing_and_listing(tmp_path: Path) -> None:
             p.active_producers[0].current_txn_start_offset for p in described.topics[0].partitions
         ]
         assert starts == [-1, 0]
-
-
-def test_offsets_and_fetches_by_isolation_level(tmp_path: Path) -> None:
-    def latest(level: int) -> int:
-        part = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
-        topics = [{"name": "t", "partitions": [part]}]
-        answer = ask(node, ApiKey.LIST_OFFSETS, 9, isolation_level=level, topics=topics)
-        return int(answer.topics[0].partitions[0].offset)
-
-    def fetched(level: int) -> Any:
-        part = {"partition": 0, "partition_max_bytes": 9_999, "current_leader_epoch": -1}
-        topics = [{"topic": "t", "partitions": [part]}]
-        limits = {"max_bytes": 9_999, "min_bytes": 0, "session_epoch": -1}
-        answer = ask(node, ApiKey.FETCH, 12, isolation_level=level, topics=topics, **limits)
-        return answer.responses[0].partitions[0]
-
-    with running(tmp_path) as (node, log):
-        producer = AskingProducer(node, 2)
-        producer.init()
-        producer.send(b"a")
-        assert (latest(0), latest(1)) == (1, 0)
-        found = fetched(1)
-        assert (found.high_watermark, found.last_stable_offset) == (1, 0)
-        assert (bytes(found.records or b""), found.aborted_transactions) == (b"", ())
-        assert fetched(0).aborted_transactions is None
-        assert len(fetched(0).records) > 61
-        producer.end(committed=False)
-        assert latest(1) == log.end_offset == 2
-        (aborted,) = fetched(1).aborted_transactions
-        assert (aborted.producer_id, aborted.first_offset) == (producer.identity.producer_id, 0)
 
 
 def test_the_transaction_version_is_a_feature(tmp_path: Path) -> None:
@@ -313,3 +223,19 @@ def test_the_name_that_a_client_chose_is_logged_in_one_line(
     told = [record.getMessage() for record in caplog.records]
     assert [text for text in told if "has no marker of" in text]
     assert all(text.isprintable() for text in told)
+
+
+def test_the_latest_offset_by_isolation_level(tmp_path: Path) -> None:
+    def latest(level: int) -> int:
+        part = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
+        topics = [{"name": "t", "partitions": [part]}]
+        answer = ask(node, ApiKey.LIST_OFFSETS, 9, isolation_level=level, topics=topics)
+        return int(answer.topics[0].partitions[0].offset)
+
+    with running(tmp_path) as (node, log):
+        producer = AskingProducer(node, 2)
+        producer.init()
+        producer.send(b"a")
+        assert (latest(0), latest(1)) == (1, 0)
+        producer.end(committed=False)
+        assert latest(1) == log.end_offset == 2
