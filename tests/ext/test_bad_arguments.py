@@ -125,15 +125,6 @@ def test_any_contiguous_buffer_is_its_bytes(data: Any) -> None:
     assert builder.build() == plain.build()
 
 
-def test_headers_may_be_a_list_of_pairs() -> None:
-    builder, plain = new_builder(), new_builder()
-    builder.append(0, None, None, [("a", b"1"), ("b", None)])
-    plain.append(0, None, None, (("a", b"1"), ("b", None)))
-    builder.close()
-    plain.close()
-    assert builder.build() == plain.build()
-
-
 @pytest.mark.parametrize("bad_value", [object(), memoryview(b"abcdef")[::2]])
 @pytest.mark.parametrize("headers", [[], [("h", bytearray(b"x"))], [("\ud800", None)], [(1, 2)]])
 def test_nothing_is_kept_of_the_arguments(bad_value: Any, headers: Any) -> None:

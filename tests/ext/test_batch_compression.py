@@ -53,12 +53,6 @@ def test_what_would_grow_goes_uncompressed() -> None:
     assert builder.actual_compression_ratio > 1
 
 
-def test_an_empty_batch_needs_no_compressor() -> None:
-    builder = new_builder(compression=CODEC)
-    builder.close()
-    assert len(builder.build()) == 0
-
-
 def test_a_batch_may_be_packed_beforehand() -> None:
     builder = repetitive_batch()
     before = builder.estimated_bytes_written
@@ -104,16 +98,6 @@ def test_memory_that_is_given_back_meanwhile_is_nobody_elses() -> None:
     assert pool.available == 10_000
 
 
-def test_a_missing_compressor_can_be_made_up_for() -> None:
-    builder = repetitive_batch()
-    with pytest.raises(ValueError, match="compresses"):
-        builder.close()
-    assert builder.closed_for_append
-    assert not builder.is_closed
-    builder.close(gzip.compress)
-    assert builder.is_closed
-
-
 def test_a_failing_compressor_leaves_the_records() -> None:
     builder = repetitive_batch()
 
@@ -129,18 +113,3 @@ def test_a_failing_compressor_leaves_the_records() -> None:
     whole = repetitive_batch()
     whole.close(gzip.compress)
     assert builder.build() == whole.build()
-
-
-def test_any_buffer_will_do_as_a_result() -> None:
-    builder = repetitive_batch()
-    builder.close(lambda records: bytearray(gzip.compress(records)))
-    assert gzip.decompress(builder.build()[HEADER_BYTES:])
-
-
-def test_a_reopened_batch_stays_compressed() -> None:
-    builder = repetitive_batch()
-    builder.close(gzip.compress)
-    before = bytes(builder.build())
-    builder.reopen_producer_state(9, 1, 0)
-    assert builder.build()[HEADER_BYTES:] == before[HEADER_BYTES:]
-    assert struct.unpack_from(">h", builder.build(), 21) == (CODEC,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod_ext import BufferPool, MemoryRecordsBuilder, batch_size_upper_bound
+from kprod_ext import BufferPool, MemoryRecordsBuilder
 from tests.support.batch_writing import HEADER_BYTES, new_builder
 
 VALUE = b"v" * 92
@@ -30,34 +30,6 @@ def test_one_byte_too_many_closes_for_append() -> None:
     assert builder.closed_for_append
     assert builder.record_count == 1
     assert builder.try_append(0, None, b"") == 0
-
-
-def test_asking_for_room_changes_nothing() -> None:
-    builder = new_builder(HEADER_BYTES + RECORD)
-    builder.append(0, None, VALUE)
-    assert not builder.has_room_for(0, None, VALUE)
-    assert not builder.closed_for_append
-
-
-def test_the_first_record_may_exceed_the_limit() -> None:
-    bound = batch_size_upper_bound(None, VALUE)
-    builder = new_builder(bound, write_limit=70)
-    assert builder.has_room_for(0, None, VALUE)
-    assert builder.try_append(0, None, VALUE) == RECORD
-    assert builder.is_full
-    assert not builder.has_room_for(0, None, b"")
-
-
-def test_the_first_record_needs_memory() -> None:
-    capacity = HEADER_BYTES + RECORD - 1
-    pool = BufferPool(capacity, capacity)  # which has no more
-    builder = MemoryRecordsBuilder(pool.allocate(capacity, 0), write_limit=10_000)
-    assert not builder.has_room_for(0, None, VALUE)
-    with pytest.raises(ValueError, match="no room for a record of 101 bytes"):
-        builder.append(0, None, VALUE)
-    assert not builder.closed_for_append
-    assert builder.try_append(0, None, VALUE) == 0
-    assert builder.closed_for_append
 
 
 def test_append_minds_the_memory_and_not_the_limit() -> None:
@@ -105,20 +77,6 @@ def test_records_to_be_compressed_outgrow_the_buffer() -> None:
     assert pool.available == 100_000
 
 
-@pytest.mark.parametrize(("compression", "from_pool"), [(1, False), (0, True), (0, False)])
-def test_no_growth_without_a_pool_or_compression(compression: int, from_pool: bool) -> None:
-    pool = BufferPool(100_000, 1024)
-    builder = MemoryRecordsBuilder(
-        pool.allocate(1024, 0),
-        write_limit=50_000,
-        compression=compression,
-        compression_ratio=0.1,
-        pool=pool if from_pool else None,
-    )
-    assert fill(builder) == (1024 - HEADER_BYTES) // RECORD
-    assert pool.available == 100_000 - 1024
-
-
 def test_no_growth_beyond_what_the_pool_has() -> None:
     pool = BufferPool(1500, 1024)
     builder = MemoryRecordsBuilder(
@@ -129,16 +87,6 @@ def test_no_growth_beyond_what_the_pool_has() -> None:
     assert pool.available >= 0
     with pytest.raises(ValueError, match="no more records"):
         builder.append(0, None, VALUE)
-
-
-def test_growth_can_use_pooled_memory() -> None:
-    pool = BufferPool(2048, 1024)
-    first, second = pool.allocate(1024, 0), pool.allocate(1024, 0)
-    pool.deallocate(first)
-    builder = MemoryRecordsBuilder(
-        second, write_limit=1024, compression=1, compression_ratio=0.1, pool=pool
-    )
-    assert fill(builder) == (2048 - HEADER_BYTES) // RECORD
 
 
 def test_no_growth_while_a_view_is_out() -> None:

@@ -84,13 +84,6 @@ def test_it_takes_more_when_it_is_full() -> None:
     assert growing.builder.closed_for_append
 
 
-def test_a_lone_record_takes_no_more_than_without() -> None:
-    growing = Growing()
-    growing.fill([VALUE])
-    assert growing.used == CHUNK
-    assert len(growing.close()) == 1
-
-
 def test_all_memory_is_counted_and_goes_back() -> None:
     growing = Growing()
     growing.fill([VALUE] * 100)
@@ -174,21 +167,3 @@ def test_a_socket_gets_its_pieces_with_the_checksum(records: int) -> None:
     with ours, theirs:
         found = sent(ours, theirs, [b"before", *growing.close()])
     assert found == b"before" + plain(values)
-
-
-def test_records_to_be_compressed_stay_in_a_row() -> None:
-    """A codec takes them at once; up to the larger limit, as far as they are estimated."""
-    pool = BufferPool(200 * CHUNK, CHUNK)
-    buffer = pool.allocate(CHUNK, 0)
-    builder = MemoryRecordsBuilder(
-        buffer, write_limit=5 * CHUNK, full_size=CHUNK, compression=1, pool=pool
-    )
-    full_at = 0
-    while builder.try_append(0, None, VALUE):
-        full_at = full_at or (builder.is_full and builder.record_count)
-    assert full_at == 9
-    assert 4 * CHUNK < builder.estimated_bytes_written <= 5 * CHUNK
-    assert buffer.chunk_bytes == 0
-    builder.close(lambda records: bytes(records[:500]))
-    pool.deallocate(buffer)
-    assert pool.available == pool.total

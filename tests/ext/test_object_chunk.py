@@ -10,7 +10,6 @@ from kprod_ext import (
     BulkAppender,
     BulkStop,
     ObjectChunk,
-    RecordChunk,
     SentRecords,
     TopicAppender,
     all_plain,
@@ -45,22 +44,6 @@ class Asked:
     def size(self, row: int, key: Any, value: Any, headers: Any) -> None:
         self.about.append((row, "size", len(bytes(value))))
         raise OverflowError(f"row {row}")
-
-
-def test_the_next_row_is_shown_as_it_was_given() -> None:
-    chunk = ObjectChunk(4, 1000, Asked())
-    chunk.load(
-        [b"value", None], [b"", None], [[("a", b"1"), ("ä", None)], None], [3, None], [7, None]
-    )
-    timestamp, key, value, headers = chunk.row()
-    assert (timestamp, key, bytes(value or b""), headers) == (
-        7,
-        b"",
-        b"value",
-        (("a", b"1"), ("ä", None)),
-    )
-    assert isinstance(chunk, RecordChunk)
-    assert (chunk.capacity, chunk.count, chunk.at, chunk.largest_partition) == (4, 2, 0, 3)
 
 
 def test_there_is_no_row_in_an_empty_chunk() -> None:
@@ -100,17 +83,6 @@ def test_the_rows_before_the_first_bad_one_are_there(
     with pytest.raises((TypeError, OverflowError), match=f"row {good}"):
         chunk.load(values, keys, None, partitions)
     assert (chunk.count, chunk.at) == (good, 0)
-
-
-def test_headers_count_towards_the_size() -> None:
-    asked = Asked()
-    chunk = ObjectChunk(4, 1000, asked)
-    with pytest.raises(OverflowError, match="row 1"):
-        chunk.load([b"a", b"b"], None, [None, [("h", b"x" * 999)]])
-    with pytest.raises(OverflowError, match="row 0"):
-        chunk.load([b"a", b"b"], None, (("h", b"x" * 999),))
-    chunk.load([b"a", b"b"], None, (("h", b"x" * 900),))
-    assert chunk.count == 2
 
 
 def test_columns_must_fit() -> None:

@@ -91,16 +91,6 @@ def test_memory_that_is_not_needed_goes_back() -> None:
     assert pool.available == before
 
 
-def test_a_bad_record_changes_nothing() -> None:
-    queue = new_queue()
-    for key in (7, memoryview(bytes(4))[::2]):
-        with pytest.raises((TypeError, BufferError)):
-            queue.append(1, key, b"", ())
-    with pytest.raises(ValueError, match="negative"):
-        queue.append(-1, None, b"", ())
-    assert (queue.depth, queue.context.pool.available) == (0, queue.context.pool.total)
-
-
 def test_nothing_is_queued_while_it_is_refused() -> None:
     queue = new_queue()
     context = queue.context
@@ -163,16 +153,6 @@ def test_a_retired_queue_takes_nothing() -> None:
     queue.take_all()
     assert queue.retire()
     assert queue.append(1, None, b"x", ()) is None
-
-
-def test_nobody_appends_to_a_batch_that_was_taken() -> None:
-    queue = new_queue()
-    first = queue.append(1, None, b"x", ()).future
-    queue.close_head()
-    batch = queue.take_head()
-    second = queue.append(1, None, b"x", ()).future
-    assert second.delivery is not first.delivery
-    assert batch.record_count == 1
 
 
 def test_an_open_batch_stamps_what_has_no_time() -> None:

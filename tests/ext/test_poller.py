@@ -96,13 +96,6 @@ def test_it_waits_no_shorter_than_told(poller: Poller, eager: float) -> None:
         assert seconds <= time.monotonic() - started < LONG
 
 
-@pytest.mark.parametrize("timeout", [1e-9, 1e30, float("inf")])
-def test_any_time_will_do(poller: Poller, timeout: float) -> None:
-    timer = later(poller.wake)
-    assert poller.wait(timeout) == []
-    timer.join()
-
-
 @pytest.mark.parametrize("eager", [0.0, BUSY])
 def test_it_sees_what_comes_later(poller: Poller, pair: Pair, eager: float) -> None:
     ours, theirs = pair
@@ -132,27 +125,6 @@ def test_waking_often_ends_one_wait(poller: Poller) -> None:
     started = time.monotonic()
     assert poller.wait(0.01) == []
     assert time.monotonic() - started >= 0.01
-
-
-def test_no_waking_is_lost(poller: Poller) -> None:
-    """Two threads in turn, each woken by the other as it goes to sleep."""
-    other = Poller()
-
-    def answer() -> None:
-        for _ in range(2000):
-            other.wait(LONG)
-            poller.wake()
-
-    thread = threading.Thread(target=answer)
-    thread.start()
-    for _ in range(2000):
-        other.wake()
-        poller.wait(LONG)
-    # A bell that rang too late for its own wait has ended the one that followed.
-    while thread.is_alive():
-        other.wake()
-        thread.join(0.001)
-    other.close()
 
 
 # Signals ----------------------------------------------------------------------------------------

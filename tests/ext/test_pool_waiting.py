@@ -17,17 +17,6 @@ def exhausted(pieces: int, size: int) -> tuple[BufferPool, list[PooledBuffer]]:
     return pool, [pool.allocate(size, 0) for _ in range(pieces)]
 
 
-def test_waiters_are_served_in_order() -> None:
-    pool, buffers = exhausted(3, 100)
-    waiters = [PoolWaiter(pool, 100) for _ in range(3)]
-    for i, waiter in enumerate(waiters):
-        assert all(later.outcome is None for later in waiters[i:])
-        pool.deallocate(buffers[i])
-        assert waiter.buffer().capacity == 100
-        assert pool.waiting == 2 - i
-        assert pool.available == 0
-
-
 def test_a_large_request_is_not_starved() -> None:
     pool, buffers = exhausted(4, 100)
     large = PoolWaiter(pool, 350)
@@ -141,21 +130,6 @@ def test_what_the_system_refuses_goes_to_the_next() -> None:
     assert pool.available == most + 50
 
 
-def test_a_growing_batch_does_not_overtake() -> None:
-    pool = BufferPool(3000, 1000)
-    builder = MemoryRecordsBuilder(
-        pool.allocate(1000, 0), write_limit=1000, compression=1, compression_ratio=0.1, pool=pool
-    )
-    rest = pool.allocate(1500, 0)
-    waiter = PoolWaiter(pool, 600)
-    while builder.try_append(0, None, b"v" * 50):
-        pass
-    assert builder.estimated_bytes_written < 1000
-    assert 61 + builder.uncompressed_bytes <= 1000
-    pool.deallocate(rest)
-    assert waiter.buffer().capacity == 600
-
-
 def test_what_a_batch_gives_up_on_closing_wakes_a_waiter() -> None:
     pool = BufferPool(3000, 1000)
     buffer = pool.allocate(1000, 0)
@@ -219,12 +193,6 @@ def test_time_spent_waiting_is_added_up_when_it_ends(ends_by: str) -> None:
     pool.deallocate(buffers[0])
     waiter.buffer()
     assert pool.waited > 0
-
-
-def test_who_need_not_wait_adds_nothing() -> None:
-    pool = BufferPool(100, 100)
-    pool.deallocate(pool.allocate(100, 10))
-    assert pool.waited == 0
 
 
 def test_it_is_told_when_a_wait_begins() -> None:

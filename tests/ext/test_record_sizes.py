@@ -9,42 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from kprod_ext import batch_size_upper_bound
-from tests.support.batch_writing import HEADER_BYTES, Written, new_builder, write_batch
-
-# Key bytes, value bytes (None: null), headers, the record's size, the bound of its batch.
-SIZES = [
-    (None, 0, (), 7, 85),
-    (None, None, (), 7, 85),
-    (2, 10, (), 19, 97),
-    (None, 63, (), 71, 148),
-    (None, 64, (), 73, 150),
-    (None, 1000, (("h1", b"x"),), 1014, 1091),
-    (None, 16_323, (), 16_334, 16_410),
-]
-
-
-def filled(size: int | None) -> bytes | None:
-    """``size`` bytes, or null."""
-    return None if size is None else b"x" * size
-
-
-@pytest.mark.parametrize(("key", "value", "headers", "size", "bound"), SIZES)
-def test_size_and_bound(
-    key: int | None, value: int | None, headers: tuple[tuple[str, bytes]], size: int, bound: int
-) -> None:
-    record = Written(0, filled(key), filled(value), headers)
-    builder = new_builder(32_768)
-    assert builder.append(*record) == size
-    assert batch_size_upper_bound(*record[1:]) == bound
-    assert builder.uncompressed_bytes == builder.max_record_size == size
-    assert builder.estimated_bytes_written == HEADER_BYTES + size
-
-
-def test_the_bound_holds_for_the_worst_timestamp() -> None:
-    builder = new_builder()
-    builder.append(0, None, None)
-    size = builder.append(2**63 - 1, b"k", b"v")
-    assert HEADER_BYTES + size <= batch_size_upper_bound(b"k", b"v")
+from tests.support.batch_writing import Written, new_builder, write_batch
 
 
 @pytest.mark.parametrize("sizes", [range(600), range(4_030, 4_170), (8_191, 8_192, 100_000)])

@@ -2,37 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
 from kprod_ext import BufferPool, MemoryRecordsBuilder
 from tests.support.batch_writing import HEADER_BYTES, Written, new_builder, write_batch
-
-
-def test_an_empty_builder() -> None:
-    builder = new_builder()
-    assert builder.record_count == builder.uncompressed_bytes == builder.max_record_size == 0
-    assert builder.base_timestamp == builder.max_timestamp == -1
-    assert builder.estimated_bytes_written == HEADER_BYTES
-    assert not any((builder.is_full, builder.closed_for_append, builder.is_closed))
-    builder.close()
-    assert builder.is_closed
-    assert builder.is_full
-    assert len(builder.build()) == 0
-
-
-def test_the_batch_is_read_only_and_there_only_after_close() -> None:
-    builder = new_builder()
-    builder.append(1, b"k", b"v")
-    with pytest.raises(RuntimeError):
-        builder.build()
-    builder.close()
-    batch = builder.build()
-    assert batch.readonly
-    assert batch.format == "B"
-    with pytest.raises(TypeError):
-        batch[0] = 1
 
 
 @pytest.mark.parametrize("compression", [0, 1])
@@ -110,26 +83,6 @@ def test_a_reopened_batch_is_as_if_written_with_the_new_state() -> None:
     assert builder.build() == expected
 
 
-def test_a_batch_under_way_is_frozen() -> None:
-    builder = new_builder()
-    builder.append(1, None, b"v")
-    builder.close()
-    batch = builder.build()
-    before = bytes(batch)
-    with pytest.raises(BufferError):
-        builder.reopen_producer_state(9, 1, 0)
-    assert batch == before
-    del batch
-    builder.reopen_producer_state(9, 1, 0)
-
-
-def test_an_empty_batch_can_be_reopened() -> None:
-    builder = new_builder()
-    builder.close()
-    builder.reopen_producer_state(9, 1, 0)
-    assert len(builder.build()) == 0
-
-
 @pytest.mark.parametrize("state", [(-1, 0, 0, True), (5, -1, 0, False), (5, 0, -1, False)])
 def test_states_that_cannot_be(state: tuple[int, int, int, bool]) -> None:
     builder = new_builder()
@@ -192,8 +145,3 @@ def test_options_out_of_range() -> None:
         MemoryRecordsBuilder(pool.allocate(60, 0), write_limit=60)
     with pytest.raises(TypeError):
         MemoryRecordsBuilder(None, write_limit=60)  # type: ignore[arg-type]
-
-
-def test_a_builder_does_not_pickle() -> None:
-    with pytest.raises(TypeError):
-        pickle.dumps(new_builder())

@@ -42,17 +42,6 @@ def test_of_too_many_buffers_the_first_are_sent(pair: Pair) -> None:
     assert send_buffers(pair[0].fileno(), [b"x"] * (most + 5)) == most
 
 
-def test_a_full_socket_takes_what_fits_and_then_nothing(pair: Pair) -> None:
-    ours, theirs = pair
-    data = bytes(1_000_000)
-    sent = 0
-    while taken := send_buffers(ours.fileno(), [data, data]):
-        sent += taken
-    assert sent > 0
-    assert len(read_exactly(theirs, sent)) == sent
-    assert send_buffers(ours.fileno(), [b"x"]) == 1
-
-
 def test_no_view_is_kept(pair: Pair) -> None:
     ours, theirs = pair
     data = bytearray(b"some bytes")
@@ -70,16 +59,6 @@ def test_what_is_no_buffer_is_refused_and_nothing_sent(pair: Pair, wrong: list[b
     with pytest.raises(TypeError):
         send_buffers(pair[0].fileno(), wrong)
     assert receive(pair[1].fileno(), 10) is None
-
-
-def test_what_has_come_is_received(pair: Pair) -> None:
-    ours, theirs = pair
-    assert receive(ours.fileno(), 4) is None
-    theirs.send(b"abcdef")
-    assert receive(ours.fileno(), 4) == b"abcd"
-    assert receive(ours.fileno(), 4) == b"ef"
-    theirs.close()
-    assert receive(ours.fileno(), 4) == b""
 
 
 def test_what_the_system_refuses_is_an_error(pair: Pair) -> None:

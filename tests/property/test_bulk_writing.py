@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count, zip_longest
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kprod.buffer.compiled_topics import CompiledTopics
-from kprod.buffer.compression import CODEC_IDS
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.rows import RowChecks
 from kprod.bulk.writing import BulkParts, BulkWriting
@@ -22,7 +19,7 @@ from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.errors import BufferFullError, KprodTimeoutError
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
-from kprod_ext import BufferPool, MemoryRecordsBuilder, ObjectChunk, RecordClock, TopicAppenders
+from kprod_ext import ObjectChunk, RecordClock, TopicAppenders
 from tests.unit.buffer.accumulating import BATCH, Accumulating, cluster, read
 
 PARTITIONS = 3
@@ -56,19 +53,15 @@ class Sending:
     memory: int = 1000
     leaders: tuple[int, ...] = (1, 1, 1)
     batch_size: int = BATCH
-    codec: str = "none"
     wake: Callable[[], None] = nothing
-    time: Callable[[], int] = lambda: TIME
     around: Accumulating = field(init=False)
 
     def __post_init__(self) -> None:
         self.around = Accumulating(
             self.memory,
             batch_size=self.batch_size,
-            compression=self.codec,
-            compress=gzip.compress,
             wake=self.wake,
-            record_clock=RecordClock(self.time),
+            record_clock=RecordClock(lambda: TIME),
             batch_max_size=4 * self.batch_size,
         )
         self.partitioner = DefaultPartitioner(self.batch_size, random.Random(self.seed))
@@ -178,71 +171,6 @@ def test_when_memory_ends_what_came_before_is_queued(
     assert [delivery.outcome(number) for number in range(sent)] == [None] * sent
     queued = [value for _, batch in sending.queued() for value in batch]
     assert sorted(filter(None, queued)) == sorted(values[:sent])
-
-
-@given(
-    sizes=st.lists(st.none() | st.integers(0, 200) | st.integers(0, 9000), min_size=1, max_size=99),
-    batch_size=st.integers(100, 30_000),
-    codec=st.sampled_from(["none", "gzip"]),
-)
-def test_values_alone_are_written_as_any_record(
-    sizes: list[int | None], batch_size: int, codec: str
-) -> None:
-    values = [None if size is None else bytes([n]) * size for n, size in enumerate(sizes)]
-    # Each look at the clock tells a later time, and a bulk call looks once for many records.
-    later = count(TIME, 1_000)
-    sending = Sending(
-        1, 5000, leaders=(1,), batch_size=batch_size, codec=codec, time=lambda: next(later)
-    )
-    writing = sending.writing()
-    for start in range(0, len(values), 20):
-        writing.write(load(values[start : start + 20], None))
-    writing.finish()
-    batches = sending.around.take_all()
-    for batch in batches:
-        batch.close(gzip.compress)
-    stored = [list(read(batch).records()) for batch in batches]
-    pool = BufferPool(10_000_000, batch_size)
-    for batch, records, following in zip_longest(batches, stored, stored[1:]):
-        again = MemoryRecordsBuilder(
-            pool.allocate(40_000, 0), write_limit=batch_size, compression=CODEC_IDS[codec]
-        )
-        for record in records:
-            assert again.try_append(record.timestamp, None, record.value)
-        if following is not None:
-            assert not again.has_room_for(following[0].timestamp, None, following[0].value)
-        assert batch.max_record_size == again.max_record_size
-        again.close(gzip.compress)
-        assert codec != "none" or batch.build() == again.build()
-    written = [record.value for records in stored for record in records]
-    assert written == values
-
-
-@pytest.mark.parametrize("seed", range(9))
-def test_many_small_values_fill_batches_that_grow(seed: int) -> None:
-    values = values_of([8 + 8 * (n % 5) for n in range(600)])
-    one_by_one, together = Sending(seed), Sending(seed)
-    writing = together.writing()
-    for part in (values[:60], values[60:]):
-        one_by_one.loop(part, None)
-        writing.write(load(part, None))
-        one_by_one.let_grow()
-        together.let_grow()
-    writing.finish()
-    queued = together.queued()
-    assert max(sum(map(len, filter(None, batch))) for _, batch in queued) > BATCH
-    assert by_partition(queued) == by_partition(one_by_one.queued())
-
-
-def test_each_value_gets_its_own_time() -> None:
-    sending = Sending(1, leaders=(1,))
-    writing = sending.writing()
-    writing.write(load([b"v"] * 9, [None, 5, None, 7, 8, None, None, 1, None]))
-    writing.finish()
-    (batch,) = sending.around.take_all()
-    batch.close()
-    times = [TIME, 5, TIME, 7, 8, TIME, TIME, 1, TIME]
-    assert [record.timestamp for record in read(batch).records()] == times
 
 
 def test_who_waits_for_a_partition_holds_no_memory_meanwhile() -> None:

@@ -15,7 +15,7 @@ from kprod.bulk.rows import BLOCK_ROWS, RowChecks, Rows, send_rows
 from kprod.errors import SerializationError
 from kprod_ext import ObjectChunk
 from tests.property.test_bulk_writing import Sending
-from tests.unit.buffer.accumulating import BATCH, read
+from tests.unit.buffer.accumulating import read
 
 Row = tuple[bytes | None, bytes | None]
 
@@ -103,14 +103,3 @@ def test_many_rows_are_sent_in_blocks(more: int) -> None:
     delivery, rows = send(values, memory=2000)
     assert len(delivery) == len(values)
     assert [value for _, value in rows] == values
-
-
-def test_a_row_that_is_larger_than_a_batch_is_taken_out_by_itself() -> None:
-    sending = Sending(1, leaders=(1,), batch_size=BATCH)
-    writing = sending.writing()
-    chunk = plain_chunk(4, BATCH * 100)
-    values: list[Any] = [(b"key", bytes(BATCH * 2)), bytes(BATCH * 3), None]
-    chunk.load(values)
-    writing.write(chunk)
-    writing.finish()
-    assert queued(sending) == [values[0], (None, values[1]), (None, None)]
