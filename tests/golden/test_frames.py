@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import pytest
-
 from kprod.types import Broker
 from kprod.wire.control import (
     ApiVersionsReply,
@@ -16,14 +14,12 @@ from kprod.wire.control import (
     encode_init_producer_id_request,
     encode_metadata_request,
 )
-from kprod.wire.framing import FrameReader, encode_request_header
 from kprod.wire.produce import (
     ProduceResponse,
     Topics,
     decode_produce_response,
     encode_produce_request,
 )
-from kprod.wire.versions import ApiKey
 from kprod_ext import PartitionResponse
 from tests.golden import frames as golden
 
@@ -63,31 +59,6 @@ def test_produce_requests() -> None:
     assert produce(9, 9, None) == golden.PRODUCE_V9
     topic_id = UUID("12345678-9abc-def0-0123-456789abcdef").bytes
     assert produce(13, 10, topic_id) == golden.PRODUCE_V13
-
-
-@pytest.mark.parametrize(
-    ("api", "version", "correlation_id", "frame"),
-    [
-        (ApiKey.API_VERSIONS, 3, 1, golden.API_VERSIONS_V3),
-        (ApiKey.API_VERSIONS, 0, 2, golden.API_VERSIONS_V0),
-        (ApiKey.METADATA, 12, 3, golden.METADATA_V12),
-        (ApiKey.METADATA, 13, 4, golden.METADATA_V13),
-        (ApiKey.INIT_PRODUCER_ID, 4, 5, golden.INIT_PRODUCER_ID_V4),
-        (ApiKey.FIND_COORDINATOR, 4, 6, golden.FIND_COORDINATOR_V4),
-        (ApiKey.ADD_PARTITIONS_TO_TXN, 3, 7, golden.ADD_PARTITIONS_V3),
-        (ApiKey.END_TXN, 5, 8, golden.END_TXN_V5),
-        (ApiKey.PRODUCE, 9, 9, golden.PRODUCE_V9),
-        (ApiKey.PRODUCE, 13, 10, golden.PRODUCE_V13),
-        (ApiKey.ADD_OFFSETS_TO_TXN, 3, 11, golden.ADD_OFFSETS_V3),
-        (ApiKey.TXN_OFFSET_COMMIT, 3, 12, golden.TXN_OFFSET_COMMIT_V3),
-    ],
-)
-def test_every_frame_starts_with_its_header(
-    api: ApiKey, version: int, correlation_id: int, frame: str
-) -> None:
-    [message] = FrameReader().feed(bytes.fromhex(frame))
-    header = encode_request_header(api, version, correlation_id, CLIENT)
-    assert bytes(message[: len(header)]) == header
 
 
 def test_api_versions_response() -> None:

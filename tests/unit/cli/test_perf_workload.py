@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.cli.figures import percentiles
-from kprod.cli.perf.workload import Workload, letters
+from kprod.cli.perf.workload import Workload
 
 
 def workload(records: int, *, keys: int = 0, rate: float | None = None) -> Workload:
@@ -37,18 +37,6 @@ def test_a_slow_rate_makes_small_chunks() -> None:
 def test_payload_bytes_are_those_of_the_records(records: int) -> None:
     sent = [value for chunk in workload(records).chunks(4) for value in chunk.values]
     assert workload(records).payload_bytes(records) == sum(map(len, sent))
-
-
-def test_letters_are_the_same_every_time_and_differ_among_themselves() -> None:
-    values = letters(20)
-    assert values == letters(20)
-    assert len(set(values)) == len(values) > 1
-    assert {len(value) for value in values} == {20}
-
-
-@pytest.mark.full
-def test_large_values_are_few() -> None:
-    assert len(letters(8_000_000)) == 2
 
 
 def test_percentiles_are_samples() -> None:

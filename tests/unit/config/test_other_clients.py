@@ -90,22 +90,3 @@ def test_the_options_of_other_clients_are_known(names: str) -> None:
         except ConfigError as error:
             problem = str(error)
         assert "unknown option" not in problem
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("queue.buffering.max.messages", "kprod limits bytes, not messages: set buffer_memory"),
-        ("queue.buffering.max.kbytes", "set buffer_memory, in bytes"),
-        ("batch.num.messages", "kprod limits bytes, not messages: set batch_size"),
-        ("delivery.report.only.error", "add callbacks to the future that send() returns"),
-        ("statistics.interval.ms", "call metrics() instead"),
-        ("error_cb", "futures and interceptors report outcomes"),
-        ("default.topic.config", "set topic_options"),
-        ("test.mock.num.brokers", "start a kprod.broker.EmbeddedBroker"),
-    ],
-)
-def test_what_to_do_instead_is_said(name: str, advice: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be used") as refused:
-        ProducerConfig.from_options({name: 5})
-    assert advice in str(refused.value)

@@ -72,23 +72,6 @@ def configured(**options: Any) -> ProducerConfig:
     return ProducerConfig.from_options(options)
 
 
-def test_defaults() -> None:
-    config = configured()
-    assert config.bootstrap_servers == (("localhost", 9092),)
-    assert (config.acks, config.enable_idempotence) == (-1, True)
-    assert (config.linger_ms, config.batch_size, config.buffer_memory) == (5, 16384, 33554432)
-    assert (config.max_block_ms, config.max_request_size) == (60000, 1048576)
-    assert (config.delivery_timeout_ms, config.request_timeout_ms) == (120000, 30000)
-    assert (config.retries, config.retry_backoff_ms) == (2**31 - 1, 100)
-    assert config.max_in_flight_requests_per_connection == 5
-    assert (config.transport, config.security_protocol) == ("tcp", "PLAINTEXT")
-    assert (config.send_buffer_bytes, config.compression_type, config.interceptors) == (
-        None,
-        None,
-        (),
-    )
-
-
 def test_the_table_and_the_dataclass_have_the_same_options() -> None:
     assert [field.name for field in dataclasses.fields(ProducerConfig)] == list(OPTIONS)
 

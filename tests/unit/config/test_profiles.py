@@ -42,14 +42,6 @@ def test_a_profile_gives_in_where_it_is_in_the_way() -> None:
     assert not configured(profile="durable", acks=1).enable_idempotence
 
 
-def test_what_a_profile_sets_is_told_in_its_documentation() -> None:
-    doc = OPTIONS["profile"].doc
-    for name, options in PROFILES.items():
-        assert f"`{name}`" in doc
-        for option, value in options.items():
-            assert f"`{option}={value!r}`" in doc
-
-
 def test_an_unknown_profile_is_refused() -> None:
     with pytest.raises(ConfigError, match='profile: expected None, "throughput"'):
         configured(profile="fast")

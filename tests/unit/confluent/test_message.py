@@ -36,19 +36,6 @@ def test_what_is_not_known_is_none() -> None:
     assert bool(message)
 
 
-def test_parts_can_be_replaced() -> None:
-    message = Message()
-    for name, value in (
-        ("topic", "t"),
-        ("value", "v"),
-        ("key", "k"),
-        ("headers", []),
-        ("error", 1),
-    ):
-        getattr(message, f"set_{name}")(value)
-        assert getattr(message, name)() == value
-
-
 def test_messages_are_compared_and_pickled_by_what_they_hold() -> None:
     message = Message(*ARGUMENTS)
     assert message == pickle.loads(pickle.dumps(message)) == Message(*ARGUMENTS)
@@ -72,17 +59,3 @@ def test_keys_go_where_the_partitioners_put_them() -> None:
     with pytest.raises(TypeError):
         murmur2(b"k", "1")  # type: ignore[arg-type]
     assert version()
-
-
-@pytest.mark.parametrize("other", [None, object()])
-@pytest.mark.parametrize("method", ["topic", "value", "error", "latency", "__len__"])
-def test_methods_are_for_messages_only(method: str, other: object) -> None:
-    with pytest.raises(TypeError):
-        getattr(Message, method)(other)
-
-
-def test_one_that_was_never_initialized_is_empty() -> None:
-    empty = Message.__new__(Message)
-    assert (empty.topic(), empty.partition(), empty.offset(), empty.latency()) == (None, 0, 0, 0.0)
-    assert pickle.loads(pickle.dumps(empty)) != Message()
-    assert pickle.loads(pickle.dumps(empty)).delivery_count() is empty.delivery_count() is None

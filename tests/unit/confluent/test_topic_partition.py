@@ -9,10 +9,7 @@ import confluent_kafka
 import pytest
 
 from kprod.confluent import (
-    OFFSET_BEGINNING,
     OFFSET_END,
-    OFFSET_INVALID,
-    OFFSET_STORED,
     TopicPartition,
 )
 
@@ -32,16 +29,6 @@ def test_it_has_what_theirs_has(arguments: dict[str, Any]) -> None:
     assert repr(ours) == str(ours) == str(theirs)
 
 
-def test_offsets_with_a_meaning() -> None:
-    for name, value in (
-        ("OFFSET_BEGINNING", OFFSET_BEGINNING),
-        ("OFFSET_END", OFFSET_END),
-        ("OFFSET_INVALID", OFFSET_INVALID),
-        ("OFFSET_STORED", OFFSET_STORED),
-    ):
-        assert getattr(confluent_kafka, name) == value
-
-
 def test_they_are_equal_and_sorted_by_topic_and_partition() -> None:
     one, two = TopicPartition("a", 1, 5), TopicPartition("a", 1, 6)
     assert one == two
@@ -53,21 +40,6 @@ def test_they_are_equal_and_sorted_by_topic_and_partition() -> None:
         TopicPartition("b", 0),
     ]
     assert TopicPartition("a", 0) < one <= two
-
-
-def test_where_it_is_can_be_set_and_what_it_is_cannot() -> None:
-    partition = TopicPartition("t")
-    partition.partition, partition.offset = 3, 7
-    assert (partition.partition, partition.offset) == (3, 7)
-    for name in ("topic", "metadata", "leader_epoch", "error"):
-        with pytest.raises(AttributeError):
-            setattr(partition, name, None)
-
-
-@pytest.mark.parametrize("arguments", [(1,), ("t", "1"), ("t", 1, "2"), ("t", 1, 2, b"m")])
-def test_what_is_no_partition_raises(arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(TypeError):
-        TopicPartition(*arguments)
 
 
 def test_a_pickle_of_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kprod.errors import PartitionError
 from kprod.kafka import KafkaProducer
-from kprod.kafka.partitioner import Cluster, StickyPartitioner
+from kprod.kafka.partitioner import Cluster
 from kprod.transport.memory import MemoryBackend
 from tests.support.scripted_cluster import ScriptedCluster
 
@@ -106,14 +106,6 @@ def test_keys_and_named_partitions_ask_for_no_turn(cluster: ScriptedCluster) -> 
     assert not partitioner.told
 
 
-def test_each_topic_turns_by_itself(cluster: ScriptedCluster) -> None:
-    sticky = Sticky()
-    with producer_for(cluster, sticky) as producer:
-        for topic in ("t", "other", "t", "other"):
-            producer.send(topic, b"v")
-    assert [topic for topic, _ in sticky.turns] == ["t", "other"]
-
-
 class Broken(Stubborn):
     def on_new_batch(self, *given: Any) -> None:
         raise ZeroDivisionError
@@ -132,30 +124,3 @@ def test_a_turn_to_a_partition_that_is_not_there_is_refused(
         with pytest.raises(PartitionError, match="has chosen"):
             producer.send("t", b"v")
         assert producer.send("t", b"v", partition=0).get(20).partition == 0
-
-
-def test_serializers_come_first(cluster: ScriptedCluster) -> None:
-    seen: list[Any] = []
-
-    class Looks(Stubborn):
-        def partition(self, *given: Any) -> int:
-            seen.append(given[:5])
-            return 2
-
-    with producer_for(cluster, Looks(2), value_serializer=str.encode) as producer:
-        producer.send("t", "v").get(20)
-    assert seen == [("t", None, None, "v", b"v")] * 2
-
-
-def test_a_subclass_of_ours_is_told_as_well(cluster: ScriptedCluster) -> None:
-    turns: list[int] = []
-
-    class Ours(StickyPartitioner):
-        def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
-            turns.append(prev_partition)
-            super().on_new_batch(topic, cluster, prev_partition)
-
-    with producer_for(cluster, Ours()) as producer:
-        moved = producer.send("t", b"v").get(20).partition
-    assert len(turns) == 1
-    assert moved != turns[0]

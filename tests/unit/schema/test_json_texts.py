@@ -167,11 +167,6 @@ def test_bytes_that_are_no_text_are_replaced(data: bytes, text: str) -> None:
     assert [json.loads(one) for one in json_texts(column).to_pylist()] == [text, "ok"]
 
 
-def test_control_characters_are_escaped() -> None:
-    text = "".join(map(chr, range(40))) + '\\"\x7f\u2028é'
-    assert json.loads(json_texts(pa.array([text]))[0].as_py()) == text
-
-
 @pytest.mark.parametrize(
     ("column", "why"),
     [

@@ -372,14 +372,6 @@ def _trusting(authority: str) -> Any:
     return lambda: ssl.create_default_context(cafile=authority)
 
 
-def test_tls(tmp_path: Path) -> None:
-    certificates = Certificates(tmp_path)
-    with FakeRegistry(certfile=certificates.server) as fake:
-        assert SchemaRegistry(fake.url, ssl_cafile=certificates.ca).register("s", ORDER).id == 1
-        with pytest.raises(RegistryError, match="certificate verify failed"):
-            SchemaRegistry(fake.url, timeout_ms=1000).register("s", ORDER)
-
-
 def test_a_certificate_that_is_not_trusted_is_told_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

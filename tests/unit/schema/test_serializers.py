@@ -6,7 +6,6 @@ import json
 import pickle
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import Any
 
@@ -17,7 +16,6 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from kprod.errors import ConfigError, SerializationError
-from kprod.intake.serializers import WouldWait
 from kprod.schema import (
     AvroSerializer,
     JsonSchemaSerializer,
@@ -28,7 +26,6 @@ from kprod.schema import (
     SchemaRegistry,
 )
 from kprod.schema.wire_format import message_indexes
-from tests.support.all_fields import Fields
 from tests.support.proto_messages import Customer, Order
 from tests.support.schema_registry import FakeRegistry
 
@@ -176,16 +173,6 @@ def test_references_are_followed(fake: FakeRegistry, registry: SchemaRegistry) -
     assert latest.serialize("sales", [], value) == serializer.serialize("sales", [], value)
 
 
-def test_what_does_not_fit(registry: SchemaRegistry) -> None:
-    with pytest.raises(ValueError, match=r"id|dict"):
-        AvroSerializer(registry, ORDER).serialize("orders", [], {"note": "no id"})
-    jsons = JsonSchemaSerializer(registry, {"type": "object", "required": ["id"]})
-    with pytest.raises(Exception, match="'id' is a required property"):
-        jsons.serialize("jsons", [], {})
-    with pytest.raises(TypeError, match="expected a Order or a dict"):
-        ProtobufSerializer(registry, Order).serialize("protos", [], Customer())
-
-
 def test_json_schema(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     fake.register("customers", {"schema": '{"type": "string"}', "schemaType": "JSON"})
     schema = {"title": "Sale", "properties": {"who": {"$ref": "customer.json"}}}
@@ -274,15 +261,6 @@ def test_an_id_in_a_header(guids: bool) -> None:
         assert list(keys) == ["__key_schema_id"]
         with pytest.raises(SerializationError, match="headers as a list or dict, got NoneType"):
             serializer.serialize("orders", None, Order(id=5))
-
-
-def test_in_a_loop_nobody_waits(fake: FakeRegistry, registry: SchemaRegistry) -> None:
-    serializer = AvroSerializer(registry, ORDER).without_waiting()
-    with pytest.raises(WouldWait) as raised:
-        serializer.serialize("orders", [], {"id": 7, "note": None})
-    assert fake.asked == []
-    raised.value.wait()
-    assert serializer.serialize("orders", [], {"id": 7, "note": None}) is not None
 
 
 def test_a_pickle_asks_again(fake: FakeRegistry, registry: SchemaRegistry) -> None:
@@ -563,24 +541,6 @@ def test_a_number_that_the_schema_has_no_room_for(
         AvroSerializer(registry, schema).serialize("t", [], data)
 
 
-@pytest.mark.parametrize(
-    ("kind", "number", "encoded"),
-    [
-        ("int", 2**31 - 1, "feffffff0f"),
-        ("int", -(2**31), "ffffffff0f"),
-        ("float", float("inf"), "0000807f"),
-        ("float", 3.4028235677973362e38, "ffff7f7f"),
-    ],
-)
-def test_the_largest_numbers_of_a_schema(
-    registry: SchemaRegistry, kind: str, number: Any, encoded: str
-) -> None:
-    record = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]}
-    for schema, data in ((kind, number), (record, {"x": number})):
-        written = AvroSerializer(registry, json.dumps(schema)).serialize("t", [], data)
-        assert (written or b"")[5:].hex() == encoded
-
-
 @pytest.mark.parametrize("data", [b"data", b"x" * 300])
 def test_bytes_as_a_whole_have_no_length(registry: SchemaRegistry, data: bytes) -> None:
     """As those of Confluent's serializers: their readers take all that follows the id."""
@@ -612,20 +572,3 @@ def test_numbers_are_held_to_a_json_schema_with_all_their_digits(
     else:
         with pytest.raises(Exception, match=r"is not|greater"):
             serializer.serialize("t", [], {"x": number})
-
-
-def test_messages_of_dicts(registry: SchemaRegistry) -> None:
-    moment = datetime(2026, 7, 1, 12, tzinfo=UTC)
-    data = {
-        "map_int32": {"a": 1},
-        "map_timestamp": {"a": moment},
-        "list_inner": [{"timestamp": moment, "duration": timedelta(microseconds=-1)}],
-        "inner": None,
-    }
-    written = ProtobufSerializer(registry, Fields).serialize("t", [], data) or b""
-    read = Fields.FromString(written[5 + len(message_indexes([1])) :])
-    assert dict(read.map_int32) == {"a": 1}
-    assert read.map_timestamp["a"].ToDatetime(UTC) == moment
-    assert read.list_inner[0].timestamp.ToDatetime(UTC) == moment
-    assert read.list_inner[0].duration.ToTimedelta() == timedelta(microseconds=-1)
-    assert not read.HasField("inner")

@@ -179,15 +179,6 @@ def test_a_full_pipe_takes_nothing_more_until_it_is_drained(network: Network) ->
     assert found == payload
 
 
-def test_receive_returns_no_more_than_asked(network: Network) -> None:
-    transport = connected(network.backend, network.listen(Echo))
-    send_all(network.backend, transport, b"abcdef")
-    while (first := transport.receive(4)) is None:
-        network.backend.poll(LONG)
-    assert 1 <= len(first) <= 4
-    assert first + receive_exactly(network.backend, transport, 6 - len(first)) == b"abcdef"
-
-
 # The end of a connection ----------------------------------------------------------------------
 
 
@@ -244,16 +235,6 @@ def test_closing_without_forgetting_leaves_nothing_behind(network: Network) -> N
     network.backend.forget(transport)
 
 
-def test_the_peer_may_be_dialled_again(network: Network) -> None:
-    address = network.listen(Echo)
-    for word in (b"first", b"again"):
-        transport = connected(network.backend, address)
-        send_all(network.backend, transport, word)
-        assert receive_exactly(network.backend, transport, 5) == word
-        network.backend.forget(transport)
-        transport.close()
-
-
 # Waiting --------------------------------------------------------------------------------------
 
 
@@ -285,21 +266,6 @@ def test_unread_bytes_are_reported_again(network: Network) -> None:
     assert ready_for(network.backend, transport, 0)[0]
     receive_exactly(network.backend, transport, 2)
     assert not ready_for(network.backend, transport, 0)[0]
-
-
-def test_each_transport_is_reported_for_itself(network: Network) -> None:
-    address = network.listen(Echo)
-    quiet, busy = (connected(network.backend, address) for _ in range(2))
-    send_all(network.backend, busy, b"x")
-    while not ready_for(network.backend, busy, LONG)[0]:
-        pass
-    assert ready_for(network.backend, quiet, 0) == (False, False)
-
-
-def test_poll_ends_after_its_timeout(network: Network) -> None:
-    started = time.monotonic()
-    assert network.backend.poll(0.05) == []
-    assert time.monotonic() - started >= 0.04
 
 
 def test_wake_before_poll_ends_it_once(network: Network) -> None:
@@ -349,13 +315,6 @@ def test_no_wake_is_lost(network: Network) -> None:
 
 
 # Closing the backend --------------------------------------------------------------------------
-
-
-def test_a_closed_backend_can_still_be_woken_and_closed(network: Network) -> None:
-    network.backend.close()
-    network.backend.wake()
-    network.backend.close()
-    network.backend.wake()
 
 
 def test_a_closed_backend_serves_no_more(network: Network) -> None:

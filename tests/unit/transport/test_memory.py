@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -37,14 +36,6 @@ def connected(backend: MemoryBackend) -> MemoryTransport:
     assert transport.advance()
     backend.watch(transport, write=False)
     return transport
-
-
-def test_the_server_gets_the_bytes_as_they_were_sent() -> None:
-    server = Recorder()
-    transport = connected(MemoryBackend({ADDRESS: lambda: server}))
-    assert transport.send([b"ab", memoryview(b"cd")]) == 4
-    assert transport.send([]) == 0
-    assert server.received == [b"abcd"]
 
 
 def test_one_piece_is_taken_between_two_polls() -> None:
@@ -122,33 +113,6 @@ def test_a_listener_may_come_and_go() -> None:
     assert first.send([b"still there"]) == 11
     listeners[ADDRESS] = Recorder
     connected(backend)
-
-
-def test_connections_are_those_that_stand() -> None:
-    backend = MemoryBackend({ADDRESS: Recorder})
-    first, second, third, fourth = (connected(backend) for _ in range(4))
-    backend.dial(*ADDRESS)  # not connected yet
-    first.cut()
-    backend.forget(second)
-    second.close()
-    assert backend.connections == [third, fourth]
-    assert [(found.host, found.port) for found in backend.connections] == [ADDRESS, ADDRESS]
-
-
-def test_poll_reports_in_the_order_of_dialling() -> None:
-    backend = MemoryBackend({ADDRESS: Recorder})
-    transports = [connected(backend) for _ in range(5)]
-    for transport in reversed(transports):
-        transport.deliver(b"x")
-    assert [readiness.transport for readiness in backend.poll(0)] == transports
-
-
-def test_poll_does_not_wait_when_there_is_something_to_report() -> None:
-    backend = MemoryBackend({ADDRESS: Recorder})
-    connected(backend).deliver(b"x")
-    started = time.monotonic()
-    assert backend.poll(20)
-    assert time.monotonic() - started < 10
 
 
 def test_an_interrupted_wake_leaves_poll_usable() -> None:

@@ -11,20 +11,6 @@ from kprod.errors import ConfigError
 from kprod.transport import register
 from kprod.transport.memory import MemoryBackend
 from kprod.transport.registry import open_backend
-from kprod.transport.tcp import TcpBackend
-
-
-def test_built_in_backends_are_known_by_name() -> None:
-    tcp = open_backend("tcp", send_buffer_bytes=10_000)
-    memory = open_backend("memory", listeners={})
-    assert isinstance(tcp, TcpBackend)
-    assert isinstance(memory, MemoryBackend)
-    tcp.close()
-    memory.close()
-
-
-def test_a_factory_needs_no_name() -> None:
-    assert isinstance(open_backend(MemoryBackend, listeners={}), MemoryBackend)
 
 
 def test_a_registered_name_is_known_and_the_last_registration_counts() -> None:
@@ -38,11 +24,6 @@ def test_a_registered_name_is_known_and_the_last_registration_counts() -> None:
     register("test-transport", lambda **options: factory_of(options["word"]))
     open_backend("test-transport", word="second")
     assert made == ["second"]
-
-
-def test_a_backend_that_is_open_is_taken_as_it_is() -> None:
-    backend = MemoryBackend({})
-    assert open_backend(backend) is backend
 
 
 @pytest.mark.parametrize(("name", "factory"), [("", MemoryBackend), ("named", "not callable")])

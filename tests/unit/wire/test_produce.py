@@ -91,14 +91,6 @@ def test_a_leader_hint_that_is_cut_short_is_malformed(hint: str) -> None:
         decode_produce_response(10, memoryview(body))
 
 
-def test_an_error_code_nobody_knows_is_a_value() -> None:
-    for code in (-32768, -2, 999, 32767):
-        result = b"\x00\x00\x00\x00" + code.to_bytes(2, "big", signed=True) + bytes(16)
-        body = b"\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01" + result + bytes(4)
-        [partition] = decode_produce_response(3, memoryview(body)).partitions
-        assert partition.error_code == code
-
-
 def test_a_count_beyond_the_bytes_left_is_refused_at_once() -> None:
     body = b"\x7f\xff\xff\xff" + bytes(200)
     with pytest.raises(ProtocolError, match="PRODUCE v3 response: an array of 2147483647 items"):

@@ -16,55 +16,6 @@ def flexible(data: bytes) -> WireReader:
     return WireReader(memoryview(data), "a message", flexible=True)
 
 
-@pytest.mark.parametrize(
-    ("data", "value"),
-    [
-        (b"\x00", 0),
-        (b"\x7f", 127),
-        (b"\x80\x01", 128),
-        (b"\xff\xff\xff\xff\x0f", 2**32 - 1),
-        (b"\x81\x80\x00", 1),  # padded, and exact all the same
-    ],
-)
-def test_uvarint(data: bytes, value: int) -> None:
-    assert flexible(data).uvarint() == value
-
-
-def test_numbers_are_signed_and_big_endian() -> None:
-    reader = classic(b"\xff\xfe\x00\x00\x01\x00\x80\x00\x00\x00")
-    assert (reader.int16(), reader.int32(), reader.int32()) == (-2, 256, -(2**31))
-
-
-def test_strings() -> None:
-    reader = classic(b"\x00\x02\xc3\xa9\xff\xff\x00\x00rest")
-    assert (reader.string(), reader.nullable_string(), reader.string()) == ("é", None, "")
-    assert bytes(reader.rest()) == b"rest"
-    reader = flexible(b"\x03\xc3\xa9\x00\x01rest")
-    assert (reader.string(), reader.nullable_string(), reader.string()) == ("é", None, "")
-    assert bytes(reader.rest()) == b"rest"
-
-
-def test_an_id_of_zeros_means_none() -> None:
-    reader = classic(bytes(16) + bytes(15) + b"\x01")
-    assert (reader.uuid(), reader.uuid()) == (None, bytes(15) + b"\x01")
-
-
-def test_arrays_are_skipped_with_their_count() -> None:
-    reader = classic(b"\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x02rest")
-    reader.skip_array(4)
-    assert bytes(reader.rest()) == b"rest"
-
-
-def test_tags_are_passed_by_their_size_whatever_is_read_of_them() -> None:
-    reader = flexible(b"\x02\x00\x02\x41\x42\x07\x03abcrest")
-    assert [(tag, bytes(field.rest())) for tag, field in reader.tags()] == [
-        (0, b"AB"),
-        (7, b"abc"),
-    ]
-    assert bytes(reader.rest()) == b"rest"
-    assert list(classic(b"\x01").tags()) == []
-
-
 def test_a_tagged_field_ends_where_its_size_says() -> None:
     [(_, field)] = flexible(b"\x01\x00\x02\x00\x00\x00\x00").tags()
     with pytest.raises(ProtocolError):
