@@ -118,8 +118,8 @@ class ClientMetrics:
     def push(self, push: ClientMetricsPush, subscription_id: int, clock: Clock) -> None:
         """Accept a client's push.
 
-        Raises ``BrokerError``: 35 without a subscription, 42 unknown or terminated client, 76
-        codec, 87 unreadable, 89 too early, 117 another subscription, 118 too large.
+        Raises ``BrokerError`` with code 35 (no subscription), 42 (unknown or terminated client), 76
+        (codec), 87 (unreadable), 89 (too early), 117 (outdated subscription) or 118 (too large).
         """
         with self._changed:
             subscription = self._asked_for()

@@ -9,10 +9,10 @@ from weakref import WeakSet
 
 
 class Closable(Protocol):
-    """A socket, a selector, a file in memory."""
+    """A socket, a selector or an in-memory file."""
 
     def close(self) -> object:
-        """Idempotent, and without a lock: a thread that the child does not have may hold it."""
+        """Close it. Idempotent; takes no lock, which a thread missing in the child may hold."""
 
 
 _Open = TypeVar("_Open", bound=Closable)
@@ -20,11 +20,11 @@ _open: WeakSet[Closable] = WeakSet()
 
 
 def closed_in_children(opened: _Open) -> _Open:
-    """Have a child that Python forks close its copy at once.
+    """Let a child that Python forks close its copy at once; return the argument.
 
-    With a copy, the port and the lock of the directory stay taken after the broker has stopped. And
-    a copy that is freed later closes whatever has its number by then: the file of a daemon, say,
-    that has closed all it inherited.
+    Otherwise the child's copy would keep the port and the lock of the directory taken after the
+    broker has stopped. It might also be freed late and close another file that has its number by
+    then, for example in a daemon that has closed all inherited descriptors.
     """
     _open.add(opened)
     return opened
@@ -42,9 +42,8 @@ os.register_at_fork(after_in_child=_close_in_child)
 class OpenFile:
     """A descriptor that stays open for as long as this object is referenced.
 
-    A segment may be deleted while a response that holds a slice of it waits for a slow client;
-    its bytes are then still there for that client, and the number of the descriptor is not given
-    to another file.
+    A segment may be deleted while a response with a slice of it waits for a slow client. The client
+    can still get these bytes, because the descriptor stays open and its number is not reused.
     """
 
     def __init__(self, fd: int) -> None:
@@ -52,7 +51,7 @@ class OpenFile:
         closed_in_children(self)
 
     def close(self) -> None:
-        """Close it now: nobody uses it any more. ``fd`` is -1 then. Idempotent."""
+        """Close the descriptor now, when nobody uses it any more; ``fd`` becomes -1. Idempotent."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)

@@ -104,12 +104,12 @@ _SAME: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The fields of answers that identify topics and partitions, and their names in requests."""
 _SCALARS: Final = ("name", "group_id", "key", "transactional_id", "partition_index")
-"""What an element of a request is that has no fields."""
+"""The fields of an answer that may hold a request element that is a plain value."""
 _NONE: Final = ("generation_id", "producer_id", "producer_epoch", "node_id", "port")
 
 
 def _skeleton(asked: Any, entity: Any) -> dict[str, Any]:
-    """An empty answer for the topics and partitions of a request."""
+    """An answer that names the topics and partitions of a request, and is otherwise empty."""
     found: dict[str, Any] = {}
     for shape in field_shapes(entity):
         known = (getattr(asked, name, None) for name in _SAME.get(shape.name, ()))
@@ -155,7 +155,7 @@ BEFORE_AUTHENTICATION: Final[frozenset[ApiKey]] = frozenset(
 """The requests that are allowed before a login."""
 
 MOST_ELEMENTS: Final = 100_000
-"""Limit of all array elements of one request together, to limit its memory."""
+"""Limit of the number of array elements in one request, to limit its memory."""
 _HEADER_START: Final = struct.Struct(">hhi")
 _complaints: Final = QuietLog(logging.getLogger(__name__), SystemClock())
 
@@ -176,7 +176,7 @@ class Dispatcher:
 
         Raises ``HangUp`` for bytes that are not a request, for APIs and versions that were not
         advertised (except ApiVersions, which answers every version), for requests that are not
-        allowed before a login, and if a handler does.
+        allowed before a login, and if a handler raises it.
         """
         key, version, correlation_id = _start(frame)
         header = {"correlation_id": correlation_id}
@@ -206,7 +206,7 @@ class Dispatcher:
 
 
 def _refusing(handler: Handler) -> Handler:
-    """The handler, with its ``BrokerError`` converted to the error code of the whole answer."""
+    """The handler, but with a ``BrokerError`` converted to the error code of the whole answer."""
 
     def answer(call: Call, node: Node) -> Message | Later | None:
         try:

@@ -71,8 +71,8 @@ class EmbeddedBroker:
         """Raises ``ConfigError`` for invalid or unintentionally open listeners and ports, and for
         directories given twice.
 
-        Nodes after the first use the ports after ``port``, or free ones if that is 0. Each
-        directory has ``recovery_threads`` that load its partitions (Kafka:
+        Further nodes use the ports that follow ``port``, or any free ports if it is 0. For each
+        directory, ``recovery_threads`` threads load its partitions (Kafka:
         num.recovery.threads.per.data.dir).
         """
         if nodes < 1:
@@ -249,7 +249,7 @@ class EmbeddedBroker:
         self._running_cluster().transactions.time_out_all()
 
     def set_transaction_version(self, version: int) -> None:
-        """Set another level of ``transaction.version``, as an upgrade does, until it is stopped.
+        """Set another level of ``transaction.version``, as an upgrade does, until the broker stops.
 
         Clients see it in their next ApiVersions response. Raises ``ConfigError``.
         """
@@ -301,7 +301,7 @@ class EmbeddedBroker:
 
 
 def _remove(data: Path, process: int) -> None:
-    """For the process that has made the directory: a child that exits calls this, too."""
+    """Remove a temporary directory, unless this is a forked child of the process that made it."""
     if process == os.getpid():
         shutil.rmtree(data, ignore_errors=True)
 

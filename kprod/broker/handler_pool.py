@@ -17,10 +17,10 @@ _SECONDS: Final = 10.0
 
 
 class QuietLog:
-    """At most ``most`` lines in ``seconds``; the next one says how many were left out.
+    """Logs at most ``most`` lines in ``seconds``; the next line says how many were left out.
 
-    Nothing is raised, also when memory does not suffice for a line: callers already deal with an
-    error. Thread-safe.
+    Never raises, even without memory for a line: callers are already handling an error.
+    Thread-safe.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class QuietLog:
         self._left_out = 0
 
     def warning(self, message: str, *args: object) -> None:
-        """Something a client did."""
+        """Log a warning about something that a client did."""
         self._write(logging.WARNING, message, args, failed=False)
 
     def exception(self, message: str, *args: object) -> None:
-        """Something that should not have happened, with the traceback of what is being handled."""
+        """Log an internal error with the traceback of the exception that is being handled."""
         self._write(logging.ERROR, message, args, failed=True)
 
     def _write(self, level: int, message: str, args: tuple[object, ...], *, failed: bool) -> None:
@@ -54,7 +54,7 @@ class QuietLog:
             pass  # the log is the last place to say it
 
     def _take_turn(self, now: float) -> int:
-        """How many lines were left out before this one; -1 when this one is, too."""
+        """How many lines were left out before this one; -1 if this one must be left out, too."""
         with self._lock:
             if now - self._since >= self._seconds:
                 self._since, self._said = now, 0
@@ -79,11 +79,12 @@ _log = logging.getLogger(__name__)
 class HandlerPool:
     """Threads, and the requests that wait for them (Kafka: RequestChannel and its handlers).
 
-    At most ``capacity`` requests wait. A network thread that finds the queue full waits: it reads
-    no more from its clients, and TCP flow control slows them down. Work that handlers add
-    themselves (a delayed operation that can be completed) is not limited, and runs first: a handler
-    that waited for handlers would wait for ever. A handler logs an unexpected error and continues:
-    a request can cost its own connection, but never the broker. Thread-safe.
+    At most ``capacity`` requests are queued. If the queue is full, a network thread waits and does
+    not read from its clients, so TCP flow control slows them down. Jobs that handlers add
+    themselves, such as delayed operations that can be completed, are not limited, because a handler
+    that waits for other handlers could wait for ever. These jobs run first. A handler logs an
+    unexpected error and continues: a request can cost its own connection, but never the broker.
+    Thread-safe.
     """
 
     def __init__(
@@ -106,14 +107,15 @@ class HandlerPool:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many jobs wait."""
+        """The number of queued jobs."""
         return len(self._requests) + len(self._urgent)
 
     def start(self) -> None:
-        """Start the threads, unless they run. Fewer if there cannot be as many, but one.
+        """Start the threads, unless they run: as many as the system allows, but at least one.
 
-        All at once and early: ``Thread.start`` waits for ever for a thread that has no memory to
-        begin with, so the network thread must not call it. Raises ``RuntimeError`` for none.
+        They are all started early, because ``Thread.start`` waits for ever if the new thread has no
+        memory to start with: the network thread must not call it. Raises ``RuntimeError`` if no
+        thread can start.
         """
         with self._starting:
             if self._threads or self._closed:
@@ -131,7 +133,7 @@ class HandlerPool:
                 self._threads.append(thread)
 
     def put(self, job: Job) -> None:
-        """Have a request handled; waits while too many are queued. Dropped once closed."""
+        """Queue a request, waiting while too many are queued. After ``close`` it is dropped."""
         with self._lock:
             while len(self._requests) >= self._capacity and not self._closed:
                 self._drained.wait(_PATIENCE)
@@ -140,18 +142,18 @@ class HandlerPool:
                 self._wake()
 
     def submit(self, job: Job) -> None:
-        """Have something done soon that must not wait behind requests, also after ``close``."""
+        """Queue a job that runs before any request. Works even after ``close``."""
         with self._lock:
             self._urgent.append(job)
             self._wake()
 
     def _wake(self) -> None:
-        """Wake a handler. Once a job is in the queue, it is the queue's: nothing is raised."""
+        """Wake a handler. Does not raise, because the job is already queued and will be run."""
         with contextlib.suppress(MemoryError):
             self._filled.notify()
 
     def take(self) -> Job | None:
-        """The next job; waits for one. None once closed and empty."""
+        """Wait for the next job and return it; None once the pool is closed and the queue empty."""
         with self._lock:
             while not self._urgent and not self._requests:
                 if self._closed:
@@ -180,7 +182,7 @@ class HandlerPool:
                 time.sleep(_PAUSE)
 
     def close(self) -> None:
-        """Finish what is queued and end the threads. Idempotent; not from a handler."""
+        """Run the queued jobs and end the threads. Idempotent; must not be called by a handler."""
         with self._lock:
             self._closed = True
             self._filled.notify_all()

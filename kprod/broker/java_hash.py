@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def java_hash(text: str) -> int:
-    """The absolute value of ``String.hashCode()``; Kafka takes a partition from it."""
+    """The absolute value of ``String.hashCode()``; Kafka derives a partition from it."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(encoded), 2):

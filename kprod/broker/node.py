@@ -1,4 +1,4 @@
-"""What a handler gets: the request, and the node with everything that the handler may use."""
+"""What handlers use: the request, and the node with the parts of the broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kprod.types import TopicPartition
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions:
-    """What a broker is started with, the addresses of its nodes aside."""
+    """The options of a broker, without the addresses of its nodes."""
 
     topics: Mapping[str, int] = field(default_factory=dict)
     default_partitions: int = 1
@@ -57,11 +57,11 @@ class Address:
 
 
 class ClusterState:
-    """The part of a cluster that the controller would know. Thread-safe.
+    """The state of a cluster that a controller would have. Thread-safe.
 
-    The nodes of one process share one data directory: each partition has a copy "on every node",
-    and is in sync on those that run. So a leader can be moved to any running node, and nothing is
-    lost by it. Without a word to the contrary the leaders are spread over the nodes.
+    The nodes of one process share one data directory. Each partition has a replica "on every node",
+    which is in sync on the running nodes. So any running node can become its leader, and no data is
+    lost. By default the leaders are spread over the nodes.
     """
 
     def __init__(self, node_ids: Sequence[int] = (1,)) -> None:
@@ -73,27 +73,27 @@ class ClusterState:
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The nodes that run."""
+        """The ids of the running nodes."""
         return tuple(node_id for node_id in self.node_ids if node_id in self._running)
 
     @property
     def controller(self) -> int:
-        """The first node that runs; -1 for none."""
+        """The first running node; -1 if none is running."""
         return min(self.running, default=-1)
 
     def node_started(self, node_id: int, addresses: Mapping[str, Address]) -> None:
-        """A node runs, at these addresses by listener name."""
+        """A node has started. ``addresses`` are by listener name."""
         with self._lock:
             self._addresses[node_id] = addresses
             self._running.add(node_id)
 
     def node_stopped(self, node_id: int) -> None:
-        """A node does not run any more; its partitions have other leaders from now on."""
+        """A node has stopped; its partitions now have other leaders."""
         with self._lock:
             self._running.discard(node_id)
 
     def address(self, node_id: int, listener: str) -> Address:
-        """Where a node listens, by the listener the client came through if it has that one."""
+        """A node's address: that of its ``listener`` with the client's name, else of its first."""
         found = self._addresses.get(node_id, {})
         return found.get(listener) or next(iter(found.values()), Address("", -1))
 
@@ -104,7 +104,7 @@ class ClusterState:
         return ids[first:] + ids[:first]
 
     def leader(self, where: TopicPartition) -> int:
-        """The node a partition was moved to, if it runs, or the first replica that does; or -1."""
+        """The node to which a partition was moved, if it is running; else the first running one."""
         running = self.running
         moved = self._moved.get(where)
         if moved in running and moved is not None:
@@ -112,30 +112,30 @@ class ClusterState:
         return next((node_id for node_id in self.replicas(where) if node_id in running), -1)
 
     def move_leader(self, where: TopicPartition, node_id: int) -> None:
-        """Have another node lead: ``BrokerError`` 8 unless it runs."""
+        """Make a node the leader. Raises ``BrokerError`` 8 unless it is running."""
         with self._lock:
             if node_id not in self.running:
                 raise BrokerError(ErrorCode.broker_not_available, f"node {node_id} does not run")
             self._moved[where] = node_id
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions were deleted. A new topic of that name has leaders of its own."""
+        """Forget deleted partitions: a new topic with this name gets the default leaders."""
         with self._lock:
             for where in partitions:
                 self._moved.pop(where, None)
 
 
 Controller: TypeAlias = Callable[[Callable[[], None]], None]
-"""Takes what changes topics, and runs it soon, one after the other, in a thread of its own.
+"""Runs changes of topics soon, one after the other, in a separate thread.
 
-A change may take seconds, and no two go on at once: handlers that waited for each other would
-answer no client meanwhile (Kafka: the event queue of QuorumController).
+A change may take seconds, and only one runs at a time. Handlers that waited for their turn could
+not answer other clients meanwhile (Kafka: the event queue of QuorumController).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One broker behind the APIs. Every part is thread-safe, and shared by all nodes."""
+    """One broker. Its parts are thread-safe, and all nodes share them."""
 
     cluster_id: str
     topics: Topics
@@ -149,16 +149,16 @@ class Node:
     state: ClusterState = field(default_factory=ClusterState)
 
     def endpoints(self, session: Session) -> list[Message]:
-        """Where the client of a session reaches the nodes that run, as responses spell it."""
+        """The running nodes' addresses for the client of a session, as fields of a response."""
         return [self.endpoint(node_id, session) for node_id in self.state.running]
 
     def endpoint(self, node_id: int, session: Session) -> Message:
-        """Where the client reaches one node."""
+        """The address of one node, as fields of a response."""
         address = self.state.address(node_id, session.listener.name)
         return {"node_id": node_id, "host": address.host, "port": address.port, "rack": None}
 
     def topic(self, name: str | None, topic_id: uuid.UUID | None) -> Topic:
-        """The topic by name, or by id where a version has no names: ``BrokerError`` 3 or 100."""
+        """The topic by name, or by id if the name is None. Raises ``BrokerError`` 3 or 100."""
         topic = self.topics.find_id(topic_id) if name is None else self.topics.find(name)
         if topic is None and name is None:
             raise BrokerError(ErrorCode.unknown_topic_id)
@@ -167,15 +167,15 @@ class Node:
         return topic
 
     def has_partition(self, where: TopicPartition) -> bool:
-        """Whether the topic has such a partition, on whichever node its leader is."""
+        """Whether the partition exists, no matter which node leads it."""
         topic = self.topics.find(where.topic)
         return topic is not None and 0 <= where.partition < len(topic.partitions)
 
     def partition(self, topic: Topic, number: int, leader_epoch: int = -1) -> PartitionLog:
-        """The log of a partition this node leads.
+        """The log of a partition that this node leads.
 
-        ``BrokerError`` 3 for none, 56 when its disk failed, 6 when another node leads it, 74 for a
-        leader epoch that is over and 75 for one there never was.
+        Raises ``BrokerError`` 3 if there is no such partition, 56 if its disk has failed, 6 if
+        another node leads it, 74 for an old leader epoch, and 75 for one that has not begun.
         """
         if not 0 <= number < len(topic.partitions):
             raise BrokerError(ErrorCode.unknown_topic_or_partition)
@@ -196,7 +196,7 @@ class Node:
         return self.state.leader(TopicPartition(OFFSETS_TOPIC, self.groups.partition_of(group_id)))
 
     def check_coordinates(self, group_id: str) -> None:
-        """Raise ``BrokerError`` 16 unless the group is this node's to coordinate."""
+        """Raise ``BrokerError`` 16 unless this node coordinates the group."""
         if self.coordinator(group_id) != self.node_id:
             raise BrokerError(ErrorCode.not_coordinator)
 
@@ -206,14 +206,14 @@ class Node:
         return self.state.leader(TopicPartition(TRANSACTION_TOPIC, number))
 
     def check_coordinates_transaction(self, transactional_id: str) -> None:
-        """Raise ``BrokerError`` 16 unless it is this node's to coordinate."""
+        """Raise ``BrokerError`` 16 unless this node coordinates the transactional id."""
         if self.transaction_coordinator(transactional_id) != self.node_id:
             raise BrokerError(ErrorCode.not_coordinator)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A parsed request. ``body`` is kio's message: which fields it has depends on ``version``."""
+    """A parsed request. ``body`` is kio's message, whose fields depend on ``version``."""
 
     version: int
     client_id: str | None
@@ -227,19 +227,19 @@ Give: TypeAlias = Callable[[Message | Exception], None]
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """An answer that has to wait for something (a fetch for data, a join for other members).
+    """An answer that must wait, for example for data (fetch) or for other members (join).
 
-    ``begin`` is called once with the function that takes the answer. That function is then called
-    exactly once, from any thread, perhaps before ``begin`` returns. An exception instead of an
-    answer ends the connection.
+    ``begin`` is called once, with a function that takes the answer. It must have that function
+    called exactly once, by any thread, perhaps before it returns. An exception instead of an answer
+    ends the connection.
     """
 
     begin: Callable[[Give], None]
 
 
 Handler: TypeAlias = Callable[[Call, Node], Message | Later | None]
-"""Answers a request; None sends nothing. Raises ``HangUp`` to close the connection, and
-``BrokerError`` where the answer has an error code of its own, which it gets then."""
+"""Answers a request; None sends nothing. Raises ``HangUp`` to close the connection, or
+``BrokerError`` for an answer with only this error code."""
 
 
 def by_topic(
@@ -247,7 +247,7 @@ def by_topic(
     answer: Callable[[str, Any], Message],
     name: str = "name",
 ) -> list[Message]:
-    """One answer for each partition of the topics of a request; ``name`` is a topic's field."""
+    """One answer for each partition in a request; ``name`` is the field with a topic's name."""
     return [
         {
             name: getattr(topic, name),
@@ -263,7 +263,7 @@ _P = ParamSpec("_P")
 def or_error(
     fields: Message, answer: Callable[_P, Message], *args: _P.args, **kwargs: _P.kwargs
 ) -> Message:
-    """An answer about one thing of several: ``fields``, and what ``answer`` adds or an error."""
+    """The answer for one item of a request: ``fields``, and what ``answer`` adds or its error."""
     try:
         return {**fields, **answer(*args, **kwargs)}
     except CorruptBatch as error:
@@ -274,7 +274,7 @@ def or_error(
 
 
 def one_by_one(handler: Callable[[Call, Node], Message]) -> Handler:
-    """The handler of requests that change topics: the controller's thread runs it."""
+    """The handler, but run by the controller's thread, for requests that change topics."""
 
     def handle(call: Call, node: Node) -> Later:
         def run(give: Give) -> None:

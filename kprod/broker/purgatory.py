@@ -20,22 +20,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(order=True, slots=True)
 class Appointment:
-    """Something to be done at a time of the monotonic clock; ``cancel`` calls it off."""
+    """A function call that is due at a time of the monotonic clock."""
 
     when: float
     number: int
     act: Callable[[], None] | None = field(compare=False)
 
     def cancel(self) -> None:
-        """Idempotent; too late when it has begun."""
+        """Prevent the call, unless it has begun. Idempotent."""
         self.act = None
 
 
 class Timer:
-    """Calls functions at their time (Kafka: SystemTimer). Thread-safe.
+    """Calls functions when they are due (Kafka: SystemTimer). Thread-safe.
 
-    The functions have to be quick, as one thread calls them all: handlers do the real work.
-    One that fails for want of memory is called again.
+    The functions must be quick, because one thread calls them all; they leave long work to
+    handlers. A function that raises ``MemoryError`` is called again.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -49,7 +49,7 @@ class Timer:
         self._closed = False
 
     def at(self, when: float, act: Callable[[], None]) -> Appointment:
-        """Have ``act`` called at ``when``, seconds of the monotonic clock. Never once closed."""
+        """Call ``act`` at ``when``, in seconds of the monotonic clock; not after ``close``."""
         appointment = Appointment(when, next(self._numbers), act)
         with self._lock:
             heapq.heappush(self._due, appointment)
@@ -63,7 +63,7 @@ class Timer:
         return appointment
 
     def after(self, seconds: float, act: Callable[[], None]) -> Appointment:
-        """Have ``act`` called in some time."""
+        """Call ``act`` after this time."""
         return self.at(self._clock.monotonic() + seconds, act)
 
     def _run(self) -> None:
@@ -92,7 +92,7 @@ class Timer:
             return None
 
     def close(self) -> None:
-        """Forget everything and end the thread. Idempotent; not from an ``act``."""
+        """Drop all calls and end the thread. Idempotent; must not be called by an ``act``."""
         with self._lock:
             self._closed = True
             self._due.clear()
@@ -103,13 +103,13 @@ class Timer:
 
 
 Attempt = Callable[[bool], bool]
-"""Tries to complete an operation; the argument says that this is the last time. Returns whether
-it is complete, which it has to be the last time. It is called again after a ``MemoryError``."""
+"""Tries to complete an operation; returns whether it is complete. The argument says that this is
+the last attempt, which must complete it. Called again after a ``MemoryError``."""
 
 
 @dataclass(slots=True, eq=False)
 class DelayedOperation:
-    """One request that waits. The purgatory's lock guards what changes."""
+    """One waiting request. The purgatory's lock guards the fields that change."""
 
     keys: Collection[Hashable]
     attempt: Attempt
@@ -121,10 +121,10 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """Completes operations when their time is over or something happened to one of their keys.
+    """Completes operations when they time out, or when something happens to one of their keys.
 
-    Kafka: DelayedOperationPurgatory. An operation is attempted by one thread at a time, the
-    handlers', and completed exactly once. Thread-safe.
+    Kafka: DelayedOperationPurgatory. An operation is attempted by one handler thread at a time, and
+    completed exactly once. Thread-safe.
     """
 
     def __init__(self, timer: Timer, submit: Callable[[Callable[[], None]], None]) -> None:
@@ -135,9 +135,9 @@ class Purgatory:
         self._closed = False
 
     def watch(self, keys: Collection[Hashable], seconds: float, attempt: Attempt) -> None:
-        """Try to complete an operation whenever a key is woken, and for the last time later.
+        """Try to complete an operation when a key is woken, and a last time after ``seconds``.
 
-        It is tried at once, too: what happened before the keys were watched is then not missed.
+        It is also tried immediately, so that nothing is missed that happened before this call.
         """
         operation = DelayedOperation(keys, attempt)
         with self._lock:
@@ -154,7 +154,7 @@ class Purgatory:
         self._run(operation)
 
     def wake(self, key: Hashable) -> None:
-        """Something happened to ``key``."""
+        """Attempt the operations that wait for ``key``, because something has happened to it."""
         # Read without the lock. An operation that is watched after this has yet to be attempted,
         # and its attempt sees what happened to the key before.
         if not self._waiting:
@@ -170,7 +170,7 @@ class Purgatory:
         self._start([operation] if ready else [])
 
     def _may_start(self, operation: DelayedOperation) -> bool:
-        """Whether no thread attempts the operation; the one that does attempts it once more."""
+        """Whether to start an attempt. If one is running, its thread makes another one after it."""
         operation.woken = True
         if operation.running or operation.done:
             return False
@@ -223,7 +223,7 @@ class Purgatory:
             operation.expiry.cancel()
 
     def close(self) -> None:
-        """Complete everything, now and from now on."""
+        """Complete all operations now, and later ones immediately."""
         with self._lock:
             self._closed = True
             waiting = {op for operations in self._waiting.values() for op in operations}

@@ -1,4 +1,4 @@
-"""Everything that runs while the embedded broker does: shared parts, and a server per node."""
+"""The running parts of the embedded broker: those that nodes share, and a server per node."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _END_OF_TIME: Final = 2**63 - 1
 class RunningCluster:
     """The nodes of one process, over one data directory.
 
-    Starting and stopping nodes is for one thread at a time; moving leaders for any.
+    One thread at a time may start and stop nodes; any thread may move leaders.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RunningCluster:
     def _end_transaction(
         self, where: TopicPartition, marker: TransactionMarker, transaction_version: int
     ) -> None:
-        """Write the marker of a transaction into one of its partitions: 3, 47, 52, 56."""
+        """Write a transaction's marker into a partition. Raises ``BrokerError`` 3, 47, 52 or 56."""
         log = self._log(where)
         if where.topic == OFFSETS_TOPIC:
             self.groups.end_transaction(where.partition, marker, transaction_version)
@@ -113,7 +113,7 @@ class RunningCluster:
         return topic.partitions[where.partition]
 
     def _repeat(self, seconds: float, act: Callable[[], None]) -> None:
-        """Have something done by the handlers again and again."""
+        """Let the handlers call ``act`` every ``seconds``."""
 
         def once() -> None:
             try:
@@ -124,7 +124,7 @@ class RunningCluster:
         self._timer.after(seconds, lambda: self._pool.submit(once))
 
     def start_nodes(self, servers: Mapping[int, Server]) -> None:
-        """Serve clients at servers that listen already, by node id."""
+        """Serve clients with servers that already listen, by node id."""
         self._pool.start()
         self._controller.start()
         with self._new_leaders():
@@ -151,7 +151,7 @@ class RunningCluster:
         server.start(Dispatcher(node, HANDLERS).dispatch, self._pool)
 
     def stop_node(self, node_id: int) -> None:
-        """Cut a node's clients off; the others lead what it led, in a new epoch."""
+        """Disconnect a node's clients; other nodes lead its partitions, in a new epoch."""
         server = self._servers.pop(node_id, None)
         if server is None:
             raise IllegalStateError(f"node {node_id} does not run")
@@ -161,14 +161,14 @@ class RunningCluster:
         server.close(handlers_ended=False)
 
     def move_leader(self, where: TopicPartition, node_id: int) -> None:
-        """Have a running node lead a partition. ``BrokerError`` 3 for no such partition, 8."""
+        """Make a running node lead a partition. Raises ``BrokerError`` 3 or 8."""
         self._log(where)
         with self._new_leaders():
             self.state.move_leader(where, node_id)
 
     @contextmanager
     def _new_leaders(self) -> Iterator[None]:
-        """Around a change of nodes: what has another leader afterwards begins a new epoch."""
+        """Partitions whose leaders change within the block begin a new epoch."""
         before = self._leaders()
         yield
         for where, leader in self._leaders().items():
@@ -178,9 +178,9 @@ class RunningCluster:
     def records(
         self, name: str, count: int | None, timeout: float, *, committed: bool = False
     ) -> list[StoredRecord]:
-        """What is in a topic; waits for ``count`` records. ``BrokerError`` 3.
+        """The records of a topic; waits for ``count`` records. Raises ``BrokerError`` 3.
 
-        ``committed``: without what is in transactions that were aborted or are open.
+        With ``committed``, without records of aborted and open transactions.
         """
         topic = self.topics.find(name)
         if topic is None:
@@ -201,12 +201,12 @@ class RunningCluster:
         return found
 
     def forget_producers(self) -> None:
-        """Have every partition lose its producer state, as after a long silence."""
+        """Drop the producer state of every partition, as for producers that are long inactive."""
         for log in self._all_logs():
             log.expire_producers(_END_OF_TIME)
 
     def fail_disk(self, error: OSError | None) -> None:
-        """Have every append fail with this error; None mends the disk."""
+        """Let every append fail with this error; None ends that."""
         for log in self._all_logs():
             log.fail_with(error)
 
@@ -214,7 +214,7 @@ class RunningCluster:
         return [log for topic in self.topics.all() for log in topic.partitions]
 
     def _leaders(self) -> dict[TopicPartition, int]:
-        """The leader of every partition; -1 where no node runs."""
+        """The leader of every partition; -1 if no node is running."""
         return {log.where: self.state.leader(log.where) for log in self._all_logs()}
 
     def _leader_changed(self, where: TopicPartition) -> None:
@@ -228,7 +228,7 @@ class RunningCluster:
             self.groups.resign(ErrorCode.not_coordinator)
 
     def hang_up(self) -> None:
-        """Answer what waits, end every connection and every thread. Idempotent."""
+        """Answer waiting requests; end all connections and threads. Idempotent."""
         servers, self._servers = self._servers, {}
         for server in servers.values():
             server.hang_up()

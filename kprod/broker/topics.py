@@ -32,7 +32,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether the broker alone writes to it."""
+        """Whether only the broker writes to the topic."""
         return self.name in INTERNAL_TOPICS
 
 
@@ -42,13 +42,13 @@ def is_legal_name(name: str) -> bool:
 
 
 MAX_PARTITIONS: Final = 10_000
-"""Of one topic, and of all that one request makes (Kafka: ReplicationControlManager)."""
+"""Limit of a topic, and of all topics in one request (Kafka: ReplicationControlManager)."""
 
 
 class Topics:
-    """Finds, makes and removes topics; raises ``BrokerError`` with the code for the client.
+    """Finds, creates and deletes topics; raises ``BrokerError`` with the code for the client.
 
-    Thread-safe: looking up reads a mapping that is replaced, never changed.
+    Thread-safe: lookups read a mapping that is replaced, never changed.
     """
 
     def __init__(self, logs: LogDirectories) -> None:
@@ -70,20 +70,20 @@ class Topics:
         return self._by_name.get(name)
 
     def find_id(self, topic_id: uuid.UUID | None) -> Topic | None:
-        """The topic of that id; None stands for the zero id."""
+        """The topic with this id, if any; None stands for the zero id."""
         return None if topic_id is None else self._by_id.get(topic_id)
 
     def close(self) -> None:
-        """Make no more partitions: 41 from now on."""
+        """Create no more partitions: that raises ``BrokerError`` 41 from now on."""
         self._closed = True
 
     def create(
         self, name: str, partitions: int, settings: Mapping[str, str] | None = None
     ) -> Topic:
-        """Make a topic: 17 name, 36 exists, 37 number of partitions, 40 settings, 44, 56.
+        """Create a topic with these settings of its own, which have Kafka's names.
 
-        ``settings`` are the topic's own, by Kafka's names. 44 where the process has too few
-        descriptors left.
+        Raises ``BrokerError`` 17 (invalid name), 36 (exists), 37 (number of partitions), 40
+        (settings), 44 (too few descriptors are left) or 56 (disk).
         """
         with self._changing:
             self.check_new(name, partitions)
@@ -110,7 +110,7 @@ class Topics:
     def find_or_create(
         self, name: str, partitions: int, settings: Mapping[str, str] | None = None
     ) -> Topic:
-        """The topic, made if it does not exist; 17, 44, 56."""
+        """The topic; created if it does not exist. Raises ``BrokerError`` like ``create``."""
         while True:
             found = self._by_name.get(name)
             if found is not None:
@@ -123,7 +123,7 @@ class Topics:
                     raise
 
     def extend(self, name: str, partitions: int) -> None:
-        """Raise the number of partitions: 3 no such topic, 37 not more than now, 44, 56 disk."""
+        """Add partitions. Raises ``BrokerError`` 3 (no topic), 37 (not more than now), 44 or 56."""
         with self._changing:
             topic = self.check_extension(name, partitions)
             _check_descriptors(partitions - len(topic.partitions))
@@ -141,11 +141,11 @@ class Topics:
         return topic
 
     def settings(self, name: str) -> Mapping[str, str]:
-        """The settings a topic has of its own."""
+        """The topic's own settings."""
         return self._logs.overrides.of(name)
 
     def configure(self, name: str, settings: Mapping[str, str]) -> None:
-        """Put these in place of a topic's own settings: 3 no such topic, 40 bad settings, 56."""
+        """Replace a topic's own settings. Raises ``BrokerError`` 3 (topic), 40 (settings) or 56."""
         with self._changing:
             self._existing(name)
             self._configure(name, settings)
@@ -157,7 +157,7 @@ class Topics:
             raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
 
     def delete(self, name: str, now_ms: int) -> None:
-        """Remove a topic, and its data after ``file.delete.delay.ms``: 3 no such topic, 56 disk."""
+        """Delete a topic; its files follow later. Raises ``BrokerError`` 3 (topic) or 56 (disk)."""
         with self._changing:
             topic = self._existing(name)
             self._by_name = {n: t for n, t in self._by_name.items() if n != name}
@@ -177,11 +177,11 @@ class Topics:
         return topic
 
     def _make(self, name: str, topic_id: uuid.UUID, count: int, *, opening: bool = False) -> Topic:
-        """Make the partitions that are missing, the last one first.
+        """Create the missing partitions, the last one first.
 
-        So that a topic that was half made when the process died is completed by the next start,
-        which sees from the highest partition how many there were to be. But what may be in a
-        directory that cannot be read is not made again.
+        If the process ends in between, the next start sees from the highest partition how many
+        there should be, and creates the others. With ``opening``, a partition that may be in an
+        unreadable directory is not created again.
         """
         try:
             wanted = [TopicPartition(name, number) for number in reversed(range(count))]
@@ -205,7 +205,7 @@ class Topics:
 
 
 def _in_metrics(name: str) -> str:
-    """The name of a topic in those of metrics, which Kafka lets no two topics share."""
+    """The topic's name in metrics, in which Kafka requires topics to differ."""
     return name.replace(".", "_")
 
 
@@ -217,7 +217,7 @@ def _check_count(partitions: int) -> None:
 
 
 def check_request(partitions: int) -> None:
-    """Raise ``BrokerError`` 44 for more partitions than one request may ask for."""
+    """Raise ``BrokerError`` 44 for more partitions than one request may create."""
     if partitions > MAX_PARTITIONS:
         raise BrokerError(
             ErrorCode.policy_violation,
@@ -226,7 +226,7 @@ def check_request(partitions: int) -> None:
 
 
 def _check_descriptors(partitions: int) -> None:
-    """Each takes a descriptor for its file. A quarter is left for indexes and for clients."""
+    """Raise ``BrokerError`` 44 if the partitions' files would leave too few descriptors."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = len(os.listdir("/dev/fd"))
     if used + partitions > most * 3 // 4:

@@ -47,7 +47,7 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     knows_required_ids: bool = False
-    """Version 4 and later: a new member first gets its id, and joins with it (KIP-394)."""
+    """True from version 4 on: a new member first gets an id, and then joins with it (KIP-394)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,20 +111,20 @@ class GroupMember:
         return self.join is not None or self.sync is not None
 
     def refresh(self, now: float) -> None:
-        """The member has sent a request."""
+        """Start the session time-out again, because the member has sent a request."""
         self.session_deadline = now + self.joined.session_timeout
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its subscription for one of the strategies."""
+        """The member's subscription for one of the strategies."""
         return dict(self.joined.protocols).get(protocol or "", b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The member's preferred strategy of those that every member supports."""
+        """The strategy that the member prefers among the ``candidates``."""
         return next(name for name, _ in self.joined.protocols if name in candidates)
 
 
 class GroupState(enum.Enum):
-    """Kafka's names."""
+    """The states of a group, with Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -134,7 +134,7 @@ class GroupState(enum.Enum):
 
 
 class ConsumerGroup:
-    """Members and generations (Kafka: ClassicGroup). Without I/O and clock; not thread-safe.
+    """Members and generations (Kafka: ClassicGroup). Does no I/O, has no clock; not thread-safe.
 
     Answers are collected in ``answers``; the caller sends them after releasing its locks.
     ``changed``: the group has to be written to the offsets topic.
@@ -154,7 +154,7 @@ class ConsumerGroup:
         self.join_deadline: float | None = None
         self.sync_deadline: float | None = None
         self.earliest_end = 0.0
-        """A group that was empty waits a moment for more members."""
+        """A group that was empty waits until then for more members."""
         self.answers: list[Callable[[], None]] = []
         self.changed = False
 
@@ -217,7 +217,7 @@ class ConsumerGroup:
         self.refuse(member, error)
 
     def replace_static(self, member: GroupMember, member_id: str) -> None:
-        """A static member came back: same place, new id; its older self is fenced."""
+        """A static member has restarted: it gets a new id, and its old id is fenced."""
         leads = self.leader == member.member_id
         self.refuse(member, ErrorCode.fenced_instance_id)
         del self.members[member.member_id]
@@ -328,7 +328,7 @@ class ConsumerGroup:
     # Time ----------------------------------------------------------------------------------
 
     def deadline(self) -> float | None:
-        """When ``advance`` has something to do, if nothing happens before."""
+        """When ``advance`` must be called next, if nothing happens before; None: not at all."""
         times = list(self.pending.values())
         times += [m.session_deadline for m in self.members.values() if not m.waits]
         if self.join_deadline is not None:

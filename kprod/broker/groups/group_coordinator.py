@@ -42,9 +42,9 @@ _log = logging.getLogger(__name__)
 class GroupCoordinator:
     """All groups of one cluster (Kafka: GroupCoordinator). Thread-safe.
 
-    One lock guards every group. It is held while the offsets topic is written to: the order of
-    its records has to be the order in which the state changed, or a restart would see another
-    past. Answers are given when it is free.
+    One lock guards all groups. It is held during writes to the offsets topic, because the records
+    must be in the order in which the state changed: a restart reads the state from them. Answers
+    are sent after the lock is released.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class GroupCoordinator:
         submit: Callable[[Callable[[], None]], None],
         clock: Clock,
     ) -> None:
-        """``offsets_log`` gives a partition of the offsets topic, made if need be.
+        """``offsets_log`` returns a partition of the offsets topic, and creates it if necessary.
 
-        ``BrokerError`` 56 from it when the disk fails.
+        It raises ``BrokerError`` 56 if the disk fails.
         """
         self._config = config
         self._offsets_log = offsets_log
@@ -76,11 +76,11 @@ class GroupCoordinator:
         return self._offsets.partition_of(group_id)
 
     def offsets_log_of(self, group_id: str) -> PartitionLog:
-        """The log of that partition. ``BrokerError`` 56."""
+        """The log of the partition that a group is in. Raises ``BrokerError`` 56."""
         return self._offsets_log(self.partition_of(group_id))
 
     def load(self, log: PartitionLog) -> None:
-        """Take over what a partition of the offsets topic says, at the start."""
+        """At the start: load the groups and offsets from a partition of the offsets topic."""
         now_ms = self._clock.wall_ms()
         with self._lock:
             found = self._offsets.load(log)
@@ -154,7 +154,7 @@ class GroupCoordinator:
             return membership.heartbeat(group, member_id, instance_id, generation, now)
 
     def leave(self, group_id: str, members: list[tuple[str, str | None]]) -> list[ErrorCode]:
-        """LeaveGroup, for members by id and instance id. ``BrokerError`` 24."""
+        """LeaveGroup, for members given as id and instance id. Raises ``BrokerError`` 24."""
         if not group_id:
             raise BrokerError(ErrorCode.invalid_group_id)
         if group_id not in self._groups:
@@ -165,7 +165,7 @@ class GroupCoordinator:
 
     @contextmanager
     def _changing(self, group_id: str, *, create: bool = False) -> Iterator[ConsumerGroup]:
-        """The group under the lock; afterwards it is written if need be, and answers are given."""
+        """Yield the group under the lock; then write it if it has changed, and send answers."""
         with self._lock:
             group = self._groups.get(group_id) or ConsumerGroup(group_id)
             if create:
@@ -222,9 +222,9 @@ class GroupCoordinator:
         generation: int = -1,
         transaction: OffsetsTransaction | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """OffsetCommit: offset, leader epoch and metadata per partition; an error for each.
+        """OffsetCommit: offset, leader epoch and metadata per partition; returns an error for each.
 
-        TxnOffsetCommit with a ``transaction``: the offsets are pending until it ends.
+        With a ``transaction`` it is TxnOffsetCommit: the offsets are pending until that ends.
         """
         limit = self._config.offset_metadata_max_bytes
         now_ms = self._clock.wall_ms()
@@ -264,9 +264,9 @@ class GroupCoordinator:
     def end_transaction(
         self, partition: int, marker: TransactionMarker, transaction_version: int
     ) -> None:
-        """Write the marker of a transaction into the offsets topic: its offsets count, or go.
+        """Write a transaction's marker to the offsets topic: its offsets are valid now, or dropped.
 
-        ``BrokerError`` 47, 52, 56.
+        Raises ``BrokerError`` 47, 52 or 56.
         """
         log = self._offsets_log(partition)
         with self._lock:
@@ -283,12 +283,12 @@ class GroupCoordinator:
             return dict(self._offsets.of(group_id))
 
     def unstable(self, group_id: str) -> set[TopicPartition]:
-        """Where a group's offset depends on a transaction that is not decided."""
+        """The partitions for which a group's offset depends on an open transaction."""
         with self._lock:
             return self._offsets.unstable(group_id)
 
     def delete_offsets(self, group_id: str, partitions: list[TopicPartition]) -> None:
-        """OffsetDelete: ``BrokerError`` 69 for no such group, 68 for one that has members."""
+        """OffsetDelete. Raises ``BrokerError`` 69 for an unknown group, 68 for one with members."""
         with self._lock:
             self._check_without_members(group_id)
             self._offsets.forget(group_id, partitions)
@@ -301,7 +301,7 @@ class GroupCoordinator:
             raise BrokerError(ErrorCode.non_empty_group)
 
     def expire_offsets(self) -> None:
-        """Forget what empty groups committed long ago, and groups without anything."""
+        """Forget old offsets of empty groups, and empty groups without offsets."""
         oldest = self._clock.wall_ms() - self._config.offsets_retention_ms
         with self._lock:
             for group_id, group in list(self._groups.items()):
@@ -333,25 +333,25 @@ class GroupCoordinator:
     # Administration ------------------------------------------------------------------------
 
     def groups(self) -> list[ConsumerGroup]:
-        """All groups, by id. They change while they are looked at."""
+        """All groups, by id. They may change while the caller reads them."""
         with self._lock:
             return [group for _, group in sorted(self._groups.items())]
 
     @contextmanager
     def group(self, group_id: str) -> Iterator[ConsumerGroup | None]:
-        """One group to look at, under the lock."""
+        """Yield one group to read, under the lock."""
         with self._lock:
             yield self._groups.get(group_id)
 
     def delete(self, group_id: str) -> None:
-        """DeleteGroups: a group without members, with all its offsets. The same and 56."""
+        """DeleteGroups: delete a group with its offsets. Raises ``BrokerError`` 56, 68 or 69."""
         with self._lock:
             self._check_without_members(group_id)
             self._offsets.forget(group_id, self._offsets.of(group_id))
             self._drop(group_id)
 
     def resign(self, error: ErrorCode) -> None:
-        """Answer all requests that wait: this node stops, or is not the coordinator any more."""
+        """Answer all waiting requests with ``error``: this node stops, or no longer coordinates."""
         answers: list[Callable[[], None]] = []
         with self._lock:
             for group in self._groups.values():
@@ -362,6 +362,6 @@ class GroupCoordinator:
             give()
 
     def close(self) -> None:
-        """Answer all requests that wait, and act on no time-out any more."""
+        """Answer all waiting requests, and ignore time-outs from now on."""
         self._closed = True
         self.resign(ErrorCode.coordinator_not_available)

@@ -1,4 +1,4 @@
-"""What the members of a group may ask: join, sync, heartbeat, leave, commit."""
+"""The requests of a group's members: join, sync, heartbeat, leave, commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def join(
     now: float,
     initial_delay: float = 0.0,
 ) -> None:
-    """JoinGroup: the answer comes when the next generation begins, or at once.
+    """JoinGroup. The answer is given when the next generation begins, or immediately.
 
     ``new_id`` is the id for a member that has none yet.
     """
@@ -65,7 +65,7 @@ def _refusal_to_join(group: ConsumerGroup, request: JoinRequest) -> ErrorCode | 
 
 
 def _fenced(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode | None:
-    """Another member has the instance id of a static member, or no member has it."""
+    """The error if another member, or none, has this instance id; else None."""
     if instance_id is None:
         return None
     holder = group.static_members.get(instance_id)
@@ -124,7 +124,7 @@ def _come_back(
 
 
 def sync(group: ConsumerGroup, request: SyncRequest, reply: SyncReply, *, now: float) -> None:
-    """SyncGroup: the leader brings the assignment, every member gets a share of it."""
+    """SyncGroup: the leader sends the assignment, and every member gets its part of it."""
     error = _refusal_to_sync(group, request)
     if error is not None:
         group.answer(reply, SyncAnswer(error_code=error))
@@ -158,7 +158,7 @@ def _refusal_to_sync(group: ConsumerGroup, request: SyncRequest) -> ErrorCode | 
 def check_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode | None:
-    """Whether a request comes from a member, of the present generation."""
+    """The error unless a request comes from a member of the current generation; else None."""
     fenced = _fenced(group, member_id, instance_id)
     if fenced is not None:
         return fenced
@@ -170,7 +170,7 @@ def check_member(
 def heartbeat(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: float
 ) -> ErrorCode:
-    """Heartbeat: the member lives; it learns here that it has to join again."""
+    """Heartbeat: the member is alive. The answer may tell it to join again."""
     error = check_member(group, member_id, instance_id, generation)
     if error is not None:
         return error
@@ -181,7 +181,7 @@ def heartbeat(
 
 
 def leave(group: ConsumerGroup, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
-    """LeaveGroup, for one member; a static one may be named by its instance id alone."""
+    """LeaveGroup for one member; a static member may be named by only its instance id."""
     if not member_id and instance_id is not None:
         member_id = group.static_members.get(instance_id, "")
     fenced = _fenced(group, member_id, instance_id)
@@ -206,9 +206,9 @@ def check_commit(
     *,
     transactional: bool = False,
 ) -> ErrorCode | None:
-    """Whether offsets may be committed: by a member, or by any client of a group without members.
+    """The error unless the client may commit: a member, or any client if there are no members.
 
-    A transactional producer may know nothing of its group but the name (before KIP-447).
+    Before KIP-447, a transactional producer only knows the name of its group.
     """
     if generation < 0 and group.state is GroupState.EMPTY:
         return None

@@ -1,4 +1,4 @@
-"""What groups have committed: in memory, and in Kafka's own layout in __consumer_offsets."""
+"""The committed offsets of groups, in memory and, in Kafka's layout, in __consumer_offsets."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ _GROUPS: Final = RecordSchema(
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """Where a group goes on in one partition. ``committed_at`` is in milliseconds.
+    """A group's position in one partition. ``committed_at`` is in milliseconds.
 
-    ``record_offset`` is where that is written in the offsets topic: the later record counts.
+    ``record_offset`` is the offset of its record in the offsets topic: the latest record counts.
     """
 
     offset: int
@@ -95,11 +95,11 @@ class CommittedOffset:
 
 
 Entry = tuple[bytes, bytes | None]
-"""Key and value of one record; a value of None deletes what the key stands for."""
+"""Key and value of one record; None as value deletes the group or offset of the key."""
 
 
 def offset_entry(group_id: str, where: TopicPartition, committed: CommittedOffset | None) -> Entry:
-    """The record of an offset; None says that the group has committed nothing there."""
+    """The record of a committed offset; with None, the record that deletes it."""
     names = {"group": group_id, "topic": where.topic, "partition": where.partition}
     key = _KEYS.encode(_OFFSET_KEY, names)
     if committed is None:
@@ -147,9 +147,9 @@ def _member_fields(member: GroupMember, protocol: str | None) -> Message:
 
 
 def read_group(group_id: str, data: bytes, now: float) -> ConsumerGroup | None:
-    """The group in a value; None for a version that is not known. ``ProtocolError``.
+    """The group in a record's value; None if its version is unknown. Raises ``ProtocolError``.
 
-    Each member has a session time-out to live.
+    The session time-out of each member starts at ``now``.
     """
     found = _GROUPS.decode(data)
     if found is None:
@@ -178,7 +178,7 @@ def read_group(group_id: str, data: bytes, now: float) -> ConsumerGroup | None:
 
 
 class OffsetsTransaction(NamedTuple):
-    """The transaction that offsets are committed in, and what its first batch takes."""
+    """The transaction in which offsets are committed; ``guard`` is for its first batch."""
 
     producer_id: int
     producer_epoch: int
@@ -191,14 +191,14 @@ Offsets = dict[TopicPartition, CommittedOffset]
 class OffsetStore:
     """The offsets of all groups (Kafka: OffsetMetadataManager). Not thread-safe.
 
-    Those committed in a transaction are pending until its marker. Everything that writes raises
-    ``BrokerError`` 56 when the disk fails, and changes nothing then.
+    Offsets that are committed in a transaction are pending until its marker. Methods that write
+    raise ``BrokerError`` 56 if the disk fails, and then change nothing.
     """
 
     def __init__(
         self, partitions: int, log_of: Callable[[int], PartitionLog], clock: Clock
     ) -> None:
-        """``log_of`` gives one of the ``partitions`` of the offsets topic."""
+        """``log_of`` returns one of the ``partitions`` of the offsets topic."""
         self._partitions = partitions
         self._log_of = log_of
         self._clock = clock
@@ -206,11 +206,11 @@ class OffsetStore:
         self._pending: dict[int, dict[str, Offsets]] = {}
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the offsets topic that a group is in, by the hash of Java's strings."""
+        """The partition of the offsets topic that a group is in, by Java's hash of strings."""
         return java_hash(group_id) % self._partitions
 
     def load(self, log: PartitionLog) -> dict[str, ConsumerGroup]:
-        """Take over what a partition of the offsets topic says; returns the groups in it.
+        """Load the offsets in a partition of the offsets topic; return the groups in it.
 
         A record that cannot be read is left out and logged.
         """
@@ -261,22 +261,22 @@ class OffsetStore:
             )
 
     def _offsets(self, group_id: str, producer_id: int | None) -> Offsets:
-        """What counts of a group, or what is pending in a transaction of a producer."""
+        """The offsets of a group: the valid ones, or those pending in a producer's transaction."""
         if producer_id is None:
             return self._committed.setdefault(group_id, {})
         groups = self._pending.setdefault(producer_id, {})
         return groups.setdefault(group_id, {})
 
     def of(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """What a group has committed."""
+        """The committed offsets of a group."""
         return self._committed.get(group_id, {})
 
     def groups(self) -> list[str]:
-        """The groups that have committed anything."""
+        """The groups with committed offsets."""
         return list(self._committed)
 
     def unstable(self, group_id: str) -> set[TopicPartition]:
-        """Where a group has committed something in a transaction that is not decided."""
+        """The partitions whose offsets a group has committed in an open transaction."""
         return {where for groups in self._pending.values() for where in groups.get(group_id, ())}
 
     def append(
@@ -285,9 +285,9 @@ class OffsetStore:
         entries: Sequence[Entry],
         transaction: OffsetsTransaction | None = None,
     ) -> int:
-        """Write records about a group, as one batch; the offset of the first.
+        """Write records about a group as one batch; return the offset of the first.
 
-        ``BrokerError`` 47 and 48, too, when its transaction is over.
+        Also raises ``BrokerError`` 47 and 48 if the transaction has ended.
         """
         log, now_ms = self._log_of(self.partition_of(group_id)), self._clock.wall_ms()
         if transaction is None:
@@ -300,7 +300,7 @@ class OffsetStore:
     def commit(
         self, group_id: str, offsets: Offsets, transaction: OffsetsTransaction | None = None
     ) -> None:
-        """Write offsets. In a ``transaction`` they count once that is committed: 47, 48, too."""
+        """Write offsets; with a ``transaction``, they become valid when it is committed."""
         if not offsets:
             return
         entries = [offset_entry(group_id, where, one) for where, one in offsets.items()]
@@ -310,7 +310,7 @@ class OffsetStore:
             present[where] = replace(one, record_offset=first + number)
 
     def end_transaction(self, producer_id: int, partition: int, *, committed: bool) -> list[str]:
-        """The marker of a producer is in a partition of the topic; returns the groups it is for."""
+        """Apply a producer's marker in a partition of the topic; return the groups it concerns."""
         pending = self._pending.get(producer_id, {})
         ended = [group_id for group_id in pending if self.partition_of(group_id) == partition]
         for group_id in ended:
@@ -324,7 +324,7 @@ class OffsetStore:
         return ended
 
     def forget(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Write that a group has committed nothing there."""
+        """Delete a group's offsets for these partitions."""
         known = [where for where in partitions if where in self.of(group_id)]
         if known:
             self.append(group_id, [offset_entry(group_id, where, None) for where in known])
@@ -332,5 +332,5 @@ class OffsetStore:
                 del self._committed[group_id][where]
 
     def drop(self, group_id: str) -> None:
-        """Forget a group, in memory: all its offsets are forgotten."""
+        """Forget a group in memory, after its offsets were deleted."""
         self._committed.pop(group_id, None)

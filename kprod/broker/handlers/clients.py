@@ -23,7 +23,7 @@ _TRANSACTIONS: Final = "transaction.version"
 
 
 def api_versions(call: Call, node: Node) -> Message:
-    """All ranges and features; 42 and none for a client with a malformed name (KIP-511)."""
+    """All version ranges and features; only error 42 if the client has a bad name (KIP-511)."""
     if call.version >= _FIRST_WITH_SOFTWARE:
         software = (call.body.client_software_name, call.body.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, software)):
@@ -40,7 +40,7 @@ def api_versions(call: Call, node: Node) -> Message:
 
 
 def _features(version: int, level: int) -> Message:
-    """The one feature of the cluster (KIP-584); level 0 is not finalized."""
+    """The only feature of the cluster (KIP-584); at level 0 it is not finalized."""
     supported = {"name": _TRANSACTIONS, "min_version": 0, "max_version": HIGHEST_VERSION}
     finalized = {"name": _TRANSACTIONS, "min_version_level": level, "max_version_level": level}
     return {
@@ -51,7 +51,7 @@ def _features(version: int, level: int) -> Message:
 
 
 def unknown_version() -> Message:
-    """The answer, at version 0, to an unknown version: the versions to ask by."""
+    """The answer, in version 0, to an unknown version: the versions that a client may use."""
     return {
         "error_code": ErrorCode.unsupported_version,
         "api_keys": [_range(ApiKey.API_VERSIONS, VERSIONS[ApiKey.API_VERSIONS])],
@@ -63,7 +63,7 @@ def _range(key: ApiKey, found: VersionRange) -> Message:
 
 
 def sasl_handshake(call: Call, node: Node) -> Message:
-    """Begin a login, the first or another one (KIP-368): until it ends nothing else is answered."""
+    """Begin the first or a later login (KIP-368); other requests are refused until it ends."""
     authentication = call.session.listener.authentication
     if authentication is None:
         return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": ()}
@@ -78,7 +78,7 @@ _FIRST_WITH_LIFETIME: Final = 1
 
 
 def sasl_authenticate(call: Call, node: Node) -> Message:
-    """The answer to the client's message; 58 ends the login, 34 says that none was begun.
+    """The answer to the client's message; 58 if the login has failed, 34 if none was begun.
 
     A client that logs in again has to be the same user as before.
     """
@@ -118,7 +118,7 @@ def _failed(error: ErrorCode, text: str) -> Message:
 
 
 def get_telemetry_subscriptions(call: Call, node: Node) -> Message:
-    """The subscription; with an id for a client that has none."""
+    """The subscription, and an id for a client that has none."""
     own_id = call.body.client_instance_id
     instance_id, wanted = node.options.client_metrics.ask(own_id, node.options.clock)
     return {
@@ -133,7 +133,7 @@ def get_telemetry_subscriptions(call: Call, node: Node) -> Message:
 
 
 def push_telemetry(call: Call, node: Node) -> Message:
-    """Taken, or the reason why not."""
+    """Accept the metrics, or answer with the error."""
     body = call.body
     if body.client_instance_id is None:
         return {"error_code": ErrorCode.invalid_request}

@@ -15,9 +15,9 @@ from kprod.errors import BrokerError
 
 
 def metadata(call: Call, node: Node) -> Message | Later | None:
-    """The topics asked for, or all; an unknown one is made if both the client and we want that.
+    """The requested topics, or all; an unknown one is created if client and broker allow that.
 
-    It is then there at once: a client need not ask again, as it must with a cluster.
+    A new topic is usable at once. With a real cluster, the client would have to ask again.
     """
     if _may_create(call, node) and any(_is_new(topic, node) for topic in call.body.topics or ()):
         return one_by_one(_metadata)(call, node)

@@ -19,7 +19,7 @@ _BROKER: Final = 4
 
 
 def describe_configs(call: Call, node: Node) -> Message:
-    """The settings of topics; of the node, the same ones, as they are its own."""
+    """The settings of topics, or the node's defaults for them."""
     wanted = dict.fromkeys(call.body.resources)
     return {"results": [or_error(_named(one), _describe, one, node) for one in wanted]}
 
@@ -73,7 +73,7 @@ Settings = dict[str, str]
 
 
 def alter_configs(call: Call, node: Node) -> Message:
-    """All of a topic's own settings are replaced."""
+    """Replace all settings of a topic."""
 
     def replaced(wanted: Any) -> Settings:
         return {config.name: _value(config) for config in wanted.configs}
@@ -82,7 +82,7 @@ def alter_configs(call: Call, node: Node) -> Message:
 
 
 def incremental_alter_configs(call: Call, node: Node) -> Message:
-    """Single settings are set, unset, or have values added and taken away."""
+    """Set or unset single settings of a topic, or add values to lists and remove them."""
 
     def changed(wanted: Any) -> Settings:
         settings = dict(node.topics.settings(wanted.resource_name))

@@ -61,7 +61,7 @@ def _find_offset(log: PartitionLog, timestamp: int, *, committed: bool) -> Times
 
 
 def offset_for_leader_epoch(call: Call, node: Node) -> Message:
-    """The largest epoch not after the one asked for, and the offset behind its last record."""
+    """The latest epoch up to the requested one, and the offset after its last record."""
 
     def one(topic: str, part: Any) -> Message:
         return or_error({"partition": part.partition}, _end_of_epoch, topic, part, node)
@@ -77,7 +77,7 @@ def _end_of_epoch(topic: str, part: Any, node: Node) -> Message:
 
 _FULL_FETCH_EPOCHS: Final = (-1, 0)
 _MOST_BYTES: Final = 55 * 1024 * 1024
-"""Of records in one response, whatever the client allows (Kafka's ``fetch.max.bytes``)."""
+"""Limit of records in one response, even if the client allows more (``fetch.max.bytes``)."""
 
 
 _NO_PARTITION: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
@@ -90,7 +90,7 @@ class _Answer(NamedTuple):
 
 
 def fetch(call: Call, node: Node) -> Message | Later:
-    """The batches, once there are ``min_bytes``, or an error, or after ``max_wait``.
+    """Answer with batches once there are ``min_bytes``, after an error, or after ``max_wait``.
 
     Fetch sessions (KIP-227) are not supported: the answer always has the session id 0, so the
     client names all its partitions each time.
@@ -135,7 +135,7 @@ def _partitions(call: Call, node: Node) -> list[TopicPartition]:
 
 
 def _read(call: Call, node: Node) -> _Answer:
-    """One pass over the partitions; the first that has data may exceed the limits by one batch."""
+    """Read the partitions once; the first that has data may exceed the limits by one batch."""
     left, total, failed = min(call.body.max_bytes, _MOST_BYTES), 0, False
     committed = call.body.isolation_level == READ_COMMITTED
     responses = []

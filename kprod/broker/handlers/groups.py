@@ -21,7 +21,7 @@ _FIRST_WITH_REQUIRED_IDS = 4
 
 
 def join_group(call: Call, node: Node) -> Message | Later:
-    """The answer comes when all members have joined, or the rebalance time-out is over."""
+    """The answer is sent when all members have joined, or when the rebalance times out."""
     try:
         node.check_coordinates(call.body.group_id)
     except BrokerError as error:
@@ -71,7 +71,7 @@ def heartbeat(call: Call, node: Node) -> Message:
 
 
 def leave_group(call: Call, node: Node) -> Message:
-    """Each is answered for itself; before version 3 a request names one."""
+    """Each member has its own error code; before version 3 a request names only one member."""
     body = call.body
     if hasattr(body, "members"):
         members = [(one.member_id, one.group_instance_id) for one in body.members]
@@ -93,7 +93,7 @@ _FIRST_WITH_PROTOCOL = 5
 
 
 def sync_group(call: Call, node: Node) -> Message | Later:
-    """The answer comes with the leader's."""
+    """The answer is sent once the leader's request has brought the assignment."""
     if call.version >= _FIRST_WITH_PROTOCOL and None in (
         call.body.protocol_type,
         call.body.protocol_name,
@@ -120,7 +120,7 @@ _FIRST_WITH_NOT_FOUND = 6
 
 
 def describe_groups(call: Call, node: Node) -> Message:
-    """An unknown group is "Dead", and from version 6 on an error as well."""
+    """The states and members of groups; an unknown one is "Dead", from version 6 with an error."""
 
     def one(group_id: str) -> Message:
         empty = dict.fromkeys(("group_state", "protocol_type", "protocol_data"), "")
@@ -164,7 +164,7 @@ _TYPE = "classic"
 
 
 def list_groups(call: Call, node: Node) -> Message:
-    """All groups this node coordinates, of certain states and types if the client says so."""
+    """The groups that this node coordinates, filtered by the states and types in the request."""
     states = {state.lower() for state in getattr(call.body, "states_filter", ())}
     types = {kind.lower() for kind in getattr(call.body, "types_filter", ())}
     return {
@@ -184,7 +184,7 @@ def list_groups(call: Call, node: Node) -> Message:
 
 
 def delete_groups(call: Call, node: Node) -> Message:
-    """69 for an unknown group, 68 for one that has members."""
+    """Delete groups; the error is 69 for an unknown group, 68 for one with members."""
     return {
         "results": [
             or_error({"group_id": group_id}, _delete, group_id, node)

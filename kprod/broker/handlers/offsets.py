@@ -17,7 +17,7 @@ from kprod.types import TopicPartition
 
 
 def offset_commit(call: Call, node: Node) -> Message:
-    """All partitions of topics that exist; the answer comes when they are in the log."""
+    """Commit the offsets of existing partitions; the answer is sent when they are in the log."""
     return _commit_known(call, node, _commit)
 
 
@@ -72,9 +72,10 @@ _NOTHING = CommittedOffset(-1, -1, "", 0)
 
 
 def offset_fetch(call: Call, node: Node) -> Message:
-    """Offset -1 where nothing was committed; all partitions of the group when none is named.
+    """The committed offsets (-1: none) of the named partitions, or of all that have one.
 
-    88 where that depends on a transaction, for a reader of what is committed (KIP-447).
+    If the client requires stable offsets (KIP-447), error 88 for those that an open transaction may
+    change.
     """
 
     def one(wanted: Any) -> Message:
@@ -150,7 +151,7 @@ _FIRST_THAT_ADDS: Final = 5
 
 
 def txn_offset_commit(call: Call, node: Node) -> Message:
-    """The offsets are pending until the marker; the group's coordinator answers, not the other."""
+    """Commit offsets that are pending until the marker. Sent to the group's coordinator."""
     return _commit_known(call, node, _commit_pending)
 
 
@@ -180,7 +181,7 @@ def _commit_pending(call: Call, node: Node, offsets: _Offsets) -> Mapping[TopicP
 
 
 def offset_delete(call: Call, node: Node) -> Message:
-    """Of a group without members; 69 for an unknown group."""
+    """Delete offsets of a group without members; error 69 for an unknown group."""
     wanted = [
         TopicPartition(topic.name, part.partition_index)
         for topic in call.body.topics

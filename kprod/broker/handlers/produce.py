@@ -41,11 +41,11 @@ _MOST_TIMES_DECOMPRESSED: Final = 16
 def check_batch(
     records: BytesLike | None, version: int, config: LogConfig, now_ms: int
 ) -> BatchHeader:
-    """The header of the one batch in ``records``, once it passed (Kafka: LogValidator, in part).
+    """Check the one batch in ``records``; return its header (Kafka: LogValidator, in part).
 
-    Raises ``BrokerError`` with the code for the producer. Looks at the header and the CRC of what
-    it takes, so that its cost does not depend on the number of records: the log stores a batch of
-    malformed records behind a right CRC, and readers fail.
+    Raises ``BrokerError`` with the code for the producer. Only the header and the CRC of a valid
+    batch are checked, so the cost does not depend on the number of records. A batch with malformed
+    records and a correct CRC is stored, and readers fail.
     """
     data = memoryview(records or b"")
     _check_shape(data)
@@ -72,7 +72,7 @@ def check_batch(
 
 
 def _check_times(header: BatchHeader, data: memoryview, config: LogConfig, now_ms: int) -> None:
-    """The records of a batch that is refused are read, to name those that are at fault."""
+    """Refuse timestamps that are too old or too new; the error names the invalid records."""
     oldest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
     if -1 < header.base_timestamp < oldest:
@@ -94,11 +94,11 @@ def _check_times(header: BatchHeader, data: memoryview, config: LogConfig, now_m
 
 
 def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> None:
-    """Every record of a compacted topic needs a key: ``BrokerError`` 87, which names those without.
+    """In a compacted topic, raise ``BrokerError`` 87 that names the records without a key.
 
-    The batch is read piece by piece, in constant memory but for those names. 10 for one that takes
-    more than 16 times what a message may, decompressed: producers then send its records in smaller
-    batches. 87 as well for offsets that do not count up by one, 2 for bytes that are no records.
+    The batch is read piece by piece, so that only these names need memory. Also raises 87 if
+    offsets do not increase by one, 2 for malformed records, and 10 if the decompressed batch
+    exceeds 16 times the limit of a message: producers then send the records in smaller batches.
     """
     limit = _most_bytes(config)
     (batch,) = read_batches(records)
@@ -126,12 +126,12 @@ def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> No
 
 
 def _most_bytes(config: LogConfig) -> int:
-    """Of a batch, decompressed."""
+    """The limit of a batch's size after decompression."""
     return _MOST_TIMES_DECOMPRESSED * max(config.max_message_bytes, _USUAL_MESSAGE_BYTES)
 
 
 def stamp(header: BatchHeader, records: BytesLike, now_ms: int) -> tuple[BatchHeader, bytes]:
-    """The batch with the time of its arrival (``message.timestamp.type=LogAppendTime``)."""
+    """Give the batch the time of its arrival (``message.timestamp.type=LogAppendTime``)."""
     attributes = header.attributes | LOG_APPEND_TIME
     stamped = replace(header, attributes=attributes, max_timestamp=now_ms)
     batch = seal(stamped, bytes(memoryview(records)[HEADER_BYTES:]))
@@ -139,7 +139,7 @@ def stamp(header: BatchHeader, records: BytesLike, now_ms: int) -> tuple[BatchHe
 
 
 def _check_shape(data: memoryview) -> None:
-    """Exactly one whole batch of format v2."""
+    """Raise unless ``data`` is exactly one complete batch of format v2."""
     if not data:
         raise BrokerError(ErrorCode.invalid_record, "no record batch")
     if len(data) > MAGIC_AT and data[MAGIC_AT] != MAGIC_V2:
@@ -156,7 +156,7 @@ def _check_shape(data: memoryview) -> None:
 
 
 def _check_contents(header: BatchHeader) -> None:
-    """What a client may put into a header."""
+    """Raise if the header has values that a client may not send."""
     idempotent = header.producer_id != NO_PRODUCER
     for wrong, why in (
         (header.base_offset != 0, f"base offset {header.base_offset}, expected 0"),
@@ -183,10 +183,10 @@ _FIRST_THAT_ADDS: Final = 12
 
 
 def produce(call: Call, node: Node) -> Message | None:
-    """One batch per partition, stored or refused for itself.
+    """Store one batch per partition; each is stored or refused on its own.
 
     ``acks`` 1 and -1 are the same with one node: the answer comes when the batch is in the log.
-    With 0 nothing is answered, and a failure closes the connection.
+    With 0 there is no answer, and a failure closes the connection.
     """
     answers = [_topic(data, call, node) for data in call.body.topic_data]
     if call.body.acks != 0:
@@ -217,7 +217,7 @@ def _partition(part: Any, topic: Topic, call: Call, node: Node) -> Message:
 
 
 def _refused(part: Any, error: BrokerError) -> Message:
-    """With the records that are at fault, where the broker has looked at each (KIP-467)."""
+    """The answer for a refused batch, with the invalid records if they are known (KIP-467)."""
     return {
         "index": part.index,
         "error_code": error.code,
@@ -261,7 +261,7 @@ def _append(part: Any, topic: Topic, call: Call, node: Node) -> Message:
 def _guard(
     header: BatchHeader, log: PartitionLog, call: Call, node: Node
 ) -> VerificationGuard | None:
-    """The coordinator says that the transaction is open, unless it has a batch here already."""
+    """Ask the coordinator whether the transaction is open, unless it already has a batch here."""
     name = call.body.transactional_id
     if name is None:
         raise BrokerError(

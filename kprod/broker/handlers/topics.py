@@ -18,7 +18,7 @@ _DEFAULT: Final = -1
 
 
 def create_topics(call: Call, node: Node) -> Message:
-    """Each topic is made, or refused for itself; all are refused where they are too many."""
+    """Create each topic, or refuse it on its own; refuse all if they have too many partitions."""
     total = sum(_asked(wanted, node) for wanted in call.body.topics)
     return {
         "topics": [
@@ -78,7 +78,7 @@ def _assigned_count(wanted: Any, node: Node) -> int:
 
 
 def delete_topics(call: Call, node: Node) -> Message:
-    """Each topic is gone with its data when the answer is sent."""
+    """Delete topics. When the answer is sent, each topic is gone with its data."""
 
     def one(name: str | None, topic_id: uuid.UUID | None) -> Message:
         asked = {"name": name, "topic_id": topic_id}
@@ -102,7 +102,7 @@ def _delete_topic(name: str | None, topic_id: uuid.UUID | None, node: Node) -> M
 
 
 def delete_records(call: Call, node: Node) -> Message:
-    """Everything before an offset, or everything for -1; answers the new start of each log."""
+    """Delete records before an offset (-1: all); answer with the new start of each log."""
 
     def one(topic: str, part: Any) -> Message:
         fields = {"partition_index": part.partition_index, "low_watermark": -1}
@@ -117,9 +117,9 @@ def _delete_records(topic: str, part: Any, node: Node) -> Message:
 
 
 def create_partitions(call: Call, node: Node) -> Message:
-    """Each topic gets the number of partitions asked for, or is refused for itself.
+    """Give each topic the requested number of partitions, or refuse it on its own.
 
-    All of them are refused where they get too many together.
+    All topics are refused if the request adds too many partitions in total.
     """
     total = sum(_added(wanted, node) for wanted in call.body.topics)
     return {

@@ -37,11 +37,12 @@ def verified(
     knows_abortable: bool,
     busy: ErrorCode = ErrorCode.not_enough_replicas,
 ) -> VerificationGuard | None:
-    """What the log wants to see with a batch of a transaction. ``BrokerError`` for the producer.
+    """The guard that the log requires with a transaction's first batch; None for later batches.
 
-    ``adds`` (KIP-890): the coordinator adds the partition; it is asked whether it is part of the
-    transaction otherwise. ``knows_abortable``: 120 and not 48 says that it is not. ``busy`` is an
-    error that every producer meets by the same request, without asking for metadata first.
+    With ``adds`` (KIP-890) the coordinator adds the partition to the transaction; otherwise it only
+    checks that the partition is part of it. Raises ``BrokerError`` with the code for the producer.
+    If the partition is not part of the transaction, that is 120 with ``knows_abortable``, else 48.
+    ``busy`` is an error after which every producer repeats the request without a metadata request.
     """
     guard = log.verification(*identity, node.options.clock.wall_ms())
     if guard is None:
@@ -79,9 +80,9 @@ _FENCED_SINCE_INIT: Final = 4
 
 
 def init_producer_id(call: Call, node: Node) -> Message:
-    """Without a transactional id always a new id with epoch 0, whatever the producer names.
+    """Without a transactional id: a new id with epoch 0, whatever the request contains.
 
-    With one the next epoch of its id, from the coordinator.
+    With a transactional id: its producer id with the next epoch, from the coordinator.
     """
     body = call.body
     has_id = getattr(body, "producer_id", -1) >= 0
@@ -106,7 +107,7 @@ _FIRST_WITH_FENCED: Final = 2
 
 
 def add_partitions_to_txn(call: Call, node: Node) -> Message:
-    """All partitions or none: 55 for the others if one of them cannot be, 3 for that one."""
+    """Add all partitions or none: if one does not exist, its error is 3, and 55 for the others."""
     wanted = [
         (topic.name, [TopicPartition(topic.name, number) for number in topic.partitions])
         for topic in call.body.v3_and_below_topics
@@ -143,7 +144,7 @@ def _add(call: Call, node: Node, wanted: list[TopicPartition]) -> dict[TopicPart
 
 
 def add_offsets_to_txn(call: Call, node: Node) -> Message:
-    """The group's partition of the offsets topic becomes part of the transaction."""
+    """Add the group's partition of the offsets topic to the transaction."""
     body = call.body
     where = TopicPartition(OFFSETS_TOPIC, node.groups.partition_of(body.group_id))
     identity = ProducerIdentity(body.producer_id, body.producer_epoch)
@@ -154,11 +155,11 @@ def add_offsets_to_txn(call: Call, node: Node) -> Message:
 
 
 _FIRST_WITH_EPOCHS: Final = 5
-"""From this version on each transaction has its own epoch; the answer has the next (KIP-890)."""
+"""From this version on each transaction has its own epoch, and the answer the next (KIP-890)."""
 
 
 def end_txn(call: Call, node: Node) -> Message:
-    """Answered once it is decided for good, which the markers need not be."""
+    """End a transaction; the answer is sent once the decision is stored, before all markers are."""
     body = call.body
     identity = ProducerIdentity(body.producer_id, body.producer_epoch)
     version = 2 if call.version >= _FIRST_WITH_EPOCHS else 0
@@ -173,7 +174,7 @@ def end_txn(call: Call, node: Node) -> Message:
 
 
 def describe_producers(call: Call, node: Node) -> Message:
-    """The producers each partition remembers: last sequence and time, open transaction."""
+    """The producers that each partition remembers: last sequence and time, open transaction."""
     return {
         "topics": [
             {
@@ -240,9 +241,9 @@ _STATES = {state.spelled for state in TransactionState}
 
 
 def list_transactions(call: Call, node: Node) -> Message:
-    """Those this node coordinates, of certain states, producers, ages and names if asked for.
+    """The transactions that this node coordinates, filtered by state, producer, age and name.
 
-    128 for a pattern of names that is none.
+    The error is 128 for an invalid pattern of names.
     """
     try:
         names = re.compile(getattr(call.body, "transactional_id_pattern", None) or "")

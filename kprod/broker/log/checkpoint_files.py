@@ -14,11 +14,11 @@ from kprod.types import TopicPartition
 
 
 class StorageError(KprodError, OSError, number="KP-4001"):
-    """The data directory is in use, of a future version, or not readable. Nothing was deleted."""
+    """The data directory is in use, of a later version, or unreadable. Nothing was deleted."""
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path``: write it beside, force it to disk, rename, force the name."""
+    """Replace the file atomically and durably: write and flush a new file, then rename it."""
     fresh = path.with_name(path.name + ".tmp")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
@@ -33,7 +33,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def flush_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
+    """Flush the names of the files in a directory to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -42,7 +42,7 @@ def flush_directory(path: Path) -> None:
 
 
 def sync_data(descriptor: int) -> None:
-    """Force a file's bytes to the disk, without its times where the system can do that."""
+    """Flush a file's bytes to disk, without its timestamps if the system supports that."""
     if hasattr(os, "fdatasync"):
         os.fdatasync(descriptor)
     else:
@@ -55,10 +55,10 @@ _log = logging.getLogger(__name__)
 
 
 def read_checkpoint(path: Path, parse: Callable[[list[str]], _Row]) -> list[_Row]:
-    """The rows of a file (Kafka: CheckpointFile); none when it is missing or damaged.
+    """The rows of a file (Kafka: CheckpointFile); none if it is missing or damaged.
 
-    A line for the version, one for the number of rows, and then the rows, of fields with blanks
-    between them. ``parse`` raises ``ValueError``, ``IndexError`` or ``TypeError``.
+    The first line is the version, the second the number of rows; the rows follow, each with fields
+    separated by blanks. ``parse`` may raise ``ValueError``, ``IndexError`` or ``TypeError``.
     """
     try:
         version, count, *lines = path.read_text(encoding="utf-8").splitlines()
@@ -96,7 +96,7 @@ def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
 def read_properties(path: Path, separator: str, version: str) -> dict[str, str]:
     """The lines ``name<separator>value``, comments left out.
 
-    Raises ``StorageError`` when the file's ``version`` is another one: written by something newer.
+    Raises ``StorageError`` if the file has another ``version``: newer software has written it.
     """
     found: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -139,11 +139,11 @@ class TopicOverrides:
             raise StorageError(f"{path} has no settings of topics: {error}") from error
 
     def of(self, topic: str) -> Mapping[str, str]:
-        """What one topic has of its own."""
+        """The topic's own settings."""
         return self._by_topic.get(topic, {})
 
     def replace(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Put all of a topic's settings in place of those it had, durably. ``OSError``."""
+        """Replace all of a topic's own settings, durably. Raises ``OSError``."""
         changed = {name: own for name, own in self._by_topic.items() if name != topic}
         if settings:
             changed[topic] = dict(settings)

@@ -25,8 +25,8 @@ from kprod.types import BytesLike
 class FileRecords:
     """A ``.log`` file (Kafka's FileRecords).
 
-    ``size`` is how far whole batches go. One thread at a time appends, truncates or closes (the
-    caller holds the partition's lock); any thread may read.
+    ``size`` is the end of the last complete batch. One thread at a time appends, truncates or
+    closes (the caller holds the partition's lock); any thread may read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class FileRecords:
         self.size = os.fstat(file.fd).st_size
 
     def append(self, buffers: Sequence[BytesLike]) -> None:
-        """Write at the end. After an ``OSError`` the file is as it was before."""
+        """Write at the end. An ``OSError`` leaves the file unchanged."""
         length = sum(len(buffer) for buffer in buffers)
         try:
             written = os.pwritev(self._fd, buffers, self.size)
@@ -57,16 +57,15 @@ class FileRecords:
         return os.pread(file.fd, length, position) if file is not None else b""
 
     def slice(self, position: int, length: int) -> FileSlice | bytes:
-        """The same bytes without reading them; no more than whole batches go. Empty for none."""
+        """The bytes that ``read`` would return, without reading them; at most up to ``size``."""
         file = self._file
         length = min(length, self.size - position)
         return FileSlice(file, position, length) if file is not None and length > 0 else b""
 
     def header_at(self, position: int) -> StoredHeader | None:
-        """The header of the batch at ``position``, or None when no whole batch starts there.
+        """The header of the batch at ``position``; None if no complete batch starts there.
 
-        Of the formats 0 and 1 it is the whole message. Raises ``CorruptBatch`` for bytes of no
-        format.
+        In the formats 0 and 1 it is the whole message. Raises ``CorruptBatch`` for invalid bytes.
         """
         if position < 0:
             raise CorruptBatch(f"{self.path} has no position {position}")
@@ -93,7 +92,7 @@ class FileRecords:
         return LegacyMessage.parse(memoryview(data)) if len(data) == size else None
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, StoredHeader]]:
-        """Position and header of each whole batch from ``position`` on, or ``CorruptBatch``."""
+        """Position and header of each complete batch from ``position``. Raises ``CorruptBatch``."""
         while (header := self.header_at(position)) is not None:
             yield position, header
             position += header.size
@@ -109,11 +108,11 @@ class FileRecords:
         self.path = path
 
     def flush(self) -> None:
-        """Force what was appended to the disk."""
+        """Flush the appended batches to disk."""
         sync_data(self._fd)
 
     def close(self) -> None:
-        """Idempotent. Readers that are at it, and slices that are being sent, end first."""
+        """Close the file once current reads and sends of its slices have ended. Idempotent."""
         self._file = None
 
     @property

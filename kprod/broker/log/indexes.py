@@ -16,13 +16,13 @@ from kprod.records.legacy_message import StoredHeader
 
 
 class MappedEntries:
-    """Entries one after the other; the file is larger than what is used until ``trim``.
+    """A file of entries, one after the other. Until ``trim``, the file is larger than necessary.
 
     Entries are added and removed under the partition's lock; reading takes no lock. An entry is
-    written before ``count`` covers it and never changes after that, and a mapping that was
-    replaced lives on for as long as a reader holds it. An index that never had an entry takes
-    neither memory nor a descriptor. Kafka: AbstractIndex; but entries are written by system call,
-    as a write to mapped memory on a full disk ends the process.
+    written before ``count`` includes it, and then never changes. A mapping that was replaced stays
+    valid as long as a reader refers to it. An index without entries uses neither memory nor a
+    descriptor. Like Kafka's AbstractIndex, except that entries are written by a system call: on a
+    full disk, a write to mapped memory would end the process.
     """
 
     _layout: struct.Struct
@@ -46,7 +46,7 @@ class MappedEntries:
         return self._layout.unpack_from(mapped, position * self._layout.size)
 
     def add(self, *fields: int) -> None:
-        """Append an entry; ``IndexError`` when the index is full, ``OSError`` of the disk."""
+        """Append an entry. Raises ``IndexError`` if the index is full, and ``OSError``."""
         if self.count >= self.capacity:
             raise IndexError(f"{self.path} is full")
         if self.byte_size < self.capacity * self._layout.size:
@@ -67,7 +67,7 @@ class MappedEntries:
 
     @property
     def sane(self) -> bool:
-        """Whether size and last entry are possible. Kafka's check: it reads nothing else."""
+        """Whether the size and the last entry are valid. Like Kafka, checks nothing else."""
         whole = self.byte_size % self._layout.size == 0
         return whole and self.last_offset >= self._base_offset
 
@@ -82,7 +82,7 @@ class MappedEntries:
         self.count = count
 
     def grow(self, max_bytes: int) -> None:
-        """Have room for as many whole entries as fit ``max_bytes``."""
+        """Set the capacity to the number of entries that fit in ``max_bytes``."""
         self.capacity = max_bytes // self._layout.size
 
     def trim(self) -> None:
@@ -102,7 +102,7 @@ class MappedEntries:
         self._map = _mapped(self.path, byte_size)
 
     def flush(self) -> None:
-        """Force the entries, and the size of the file, to the disk."""
+        """Flush the entries and the size of the file to disk."""
         with self.path.open("rb") as file:
             os.fsync(file.fileno())
 
@@ -114,7 +114,7 @@ class MappedEntries:
 
 
 def _mapped(path: Path, byte_size: int) -> mmap.mmap | None:
-    """The file in memory; an empty one cannot be mapped, and has nothing to read."""
+    """Map the file into memory; None for an empty file, which cannot be mapped."""
     if not byte_size:
         return None
     with path.open("rb") as file:
@@ -138,24 +138,24 @@ class OffsetIndex(MappedEntries):
         return self.count >= self.capacity
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; ``ValueError`` unless ``offset`` is larger than the last one."""
+        """Add an entry. Raises ``ValueError`` unless ``offset`` is larger than the last one."""
         if self.count and offset <= self.last_offset:
             raise ValueError(f"offset {offset} does not come after {self.last_offset}")
         self.add(offset - self._base_offset, position)
 
     def lookup(self, offset: int) -> int:
-        """The position of the last indexed batch that ends at or before ``offset``; 0 for none."""
+        """Position of the last indexed batch that ends at or before ``offset``; 0 if none does."""
         after = bisect_right(range(self.count), offset, key=self._offset_at)
         position: int = self[after - 1][1] if after else 0
         return position
 
     def offset_before(self, position: int) -> int:
-        """The last indexed offset of a batch that starts before ``position``; the base for none."""
+        """Last indexed offset of a batch that starts before ``position``; else the base offset."""
         after = bisect_right(range(self.count), position, key=lambda n: self[n][1])
         return self._offset_at(after - 1)
 
     def offset_behind(self, position: int) -> int | None:
-        """The first indexed offset of a batch that starts at or behind ``position``, or None."""
+        """The first indexed offset of a batch that starts at or after ``position``, or None."""
         at = bisect_left(range(self.count), position, key=lambda n: self[n][1])
         return self._offset_at(at) if at < self.count else None
 
@@ -170,7 +170,7 @@ class TimestampOffset(NamedTuple):
 class TimeIndex(MappedEntries):
     """Entries ``i64 timestamp, i32 relative offset``; timestamps strictly increase.
 
-    The last slot stays free for the entry a segment gets when it is rolled. Threads as for
+    The last slot is reserved for the entry that is added when the segment is sealed. Threads as for
     ``MappedEntries``. Kafka: TimeIndex.
     """
 
@@ -179,22 +179,22 @@ class TimeIndex(MappedEntries):
 
     @property
     def full(self) -> bool:
-        """Whether only the last slot is left."""
+        """Whether only the reserved slot is left."""
         return self.count >= self.capacity - 1
 
     @property
     def last(self) -> TimestampOffset:
-        """The last entry; timestamp -1 at the base offset in an empty index."""
+        """The last entry; for an empty index, timestamp -1 at the base offset."""
         return self._entry_at(self.count - 1)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if it says something new: a larger timestamp."""
+        """Add an entry if its timestamp is larger than the last one."""
         latest = self[self.count - 1][0] if self.count else -1
         if timestamp > latest and self.count < self.capacity:
             self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry that is not later than ``timestamp``; -1 at the base offset for none."""
+        """The last entry up to ``timestamp``; if there is none, timestamp -1 at the base offset."""
         return self._entry_at(
             bisect_right(range(self.count), timestamp, key=lambda n: self[n][0]) - 1
         )
@@ -214,9 +214,10 @@ _ABORTED_VERSION: Final = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """One transaction that was aborted: from its first record to its marker.
+    """An aborted transaction, from the offset of its first record to that of its marker.
 
-    ``last_stable_offset`` is the first offset that was not decided when the marker was written.
+    ``last_stable_offset`` is the first offset of another transaction that was open when the marker
+    was written; if there was none, the offset after the marker.
     """
 
     producer_id: int
@@ -226,7 +227,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def is_aborted(batch: StoredHeader, aborted: Sequence[AbortedTransaction]) -> bool:
-    """Whether a batch belongs to one of some transactions."""
+    """Whether a batch belongs to one of these transactions."""
     return batch.is_transactional and any(
         one.producer_id == batch.producer_id
         and one.first_offset <= batch.base_offset <= one.last_offset
@@ -237,9 +238,9 @@ def is_aborted(batch: StoredHeader, aborted: Sequence[AbortedTransaction]) -> bo
 class TransactionIndex:
     """Entries ``i16 version, i64 producer id, i64 first, i64 last, i64 last stable offset``.
 
-    The file is made with the first entry: most segments have none. It is read once, then kept in
-    memory. Kafka: TransactionIndex. One thread at a time loads and writes (the partition's lock);
-    once it is loaded, any thread may read.
+    The file is created with the first entry, since most segments have none. It is read once and
+    kept in memory. Kafka: TransactionIndex. One thread at a time loads and writes (the partition's
+    lock); once it is loaded, any thread may read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -247,7 +248,7 @@ class TransactionIndex:
         self._entries: list[AbortedTransaction] | None = None
 
     def load(self) -> list[AbortedTransaction]:
-        """All entries, oldest first. Raises ``StorageError`` for a file that is damaged."""
+        """All entries, oldest first. Raises ``StorageError`` for a damaged file."""
         if self._entries is None:
             self._entries = self._read()
         return self._entries
@@ -276,20 +277,20 @@ class TransactionIndex:
         entries.append(aborted)
 
     def between(self, start: int, end: int) -> Iterator[AbortedTransaction]:
-        """The ones that have records from offset ``start`` to the one before ``end``."""
+        """The transactions with records from offset ``start`` up to, but not including, ``end``."""
         entries = self.load()
         for one in entries[bisect_left(entries, start, key=lambda e: e.last_offset) :]:
             if one.first_offset < end:
                 yield one
 
     def rename(self, path: Path) -> None:
-        """Give the file, if it is there, another name."""
+        """Rename the file if it exists."""
         if self.path.exists():
             self.path.rename(path)
         self.path = path
 
     def truncate(self, count: int) -> None:
-        """Forget all entries but the first ones. ``OSError``."""
+        """Keep only the first ``count`` entries. Raises ``OSError``."""
         kept = self.load()[:count]
         if kept:
             os.truncate(self.path, count * _ABORTED_ENTRY.size)
@@ -298,12 +299,12 @@ class TransactionIndex:
         self._entries = kept
 
     def clear(self) -> None:
-        """Forget everything, damaged or not; the file goes."""
+        """Forget all entries and delete the file, even if it is damaged."""
         self.path.unlink(missing_ok=True)
         self._entries = []
 
     def flush(self) -> None:
-        """Force the entries to the disk. ``OSError``."""
+        """Flush the entries to disk. Raises ``OSError``."""
         if self._entries:
             with self.path.open("rb") as file:
                 sync_data(file.fileno())

@@ -25,20 +25,20 @@ class LeaderEpochs:
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Read the file; one that is missing or damaged counts as empty, and is made anew.
+        """Read the file; a missing or damaged file counts as empty and is created again.
 
-        Without one everything is in memory.
+        Without a ``path``, epochs are only kept in memory.
         """
         self._path = path
         self.entries = [] if path is None else read_checkpoint(path, _parse_entry)
 
     @property
     def latest(self) -> int:
-        """The present epoch; 0 when nothing is known."""
+        """The current epoch; 0 if no epoch is known."""
         return self.entries[-1].epoch if self.entries else 0
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins; does nothing for one that is not newer. ``OSError`` changes nothing."""
+        """Begin a new epoch; does nothing if it is not newer. An ``OSError`` changes nothing."""
         if self.entries and epoch <= self.latest:
             return
         # An epoch in which nothing was written never was.
@@ -46,15 +46,15 @@ class LeaderEpochs:
         self._replace([*kept, EpochEntry(epoch, start_offset)])
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """A batch of this epoch was found in the log, on recovery; writes nothing.
+        """During recovery: add the epoch of a batch in the log, without writing the file.
 
-        -1 stands for none: the formats 0 and 1 have no epochs.
+        An epoch of -1 is ignored: batches of the formats 0 and 1 have no epoch.
         """
         if epoch >= 0 and (not self.entries or epoch > self.latest):
             self.entries.append(EpochEntry(epoch, start_offset))
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest epoch up to ``epoch`` and where it ended; (-1, -1) when it is not known."""
+        """The latest epoch up to ``epoch``, and its end offset; (-1, -1) if unknown."""
         if epoch > self.latest or not self.entries or epoch < self.entries[0].epoch:
             return (-1, -1)
         number = max(n for n, entry in enumerate(self.entries) if entry.epoch <= epoch)
@@ -63,12 +63,12 @@ class LeaderEpochs:
         return self.entries[number].epoch, end
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch an offset was written in; -1 when it is not known."""
+        """The epoch in which an offset was written; -1 if unknown."""
         found = [entry.epoch for entry in self.entries if entry.start_offset <= offset]
         return found[-1] if found else -1
 
     def drop_after(self, end_offset: int) -> None:
-        """The log was cut off there. Writes the file if that changes it."""
+        """The log now ends at ``end_offset``. Writes the file if its entries change."""
         kept = [entry for entry in self.entries if entry.start_offset < end_offset]
         if not kept and self.entries:
             kept = [EpochEntry(self.entries[0].epoch, end_offset)]
@@ -76,7 +76,7 @@ class LeaderEpochs:
             self._replace(kept)
 
     def drop_before(self, start_offset: int) -> None:
-        """The log begins there now. Writes the file if that changes it."""
+        """The log now begins at ``start_offset``. Writes the file if its entries change."""
         older = [entry for entry in self.entries if entry.start_offset <= start_offset]
         if older and (len(older) > 1 or older[0].start_offset < start_offset):
             newer = [entry for entry in self.entries if entry.start_offset > start_offset]
@@ -88,7 +88,7 @@ class LeaderEpochs:
         self.entries = entries
 
     def flush(self) -> None:
-        """Write the file as it is in memory."""
+        """Write the entries to the file."""
         self._replace(self.entries)
 
 

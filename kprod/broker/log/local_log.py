@@ -1,4 +1,4 @@
-"""The segments of a partition: rolled, flushed, expired, replaced; and a view to read them by."""
+"""The segments of a partition: rolling, flushing, expiry, replacement, and a view for readers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kprod.records.legacy_message import StoredHeader
 
 
 def holder(segments: Sequence[LogSegment], offset: int) -> int:
-    """Where in the list the segment of an offset is."""
+    """The index in the list of the segment that contains an offset."""
     return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
 
 
@@ -32,11 +32,11 @@ def expired_segments(
     end_offset: int,
     now_ms: int,
 ) -> int:
-    """How many of the oldest segments are to go (Kafka: UnifiedLog.deleteOldSegments).
+    """How many of the oldest segments must be deleted (Kafka: UnifiedLog.deleteOldSegments).
 
-    By age and size where the policy is to delete; for lying before the start of the log in any
-    case. The segment that is written to may be among them only by its age. What lies behind the
-    last stable offset stays.
+    Segments are deleted by age and size if the policy is to delete, and always if they are before
+    the start of the log. The active segment is deleted only because of its age. Segments that reach
+    beyond the last stable offset are kept.
     """
     count = 0
     size = sum(segment.size for segment in segments)
@@ -70,11 +70,11 @@ def _too_old(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
 
 
 class LocalLog:
-    """The files of a partition, which know nothing of producers, leaders and transactions.
+    """The files of a partition, without regard to producers, leaders and transactions.
 
-    Everything happens under the partition's lock. ``segments`` is replaced, never changed: a
-    reader goes on with the list it took. ``recovery_point`` is the offset up to which everything
-    was forced to the disk. All of it may raise ``OSError``.
+    All methods are called under the partition's lock. The list ``segments`` is replaced, never
+    changed, so readers can keep using the list that they have. ``recovery_point`` is the offset up
+    to which everything was flushed to disk. Any method may raise ``OSError``.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class LocalLog:
         self._doomed: list[tuple[int, LogSegment]] = []
 
     def reconfigure(self, config: LogConfig) -> None:
-        """The topic has other settings from now on."""
+        """Apply new settings of the topic."""
         self.config = config
         for segment in self.segments:
             segment.config = config
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is written to."""
+        """The segment to which batches are appended."""
         return self.segments[-1]
 
     def has_room_for(self, header: StoredHeader) -> bool:
@@ -112,7 +112,7 @@ class LocalLog:
         self.segments = [*self.segments, fresh]
 
     def flush_if_due(self, appended: int) -> None:
-        """Some records were appended: force them to the disk if enough have come."""
+        """Flush to disk if enough records have been appended since the last time."""
         if self.config.flush_messages is not None:
             self._unflushed_messages += appended
             if self._unflushed_messages >= self.config.flush_messages:
@@ -120,14 +120,14 @@ class LocalLog:
                 self._unflushed_messages = 0
 
     def flush_if_older(self, end_offset: int, now_ms: int) -> None:
-        """Force to the disk what has waited for ``flush.ms``."""
+        """Flush to disk if ``flush.ms`` have passed since the last time."""
         due = self.config.flush_ms is not None and self.recovery_point < end_offset
         if due and now_ms - self._flushed_ms >= (self.config.flush_ms or 0):
             self.flush(end_offset)
             self._flushed_ms = now_ms
 
     def flush(self, end_offset: int) -> None:
-        """Force everything up to the end to the disk."""
+        """Flush everything up to the end of the log to disk."""
         if self.recovery_point == end_offset:
             return
         for segment in self.segments[holder(self.segments, self.recovery_point) :]:
@@ -135,17 +135,17 @@ class LocalLog:
         self.recovery_point = end_offset
 
     def rolled_since_flush(self) -> list[LogSegment]:
-        """The segments that are not written to any more, and may not be on the disk yet."""
+        """The inactive segments that may not have been flushed to disk yet."""
         return self.segments[holder(self.segments, self.recovery_point) : -1]
 
     def delete_first(self, count: int, now_ms: int) -> None:
-        """Let go of the oldest segments, but not of all."""
+        """Delete the ``count`` oldest segments; at least one must be left."""
         doomed, self.segments = self.segments[:count], self.segments[count:]
         self._doom(doomed, now_ms)
         drop_snapshots_before(self.directory, self.segments[0].base_offset)
 
     def replace(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
-        """Put a segment of ``.swap`` files in the place of some."""
+        """Replace the ``old`` segments by one that consists of ``.swap`` files."""
         self._doom(old, now_ms)
         fresh.rename("")
         flush_directory(self.directory)
@@ -153,14 +153,14 @@ class LocalLog:
         self.segments = sorted([*kept, fresh], key=lambda s: s.base_offset)
 
     def _doom(self, segments: list[LogSegment], now_ms: int) -> None:
-        """Rename the files (``.deleted``), to be deleted later."""
+        """Give the files the suffix ``.deleted``; they are deleted later."""
         # Oldest first: after a crash in the middle the rest has no gap.
         for segment in segments:
             segment.rename(".deleted")
             self._doomed.append((now_ms + self.config.file_delete_delay_ms, segment))
 
     def take_deleted(self, now_ms: int) -> list[LogSegment]:
-        """The segments that went so long ago that their files may go."""
+        """Remove and return the deleted segments whose files may be deleted now."""
         due = [segment for when, segment in self._doomed if when <= now_ms]
         self._doomed = [(when, segment) for when, segment in self._doomed if when > now_ms]
         return due
@@ -176,11 +176,11 @@ OnFailure: TypeAlias = Callable[[OSError], None]
 
 
 def ignore_failure(_: OSError) -> None:
-    """For a log that no directory has."""
+    """Do nothing: the log does not belong to a directory."""
 
 
 class Appended(NamedTuple):
-    """Where a batch is. ``log_append_time`` is -1 except for a duplicate, as Kafka answers it."""
+    """Where a batch is stored. As in Kafka, ``log_append_time`` is -1 except for a duplicate."""
 
     base_offset: int
     log_append_time: int
@@ -188,21 +188,21 @@ class Appended(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What was found, and the state of the log at that moment."""
+    """The records found by a read, and the state of the log at that moment."""
 
     records: FileSlice | bytes
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...] | None = None
-    """For a reader of what is committed: the transactions among the records that are not."""
+    """For readers of committed records: the aborted transactions among the records."""
 
 
 class LogView(NamedTuple):
-    """How far a partition goes. Reading takes no lock: what a view covers does not change.
+    """The readable part of a partition. It never changes, so reads need no lock.
 
-    ``stable`` is the last stable offset: the first one of a transaction that is not decided, or
-    the end. ``active_size`` is how many bytes of the last segment count.
+    ``stable`` is the last stable offset: the first offset of an open transaction, or the end.
+    ``active_size`` is the number of bytes of the last segment that the view covers.
     """
 
     segments: list[LogSegment]
@@ -214,9 +214,9 @@ class LogView(NamedTuple):
     def fetch(
         self, offset: int, max_bytes: int, *, whole_first: bool, committed: bool = False
     ) -> Fetched:
-        """Batches from ``offset``, which is between start and end, on; see ``LogSegment.locate``.
+        """Read batches from ``offset`` on, which must be in the log; see ``LogSegment.locate``.
 
-        ``committed``: up to the last stable offset, and which transactions were aborted.
+        With ``committed``, only up to the last stable offset, and with the aborted transactions.
         """
         upper = self.stable if committed else self.end
         for at in range(holder(self.segments, offset), len(self.segments)):
@@ -231,7 +231,7 @@ class LogView(NamedTuple):
         return Fetched(b"", self.end, self.stable, self.start, () if committed else None)
 
     def _limit(self, at: int, upper: int) -> int:
-        """The file position in a segment up to which may be read."""
+        """The file position at which reads of a segment must end."""
         is_last = at == len(self.segments) - 1
         if upper < self.end and (is_last or self.segments[at + 1].base_offset > upper):
             return self.segments[at].position_of(upper)
@@ -240,9 +240,9 @@ class LogView(NamedTuple):
     def _aborted(
         self, at: int, offset: int, records: FileSlice | bytes, upper: int
     ) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions from ``offset`` to about the end of what was found.
+        """The aborted transactions from ``offset`` to about the end of the ``records``.
 
-        Their index entries are in the segments of their markers, this one or a later one.
+        A transaction's index entry is in the segment with its marker: this one or a later one.
         """
         end = upper
         if isinstance(records, FileSlice):
@@ -259,7 +259,7 @@ class LogView(NamedTuple):
                     return
 
     def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record not older than ``timestamp`` (milliseconds); ``CorruptBatch``."""
+        """The first record not older than ``timestamp`` (milliseconds). Raises ``CorruptBatch``."""
         for segment in self.segments:
             if segment.largest_timestamp.timestamp >= timestamp:
                 limit = self.active_size if segment is self.segments[-1] else segment.size
@@ -269,6 +269,6 @@ class LogView(NamedTuple):
         return None
 
     def largest_timestamp(self) -> TimestampOffset | None:
-        """The record with the largest timestamp, the first of several; None in an empty log."""
+        """The first record that has the largest timestamp; None in an empty log."""
         largest = max(segment.largest_timestamp.timestamp for segment in self.segments)
         return None if largest < 0 else self.find_timestamp(largest)

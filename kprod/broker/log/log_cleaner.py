@@ -1,4 +1,4 @@
-"""Compaction: of each key only the last record is kept."""
+"""Compaction: keeps only the last record of each key."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from kprod.types import TopicPartition
 
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 HAS_DELETE_HORIZON: Final = 0x40
-"""Attribute of a batch: its base timestamp is the time when its tombstones may go (KIP-534)."""
+"""Attribute of a batch: its base timestamp is when its tombstones may be deleted (KIP-534)."""
 _log = logging.getLogger(__name__)
 
 
 class LogCleaner:
-    """Compacts logs, and remembers how far each is clean (Kafka: LogCleaner, Cleaner).
+    """Compacts logs, and remembers up to which offset each is clean (Kafka: LogCleaner, Cleaner).
 
-    For one thread. A log is worth it when the part that was never cleaned is a large enough share
-    of all of it (``min.cleanable.dirty.ratio``); the segment that is written to is left alone.
+    Used by one thread. A log is compacted when a large enough share of it has never been cleaned
+    (``min.cleanable.dirty.ratio``). The active segment is never compacted.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -38,7 +38,7 @@ class LogCleaner:
         self._first_dirty = read_offsets(self._path)
 
     def clean_if_dirty(self, log: PartitionLog, now_ms: int) -> bool:
-        """Compact the log if its policy says so and it is worth it. Returns whether it was."""
+        """Compact the log if its policy and its dirty share require it; return whether it was."""
         config = log.config
         first_dirty = max(self._first_dirty.get(log.where, 0), log.start_offset)
         clean, dirty = _parts(log, first_dirty, now_ms)
@@ -53,9 +53,9 @@ class LogCleaner:
         return True
 
     def clean(self, log: PartitionLog, now_ms: int, *, first_dirty: int = 0) -> None:
-        """Compact all segments but the one that is written to. ``OSError``, ``CorruptBatch``.
+        """Compact all segments that can be compacted. Raises ``OSError`` and ``CorruptBatch``.
 
-        And no transactions that are not decided: they may be aborted yet.
+        The active segment is left out, and so are open transactions, which may still be aborted.
         """
         clean, dirty = _parts(log, first_dirty, now_ms)
         segments = clean + dirty
@@ -74,14 +74,14 @@ class LogCleaner:
         write_offsets(self._path, self._first_dirty)
 
     def forget(self, *deleted: TopicPartition) -> None:
-        """Partitions were deleted."""
+        """Forget partitions that were deleted."""
         if [where for where in deleted if self._first_dirty.pop(where, None) is not None]:
             write_offsets(self._path, self._first_dirty)
 
     def forget_cut(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Take a log for dirty that ends before it was clean, as recovery has cut off its end.
+        """Treat a log as dirty if recovery has cut off a part of it that was clean.
 
-        New records have these offsets now. ``ends``: the end of each log.
+        New records get the offsets of that part. ``ends`` has the end offset of each log.
         """
         dirty = self._first_dirty
         self.forget(*[where for where, end in ends.items() if end < dirty.get(where, 0)])
@@ -90,10 +90,10 @@ class LogCleaner:
 def _parts(
     log: PartitionLog, first_dirty: int, now_ms: int
 ) -> tuple[list[LogSegment], list[LogSegment]]:
-    """The segments that were cleaned before, and those that can be: decided and old enough.
+    """The segments that were cleaned before, and those that can be cleaned now.
 
-    The segment that is written to is in neither, nor those with batches of an open transaction.
-    The records of the second part are all older than ``min.compaction.lag.ms``.
+    Neither part has the active segment, or segments with batches of an open transaction. The
+    records of the second part are all older than ``min.compaction.lag.ms``.
     """
     segments, stable = log.segments, log.last_stable_offset
     decided = [one for one, following in pairwise(segments) if following.base_offset <= stable]
@@ -105,7 +105,7 @@ def _parts(
 
 
 def _groups(segments: Sequence[LogSegment], config: LogConfig) -> Iterator[list[LogSegment]]:
-    """Neighbours that fit into one segment together, before they are made smaller."""
+    """Groups of neighbouring segments that fit into one segment even before they are compacted."""
     group: list[LogSegment] = []
     size = 0
     for segment in segments:
@@ -122,7 +122,7 @@ def _groups(segments: Sequence[LogSegment], config: LogConfig) -> Iterator[list[
 def _latest_offsets(
     segments: Sequence[LogSegment], aborted: Sequence[AbortedTransaction]
 ) -> dict[bytes, int]:
-    """The last offset of each key (Kafka: OffsetMap)."""
+    """The offset of the last record with each key (Kafka: OffsetMap)."""
     latest: dict[bytes, int] = {}
     for batch in _batches(segments):
         if not batch.is_control and not is_aborted(batch, aborted):
@@ -158,7 +158,7 @@ class _Cleaning:
         }
 
     def rewrite(self, group: list[LogSegment]) -> None:
-        """Replace neighbouring segments by one that holds what is kept of them."""
+        """Replace neighbouring segments by one that has the records to keep."""
         directory, base = self._log.directory, group[0].base_offset
         for leftover in directory.glob(f"{base:020d}.*.cleaned"):
             leftover.unlink()
@@ -183,7 +183,7 @@ class _Cleaning:
                 fresh.append(kept, [kept.data])
 
     def _kept(self, batch: StoredBatch) -> StoredBatch | None:
-        """What is left of a batch; None for nothing at all."""
+        """What is left of a batch; None if it is dropped entirely."""
         if batch.is_control:
             return batch
         records = list(batch.records())
@@ -207,7 +207,7 @@ class _Cleaning:
         return next(read_batches(rewrite_batch(header, kept, attributes)))
 
     def _horizon(self, batch: StoredBatch, records: list[StoredRecord]) -> int | None:
-        """When the tombstones of a batch may go: some time after they were cleaned first."""
+        """When the tombstones of a batch may be deleted: some time after their first cleaning."""
         if isinstance(batch, RecordBatch) and batch.attributes & HAS_DELETE_HORIZON:
             return batch.base_timestamp
         if any(record.value is None and self._is_latest(record) for record in records):

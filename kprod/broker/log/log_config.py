@@ -27,9 +27,9 @@ _NUMBER: Final = re.compile(r"-?\d{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One setting: Kafka's type number, how it is read, and the field of ``LogConfig`` it is.
+    """One setting: Kafka's type number, how it is parsed, and its field in ``LogConfig``.
 
-    ``read`` raises ``ValueError``. A setting without a field has the one value it can have.
+    ``read`` raises ``ValueError``. A setting without a field has only one possible value.
     """
 
     type: int
@@ -135,7 +135,7 @@ KEYS: Final[Mapping[str, ConfigKey]] = {
 
 
 class TopicConfig(NamedTuple):
-    """One setting as it holds for a topic."""
+    """The value of one setting for a topic."""
 
     name: str
     value: str
@@ -144,7 +144,7 @@ class TopicConfig(NamedTuple):
 
 
 def topic_configs(config: LogConfig, own: Mapping[str, str]) -> Iterator[TopicConfig]:
-    """All settings: what the topic has of its ``own``, and the broker's for the rest."""
+    """All settings of a topic: its ``own``, and the broker's for the others."""
     resulting = with_overrides(config, own)
     for name, key in sorted(KEYS.items()):
         value = key.fixed or getattr(resulting, _field(name))
@@ -153,7 +153,7 @@ def topic_configs(config: LogConfig, own: Mapping[str, str]) -> Iterator[TopicCo
 
 
 def with_overrides(config: LogConfig, own: Mapping[str, str]) -> LogConfig:
-    """The broker's settings with those of a topic in their place. Raises ``BrokerError`` 40."""
+    """The broker's settings, overridden by those of a topic. Raises ``BrokerError`` 40."""
     changes = {}
     for name, text in own.items():
         key = KEYS.get(name)

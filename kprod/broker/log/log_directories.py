@@ -49,23 +49,23 @@ _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _START_OFFSETS: Final = "log-start-offset-checkpoint"
 _PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,5})")
 _DELETED_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+-\d{1,5}\.)?[0-9a-f]{32}-delete")
-"""Kafka's form, and the one without topic and partition that older releases of kprod wrote."""
+"""Kafka's form of the name; older releases of kprod wrote it without topic and partition."""
 _LONGEST_NAME: Final = 255
 RECOVERY_THREADS: Final = 2
 """Kafka's default of ``num.recovery.threads.per.data.dir``."""
 _CLOSING_THREADS: Final = 16
-"""Closing a log is waiting for the disk, which forces many files at once for the price of one."""
+"""Closing a log waits for the disk, which can flush many files in the time of one."""
 _OF_THE_PROCESS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Errors that say nothing about a disk."""
+"""Errors that do not mean that the disk has failed."""
 _log = logging.getLogger(__name__)
 
 
 class LogDirectory:
     """The partitions in one directory (what Kafka's LogManager does for each of ``log.dirs``).
 
-    Opening locks the directory, and loads every partition: as it is after a clean shutdown, with
-    recovery otherwise. Not thread-safe but for ``fail``: creating, removing and closing are the
-    registry's, which has a lock.
+    The constructor locks the directory and loads every partition, with recovery unless the last
+    shutdown was clean. Only ``fail`` is thread-safe; ``Topics``, which creates and removes
+    partitions, has a lock.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class LogDirectory:
         config_of: Callable[[str], LogConfig],
         recovery_threads: int = RECOVERY_THREADS,
     ) -> None:
-        """``config_of`` gives the settings of a topic; so many threads load partitions.
+        """``config_of`` returns a topic's settings; ``recovery_threads`` threads load partitions.
 
-        Raises ``StorageError`` when another broker has the directory or wrote it differently,
-        ``OSError`` when it cannot be read or written.
+        Raises ``StorageError`` if another broker uses the directory or its content is unusable,
+        ``OSError`` if it cannot be read or written.
         """
         self.path = path
         self._config_of = config_of
@@ -157,10 +157,10 @@ class LogDirectory:
         )
 
     def fail(self, error: OSError) -> None:
-        """Take the directory offline, if the error is the disk's: its partitions answer code 56.
+        """Take the directory offline if the disk has failed: its partitions then return error 56.
 
-        It is not written to any more, and the next start recovers it. Idempotent, thread-safe; not
-        to be called with a partition's lock. Kafka: LogDirFailureChannel.
+        The directory is no longer written to, and the next start recovers it. Idempotent and
+        thread-safe. The caller must not hold a partition's lock. Kafka: LogDirFailureChannel.
         """
         if self.failure is not None or error.errno in _OF_THE_PROCESS:
             return
@@ -180,7 +180,7 @@ class LogDirectory:
                 yield where, directory
 
     def create(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
-        """Make an empty partition. The name of its directory is not durable yet. ``OSError``."""
+        """Create an empty partition; its directory name is not durable yet. Raises ``OSError``."""
         directory = self.path / str(where)
         directory.mkdir(exist_ok=True)
         (directory / LEADER_EPOCHS_FILE).write_bytes(b"0\n1\n0 0\n")
@@ -194,7 +194,8 @@ class LogDirectory:
     def remove(self, where: TopicPartition, now_ms: int) -> None:
         """Rename a partition's directory, to be deleted after ``file.delete.delay.ms``.
 
-        Readers that still hold its log find nothing in it. The next start deletes what waits.
+        Readers that still use its log read nothing more from it. Directories that still wait at the
+        next start are deleted then.
         """
         log = self.logs.pop(where)
         log.abandon()
@@ -216,8 +217,8 @@ class LogDirectory:
     def maintain(self, now_ms: int) -> None:
         """Apply retention and compaction, flush what is due, and write checkpoints.
 
-        For one thread at a time. A log that is damaged is left for the next time; one that cannot
-        be read or written takes the directory offline.
+        For one thread at a time. A damaged log is skipped until the next call. If a log cannot be
+        read or written, the directory goes offline.
         """
         try:
             for log in list(self.logs.values()):
@@ -242,7 +243,7 @@ class LogDirectory:
             _log.exception("%s could not be maintained", log.where)
 
     def close(self) -> None:
-        """Flush and close every log; mark the directory as clean if every one of them could."""
+        """Flush and close every log; if all of that succeeds, mark the directory as clean."""
         with ThreadPoolExecutor(_CLOSING_THREADS, "kprod-broker-close") as pool:
             closed = list(pool.map(_close, list(self.logs.values())))
         if self.failure is None and all(closed):
@@ -268,7 +269,7 @@ class LogDirectory:
 
 
 def _close(log: PartitionLog) -> bool:
-    """Whether it could be closed; it is abandoned otherwise."""
+    """Close a log, or abandon it if that fails. Returns whether it was closed."""
     try:
         log.close()
     except OSError:
@@ -281,15 +282,15 @@ def _close(log: PartitionLog) -> bool:
 def deleted_name(where: TopicPartition) -> str:
     """A fresh name for the directory of a deleted partition (Kafka: LocalLog.logDeleteDirName).
 
-    ``topic-partition.uuid-delete``, the topic cut so that the file system takes the name. Kafka's
-    own parser reads it, so Kafka starts on a data directory that a crash left with one.
+    It is ``topic-partition.uuid-delete``, with the topic shortened to the file system's limit.
+    Kafka can parse the name, so it can start on a data directory that contains one after a crash.
     """
     ending = f"-{where.partition}.{uuid.uuid4().hex}-delete"
     return where.topic[: _LONGEST_NAME - len(ending)] + ending
 
 
 def known_cluster_id(path: Path) -> str | None:
-    """The id of the cluster a directory belongs to; None for a new one. ``StorageError``."""
+    """The id of a directory's cluster; None for a new directory. Raises ``StorageError``."""
     meta = path / _META
     return read_properties(meta, "=", _META_VERSION)["cluster.id"] if meta.exists() else None
 
@@ -300,7 +301,7 @@ def encode_id(value: uuid.UUID) -> str:
 
 
 def decode_id(text: str) -> uuid.UUID:
-    """The other way round; ``StorageError`` for anything else."""
+    """Convert Kafka's text form to a UUID. Raises ``StorageError`` for any other text."""
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except ValueError:
@@ -310,11 +311,12 @@ def decode_id(text: str) -> uuid.UUID:
 class LogDirectories:
     """All partitions on disk (Kafka: LogManager).
 
-    A new partition goes to the directory that has the fewest. When a disk fails, now or when its
-    directory is opened, that is offline until the next start; the broker goes on without it. The
-    first one also has what belongs to no partition: settings of topics, producer ids.
+    A new partition is created in the directory with the fewest partitions. If a disk fails, even
+    while its directory is opened, the directory is offline until the next start, and the broker
+    continues without it. The first directory also has data that belongs to no partition: settings
+    of topics, and producer ids.
 
-    Not thread-safe: creating, removing and closing are the registry's, which has a lock.
+    Not thread-safe; ``Topics``, which creates and removes partitions, has a lock.
     """
 
     def __init__(
@@ -323,11 +325,12 @@ class LogDirectories:
         config: LogConfig,
         recovery_threads: int = RECOVERY_THREADS,
     ) -> None:
-        """``recovery_threads`` of each directory load its partitions.
+        """In each directory, ``recovery_threads`` threads load the partitions.
 
-        Raises ``StorageError`` when a directory is another broker's, or has what another has.
+        Raises ``StorageError`` if another broker uses a directory, or if two directories have the
+        same partition.
 
-        ``OSError`` when the first directory cannot be used.
+        Raises ``OSError`` if the first directory is unusable.
         """
         self.path = paths[0]
         self._config = config
@@ -403,25 +406,25 @@ class LogDirectories:
 
     @property
     def offline(self) -> dict[Path, OSError]:
-        """The directories with a disk that failed, and the error of each."""
+        """The directories whose disk has failed, with the error of each."""
         failed = {each.path: each.failure for each in self.directories if each.failure is not None}
         return {**self._unusable, **failed}
 
     def missing(self, where: TopicPartition) -> PartitionLog | None:
-        """What stands for a partition that may be in a directory that could not be opened.
+        """A placeholder for a partition that may be in a directory that could not be opened.
 
-        None when every directory could: the partition does not exist, then.
+        None if all directories were opened: then the partition does not exist.
         """
         for path, error in self._unusable.items():
             return PartitionLog.lost(where, path, self.config_of(where.topic), error)
         return None
 
     def config_of(self, topic: str) -> LogConfig:
-        """The settings of a topic: the broker's, and its own in their place."""
+        """The settings of a topic: the broker's, overridden by its own."""
         return with_overrides(self._config, self.overrides.of(topic))
 
     def reconfigure(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Give a topic these settings of its own. ``BrokerError`` 40, ``OSError``."""
+        """Replace a topic's own settings. Raises ``BrokerError`` 40 and ``OSError``."""
         config = with_overrides(self._config, settings)
         self.overrides.replace(topic, settings)
         for where, log in self.logs.items():
@@ -429,7 +432,7 @@ class LogDirectories:
                 log.reconfigure(config)
 
     def create(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
-        """Make an empty partition, durable after ``flush_names``. ``OSError`` if none can."""
+        """Create an empty partition, durable after ``flush_names``. Raises ``OSError``."""
         failure = OSError("every data directory is offline")
         for directory in sorted(self.directories, key=lambda each: len(each.logs)):
             if directory.failure is not None:
@@ -445,13 +448,13 @@ class LogDirectories:
         raise failure
 
     def flush_names(self) -> None:
-        """Make the names of new partitions durable."""
+        """Flush the names of new partitions to disk."""
         for directory in self.directories:
             if directory.failure is None:
                 flush_directory(directory.path)
 
     def remove(self, where: TopicPartition, now_ms: int) -> None:
-        """See ``LogDirectory.remove``. The name is free at once."""
+        """See ``LogDirectory.remove``. The name can be used again at once."""
         self.logs.pop(where)
         for directory in self.directories:
             if where in directory.logs:
@@ -467,7 +470,7 @@ class LogDirectories:
                 directory.maintain(now_ms)
 
     def close(self) -> None:
-        """Flush and close every log, and mark each directory as clean where that went well."""
+        """Flush and close every log; mark each directory as clean in which that succeeds."""
         for directory in self.directories:
             directory.close()
 

@@ -23,14 +23,14 @@ _CUT: Final = "ends in the middle of an entry"
 
 
 def partition_directories(path: Path) -> list[Path]:
-    """The directory itself if it has segments, or else the ones in it that have."""
+    """The directory itself if it has segments, else those of its subdirectories that have some."""
     if any(path.glob("*.log")):
         return [path]
     return sorted({found.parent for found in path.glob("*/*.log")})
 
 
 def check_directory(path: Path) -> Iterator[str]:
-    """A line for everything that is wrong with a partition's files."""
+    """One line for each problem in a partition's files."""
     end = -1
     for log in sorted(path.glob("*.log")):
         if not log.stem.isdigit():
@@ -53,7 +53,7 @@ def check_directory(path: Path) -> Iterator[str]:
 
 
 class _Segment:
-    """One segment: ``end`` is the offset behind its last good batch, once checked."""
+    """One segment. Once checked, ``end`` is the offset after its last valid batch."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -117,7 +117,7 @@ class _Segment:
 
 
 def _entries(content: bytes, layout: struct.Struct) -> Iterator[tuple[_Entry, _Entry]]:
-    """Each entry in use, and the one before it; none where the last one is cut off."""
+    """Each used entry, with the one before it; nothing if the last entry is incomplete."""
     last = (-1, -1)
     for entry in () if len(content) % layout.size else layout.iter_unpack(content):
         if any(entry):  # the others are room for more
@@ -126,7 +126,7 @@ def _entries(content: bytes, layout: struct.Struct) -> Iterator[tuple[_Entry, _E
 
 
 def dump_file(path: Path, *, records: bool = False) -> Iterator[str]:
-    """What a file holds. Raises ``ValueError`` for a file of no known kind, ``CorruptBatch``."""
+    """The content of a file. Raises ``CorruptBatch``, and ``ValueError`` for an unknown kind."""
     kind = next((part for part in reversed(path.suffixes) if part in _KINDS), "")
     if kind == ".log":
         yield from _log(path, records)
@@ -208,7 +208,7 @@ def _time_index(path: Path) -> Iterator[str]:
 
 
 def _used(path: Path, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
-    """The entries in use: an index that is written to ends in zeros."""
+    """The used entries: an index that is still written to ends in zeros."""
     content = path.read_bytes()
     entries = list(layout.iter_unpack(content[: len(content) // layout.size * layout.size]))
     while entries and not any(entries[-1]):

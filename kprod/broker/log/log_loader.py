@@ -1,4 +1,4 @@
-"""Opening a partition's log: what is on disk after a clean end, and after any other."""
+"""Opens a partition's log, after a clean shutdown or with recovery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kprod.records.codecs import CorruptBatch
 from kprod.types import TopicPartition
 
 _BASE: Final = "[0-9]" * 20
-"""A segment's base offset, as files are named after it."""
+"""A segment's base offset as in the names of its files."""
 _log = logging.getLogger(__name__)
 
 
@@ -25,8 +25,9 @@ class LogLoader:
     """Loads one partition (Kafka: LogLoader). Use once, from one thread.
 
     ``recovery_point`` is the offset up to which the log is known to be on disk; None after a clean
-    shutdown. Everything behind it is read: each batch's CRC is checked, the log is cut off at the
-    first that is not whole and valid, later segments are dropped, and the indexes are rebuilt.
+    shutdown. The log after that offset is recovered: each batch's CRC is checked, the log is cut
+    off at the first incomplete or invalid batch, later segments are deleted, and the indexes are
+    rebuilt.
     """
 
     def __init__(
@@ -48,10 +49,9 @@ class LogLoader:
         self._unindexed: int | None = None
 
     def load(self) -> PartitionLog:
-        """Raises ``OSError`` when files cannot be read or written.
+        """Load the partition. Raises ``OSError`` if files cannot be read or written.
 
-        ``StorageError`` when a batch is damaged that neither recovery may cut off nor the log do
-        without.
+        Raises ``StorageError`` if a batch is damaged that is necessary and must not be cut off.
         """
         try:
             return self._load()
@@ -93,7 +93,7 @@ class LogLoader:
         return epochs
 
     def _drop_leftovers(self) -> None:
-        """Finish or undo what compaction and retention had begun (KAFKA-6264's rules)."""
+        """Finish or undo an interrupted compaction or deletion, by the rules of KAFKA-6264."""
         cleaned = [int(path.name[:20]) for path in self._directory.glob(f"{_BASE}*.cleaned")]
         # Segments are swapped from the last one on: the ones from here on were not complete.
         incomplete = min(cleaned, default=None)
@@ -109,7 +109,7 @@ class LogLoader:
             orphan.rename(orphan.with_suffix(""))
 
     def _complete_swap(self, base: int) -> None:
-        """What a ``.swap`` file covers is replaced by it; its indexes are made anew."""
+        """Replace the segments that a ``.swap`` file covers by it; its indexes are built later."""
         fresh = LogSegment(self._directory, base, self._config, ".swap")
         end = base
         for _, header in fresh.records.headers():
@@ -154,7 +154,7 @@ class LogLoader:
         return segments
 
     def _in_doubt(self, segment: LogSegment, rest: list[LogSegment]) -> bool:
-        """Whether the file may not be what was acknowledged."""
+        """Whether the file may differ from what was acknowledged."""
         if self._recovery_point is None:
             return not rest and segment.intact_end() is None
         return not rest or rest[0].base_offset > self._recovery_point
@@ -174,7 +174,7 @@ class LogLoader:
             segment.transaction_index.clear()
 
     def _reindex_aborted(self, segment: LogSegment) -> None:
-        """From this segment on the aborted transactions are found again in the batches."""
+        """Rebuild the indexes of aborted transactions from this segment on, from the batches."""
         if self._unindexed is None:
             self._unindexed = segment.base_offset
 

@@ -1,4 +1,4 @@
-"""The log of one partition: segments, offsets, and what it knows of its producers."""
+"""The log of one partition: segments, offsets, and the state of its producers."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _STAMP: Final = struct.Struct(">qii")
 
 
 class PartitionLog:
-    """Kafka's UnifiedLog for a single node: every appended record is visible at once.
+    """The log of one partition (Kafka: UnifiedLog); appended records are visible at once.
 
-    Thread-safe. One lock orders the appends; reads only take it to learn how far the log goes.
+    Thread-safe. One lock orders the appends; reads only take it to get the log's current extent.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class PartitionLog:
 
     @classmethod
     def lost(cls, where: TopicPartition, path: Path, config: LogConfig, error: OSError) -> Self:
-        """A partition of a directory that could not be opened."""
+        """A placeholder for a partition in a directory that could not be opened."""
         epochs = LeaderEpochs(None)
         log = cls(where, path, config, [], ProducerState(), epochs, start_offset=0, end_offset=0)
         log.go_offline(error)
@@ -84,7 +84,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which every transaction is decided."""
+        """The offset up to which all transactions have ended."""
         with self._lock:
             return self._stable_offset()
 
@@ -93,22 +93,22 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> int:
-        """The offset up to which everything was forced to the disk."""
+        """The offset up to which everything was flushed to disk."""
         return self._files.recovery_point
 
     @property
     def leader_epoch(self) -> int:
-        """The number of leaders before the present one."""
+        """The number of leaders before the current one."""
         return self._epochs.latest
 
     def begin_epoch(self) -> None:
-        """A new leader begins. Raises ``OSError`` when that cannot be written."""
+        """Begin a new leader's epoch. Raises ``OSError`` if that cannot be written."""
         with self._lock:
             if self._offline is None:
                 self._epochs.begin(self._epochs.latest + 1, self.end_offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch up to ``epoch`` and the offset where it ended; (-1, -1) for none."""
+        """The latest epoch up to ``epoch``, and its end offset; (-1, -1) if there is none."""
         with self._lock:
             return self._epochs.end_of(epoch, self.end_offset)
 
@@ -130,12 +130,12 @@ class PartitionLog:
         *,
         from_zero: bool = False,
     ) -> Appended:
-        """Store one validated batch, give it its offsets, or recognise it as stored already.
+        """Store one validated batch and assign its offsets, unless it is a duplicate.
 
-        The first batch of a transaction takes a ``guard``, see ``verification``; ``from_zero``:
-        its sequences begin there. Raises ``BrokerError``: 45, 47 and 48 by the rules of
-        ``ProducerState``, 48 for a transaction that is not open, 18 for a batch larger than a
-        segment, 56 when the disk fails (nothing is stored then).
+        The first batch of a transaction needs a ``guard``, see ``verification``. With ``from_zero``
+        its sequence numbers must begin at 0. Raises ``BrokerError``: 45, 47 and 48 by the rules of
+        ``ProducerState``, 48 if the transaction is not open, 18 if the batch is larger than a
+        segment, and 56 if the disk fails; nothing is stored then.
         """
         try:
             with self._lock:
@@ -158,7 +158,7 @@ class PartitionLog:
     ) -> Appended:
         """Append the marker that ends a producer's transaction.
 
-        ``BrokerError`` 47 and 52 by the rules of ``ProducerState.check_marker``, 56.
+        Raises ``BrokerError`` 47 and 52 by the rules of ``ProducerState.check_marker``, and 56.
         """
         batch = write_marker(marker, now_ms)
         try:
@@ -187,18 +187,18 @@ class PartitionLog:
 
     @property
     def offline(self) -> bool:
-        """Whether the disk failed: nothing can be read or written until the next start."""
+        """Whether the disk has failed: nothing can be read or written until the next start."""
         return self._offline is not None
 
     def go_offline(self, error: OSError) -> None:
-        """The disk failed. Idempotent."""
+        """Close the log, because the disk has failed. Idempotent."""
         with self._lock:
             self._offline = self._offline or error
             self._open = False
             self._files.let_go()
 
     def reconfigure(self, config: LogConfig) -> None:
-        """The topic has other settings from now on."""
+        """Apply new settings of the topic."""
         with self._lock:
             self._files.reconfigure(config)
 
@@ -213,24 +213,24 @@ class PartitionLog:
         return tuple(self._files.segments)
 
     def producers(self) -> list[tuple[int, ProducerEntry]]:
-        """The producers that are remembered, by id."""
+        """The remembered producers, by id."""
         with self._lock:
             return list(self._producers)
 
     def fail_with(self, error: OSError | None) -> None:
-        """Have appends fail as if the disk did, until this is called with None."""
+        """Let appends fail as if the disk had failed; None ends that."""
         with self._lock:
             self._failure = error
 
     def expire_producers(self, oldest_ms: int) -> None:
-        """Forget the producers that have written nothing since then; no open transactions."""
+        """Forget producers without a later batch, except those with an open transaction."""
         with self._lock:
             self._producers.expire(oldest_ms)
 
     def delete_records(self, before: int) -> int:
-        """The log begins at ``before`` from now on, or at its end for -1; returns the new start.
+        """Delete the records before an offset (-1: all); return the new start of the log.
 
-        ``BrokerError`` 1 for an offset behind the end. What lies before it is deleted later.
+        Raises ``BrokerError`` 1 for an offset after the end. Files are deleted later.
         """
         with self._lock:
             offset = self.end_offset if before == -1 else before
@@ -244,9 +244,9 @@ class PartitionLog:
         self._epochs.drop_before(offset)
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Let go of what the retention does not cover; returns how many segments. ``OSError``.
+        """Delete segments that retention no longer covers; return how many. Raises ``OSError``.
 
-        What is not decided stays.
+        Segments with open transactions are kept.
         """
         with self._lock:
             segments = self._files.segments
@@ -261,10 +261,10 @@ class PartitionLog:
             return count
 
     def replace_segments(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
-        """Put a compacted segment, of ``.cleaned`` files, in the place of some. ``OSError``.
+        """Replace segments by a compacted one that has ``.cleaned`` files. Raises ``OSError``.
 
-        Each step is one that recovery understands: ``.cleaned`` files count for nothing, a
-        ``.swap`` file replaces what it covers, ``.deleted`` ones go.
+        Recovery can continue after each step: it ignores ``.cleaned`` files, replaces the segments
+        that a ``.swap`` file covers, and removes ``.deleted`` files.
         """
         fresh.rename(".swap")
         with self._lock:
@@ -272,7 +272,7 @@ class PartitionLog:
                 self._files.replace(old, fresh, now_ms)
 
     def purge(self, now_ms: int) -> None:
-        """Delete the files of segments that went some time ago."""
+        """Delete the files of segments that were deleted some time ago."""
         with self._lock:
             due = self._files.take_deleted(now_ms)
         for segment in due:
@@ -309,9 +309,9 @@ class PartitionLog:
         self._files.roll(base_offset)
 
     def batches(self, *, committed: bool = False) -> Iterator[StoredBatch]:
-        """Every batch from the first to the last, those appended meanwhile as well.
+        """All batches from first to last, including those appended meanwhile.
 
-        ``committed``: without those of transactions that were aborted or are open.
+        With ``committed``, without batches of aborted and open transactions.
         """
         at = self.start_offset
         while True:
@@ -325,7 +325,7 @@ class PartitionLog:
                 at = batch.last_offset + 1
 
     def records(self, *, committed: bool = False) -> Iterator[StoredRecord]:
-        """Every record of them but the markers of transactions."""
+        """All records of these batches, without transaction markers."""
         start = self.start_offset
         for batch in self.batches(committed=committed):
             if not batch.is_control:
@@ -336,7 +336,7 @@ class PartitionLog:
     ) -> Fetched:
         """Batches from ``offset`` on, at most ``max_bytes`` (see ``LogView.fetch``).
 
-        Empty at the end of the log. Raises ``BrokerError`` 1 for an offset outside of it, 56 when
+        Empty at the end of the log. Raises ``BrokerError`` 1 for an offset outside the log, 56 if
         the disk fails.
         """
         try:
@@ -348,7 +348,7 @@ class PartitionLog:
             raise self._disk_failed(error) from error
 
     def view(self) -> LogView:
-        """How far the log goes now, to be read without the lock. ``BrokerError`` 56."""
+        """The current extent of the log, for reads without the lock. Raises ``BrokerError`` 56."""
         with self._lock:
             if self._offline is not None:
                 self._check_usable()
@@ -362,20 +362,20 @@ class PartitionLog:
             )
 
     def flush(self) -> None:
-        """Force everything to the disk. Raises ``OSError``."""
+        """Flush everything to disk. Raises ``OSError``."""
         with self._lock:
             self._files.flush(self.end_offset)
 
     def flush_if_older(self, now_ms: int) -> None:
-        """Force to the disk what has waited for ``flush.ms``. Raises ``OSError``."""
+        """Flush to disk if ``flush.ms`` have passed since the last time. Raises ``OSError``."""
         with self._lock:
             if self._open:
                 self._files.flush_if_older(self.end_offset, now_ms)
 
     def flush_rolled(self) -> None:
-        """Force to the disk what is not written to any more. Raises ``OSError``.
+        """Flush the inactive segments to disk. Raises ``OSError``.
 
-        So that a recovery reads no more than the segment that was written to.
+        After that, a recovery only has to read the active segment.
         """
         with self._lock:
             rolled = self._files.rolled_since_flush()
@@ -387,7 +387,7 @@ class PartitionLog:
             self._files.recovery_point = max(self._files.recovery_point, active)
 
     def close(self) -> None:
-        """Seal, flush and snapshot, so that the next start need not recover. Raises ``OSError``."""
+        """Seal, flush and write a snapshot, so that no recovery is needed. Raises ``OSError``."""
         with self._lock:
             if self._open:
                 self._open = False
@@ -398,7 +398,7 @@ class PartitionLog:
                 self._files.let_go()
 
     def abandon(self) -> None:
-        """Let go of the files as a crash would: nothing is sealed, flushed or written."""
+        """Close the files as in a crash: nothing is sealed, flushed or written."""
         with self._lock:
             self._open = False
             self._files.let_go()

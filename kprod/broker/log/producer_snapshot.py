@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 def write_snapshot(directory: Path, offset: int, state: ProducerState) -> None:
-    """Write the state as it is at ``offset``, durably, and drop all but the newest snapshots."""
+    """Write the state at ``offset`` durably, and delete all but the newest snapshots."""
     entries = []
     for producer_id, entry in state:
         last = entry.batches[-1] if entry.batches else _NO_BATCH
@@ -62,19 +62,19 @@ def snapshot_offsets(directory: Path) -> list[int]:
 
 
 def drop_snapshot(directory: Path, offset: int) -> None:
-    """Forget one snapshot."""
+    """Delete one snapshot."""
     (directory / f"{offset:020d}.snapshot").unlink(missing_ok=True)
 
 
 def drop_snapshots_before(directory: Path, offset: int) -> None:
-    """Forget the snapshots of segments that are gone."""
+    """Delete the snapshots of deleted segments."""
     for found in snapshot_offsets(directory):
         if found < offset:
             drop_snapshot(directory, found)
 
 
 def read_snapshot(directory: Path, offset: int) -> ProducerState | None:
-    """The state at ``offset``; None, with a warning, when the file is damaged."""
+    """The state at ``offset``; None, with a warning, if the file is damaged."""
     path = directory / f"{offset:020d}.snapshot"
     try:
         return parse_snapshot(path.read_bytes())
@@ -84,7 +84,7 @@ def read_snapshot(directory: Path, offset: int) -> ProducerState | None:
 
 
 def parse_snapshot(content: bytes) -> ProducerState:
-    """The state in the bytes of a file. Raises ``ValueError`` or ``struct.error``."""
+    """Parse the content of a file. Raises ``ValueError`` or ``struct.error``."""
     version, crc = _PREFIX.unpack_from(content)
     rest = content[_PREFIX.size :]
     if version != _VERSION or crc32c(rest) != crc:
@@ -109,10 +109,11 @@ _TAIL_BYTES: Final = 8 * 1024 * 1024
 class ProducerLoader:
     """Loads the state of one partition (Kafka: UnifiedLog.rebuildProducerState). Use once.
 
-    It comes from a snapshot and the batches after it, and at least from the last few MiB of the
-    log: a snapshot knows one batch per producer, but up to five may be resent. The segments from
-    ``unindexed`` on get their indexes of aborted transactions anew (None: they all have one). A
-    transaction may have begun in a segment before, so that a snapshot from before them is taken.
+    The state is read from a snapshot and the batches after it, and at least from the last few MiB
+    of the log: a snapshot has one batch per producer, but up to five may be resent. For segments
+    from ``unindexed`` on (None: for no segment), the indexes of aborted transactions are rebuilt.
+    The snapshot must be older than these segments, because a transaction may have begun before
+    them.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class ProducerLoader:
         self._unindexed = end if unindexed is None else unindexed
 
     def load(self) -> ProducerState:
-        """Raises ``OSError`` when an index cannot be written."""
+        """Load the state. Raises ``OSError`` if an index cannot be written."""
         snapshot, offset = self._snapshot()
         state = ProducerState()
         resumed = False
@@ -164,7 +165,7 @@ class ProducerLoader:
         state.end_transaction(marker, header.max_timestamp)
 
     def _snapshot(self) -> tuple[ProducerState, int]:
-        """The newest that is of use, and its offset. Those that are not of this log are dropped."""
+        """The newest usable snapshot, and its offset. Deletes snapshots that do not fit the log."""
         found = ProducerState(), 0
         for offset in snapshot_offsets(self._directory):
             state = read_snapshot(self._directory, offset) if offset <= self._end else None
@@ -176,7 +177,7 @@ class ProducerLoader:
 
 
 def _tail_start(segments: list[LogSegment]) -> int:
-    """An offset some ``_TAIL_BYTES`` before the end of the log."""
+    """An offset about ``_TAIL_BYTES`` before the end of the log."""
     left = _TAIL_BYTES
     for segment in reversed(segments):
         if segment.size >= left:

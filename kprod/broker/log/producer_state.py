@@ -1,4 +1,4 @@
-"""What a partition remembers of each producer: to know duplicates, gaps, and open transactions."""
+"""A partition's state of each producer, for detecting duplicates, gaps and open transactions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kprod.records.record_batch import BatchHeader
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VerificationGuard:
-    """Stands for one question to the coordinator; worth nothing once the transaction has ended.
+    """Stands for one question to the coordinator; invalid once the transaction has ended.
 
-    A producer's request may be delayed: the coordinator finds that its transaction is open, the
-    transaction is aborted, and then the batch is appended. It would begin a transaction without
-    an end. The marker takes the guard away, and the log refuses the append (KIP-890).
+    A delayed request could otherwise begin a transaction that never ends: the coordinator confirms
+    that the transaction is open, the transaction is aborted, and then the batch is appended.
+    Therefore the marker invalidates the guard, and the log refuses the append (KIP-890).
     """
 
     asked_ms: int
@@ -32,9 +32,9 @@ NO_TRANSACTION: Final = -1
 NO_SEQUENCE: Final = -1
 _REMEMBERED_BATCHES: Final = 5
 HIGHEST_EPOCH: Final = 2**15 - 1
-"""That one more, beyond which neither protocol nor disk has any.
+"""The highest epoch that the protocol and the files can represent.
 
-A producer gets it nevertheless if it was fenced by a time-out and repeats its abort (KIP-890).
+A producer only gets it if it was fenced by a time-out and repeats its abort (KIP-890).
 """
 _SEQUENCES: Final = 2**31
 
@@ -49,26 +49,26 @@ class AppendedBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence numbers wrap from 2^31-1 to 0."""
+        """The first sequence number; sequence numbers wrap from 2^31-1 to 0."""
         return (self.last_sequence - self.offset_delta) % _SEQUENCES
 
     @property
     def first_offset(self) -> int:
-        """The base offset that the producer got."""
+        """The base offset that the producer received."""
         return self.last_offset - self.offset_delta
 
 
 def no_batches() -> deque[AppendedBatch]:
-    """A place for the last batches of a producer, which resends no more."""
+    """An empty queue for a producer's last batches; a producer resends no more than fit in it."""
     return deque(maxlen=_REMEMBERED_BATCHES)
 
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """The present epoch of one producer id and its last batches in that epoch, oldest first.
+    """The current epoch of one producer id and its last batches in that epoch, oldest first.
 
-    ``transaction_start`` is the first offset of its open transaction, ``coordinator_epoch`` that of
-    the last marker, ``last_timestamp`` the time of the last batch or marker.
+    ``transaction_start`` is the first offset of its open transaction, ``coordinator_epoch`` the
+    epoch in its last marker, ``last_timestamp`` the time of its last batch or marker.
     """
 
     epoch: int
@@ -79,15 +79,16 @@ class ProducerEntry:
 
 
 class ProducerState:
-    """The producers of one partition by producer id. Not thread-safe: the partition's lock.
+    """The producers of one partition, by producer id. Guarded by the partition's lock.
 
-    Rules as in Kafka's ProducerStateManager and ProducerAppendInfo (KIP-98, KIP-360, KIP-890): the
-    last five batches of a producer's epoch are known, so that a resend of one of the at most five
-    requests in flight is recognised. A transaction is open from its first batch to its marker.
+    The rules are those of Kafka's ProducerStateManager and ProducerAppendInfo (KIP-98, KIP-360,
+    KIP-890). The last five batches of a producer's epoch are remembered, to recognise duplicates of
+    any of the at most five requests in flight. A transaction is open from its first batch to its
+    marker.
     """
 
     def __init__(self, producers: Iterable[tuple[int, ProducerEntry]] = ()) -> None:
-        """``producers`` by id are those that are known already, from a snapshot."""
+        """``producers`` are those in a snapshot, with their ids."""
         self._producers = dict(producers)
         # First offset by producer id, in the order of the offsets.
         self._open: dict[int, int] = {}
@@ -101,7 +102,7 @@ class ProducerState:
         return iter(self._producers.items())
 
     def first_open(self, end: int) -> int:
-        """The first offset that is not decided yet; ``end`` when no transaction is open."""
+        """The first offset of an open transaction; ``end`` if no transaction is open."""
         return next(iter(self._open.values()), end) if self._open else end
 
     def _check_transaction(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
@@ -118,7 +119,7 @@ class ProducerState:
         return entry is not None and producer_id in self._open and entry.epoch == epoch
 
     def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
-        """The remembered batch that a resent one equals: same epoch, same sequences."""
+        """The remembered batch with the epoch and the sequence numbers of a resent one, if any."""
         entry = self._producers.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch or header.base_sequence < 0:
             return None
@@ -129,10 +130,10 @@ class ProducerState:
         return None
 
     def verification(self, producer_id: int, epoch: int, now_ms: int) -> VerificationGuard | None:
-        """The guard that ``check`` asks of a producer without a batch of its transaction here.
+        """The guard that ``check`` requires for the first batch of a transaction here.
 
-        To be had before the coordinator is asked whether the transaction is open. None for one
-        that has a batch: the coordinator need not be asked.
+        Get it before asking the coordinator whether the transaction is open. None if the
+        transaction already has a batch here: then the coordinator need not be asked.
         """
         if self._in_transaction(producer_id, epoch):
             return None
@@ -145,11 +146,11 @@ class ProducerState:
         *,
         from_zero: bool = False,
     ) -> None:
-        """Raise ``BrokerError`` 47, 45 or 48 unless the batch comes next from its producer.
+        """Raise ``BrokerError`` 45, 47 or 48 unless this is the producer's next batch.
 
-        A producer without state may start anywhere: its state may have expired. Not so
-        ``from_zero`` (KIP-890): its transaction has just begun here. A coordinator's batches have
-        no sequences.
+        A producer without state may start with any sequence number, because its state may have
+        expired. With ``from_zero`` it must start with 0, because its transaction has just begun
+        here (KIP-890). A coordinator's batches have no sequence numbers.
         """
         if header.is_transactional:
             self._check_transaction(header, guard)
@@ -170,7 +171,7 @@ class ProducerState:
             )
 
     def update(self, header: BatchHeader) -> None:
-        """Remember an appended batch with its final offsets; no marker."""
+        """Remember an appended batch, other than a marker, with its final offsets."""
         entry = self._producers.get(header.producer_id)
         if entry is None:
             entry = self._producers[header.producer_id] = ProducerEntry(header.producer_epoch)
@@ -191,10 +192,10 @@ class ProducerState:
             self._guards.pop(header.producer_id, None)
 
     def check_marker(self, marker: TransactionMarker, transaction_version: int) -> None:
-        """Raise ``BrokerError`` 47 for a marker of an epoch that is over, 52 of a coordinator.
+        """Raise ``BrokerError`` 47 for an old producer epoch, 52 for an old coordinator epoch.
 
-        With version 2 of transactions every one that ends has begun a new epoch (KIP-890): a marker
-        of the present epoch is one that is written again. Only the highest epoch has no next one.
+        With version 2 of transactions (KIP-890), the end of each transaction begins a new epoch,
+        except after the highest one. A marker with the current epoch is therefore a repeated one.
         """
         entry = self._producers.get(marker.producer_id)
         if entry is None:
@@ -216,7 +217,7 @@ class ProducerState:
             )
 
     def aborted_by(self, marker: TransactionMarker, offset: int) -> AbortedTransaction | None:
-        """What a marker at ``offset`` aborts; None for a commit, or if nothing is open."""
+        """The transaction that a marker at ``offset`` aborts, if it aborts one."""
         start = self._open.get(marker.producer_id)
         if marker.committed or start is None:
             return None
@@ -224,7 +225,7 @@ class ProducerState:
         return AbortedTransaction(marker.producer_id, start, offset, next(others, offset + 1))
 
     def end_transaction(self, marker: TransactionMarker, timestamp: int) -> None:
-        """A marker was appended: its producer has no open transaction, and a new epoch perhaps."""
+        """Apply an appended marker: it ends the open transaction, and may begin a new epoch."""
         entry = self._producers.get(marker.producer_id)
         if entry is None:
             entry = self._producers[marker.producer_id] = ProducerEntry(marker.producer_epoch)
@@ -237,9 +238,9 @@ class ProducerState:
         entry.last_timestamp = timestamp
 
     def expire(self, oldest_ms: int) -> None:
-        """Forget the producers that wrote last before then (``producer.id.expiration.ms``).
+        """Forget producers whose last write was before then (``producer.id.expiration.ms``).
 
-        Those with an open transaction stay.
+        Producers with an open transaction are kept.
         """
         self._producers = {
             producer_id: entry
@@ -249,9 +250,9 @@ class ProducerState:
         self._guards = {p: g for p, g in self._guards.items() if g.asked_ms >= oldest_ms}
 
     def resume(self, snapshot: ProducerState) -> None:
-        """What was seen so far are some of the batches before a snapshot: it knows the rest.
+        """Add the state of a snapshot, after reading some of the batches before it.
 
-        It knows the last batch of a producer only, and those seen here may be more.
+        The snapshot has only the last batch of each producer; if more were read, they are kept.
         """
         for producer_id, entry in snapshot:
             seen = self._producers.get(producer_id)

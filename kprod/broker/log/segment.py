@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class SegmentMark(NamedTuple):
-    """What an append changes in a segment."""
+    """The state of a segment before an append, for ``undo``."""
 
     size: int
     offset_entries: int
@@ -36,14 +36,13 @@ class SegmentMark(NamedTuple):
 class LogSegment:
     """Batches from ``base_offset`` on (Kafka: LogSegment).
 
-    Appending, recovering and closing happen under the partition's lock; reading may go on at the
-    same time from any thread.
+    Append, recover and close under the partition's lock; any thread may read at the same time.
     """
 
     def __init__(
         self, directory: Path, base_offset: int, config: LogConfig, suffix: str = ""
     ) -> None:
-        """``suffix`` is ``.cleaned`` or ``.swap`` for a segment that is to take another's place."""
+        """``suffix`` is ``.cleaned`` or ``.swap`` for a segment that will replace others."""
         name = f"{base_offset:020d}"
         self.base_offset = base_offset
         self.records = FileRecords(directory / f"{name}.log{suffix}")
@@ -64,22 +63,22 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> TimestampOffset:
-        """The largest timestamp and the last offset of the batch that has it; -1 for none."""
+        """The largest timestamp (-1: none), and the last offset of the batch that has it."""
         return self._largest
 
     def open_for_append(self) -> None:
-        """Give the indexes room."""
+        """Let the indexes grow, and load the index of aborted transactions."""
         for index in self._indexes:
             index.grow(self.config.segment_index_bytes)
         self.transaction_index.load()
 
     @property
     def modified_ms(self) -> int:
-        """When the file was written last, in milliseconds since the epoch."""
+        """When the file was last written, in milliseconds since the epoch."""
         return self.records.path.stat().st_mtime_ns // 1_000_000
 
     def has_room_for(self, header: StoredHeader) -> bool:
-        """Whether a batch, with its final offsets, still belongs into this segment."""
+        """Whether a batch, with its final offsets, still fits in this segment."""
         return (
             self._age(header) <= self.config.segment_ms
             and self.size + header.size <= self.config.segment_bytes
@@ -89,7 +88,7 @@ class LogSegment:
         )
 
     def _age(self, header: StoredHeader) -> int:
-        """Milliseconds from the segment's first record to this one, or else since its start."""
+        """The segment's age in ms at this batch: by their timestamps, or else by the clock."""
         if self._rolling_from is None:
             first = self.records.header_at(0)
             self._rolling_from = -1 if first is None else first.max_timestamp
@@ -104,7 +103,7 @@ class LogSegment:
         self._index(header, position)
 
     def mark(self) -> SegmentMark:
-        """How far the segment goes."""
+        """The state to which ``undo`` returns."""
         return SegmentMark(
             self.size,
             self.offset_index.count,
@@ -115,7 +114,7 @@ class LogSegment:
         )
 
     def undo(self, mark: SegmentMark) -> None:
-        """Drop what was appended since ``mark``: it is not in the log. ``OSError``."""
+        """Remove what was appended since ``mark``. Raises ``OSError``."""
         self.offset_index.cut(mark.offset_entries)
         self.time_index.cut(mark.time_entries)
         if len(self.transaction_index.load()) > mark.aborted:
@@ -135,10 +134,10 @@ class LogSegment:
     def locate(
         self, offset: int, max_bytes: int, end: int, *, whole_first: bool
     ) -> FileSlice | bytes:
-        """Batches from the one that holds ``offset`` on, at most to file position ``end``.
+        """Batches from the one that contains ``offset``, at most up to file position ``end``.
 
-        At most ``max_bytes``, so that the last batch may be cut off; but all of the first batch
-        when ``whole_first``. Empty when no batch reaches ``offset``.
+        At most ``max_bytes``, so the last batch may be incomplete; with ``whole_first``, the first
+        batch is complete even if it is larger. Empty if no batch reaches ``offset``.
         """
         found = self._find(offset)
         if found is None or found[0] >= end:
@@ -168,11 +167,11 @@ class LogSegment:
         return None
 
     def find_timestamp(self, timestamp: int, start: int, end: int) -> TimestampOffset | None:
-        """The first record from offset ``start`` to file position ``end`` not before ``timestamp``.
+        """The first record not before ``timestamp``, from ``start`` up to file position ``end``.
 
-        Opens the batches that it must look into: the header of each says that it holds one, so
-        that only headers which are wrong lead to more than one batch. Raises ``CorruptBatch``,
-        also when so many of them are that the search would take long.
+        Reads only batches whose headers say that they have such a record: more than one batch is
+        read only if headers are wrong. Raises ``CorruptBatch``, also if so many are wrong that the
+        search would take too long.
         """
         looked_at = 0
         found = self._find(max(self.time_index.lookup(timestamp).offset, start))
@@ -191,7 +190,7 @@ class LogSegment:
         return None
 
     def batch_at(self, position: int, header: StoredHeader) -> StoredBatch:
-        """The whole batch behind a header."""
+        """The complete batch of a header."""
         for batch in read_sets(self.records.read(position, header.size)):
             return batch
         raise CorruptBatch(f"{self.records.path}: no whole batch at position {position}")
@@ -203,21 +202,21 @@ class LogSegment:
             yield from self.records.headers(found[0])
 
     def readable_headers(self, offset: int) -> Iterator[tuple[int, StoredHeader]]:
-        """The same, up to a batch that is damaged, with a warning."""
+        """Like ``headers_from``, but stops at a damaged batch, with a warning."""
         try:
             yield from self.headers_from(offset)
         except CorruptBatch as error:
             _log.warning("%s; what comes after it there is not read", error)
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch that ends at or after ``offset`` starts; the size if none does."""
+        """Position of the first batch that ends at or after ``offset``; the size if none does."""
         found = self._find(offset)
         return self.size if found is None else found[0]
 
     def intact_end(self) -> int | None:
-        """The offset after the last batch, found from the last index entry on.
+        """The offset after the last batch, found by reading from the last index entry on.
 
-        None when that entry does not fit the file, or the file does not end with a whole batch.
+        None if that entry does not fit the file, or if the last batch in the file is incomplete.
         """
         last_indexed = self.offset_index.last_offset
         position = self.offset_index.lookup(last_indexed)
@@ -232,10 +231,10 @@ class LogSegment:
         return end_offset if end_position == self.size else None
 
     def recover(self) -> int:
-        """Keep the batches up to the first that is not whole and valid, index them anew.
+        """Keep the batches before the first incomplete or invalid one, and rebuild the indexes.
 
-        Returns the number of bytes dropped behind them. The index of aborted transactions is
-        empty then: what it says takes the batches of other segments.
+        Returns the number of bytes removed after them. The index of aborted transactions is left
+        empty, because rebuilding it needs the batches of other segments.
         """
         self._clear_indexes()
         self.transaction_index.clear()
@@ -255,7 +254,7 @@ class LogSegment:
         return dropped
 
     def rebuild_indexes(self) -> None:
-        """Index the batches anew from their headers, up to one that is damaged."""
+        """Rebuild the indexes from the headers of the batches, up to a damaged one."""
         self._clear_indexes()
         for position, header in self.readable_headers(self.base_offset):
             self._index(header, position)
@@ -268,32 +267,32 @@ class LogSegment:
         self._bytes_since_index_entry = 0
 
     def seal(self) -> None:
-        """No more appends: the time index gets its last entry, both shrink to their entries."""
+        """End appends: add the last entry to the time index, and shrink the index files."""
         self.time_index.maybe_append(*self._largest)
         for index in self._indexes:
             index.trim()
 
     def flush(self) -> None:
-        """Force everything to the disk."""
+        """Flush everything to disk."""
         self.records.flush()
         for index in self._indexes:
             index.flush()
         self.transaction_index.flush()
 
     def rename(self, suffix: str) -> None:
-        """Give all files another suffix. ``OSError``."""
+        """Give all files another suffix. Raises ``OSError``."""
         for file in (*self._indexes, self.records, self.transaction_index):
             base, kind, *_ = file.path.name.split(".")
             file.rename(file.path.with_name(f"{base}.{kind}{suffix}"))
 
     def delete(self) -> None:
-        """Let go of the files and remove them."""
+        """Close and delete the files."""
         self.close()
         for file in (self.records, *self._indexes, self.transaction_index):
             file.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the files as they are. Idempotent."""
+        """Close the files, unchanged. Idempotent."""
         self.records.close()
         for index in self._indexes:
             index.close()

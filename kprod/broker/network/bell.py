@@ -1,4 +1,4 @@
-"""The selector with which a thread of the broker waits for sockets, and a way to wake it."""
+"""The selector with which a thread of the broker waits for sockets, and the means to wake it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kprod.broker.descriptors import OpenFile, closed_in_children
 
 
 class Bell:
-    """Wakes a thread that waits for descriptors: it waits for ``fileno``, too. Thread-safe."""
+    """Wakes a thread that waits for descriptors, one of which is ``fileno``. Thread-safe."""
 
     def __init__(self) -> None:
         self._out, self._in = map(OpenFile, os.pipe())
@@ -21,7 +21,7 @@ class Bell:
         self._lock = threading.Lock()
 
     def fileno(self) -> int:
-        """The descriptor that is readable from ``ring`` to ``clear``."""
+        """The descriptor, which is readable after ``ring`` and until ``clear``."""
         return self._out.fd
 
     def ring(self) -> None:
@@ -30,7 +30,7 @@ class Bell:
             os.write(self._in.fd, b"!")
 
     def clear(self) -> None:
-        """For the thread that was woken."""
+        """Undo ``ring``. Called by the woken thread."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._out.fd, 4096)
 
@@ -42,6 +42,6 @@ class Bell:
 
 
 def new_selector() -> selectors.BaseSelector:
-    """The system's best selector; that of poll(2) with ``KPROD_PORTABLE=1`` in the environment."""
+    """The system's best selector; one with poll(2) if the environment has ``KPROD_PORTABLE=1``."""
     portable = os.environ.get("KPROD_PORTABLE", "0") not in ("", "0")
     return closed_in_children(selectors.PollSelector() if portable else selectors.DefaultSelector())

@@ -15,7 +15,7 @@ from kprod.broker.records.file_slice import FileSlice
 
 
 class HangUp(Exception):
-    """The only answer left is to close the connection."""
+    """The connection must be closed without an answer."""
 
 
 class RequestMemory:
@@ -33,11 +33,11 @@ class RequestMemory:
 
     @property
     def used(self) -> int:
-        """Bytes that are taken."""
+        """The number of bytes in use."""
         return self._used
 
     def take(self, size: int) -> bool:
-        """Take some, unless too little is left. A first taker gets what it wants."""
+        """Take ``size`` bytes, unless too few are left. If none are in use, any size is allowed."""
         with self._lock:
             if self._used and self._used + size > self._capacity:
                 return False
@@ -45,7 +45,7 @@ class RequestMemory:
             return True
 
     def give_back(self, size: int) -> None:
-        """The other end of ``take``."""
+        """Give back bytes from ``take``."""
         with self._lock:
             self._used -= size
 
@@ -57,11 +57,11 @@ _SECOND_STEP: Final = 1024 * 1024
 
 
 class RequestBuffer:
-    """Takes the size and then as many bytes (Kafka: NetworkReceive). Not thread-safe.
+    """Receives a size and then that many bytes (Kafka: NetworkReceive). Not thread-safe.
 
-    Memory grows with what has arrived and not with what was announced: a client that announces
-    100 MB costs what it sends. ``room`` is None while no memory is left. ``max_bytes`` counts
-    for the next request.
+    Memory grows with the received bytes, not with the announced size: a client that announces 100
+    MB but sends little uses little. ``room`` is None while no memory is left. A new ``max_bytes``
+    applies from the next request on.
     """
 
     def __init__(self, max_bytes: int, memory: RequestMemory) -> None:
@@ -79,7 +79,7 @@ class RequestBuffer:
         return self.filled > 0 or self._data is not None
 
     def room(self) -> memoryview | None:
-        """Where the next bytes go; never more than this request has left."""
+        """The memory for the next bytes of this request; None if there is none."""
         if self._data is None:
             return memoryview(self._prefix)[self.filled :]
         if self.filled == len(self._data) and not self._grow(self._data):
@@ -101,9 +101,9 @@ class RequestBuffer:
         return True
 
     def add(self, count: int) -> bytearray | None:
-        """``count`` bytes were put into ``room()``; returns the request when it is whole.
+        """Count bytes that were put into ``room()``; return the request when it is complete.
 
-        Raises ``HangUp`` for a size that no request has.
+        Raises ``HangUp`` for an invalid size.
         """
         self.filled += count
         if self._data is None:
@@ -122,16 +122,17 @@ class RequestBuffer:
         self._size, self._data, self.filled = size, bytearray(), 0
 
     def release(self) -> None:
-        """The request that was returned last, or begun, is not needed any more."""
+        """Release the memory of the last request, which is no longer needed."""
         if self._taken:
             self._memory.give_back(self._taken)
             self._taken = 0
 
 
 PAUSE: Final = -1
-"""Wait for memory, not for the socket."""
+"""Wait for memory instead of the socket."""
 _ARRIVAL: Final = 60.0
-"""Seconds from the first byte of a request to the last: twice Kafka's ``request.timeout.ms``."""
+"""Limit of seconds between the first and the last byte of a request: twice Kafka's
+``request.timeout.ms``."""
 _PATIENCE: Final = 30.0
 _SLOWEST: Final = 64 * 1024
 _READS_AT_ONCE: Final = 16
@@ -142,10 +143,10 @@ _LOGIN_BYTES: Final = 512 * 1024  # Kafka: sasl.server.max.receive.size
 class Connection:
     """Reads a request, waits for its answer, sends it, reads the next (Kafka: KafkaChannel).
 
-    While a request is in progress nothing is read: the channel is muted, so requests are handled
-    in order and one at a time. A connection belongs to one thread at any moment: to the network
-    thread while it waits for the socket, to a handler while a request is in progress. Only
-    ``cut`` and ``stalled`` may be called by others.
+    While a request is in progress, the connection is muted: nothing is read, so requests are
+    handled in order and one at a time. One thread owns a connection at any time: the network thread
+    while it waits for the socket, a handler while a request is in progress. Other threads may only
+    call ``cut`` and ``stalled``.
     """
 
     def __init__(
@@ -169,11 +170,11 @@ class Connection:
         self._is_cut = False
 
     def read(self, now: float) -> bytearray | int:
-        """A whole request, or what to wait for: ``READ``, ``WRITE`` or ``PAUSE``.
+        """A complete request, or what to wait for: ``READ``, ``WRITE`` or ``PAUSE``.
 
-        ``now`` is the monotonic clock's: a request has a time from its first byte on.
+        ``now`` is monotonic time; the time for a request begins with its first byte.
 
-        Raises ``HangUp`` for what cannot be a request, ``OSError`` when the peer is gone.
+        Raises ``HangUp`` for bytes that are not a request, ``OSError`` if the peer has gone.
         """
         if self._is_cut:
             raise ConnectionResetError("cut off")
@@ -211,13 +212,13 @@ class Connection:
         return bool(ready.poll(milliseconds))
 
     def mute(self) -> None:
-        """A request is in progress."""
+        """Stop reading, because a request is in progress."""
         self.muted = True
 
     def answer(self, parts: Sequence[Part], close: str | None = None) -> None:
-        """Queue the answer of the request in progress; none for ``acks=0``.
+        """Queue the answer to the current request; it is empty for ``acks=0``.
 
-        ``close`` is the reason to close, once what is queued was sent, instead of reading on.
+        If ``close`` is given, the connection is closed for this reason once everything is sent.
         """
         self._outgoing.extend(part for part in parts if len(part))
         self._request.release()
@@ -225,13 +226,13 @@ class Connection:
             self._end = HangUp(close)
 
     def give_up(self) -> None:
-        """The same where memory suffices for no reason."""
+        """Close once everything is sent, because there is no memory for the answer."""
         self._end = _FAILED
 
     def write(self) -> int:
-        """Send what is queued: 0 once all is sent, else what to wait for.
+        """Send the queued bytes; return 0 once all are sent, else what to wait for.
 
-        Raises ``OSError`` when the peer is gone, ``HangUp`` when that was the last answer.
+        Raises ``OSError`` if the peer has gone, ``HangUp`` if the connection is to be closed now.
         """
         while self._outgoing:
             sent = self.stream.send(self._outgoing)
@@ -259,25 +260,25 @@ class Connection:
         return bool(self._outgoing)
 
     def unmute(self) -> None:
-        """The connection is the network thread's again."""
+        """Read again: the network thread owns the connection from now on."""
         self.muted = False
         self._request.max_bytes = self._longest()
 
     def _longest(self) -> int:
-        """Of a request, in bytes: strangers have little to say."""
+        """The limit of a request in bytes, which is low before the login."""
         known = self.session.authenticated
         return self._max_bytes if known else min(self._max_bytes, _LOGIN_BYTES)
 
     def begin(self, now: float) -> None:
-        """The next request may come: the clock of the client starts again."""
+        """The next request may arrive: its time-outs begin now."""
         self._since, self._sent = now, 0
 
     def stalled(self, now: float, max_idle: float) -> bool:
         """Whether the client has been silent, or slow with a request or an answer, for too long.
 
-        A request arrives within 60 s of its first byte, so that one which was begun and left keeps
-        its memory no longer. An answer is taken within 30 s, and 64 KiB a second after that; a
-        handshake takes 30 s.
+        A request must arrive within 60 s of its first byte, so that an abandoned request does not
+        keep its memory for longer. For an answer, the client has 30 s and a second for each 64 KiB;
+        a handshake must end within 30 s.
         """
         if self.muted:
             return False
@@ -291,7 +292,7 @@ class Connection:
         self.stream.cut()
 
     def close(self) -> None:
-        """For the thread that has the connection. Idempotent."""
+        """Close the connection. Called by the thread that owns it. Idempotent."""
         self._request.release()
         self._outgoing.clear()
         self.stream.close()

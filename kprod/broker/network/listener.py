@@ -17,7 +17,7 @@ from kprod.broker.network.stream import PlainStream, TlsStream
 from kprod.clock import wall
 
 SCRAM: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Mechanisms, and the hash of each."""
+"""The SCRAM mechanisms, and the hash of each."""
 _USER_AND_TOKEN: Final = 3
 _ITERATIONS: Final = 4096
 _REFUSED: Final = "Authentication failed: invalid credentials"
@@ -40,7 +40,7 @@ TokenCheck: TypeAlias = Callable[[str], Grant]
 
 
 class Exchange:
-    """One login. ``principal`` and ``expires`` count once ``done``."""
+    """One login. ``principal`` and ``expires`` are valid once ``done`` is true."""
 
     done = False
     principal = ""
@@ -134,9 +134,9 @@ class _Scram(Exchange):
 
 
 def _stored(name: str, password: bytes) -> tuple[bytes, bytes, bytes, int]:
-    """What a broker keeps of a password: salt, stored key, server key, iterations (RFC 5802, 3).
+    """What a broker stores for a password: salt, stored key, server key, iterations (RFC 5802, 3).
 
-    Not by scramp, which changes the password by SASLprep first: Kafka's brokers do not.
+    Does not use scramp, which first changes the password by SASLprep; Kafka's brokers do not.
     """
     salt = secrets.token_bytes(16)
     salted = hashlib.pbkdf2_hmac(name, password, salt, _ITERATIONS)
@@ -145,7 +145,7 @@ def _stored(name: str, password: bytes) -> tuple[bytes, bytes, bytes, int]:
 
 
 class _OAuthBearer(Exchange):
-    """RFC 7628: the refusal of a token takes one more round."""
+    """RFC 7628; if a token is refused, one more message is exchanged."""
 
     def __init__(self, check: TokenCheck) -> None:
         self._check = check
@@ -177,7 +177,7 @@ def _token(message: bytes) -> str:
 
 
 def unsigned_token(token: str) -> Grant:
-    """What an unsecured JWS says (RFC 7515, A.5), as Kafka takes it by default: for tests only."""
+    """Accept an unsecured JWS (RFC 7515, A.5), like Kafka by default; for tests only."""
     try:
         header, claims = (_json(part) for part in token.split(".")[:2])
         if header.get("alg") != "none":
@@ -277,9 +277,9 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 class Session:
     """The state of one connection across its requests.
 
-    A connection has at most one request in progress, so handlers change a session without a
-    lock. ``authentication`` is whatever the handlers of SASL keep from one round to the next. A
-    login holds until ``expires``, on the broker's monotonic clock.
+    A connection has at most one request in progress, so handlers change a session without a lock.
+    ``authentication`` is the login in progress, between two messages of the client. A login is
+    valid until ``expires``, on the broker's monotonic clock.
     """
 
     listener: Listener = field(default_factory=Listener)

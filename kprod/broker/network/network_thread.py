@@ -20,10 +20,10 @@ from kprod.clock import Clock
 
 
 class Reply(Protocol):
-    """Takes the answer, once. Any thread."""
+    """Called once, from any thread, with the answer to a request."""
 
     def __call__(self, parts: Sequence[Part], close: str | None = None) -> None:
-        """The response with its size; empty for none. ``close``: why the connection ends then."""
+        """Send the response with its size, if any. ``close`` is a reason to close after that."""
         ...
 
 
@@ -53,7 +53,10 @@ class Exchange:
             self._finish(self._connection)
 
     def leave(self) -> bool:
-        """The handler returned: whether the answer is there. If not, it is sent when it comes."""
+        """Called when the handler returns; returns whether it has answered.
+
+        An answer that comes later is sent by ``finish``.
+        """
         with self._lock:
             self._left = True
             return self._answered
@@ -67,18 +70,18 @@ _log = logging.getLogger(__name__)
 
 
 Dispatch: TypeAlias = Callable[[bytearray, Session, Reply], None]
-"""Answers a request, given without its size, now or later; ``HangUp`` ends the connection."""
+"""Answers a request (without its size), now or later; ``HangUp`` ends the connection."""
 
 
 class NetworkThread:
     """Reads requests and hands them to the handlers (Kafka: Processor). Thread-safe.
 
-    A connection is registered with the selector while nobody owns it. The network thread takes it
-    out when it has an event, and owns it until it registers it again or gives it to a handler: the
-    network thread reads, a handler answers and sends. What a client does not take at once is sent
-    from here.
+    While no thread owns a connection, it is registered with the selector. When it has an event, the
+    network thread unregisters it, and owns it until it registers it again or gives it to a handler.
+    The network thread reads requests; handlers send answers. If a client does not accept an answer
+    at once, the network thread sends the rest.
 
-    An error of ours, or a lack of memory, costs the connection it happens to and no other. Only
+    An internal error or a lack of memory ends only the connection in which it occurs. Only
     ``close`` ends the thread.
     """
 
@@ -120,7 +123,7 @@ class NetworkThread:
 
     @property
     def connections(self) -> list[Connection]:
-        """The connections at this moment."""
+        """The current connections."""
         with self._lock:
             return list(self._connections.values())
 
@@ -164,7 +167,7 @@ class NetworkThread:
             self._sweep(now)
 
     def _serve(self, connection: Connection) -> None:
-        """Send the rest of an answer, or read on."""
+        """Send the rest of an answer, or read a request."""
         try:
             if connection.sending:
                 interest = connection.write()
@@ -196,12 +199,12 @@ class NetworkThread:
         self._show_selector()
 
     def _show_selector(self) -> None:
-        """Have the network thread wait for what another thread has just registered, too."""
+        """Wake the network thread, if it must learn of what another thread has just registered."""
         if not self._is_live and threading.get_ident() != self._thread.ident:
             self._bell.ring()
 
     def _handle(self, connection: Connection, frame: bytearray) -> None:
-        """Answer, in a handler's thread; and the next request as well if it is there already."""
+        """In a handler's thread: answer a request, and the next ones that have already arrived."""
         try:
             self._answer(connection, frame)
         except Exception as error:
@@ -227,14 +230,14 @@ class NetworkThread:
         self._go_on(connection, frame)
 
     def _go_on(self, connection: Connection, frame: bytearray | None) -> None:
-        """Have the next request handled, if it is there already."""
+        """Give the next request, if there is one, to a handler."""
         if frame is not None:
             self._pool.submit(lambda: self._handle(connection, frame))
 
     def _next(self, connection: Connection) -> bytearray | None:
-        """Send the answer; the next request if it has arrived and no other request waits.
+        """Send the answer; return the next request if it has arrived and no other request waits.
 
-        If it is not, the network thread waits for it.
+        Otherwise the network thread waits for the next request.
         """
         try:
             interest = connection.write()
@@ -270,15 +273,14 @@ class NetworkThread:
             self._arm(connection, interest)
 
     def _finish(self, connection: Connection) -> None:
-        """Send an answer that came late, from whichever thread it came."""
+        """Send an answer that came late. Called by the thread that has answered."""
         try:
             self._go_on(connection, self._next(connection))
         except Exception as error:
             self._close(connection, error)
 
     def _close(self, connection: Connection, reason: BaseException | None) -> None:
-        """For the thread that has the connection. It is repeated until memory
-        suffices for it."""
+        """Close a connection that this thread owns; repeated until memory suffices."""
         self._explain(connection, reason)
         while True:
             try:
@@ -307,14 +309,14 @@ class NetworkThread:
                     self._selector.unregister(fd)
 
     def _sweep(self, now: float) -> None:
-        """Disconnect clients that do nothing, or do it too slowly."""
+        """Disconnect clients that are idle or too slow."""
         for connection in self.connections:
             if connection.stalled(now, self._max_idle):
                 _log.info("letting go of %s, which is idle or too slow", connection.session.peer)
                 connection.cut()
 
     def cut(self) -> None:
-        """End every connection; the thread goes on until ``close``."""
+        """End every connection; the thread runs until ``close``."""
         with self._lock:
             self._stopping = True
         for connection in self.connections:
@@ -322,9 +324,9 @@ class NetworkThread:
         self._bell.ring()
 
     def close(self, *, handlers_ended: bool = True) -> None:
-        """Wait for the thread and close what is left.
+        """Wait for the thread to end, and close the remaining connections.
 
-        As long as handlers run, a connection with a request in progress is theirs to close.
+        Unless ``handlers_ended``, handlers close the connections with a request in progress.
         """
         self.cut()
         if self._thread.is_alive():

@@ -33,12 +33,12 @@ _log = logging.getLogger(__name__)
 class Server:
     """Accepts connections for one node (Kafka: SocketServer with its Acceptor).
 
-    Listening begins with the constructor, so that the ports are known; connections are taken from
-    ``start`` on. Thread-safe. The threads do not keep the process alive.
+    The constructor opens the listening sockets, so that the ports are known; connections are
+    accepted after ``start``. Thread-safe. The threads do not keep the process alive.
     """
 
     def __init__(self, listeners: Sequence[Listener], clock: Clock) -> None:
-        """Port 0 lets the system choose. ``OSError`` when an address is taken."""
+        """With port 0 the system chooses a port. Raises ``OSError`` if an address is in use."""
         self._clock = clock
         self._complaints = QuietLog(_log, clock)
         self._memory = RequestMemory(_REQUEST_MEMORY)
@@ -123,7 +123,7 @@ class Server:
             opened.close()
 
     def close(self, *, handlers_ended: bool = True) -> None:
-        """Let go of everything but requests in progress, if handlers run. Idempotent."""
+        """Close everything, except requests in progress unless ``handlers_ended``. Idempotent."""
         self.hang_up()
         network, self._network = self._network, None
         if network is not None:
@@ -138,7 +138,7 @@ def _open_tcp(listener: Listener) -> socket.socket:
 
 
 def _open_unix(path: str) -> socket.socket:
-    """Whatever a broker that crashed has left at ``path`` is removed, if it is a socket."""
+    """Listen on a Unix socket; first remove a socket that a crashed broker has left at ``path``."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.stat(path).st_mode):
             os.unlink(path)

@@ -17,16 +17,16 @@ from kprod.types import BytesLike
 READ: Final = selectors.EVENT_READ
 """Wait until the peer has sent something."""
 WRITE: Final = selectors.EVENT_WRITE
-"""Wait until the peer takes something."""
+"""Wait until the peer can accept something."""
 
 Part = BytesLike | FileSlice
-"""A piece of a response: bytes in memory, or bytes of a file that need not come to memory."""
+"""A piece of a response: bytes in memory, or a slice of a file, which need not be read."""
 
 
 class PlainStream:
-    """A non-blocking stream of bytes. One thread at a time, but ``cut`` may come from any.
+    """A non-blocking stream of bytes. For one thread at a time, but any may call ``cut``.
 
-    ``OSError`` from any method means that the connection is lost. This one is TCP without TLS.
+    Any method may raise ``OSError``: the connection is then lost. This class does not use TLS.
     """
 
     def __init__(self, client: socket.socket) -> None:
@@ -40,20 +40,20 @@ class PlainStream:
         return self._socket.fileno()
 
     def advance(self) -> int:
-        """Go on with the handshake: 0 once it is done, else ``READ`` or ``WRITE`` to wait for."""
+        """Continue the handshake; return 0 once it is complete, else what to wait for."""
         return 0
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """The number of bytes read, 0 when the peer has left, None when there is nothing now."""
+        """Return the number of bytes read, 0 if the peer has closed, None if there are none now."""
         try:
             return self._socket.recv_into(buffer)
         except BlockingIOError:
             return None
 
     def send(self, parts: Sequence[Part]) -> int:
-        """The number of bytes taken of ``parts``; 0 when nothing can be sent now.
+        """Send bytes of ``parts``; return how many, 0 if none can be sent now.
 
-        Slices of files go by ``sendfile``: the kernel moves them, this process does not.
+        Slices of files are sent by the kernel (``sendfile``), without reading them.
         """
         first = parts[0]
         try:
@@ -69,7 +69,7 @@ class PlainStream:
 
     @property
     def pending(self) -> bool:
-        """Whether bytes were read from the socket that ``receive_into`` has yet to give."""
+        """Whether ``receive_into`` can return bytes that were already read from the socket."""
         return False
 
     def cut(self) -> None:
@@ -79,7 +79,7 @@ class PlainStream:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Idempotent; for the owner."""
+        """Close the socket. Called by the owner. Idempotent."""
         self._socket.close()
 
 
@@ -96,7 +96,7 @@ _PIECE: Final = 64 * 1024
 
 
 class TlsStream(PlainStream):
-    """The same over Python's ``ssl``."""
+    """A ``PlainStream`` with TLS, by Python's ``ssl``."""
 
     _socket: ssl.SSLSocket
 
@@ -127,7 +127,7 @@ class TlsStream(PlainStream):
             return None
 
     def send(self, parts: Sequence[Part]) -> int:
-        """Slices of files have to come to memory: they are encrypted."""
+        """See ``PlainStream``. Slices of files are read into memory, to be encrypted."""
         first = parts[0]
         if isinstance(first, FileSlice):
             piece = os.pread(first.fd, min(first.length, _PIECE), first.position)
@@ -144,7 +144,7 @@ class TlsStream(PlainStream):
         return self._ready and self._socket.pending() > 0
 
     def close(self) -> None:
-        """See ``PlainStream``. Says so to the client (close_notify) where that goes at once."""
+        """See ``PlainStream``. Sends close_notify if that does not block."""
         if self._ready:
             with contextlib.suppress(OSError, ValueError):
                 self._socket.unwrap()

@@ -1,4 +1,4 @@
-"""The APIs the embedded broker knows, and which versions of them it takes."""
+"""The APIs that the embedded broker supports, and their versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Self
 
 
 class VersionRange(NamedTuple):
-    """From ``lowest`` to ``highest``, both included; ``accepted_from`` may be above ``lowest``."""
+    """From ``lowest`` to ``highest``, inclusive; ``accepted_from`` may be above ``lowest``."""
 
     lowest: int
     highest: int

@@ -1,4 +1,4 @@
-"""Messages from bytes of any origin, by way of kio's schemas.
+"""Reads messages from untrusted bytes, by kio's schemas.
 
 kio has a reader of its own, but that allocates memory for as many elements as an array announces,
 and a process without so much memory ends. This reader trusts no length. It checks that each length
@@ -39,7 +39,7 @@ _ZERO: Final[dict[str, object]] = {
 class FieldShape:
     """One field. ``kafka_type`` names a primitive; for a struct it is empty and ``struct`` is set.
 
-    ``tag`` is None for a field that is always there; ``absent`` is its value when it is not given.
+    ``tag`` is None for a field that is always present; ``absent`` is the value of an absent field.
     """
 
     name: str
@@ -68,7 +68,7 @@ def field_shapes(entity: Any) -> Iterator[FieldShape]:
 
 
 def is_old_form(shape: FieldShape, entity: Any) -> bool:
-    """The client id of a request has one form in all versions: any broker can read it."""
+    """Whether the field is a request's client id: it has the same form in all versions."""
     return shape.name == "client_id" and entity.__name__ == "RequestHeader"
 
 
@@ -79,7 +79,7 @@ def _without_none(of: Any) -> tuple[Any, bool]:
 
 
 class Allowance:
-    """How many elements of arrays a message may still have: each takes some 200 bytes of memory.
+    """How many more array elements a message may have: each takes about 200 bytes of memory.
 
     For one message.
     """
@@ -90,7 +90,7 @@ class Allowance:
         self._left = elements
 
     def take(self, elements: int) -> None:
-        """Raises ``ProtocolError`` when that is more than are left."""
+        """Count elements. Raises ``ProtocolError`` if more are read than allowed."""
         self._left -= elements
         if self._left < 0:
             raise ProtocolError(f"the message has {-self._left} elements too many")
@@ -99,7 +99,7 @@ class Allowance:
 Read = Callable[[memoryview, int, Allowance], tuple[Any, int]]
 """Takes the message, a position, and the elements left; returns a value and the position after it.
 
-Raises ``ProtocolError``, or ``struct.error`` or ``IndexError`` where the message ends early.
+Raises ``ProtocolError``, or ``struct.error`` or ``IndexError`` if the message ends early.
 """
 
 _UVARINT_BITS: Final = 32

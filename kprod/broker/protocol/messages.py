@@ -1,10 +1,10 @@
-"""Kafka's messages as bytes, by way of kio's schemas.
+"""Encodes and decodes Kafka's messages, by kio's schemas.
 
-Every version of a message is a type of its own. A sender gives a plain mapping of all the fields
-that it knows, in kio's spelling, times as integers in milliseconds; ``Schema`` keeps those that the
-version has, and fills in zero, null or empty for the ones that are not given. kio's own writer is
-not used: it needs objects of kio's classes, and makes one call for every byte of a varint. It took
-a fifth of the time of a Produce request.
+Every version of a message has its own type. To send a message, pass a mapping with all known
+fields, by kio's names, and with times as integers in milliseconds. ``Schema`` writes the fields
+that the version has, with zero, null or empty for fields that are missing. kio's own writer is not
+used, because it needs objects of kio's classes and makes one call for each byte of a varint; it
+took a fifth of the time of a Produce request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ZERO_ID: Final = bytes(16)
 
 
 class Frame:
-    """The bytes of a message: small values are copied into ``tail``, large ones stay in place."""
+    """The bytes of a message. Small values are copied into ``tail``, large ones are not copied."""
 
     __slots__ = ("_parts", "_size", "tail")
 
@@ -67,23 +67,23 @@ class Frame:
             self.tail = bytearray()
 
     def parts(self) -> list[BytesLike | FileSlice]:
-        """All that was written, behind its size in four bytes."""
+        """Everything that was written, after its size in four bytes."""
         self._end_part()
         size = _SIZE.pack(self._size)
         first, *rest = self._parts
         return [size, first, *rest] if isinstance(first, FileSlice) else [size + first, *rest]
 
     def content(self) -> bytes:
-        """All that was written, in one piece and without its size."""
+        """Everything that was written, in one piece and without the size."""
         self._end_part()
         return in_memory(self._parts)
 
 
 @cache
 def message_writer(entity: Any) -> Write:
-    """The writer of mappings with the fields of one of kio's classes.
+    """A function that writes mappings with the fields of one of kio's classes.
 
-    A field that is not given has its default; names that the class does not have are left out.
+    A missing field has its default value; unknown fields are ignored.
     """
     shapes = list(field_shapes(entity))
     always = [_field(shape, entity) for shape in shapes if shape.tag is None]
@@ -109,7 +109,7 @@ def message_writer(entity: Any) -> Write:
 def _write_tagged(
     values: Mapping[str, Any], tagged: Sequence[tuple[int, str, Write, bytes]], frame: Frame
 ) -> None:
-    """KIP-482: only what differs from its default, by ascending tag."""
+    """Write the tagged fields that differ from their defaults, by ascending tag (KIP-482)."""
     count, found = 0, bytearray()
     for tag, name, write_field, default in tagged:
         value = values.get(name)
@@ -206,7 +206,7 @@ def _uvarint(value: int) -> bytes:
 
 
 def _uvarint_above(length: int) -> bytes:
-    """A compact length: 0 stands for None."""
+    """A compact length; 0 means None."""
     return _uvarint(length + 1)
 
 
@@ -251,12 +251,12 @@ _LENGTHS: Final[dict[str, Callable[[int], bytes]]] = {
 
 Message = Mapping[str, Any]
 _loading: Final = threading.Lock()
-"""Schemas are modules that import each other, and are imported when they are first needed: two
-threads at it could wait for each other, which Python ends by an error."""
+"""Schemas are modules that import each other, on first use. Two threads that import them at once
+could deadlock, which Python would end with an error."""
 
 
 class Schema:
-    """One message type at one version, with its header. Immutable, for any thread."""
+    """One message type in one version, with its header. Immutable, so thread-safe."""
 
     def __init__(self, entity: Any) -> None:
         self._read = message_reader(entity)
@@ -269,7 +269,7 @@ class Schema:
         return in_memory(self.encode_parts(header, values))
 
     def encode_parts(self, header: Message, values: Message) -> list[BytesLike | FileSlice]:
-        """The whole frame in pieces: what is given as a slice of a file stays one."""
+        """The whole frame in pieces; slices of files remain slices."""
         frame = Frame()
         self._write_header(header, frame)
         self._write(values, frame)
@@ -278,9 +278,9 @@ class Schema:
     def decode(self, frame: BytesLike, most_elements: int | None = None) -> tuple[Any, Any]:
         """Header and body of a frame without its size, as kio's types.
 
-        Records are views of ``frame``; times other than durations are integers. Bytes behind the
-        body are ignored. ``most_elements`` is how many its arrays may have together; None for as
-        many as its bytes. Raises ``ProtocolError``.
+        Records are views of ``frame``; times other than durations are integers. Bytes after the
+        body are ignored. ``most_elements`` limits the elements of all arrays together; None: the
+        number of bytes. Raises ``ProtocolError``.
         """
         data = memoryview(frame)
         allowance = Allowance(len(data) if most_elements is None else most_elements)
@@ -294,7 +294,7 @@ class Schema:
 
 @cache
 def request_schema(api_key: int, version: int) -> Schema:
-    """The schema of a request; kio's ``UnknownEntity`` for an unknown one."""
+    """The schema of a request. Raises kio's ``UnknownEntity`` for an unknown one."""
     with _loading:
         return Schema(load_request_schema(api_key, version))
 

@@ -1,4 +1,4 @@
-"""Record batches the broker itself makes: its own records, what compaction leaves, and markers."""
+"""Batches that the broker writes: its own records, the rest after compaction, and markers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_batch(
     attributes: int = 0,
     producer: tuple[int, int] = (-1, -1),
 ) -> bytes:
-    """A batch of keys and values, uncompressed, all of one time (milliseconds), from offset 0 on.
+    """An uncompressed batch of keys and values with one timestamp (ms), from offset 0 on.
 
     ``producer`` is the id and epoch of the producer of its transaction. The batch has no sequence:
     the broker does not send it twice.
@@ -57,10 +57,10 @@ def write_batch(
 
 
 def rewrite_batch(header: BatchHeader, kept: list[StoredRecord], attributes: int) -> bytes:
-    """The batch with some of its records only, at their offsets, by the codec it had.
+    """The batch with only some of its records, at their offsets, compressed as before.
 
-    Base offset, last offset, producer and sequences stay: what a producer sent last is still
-    known, and readers go on behind the batch as before (Kafka: MemoryRecords.filterTo).
+    Base offset, last offset, producer and sequences are kept: the producer's last sequence is still
+    known, and readers continue after the batch as before (Kafka: MemoryRecords.filterTo).
     """
     body = b"".join(_record(r, header.base_offset, header.base_timestamp) for r in kept)
     compressed = _COMPRESS[attributes & _CODEC_MASK](body)
@@ -75,7 +75,7 @@ def rewrite_batch(header: BatchHeader, kept: list[StoredRecord], attributes: int
 
 
 def seal(header: BatchHeader, body: bytes) -> bytes:
-    """The batch of a header and the bytes behind it, with its size and CRC."""
+    """The batch of a header and the bytes that follow it, with the size and the CRC."""
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
     base_offset, _, leader_epoch, magic, _, *rest = _fields(header)
     start = (base_offset, length, leader_epoch, magic)
@@ -138,9 +138,10 @@ _COMMIT: Final = 1
 
 
 class TransactionMarker(NamedTuple):
-    """How the transaction of one producer ended, and which coordinator says so.
+    """How a producer's transaction has ended, by which coordinator.
 
-    The coordinator's epoch is the leader epoch of its partition of ``__transaction_state``.
+    ``coordinator_epoch`` is the leader epoch of the coordinator's partition of
+    ``__transaction_state``.
     """
 
     producer_id: int
@@ -158,7 +159,7 @@ def write_marker(marker: TransactionMarker, now_ms: int) -> bytes:
 
 
 def read_marker(batch: StoredBatch) -> TransactionMarker | None:
-    """The marker in a control batch; None for any other kind, and for one that is empty.
+    """The marker in a control batch; None for control batches of other kinds, and empty ones.
 
     Raises ``CorruptBatch``.
     """

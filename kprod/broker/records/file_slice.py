@@ -27,7 +27,7 @@ class FileSlice:
         return self.length
 
     def after(self, count: int) -> FileSlice:
-        """What is left behind the first ``count`` bytes."""
+        """The slice without its first ``count`` bytes."""
         return FileSlice(self.file, self.position + count, self.length - count)
 
     def read(self) -> bytes:
@@ -36,5 +36,5 @@ class FileSlice:
 
 
 def in_memory(parts: Iterable[BytesLike | FileSlice]) -> bytes:
-    """The bytes of some pieces, those of files read."""
+    """All pieces in one; slices of files are read."""
     return b"".join(part.read() if isinstance(part, FileSlice) else part for part in parts)

@@ -1,1 +1,1 @@
-"""The coordinator of transactions: the producer of each, its partitions, and its end."""
+"""The coordinator of transactions: their producers, their partitions, and how they end."""

@@ -19,10 +19,10 @@ _VERSION: Final = "0"
 
 
 class ProducerIds:
-    """Hands out ids from blocks; a block is written off on disk before its first id is used.
+    """Assigns ids from blocks; a block is recorded on disk before its first id is used.
 
-    So that after a crash the next block begins and no id is given twice. Thread-safe. Kafka keeps
-    the same blocks in its cluster metadata (KIP-730); the file is ours: version, next block.
+    After a crash the next block is used, so no id is assigned twice. Thread-safe. Kafka stores such
+    blocks in its cluster metadata (KIP-730). This file is kprod's own: version, next block.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,7 +40,7 @@ class ProducerIds:
         return int(block)
 
     def take(self) -> int:
-        """The next id. ``OSError`` when the disk does not let us."""
+        """The next id. Raises ``OSError``."""
         with self._lock:
             if self._next == self._block_end:
                 end = self._block_end + _BLOCK
@@ -91,11 +91,11 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NOT_STARTED: Final = -1
 LAST_EPOCH: Final = 2**15 - 2
-"""The last one a producer gets: one more is left to fence it with."""
+"""The last epoch that a producer gets; the next one is reserved for fencing it."""
 
 
 class TransactionState(enum.IntEnum):
-    """Kafka's numbers, as they are on disk."""
+    """The state of a transaction, with Kafka's numbers, as in the state topic."""
 
     EMPTY = 0
     ONGOING = 1
@@ -137,20 +137,20 @@ LEGAL: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     _S.DEAD: frozenset(),
     _S.PREPARE_EPOCH_FENCE: frozenset(),
 }
-"""What may become of a transaction, and which request brings it about."""
+"""The states that may follow each state, and the requests that lead to them."""
 
 PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
-"""It is decided how the transaction ends; not all partitions know that yet."""
+"""States in which the end of the transaction is decided, but markers may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """The state of one transactional id (Kafka: TransactionMetadata). Immutable.
 
-    ``last_epoch`` is the one before, if its producer itself asked for another (KIP-360);
-    ``previous_producer_id`` and ``next_producer_id`` are for the time when the epochs of an id are
-    used up. ``client_version`` is the transaction version of the request that ended it. Times are
-    milliseconds since the epoch; -1 stands for none everywhere.
+    ``last_epoch`` is the previous epoch, if the producer itself requested a new one (KIP-360).
+    ``previous_producer_id`` and ``next_producer_id`` are used when the epochs of an id are used up.
+    ``client_version`` is the transaction version of the request that ended the transaction. Times
+    are milliseconds since the epoch; -1 always means none.
     """
 
     transactional_id: str
@@ -173,16 +173,16 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has no further epoch to give away."""
+        """Whether the producer id has no further epoch for a producer."""
         return self.producer_epoch >= LAST_EPOCH
 
     @property
     def deadline_ms(self) -> int:
-        """When an open transaction has taken too long."""
+        """When an open transaction times out."""
         return self.started_ms + self.timeout_ms
 
     def becomes(self, state: TransactionState, now_ms: int, **changes: Any) -> Transaction:
-        """The next state. ``ValueError`` for one that ``LEGAL`` does not have, or no such epoch."""
+        """The next state. Raises ``ValueError`` for an illegal state or too large an epoch."""
         if state not in LEGAL[self.state]:
             raise ValueError(f"{self.transactional_id}: {self.state.name} -> {state.name}")
         changed = replace(self, state=state, updated_ms=now_ms, **changes)

@@ -30,7 +30,7 @@ from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 
 EndInPartition: TypeAlias = Callable[[TopicPartition, TransactionMarker, int], None]
-"""Writes a marker into a partition, for clients of some transaction version; ``BrokerError``."""
+"""Writes a marker of some transaction version to a partition. Raises ``BrokerError``."""
 
 _PAUSE: Final = 0.2
 _GONE: Final = (
@@ -38,7 +38,7 @@ _GONE: Final = (
     ErrorCode.invalid_producer_epoch,
     ErrorCode.transaction_coordinator_fenced,
 )
-"""The partition was deleted, or knows of a later transaction: it needs no marker any more."""
+"""The partition was deleted, or has a later transaction: it no longer needs the marker."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,10 +48,10 @@ _MILLISECONDS = 1000
 class TransactionCoordinator:
     """All transactional ids of one cluster (Kafka: TransactionCoordinator). Thread-safe.
 
-    One lock guards them all. It is held while the state topic is written to: the order of its
-    records is the order in which the states changed. A state counts once it is written. Markers
-    are written without the lock (Kafka: TransactionMarkerChannelManager); a transaction that is
-    ``PREPARED`` stays so until it has them all, whatever happens in between.
+    One lock guards all of them. It is held during writes to the state topic, so that its records
+    are in the order in which the states changed. A state is valid once it is written. Markers are
+    written without the lock (Kafka: TransactionMarkerChannelManager). A transaction stays in a
+    ``PREPARED`` state until all its markers are written, even after failures and restarts.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class TransactionCoordinator:
         submit: Callable[[Callable[[], None]], None],
         clock: Clock,
     ) -> None:
-        """``state_log`` gives a partition of the state topic, made if need be: ``BrokerError`` 56.
+        """``state_log`` returns a partition of the state topic, and creates it if necessary.
 
-        ``end_in`` writes the marker of a transaction into one partition.
+        It raises ``BrokerError`` 56. ``end_in`` writes a transaction's marker to one partition.
         """
         self._config = config
         self._state_log = state_log
@@ -84,7 +84,7 @@ class TransactionCoordinator:
         self._closed = False
 
     def set_version(self, version: int) -> None:
-        """Have another level from now on, as a cluster that is upgraded. ``ConfigError``."""
+        """Use another level from now on, as after an upgrade. Raises ``ConfigError``."""
         check_version(version)
         with self._lock:
             self.version = version
@@ -95,7 +95,7 @@ class TransactionCoordinator:
         return java_hash(transactional_id) % self._config.state_topic_partitions
 
     def load(self, log: PartitionLog) -> None:
-        """Take over what a partition of the state topic says; end what was being ended."""
+        """Load a partition of the state topic, and end the transactions that were being ended."""
         found = read_transactions(log)
         with self._lock:
             self._transactions.update(found)
@@ -110,9 +110,10 @@ class TransactionCoordinator:
     def initialize(
         self, transactional_id: str, timeout_ms: int, present: ProducerIdentity | None = None
     ) -> ProducerIdentity:
-        """InitProducerId: 42, 50, 51, 56, 90. An open transaction is aborted first, which is 51.
+        """InitProducerId. Raises ``BrokerError`` 42, 50, 51, 56 or 90.
 
-        -1 where that is not possible, see ``rules.fence``.
+        An open transaction is aborted first; that raises 51, or -1 if it is impossible (see
+        ``rules.fence``).
         """
         if not transactional_id:
             raise BrokerError(ErrorCode.invalid_request, "the transactional id is empty")
@@ -140,7 +141,7 @@ class TransactionCoordinator:
         )
 
     def take_id(self) -> int:
-        """A producer id that was never given away. ``BrokerError`` 56."""
+        """A new producer id. Raises ``BrokerError`` 56."""
         try:
             return self._producer_ids.take()
         except OSError as error:
@@ -152,7 +153,7 @@ class TransactionCoordinator:
         identity: ProducerIdentity,
         partitions: Collection[TopicPartition],
     ) -> None:
-        """AddPartitionsToTxn, AddOffsetsToTxn, and what Produce 12 does: 42, 49, 51, 56, 90."""
+        """Add partitions to a transaction. Raises ``BrokerError`` 42, 49, 51, 56 or 90."""
         with self._lock:
             found = self._find(transactional_id, identity)
             added = rules.add_partitions(found, identity, partitions, self._clock.wall_ms())
@@ -162,7 +163,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, identity: ProducerIdentity, where: TopicPartition
     ) -> None:
-        """Raise 120 unless a partition is part of the transaction; 42, 49, 51, 90."""
+        """Raise ``BrokerError`` 120 unless the transaction has the partition, or 42, 49, 51, 90."""
         with self._lock:
             rules.verify(self._find(transactional_id, identity), identity, where)
 
@@ -173,7 +174,7 @@ class TransactionCoordinator:
         committed: bool,
         client_version: int,
     ) -> ProducerIdentity:
-        """EndTxn: the producer's identity from now on; 42, 48, 49, 51, 56, 90."""
+        """EndTxn. Returns the producer's new identity. Raises 42, 48, 49, 51, 56 or 90."""
         with self._lock:
             found = self._find(transactional_id, identity)
             ended = rules.end(
@@ -211,7 +212,7 @@ class TransactionCoordinator:
         write_transaction(log, name, transaction, self.version, self._clock.wall_ms())
 
     def _write_markers(self, transaction: Transaction) -> None:
-        """Write all markers of a transaction, and complete it; what fails is tried later."""
+        """Write all markers of a transaction and complete it; failures are retried later."""
         log = self._state_log(self.partition_of(transaction.transactional_id))
         marker = TransactionMarker(
             transaction.producer_id,
@@ -234,7 +235,7 @@ class TransactionCoordinator:
         self._go_on(transaction, marker)
 
     def _go_on(self, transaction: Transaction, marker: TransactionMarker) -> None:
-        """Try each partition, again after its disk has failed, until it has a marker."""
+        """Write the missing markers; try again later until every partition has one."""
         left = self._markers_left[transaction.transactional_id]
         left.difference_update(
             [where for where in sorted(left) if self._ends(where, marker, transaction)]
@@ -260,7 +261,7 @@ class TransactionCoordinator:
         return True
 
     def _complete(self, transaction: Transaction) -> None:
-        """Every partition has its marker."""
+        """Complete the transaction: every partition has its marker."""
         name = transaction.transactional_id
         try:
             with self._lock:
@@ -303,7 +304,7 @@ class TransactionCoordinator:
             self._write_markers(fenced)
 
     def _abort(self, transaction: Transaction) -> Transaction | None:
-        """Abort an open transaction; None when that cannot be written."""
+        """Abort an open transaction; None if that cannot be written."""
         name = transaction.transactional_id
         try:
             fenced = rules.fence(transaction, self.version, self._clock.wall_ms())
@@ -317,7 +318,7 @@ class TransactionCoordinator:
         return fenced
 
     def time_out_all(self) -> None:
-        """Abort every open transaction, as if its time-out had come."""
+        """Abort every open transaction as if it had timed out."""
         with self._lock:
             open_ones = [t for t in self._transactions.values() if t.is_open]
             fenced = [self._abort(each) for each in open_ones]
@@ -326,7 +327,7 @@ class TransactionCoordinator:
                 self._write_markers(each)
 
     def expire_ids(self) -> None:
-        """Forget the transactional ids that were not used for long. ``BrokerError`` 56."""
+        """Forget transactional ids that have long been unused. Raises ``BrokerError`` 56."""
         oldest = self._clock.wall_ms() - self._config.transactional_id_expiration_ms
         with self._lock:
             for name, found in list(self._transactions.items()):
@@ -338,14 +339,14 @@ class TransactionCoordinator:
     # Administration --------------------------------------------------------------------------
 
     def transactions(self) -> list[Transaction]:
-        """All of them, by transactional id."""
+        """All transactions, sorted by transactional id."""
         with self._lock:
             return [found for _, found in sorted(self._transactions.items())]
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """One of them."""
+        """The transaction with this id, if any."""
         return self._transactions.get(transactional_id)
 
     def close(self) -> None:
-        """Act on no time-out any more."""
+        """Ignore time-outs from now on."""
         self._closed = True

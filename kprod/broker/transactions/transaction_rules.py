@@ -1,8 +1,8 @@
-"""How requests change the state of a transaction: the coordinator's rules, without I/O and clock.
+"""The coordinator's rules for how requests change a transaction. No I/O, no clock.
 
-Each function takes the present state and returns the next one (the same object if nothing has to
-be written), or raises ``BrokerError`` with the code for the client. Kafka: TransactionCoordinator,
-TransactionMetadata; KIP-98, KIP-360, KIP-588 and KIP-890.
+Each function takes the current state and returns the next one (the same object if nothing must be
+written), or raises ``BrokerError`` with the code for the client; its docstring lists the codes.
+Kafka: TransactionCoordinator, TransactionMetadata; KIP-98, KIP-360, KIP-588 and KIP-890.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kprod.types import TopicPartition
 _BUMPING_VERSION: Final = 2
 
 TakeId = Callable[[], int]
-"""A producer id that was never given away; ``BrokerError`` 56."""
+"""Returns a new producer id. Raises ``BrokerError`` 56."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -47,8 +47,8 @@ def initialize(
 ) -> Transaction:
     """InitProducerId: the next epoch, for a new producer or for the ``present`` one (KIP-360).
 
-    51 while the last transaction ends, 90 for a producer that is fenced. One that is open has to
-    be fenced first, see ``fence``.
+    51 while the last transaction is ending, 90 for a fenced producer. An open transaction must be
+    fenced first, see ``fence``.
     """
     if transaction.state in PREPARED:
         raise _wait(transaction)
@@ -78,9 +78,10 @@ def initialize(
 
 
 def check_present(transaction: Transaction, present: ProducerIdentity | None) -> None:
-    """Raise 90 unless the producer id that a producer names is its present one.
+    """Raise 90 unless the producer's own id is the current one.
 
-    Or the one before, if that has no epochs left: the answer with the new one may have been lost.
+    The previous id is also allowed if its epochs are used up, because the answer with the new id
+    may have been lost.
     """
     if present is None or transaction.producer_epoch == NO_EPOCH:
         return
@@ -92,7 +93,7 @@ def check_present(transaction: Transaction, present: ProducerIdentity | None) ->
 
 
 def _next_epoch(transaction: Transaction, present: ProducerIdentity | None) -> tuple[int, int]:
-    """The epoch to give away and the one before it, as far as its producer is the same."""
+    """The new epoch, and the previous one if it belongs to the same producer."""
     epoch = transaction.producer_epoch
     if present is None:
         return epoch + 1, NO_EPOCH
@@ -105,10 +106,10 @@ def _next_epoch(transaction: Transaction, present: ProducerIdentity | None) -> t
 
 
 def fence(transaction: Transaction, server_version: int, now_ms: int) -> Transaction:
-    """Abort an open transaction in a new epoch, which no producer learns.
+    """Abort an open transaction with a new epoch that no producer receives.
 
-    For a time-out, and for the next producer of this transactional id, which has to ask again. -1
-    where no epoch is left to fence with: only its producer can end that one.
+    Used for a time-out, and for the next producer with this transactional id, which must repeat its
+    request. -1 if there is no epoch left for fencing: then only its producer can end it.
     """
     if transaction.producer_epoch >= HIGHEST_EPOCH:
         raise BrokerError(
@@ -131,9 +132,9 @@ def add_partitions(
     partitions: Collection[TopicPartition],
     now_ms: int,
 ) -> Transaction:
-    """AddPartitionsToTxn and AddOffsetsToTxn: the transaction begins, if it has not.
+    """AddPartitionsToTxn and AddOffsetsToTxn; begins the transaction if necessary.
 
-    49 for another producer id, 90 for another epoch, 51 while the last transaction ends.
+    49 for another producer id, 90 for another epoch, 51 while the last transaction is ending.
     """
     _check_identity(transaction, identity)
     if transaction.is_open:
@@ -151,7 +152,7 @@ def add_partitions(
 
 
 def verify(transaction: Transaction, identity: ProducerIdentity, where: TopicPartition) -> None:
-    """Raise 120 unless the partition is part of the transaction (KIP-890); 49, 51, 90."""
+    """Raise 120 unless the partition is part of the transaction (KIP-890); also 49, 51 or 90."""
     _check_identity(transaction, identity)
     if where not in transaction.partitions:
         raise BrokerError(
@@ -177,10 +178,11 @@ def end(
     *,
     fences_late_commits: bool = False,
 ) -> Transaction:
-    """EndTxn: it is decided how the transaction ends. The same object for a repeated request.
+    """EndTxn: decide how the transaction ends. Returns the same object for a repeated request.
 
-    49 for another producer id, 90 for another epoch, 51 while the markers are written, 48 for what
-    cannot follow the present state; ``fences_late_commits`` as in ``TransactionConfig``.
+    49 for another producer id, 90 for another epoch, 51 while the markers are being written, 48 if
+    the current state does not allow this end. For ``fences_late_commits`` see
+    ``TransactionConfig``.
     """
     bumps = client_version >= _BUMPING_VERSION
     if bumps and transaction.state in PREPARED:
@@ -219,7 +221,7 @@ def _check_producer(transaction: Transaction, identity: ProducerIdentity) -> Non
 
 
 def _is_repeated(transaction: Transaction, identity: ProducerIdentity) -> bool:
-    """Whether the request is one that has ended a transaction before: its epoch is the last one."""
+    """Whether the request repeats one that ended a transaction: it has the previous epoch."""
     if transaction.state in (TransactionState.EMPTY, TransactionState.ONGOING):
         return False
     bumped = identity == (transaction.producer_id, transaction.producer_epoch - 1)
@@ -235,7 +237,7 @@ def _is_repeated(transaction: Transaction, identity: ProducerIdentity) -> bool:
 
 
 def _check_repeated(transaction: Transaction, committed: bool) -> None:
-    """Raise unless the transaction has ended in this way: 51 while it does, 48 otherwise."""
+    """Raise unless the transaction has ended this way: 51 if it is still ending, 48 otherwise."""
     ending = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
     ended = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
     if transaction.state is ending:
@@ -245,7 +247,7 @@ def _check_repeated(transaction: Transaction, committed: bool) -> None:
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """Every partition has its marker. A producer id without epochs gives way to the next."""
+    """Every partition has its marker. A producer id without further epochs is replaced."""
     committed = transaction.state is TransactionState.PREPARE_COMMIT
     done = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
     if transaction.next_producer_id == NO_PRODUCER_ID:
@@ -277,7 +279,7 @@ def _fenced(transaction: Transaction, identity: ProducerIdentity) -> BrokerError
 
 
 def unmapped(transactional_id: str, identity: ProducerIdentity) -> BrokerError:
-    """The error of a producer that has another transactional id, or none."""
+    """The error for a producer that has another transactional id, or none."""
     return BrokerError(
         ErrorCode.invalid_producer_id_mapping,
         f"{transactional_id!r} does not belong to producer {identity.producer_id}",

@@ -1,4 +1,4 @@
-"""The log behind the coordinator of transactions: __transaction_state, in Kafka's own layout."""
+"""The log of the transaction coordinator: __transaction_state, in Kafka's layout."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ _VALUE: Final = RecordSchema(
 
 
 def transaction_key(transactional_id: str) -> bytes:
-    """The key of a transactional id."""
+    """The key of a transactional id's record."""
     return _KEY.encode(_KEY_VERSION, {"transactional_id": transactional_id})
 
 
 def transaction_value(transaction: Transaction, server_version: int) -> bytes:
-    """The state of a transactional id, as a broker of some ``transaction.version`` writes it."""
+    """The value of its record, as a broker with this ``transaction.version`` writes it."""
     by_topic = groupby(sorted(transaction.partitions), lambda where: where.topic)
     partitions = [
         {"topic": topic, "partition_ids": [where.partition for where in found]}
@@ -83,17 +83,17 @@ _SAME_FIELDS: Final = (
     "next_producer_id",
     "client_version",
 )
-"""Fields that the record and ``Transaction`` have by the same name."""
+"""Fields with the same name in the record and in ``Transaction``."""
 
 
 def read_transaction_key(data: bytes) -> str | None:
-    """The transactional id; None for a key of a newer version. ``ProtocolError``."""
+    """The transactional id; None for a key of a newer version. Raises ``ProtocolError``."""
     found = _KEY.decode(data)
     return None if found is None else found[1].transactional_id
 
 
 def read_transaction(transactional_id: str, data: bytes) -> Transaction | None:
-    """The state in a value; None for a newer version. ``ProtocolError``, ``ValueError``."""
+    """The state; None for a newer version. Raises ``ProtocolError`` or ``ValueError``."""
     found = _VALUE.decode(data)
     if found is None:
         return None
@@ -114,14 +114,14 @@ def read_transaction(transactional_id: str, data: bytes) -> Transaction | None:
 def write_transaction(
     log: PartitionLog, name: str, transaction: Transaction | None, server_version: int, now_ms: int
 ) -> None:
-    """Write the state of a transactional id; None for one that is forgotten. ``BrokerError`` 56."""
+    """Write the state of a transactional id; None deletes it. Raises ``BrokerError`` 56."""
     value = None if transaction is None else transaction_value(transaction, server_version)
     batch = write_batch([(transaction_key(name), value)], now_ms)
     log.append(BatchHeader.parse(batch), batch)
 
 
 def read_transactions(log: PartitionLog) -> dict[str, Transaction]:
-    """The last state of each transactional id; a record that cannot be read is logged."""
+    """The last state of each transactional id; unreadable records are logged and left out."""
     found: dict[str, Transaction] = {}
     for record in log.records():
         try:
