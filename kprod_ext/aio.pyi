@@ -22,10 +22,9 @@ NOTHING: tuple[Any, Any]
 class LoopTurns:
     """Limits the callers admitted in each iteration of the loop; others wait in order.
 
-    An iteration admits callers for ``LONGEST_QUEUEING`` seconds, because a record takes between
-    half a microsecond and a hundred. If refused tasks only slept until the next iteration, all of
-    them would try again at once: so they wait in a queue, and an iteration wakes at most ``TURN``
-    of them. For one loop.
+    An iteration admits callers for ``LONGEST_QUEUEING`` seconds; a record takes from 0.5 to 100
+    microseconds. Refused tasks wait in a queue, and an iteration wakes at most ``TURN`` of them. If
+    they only slept until the next iteration, all of them would try again at once. For one loop.
     """
 
     def admit(self) -> bool:
@@ -35,14 +34,14 @@ class LoopTurns:
         """Admit no more callers in this iteration: one record has used up its time."""
 
     async def wait(self) -> None:
-        """Wait for a place in a later iteration, after ``admit`` has refused."""
+        """Wait to be admitted in a later iteration, after ``admit`` has refused."""
 
 @disjoint_base
 class Sending:
-    """The per-record work; the subclass does the rest. For the tasks of one loop.
+    """The work for each record in ``kprod.aio``; the subclass does the rest. For one loop.
 
-    ``notifier`` makes an OutcomeNotifier for a loop. ``waits`` are the errors of a record that has
-    to wait. ``under_way`` are some of the queued records, the oldest first.
+    ``notifier`` makes an OutcomeNotifier for a loop. ``waits`` are the errors that mean that a
+    record has to wait. ``under_way`` has some of the queued records, the oldest first.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Sending:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SentRecord | None:
-        """As ``put_at_once``, with a future for the tasks of this loop."""
+        """Like ``put_at_once``, but returns a future for the tasks of this loop."""
 
     def put_at_once(
         self,
@@ -77,22 +76,23 @@ class Sending:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata | None:
-        """Queue a record if that needs no wait; else return None: the caller awaits ``put``.
+        """Queue a record if that needs no wait; else return None: the caller then awaits ``put``.
 
-        Raises what ``KafkaProducer.send`` raises for an invalid argument.
+        Raises the errors of ``KafkaProducer.send`` for invalid arguments.
         """
 
     def put_until_waiting(
         self, topic: str, values: Iterator[Any], keys: Iterator[Any] | None, queued: list[Any]
     ) -> tuple[Any, Any] | None:
-        """Queue records until one iteration of the loop has queued enough, or one has to wait.
+        """Queue records until this iteration has queued enough, or until a record has to wait.
 
-        Returns None after the last value, ``NOTHING`` at the end of the iteration, else the value
-        and the key to pass to ``put``, which waits. Raises ValueError if ``keys`` has fewer items.
+        Returns None after the last value, ``NOTHING`` if the iteration has queued enough, else the
+        value and the key of the record that has to wait, for ``put``. Raises ValueError if ``keys``
+        has fewer items.
         """
 
     def take_outcomes(self, queued: list[Any], stored: list[RecordMetadata]) -> None:
-        """Add available outcomes in order, as many as an iteration of the loop has time for.
+        """Append available results to ``stored``, in order, as many as the iteration has time for.
 
         Raises the error of a record that failed.
         """
@@ -101,15 +101,16 @@ class Sending:
         """The future of a queued record for the tasks of the running loop."""
 
     def remember(self, native: FutureRecordMetadata) -> None:
-        """Remember a record in ``under_way``: the subclass later waits for its batch's memory."""
+        """Add a record to ``under_way``: the subclass may wait for the memory of its batch."""
 
 @disjoint_base
 class OutcomeNotifier:
     """Wakes the tasks of one loop that wait for records, with one call to the loop per batch.
 
-    ``error`` converts a record's error to the exception to raise. ``renews``: tasks can wait again
-    after ``cancel``, and a wait ends the linger of its batch. ``stored`` makes the result of a
-    stored record; None: its RecordMetadata. An iteration calls back for ``LONGEST_CALLBACKS``.
+    ``error`` converts a record's error to the exception to raise. With ``renews``, tasks can wait
+    again after ``cancel``, and a wait ends the linger of its batch. ``stored`` makes the result of
+    a stored record; None means its RecordMetadata. An iteration runs callbacks for at most
+    ``LONGEST_CALLBACKS`` seconds.
     """
 
     def __init__(
@@ -152,19 +153,19 @@ class SentRecord:
     @property  # type: ignore[misc]
     def __class__(self) -> type: ...
     def done(self) -> bool:
-        """True once the record has an outcome, or the wait for it was cancelled.
+        """True once the record has an outcome, or once the wait for it was cancelled.
 
         With ``renews`` a cancelled record is done only until its callbacks have been called.
         """
 
     def cancelled(self) -> bool:
-        """True once the wait was cancelled; with ``renews``, until there is an outcome."""
+        """True once the wait was cancelled; with ``renews``, only until there is an outcome."""
 
     def exception(self) -> BaseException | None:
         """The record's error. Raises InvalidStateError before the outcome, and CancelledError."""
 
     def result(self) -> Any:
-        """The record's metadata. Raises its error, and what ``exception`` raises."""
+        """The record's metadata. Raises the record's error, and what ``exception`` raises."""
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """The loop of the tasks that may wait."""
@@ -174,9 +175,9 @@ class SentRecord:
     def add_done_callback(
         self, fn: Callable[[Any], object], *, context: Context | None = None
     ) -> None:
-        """Let the loop call ``fn(self)`` once it is done, soon if it is, as asyncio's futures do.
+        """Let the loop call ``fn(self)`` once this is done; soon, if it already is.
 
-        ``native.add_done_callback`` calls in the producer's callback thread.
+        Callbacks of ``native.add_done_callback`` run in the producer's callback thread instead.
         """
 
     def remove_done_callback(self, fn: Callable[[Any], object]) -> int:

@@ -6,27 +6,28 @@ from kprod_ext.rows import RecordChunk
 class ArrowSource:
     """Batches of records from an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``.
 
-    Releases what was exported exactly once, at the latest with itself. Not thread-safe. Raises
-    TypeError for an object that has neither, or for data without columns; OSError when the stream
-    fails.
+    Releases the exported data exactly once, at the latest when it is freed itself. Not thread-safe.
+    Raises TypeError for an object that has neither method, or for data without columns; OSError if
+    the stream fails.
     """
 
     def __new__(cls, data: Any) -> ArrowSource: ...
     def columns(self) -> list[tuple[str, str, bool, list[Any]]]:
-        """Name, Arrow format and whether it is dictionary-encoded; and the same of its children."""
+        """For each column: name, Arrow format, whether it is dictionary-encoded, its children."""
     def next_batch(self) -> int:
-        """Go on to the next batch. Returns its number of rows, or -1 after the last batch.
+        """Move to the next batch. Returns its number of rows, or -1 after the last batch.
 
-        Raises OSError when the stream fails, ValueError for a batch that does not fit.
+        Raises OSError if the stream fails, ValueError for a batch that does not fit its schema.
         """
 
 @final
 class ArrowChunk(RecordChunk):
-    """Records from the batches of an ``ArrowSource``, column by column; its batch stays alive.
+    """Records from the columns of an ``ArrowSource``; keeps the current batch alive.
 
-    The columns are numbers, -1 for none, of formats that can be what they are to be: bytes or text;
-    for ``headers`` a list or map of two such; integers. ``multiplier`` and ``divisor`` make
-    milliseconds of a timestamp. Raises TypeError for a format that cannot be read.
+    The arguments are the numbers of the columns, -1 for none. Values and keys are bytes or text,
+    headers are lists or maps of pairs of these, partitions and timestamps are integers. A timestamp
+    times ``multiplier`` divided by ``divisor`` is in milliseconds. Raises TypeError for a format
+    that cannot be read.
     """
 
     def __new__(
@@ -43,17 +44,17 @@ class ArrowChunk(RecordChunk):
     ) -> ArrowChunk: ...
     @property
     def largest_partition(self) -> int:
-        """The largest partition any batch has named, -1 for none."""
+        """The largest partition in all batches so far, -1 if none had one."""
     @property
     def left(self) -> int:
-        """Rows of the batch that were not read. After all was written: there was no memory."""
+        """Rows of the batch that were not read. If some are left at the end, memory was short."""
     def next_batch(self, largest: int) -> tuple[int, tuple[int, str, int] | None] | None:
-        """Go on to the source's next batch: its number of rows, and the first bad one of them.
+        """Move to the source's next batch; return its number of rows, and the first bad row.
 
-        None after the last batch. The bad row's number, and why it cannot be a record:
-        "null", "partition", "timestamp", "headers", "broken", or "size" for a row that would make
-        a batch of more than ``largest`` bytes. The third item is that size by
-        ``batch_size_upper_bound`` with "size"; else, and beyond 2 GiB, -1. Raises as
+        Returns None after the last batch. The bad row is its number, a reason and a size. The
+        reason is "null", "partition", "timestamp", "headers", "broken", or "size" for a row whose
+        batch would have more than ``largest`` bytes. With "size", the size is the one from
+        ``batch_size_upper_bound``; otherwise, and beyond 2 GiB, it is -1. Raises the errors of
         ``ArrowSource.next_batch``, and MemoryError.
         """
     def next_row(
@@ -64,4 +65,4 @@ class ArrowChunk(RecordChunk):
         ]
         | None
     ):
-        """Take the next record: partition, timestamp in ms, key, value, headers. None: no more."""
+        """Take the next record: partition, timestamp in ms, key, value, headers. None: the end."""

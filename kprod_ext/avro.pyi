@@ -3,12 +3,12 @@ from typing import Any, final
 
 @final
 class FlatRecordEncoder:
-    """Writes ``prefix`` and one record. Thread-safe if ``otherwise`` is.
+    """Encodes one record after ``prefix``. Thread-safe if ``otherwise`` is.
 
-    ``fields`` in their order: (name, kind, number of the union's null branch or -1, default, what
-    the kind needs). Kinds are the primitive types, ``"fixed"`` (its size), ``"enum"`` (a dict from
-    symbol to number), ``"int-date"``, ``"long-timestamp-millis"``, ``"long-timestamp-micros"`` and
-    ``"other"`` (a callable that makes the bytes of the field).
+    ``fields`` are in the order of the schema: (name, kind, number of the union's null branch or -1,
+    default, data for the kind). Kinds are the primitive types, ``"fixed"`` (data: its size),
+    ``"enum"`` (data: a dict from symbol to number), ``"int-date"``, ``"long-timestamp-millis"``,
+    ``"long-timestamp-micros"`` and ``"other"`` (data: a callable that returns the field's bytes).
     """
 
     def __new__(
@@ -18,4 +18,4 @@ class FlatRecordEncoder:
         otherwise: Callable[[Any], bytes],
     ) -> FlatRecordEncoder: ...
     def encode(self, data: Any) -> bytes:
-        """The bytes of a dict; of anything that is not written here, what ``otherwise`` makes."""
+        """Encode a dict. If the compiled code cannot, return what ``otherwise`` returns."""

@@ -1,10 +1,11 @@
 def encode_columns(
     fields: list[tuple[str, int, int, int, int, int, int]], rows: int, prefix: bytes
 ) -> tuple[bytes, bytes]:
-    """``prefix`` and a record for each row: where each ends (int64, a 0 before them), and all.
+    """Encode each row as ``prefix`` and a record; return the offsets (int64) and all the bytes.
 
-    ``fields`` in the order of the schema: layout ("bits", "integers", "floats", "doubles", "texts"
-    or "plain"), the union's branches for null and for a value or -1, offset of row 0, and the
-    addresses of the bits of valid cells (0: all are), of the values or int64 offsets, and of the
-    data, which stay valid meanwhile. Nothing is written for a null that has no branch.
+    The offsets are 0 and the end of each row. ``fields`` are in the order of the schema. Each has a
+    layout ("bits", "integers", "floats", "doubles", "texts" or "plain"), the union's branches for
+    null and for a value (or -1), the offset of row 0, and three addresses, which must stay valid:
+    of the validity bits (0: all cells are valid), of the values or int64 offsets, and of the data.
+    Nothing is written for a null without a branch.
     """

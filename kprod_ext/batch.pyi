@@ -6,44 +6,43 @@ from typing_extensions import Buffer, disjoint_base
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 
 HEADER_BYTES: Final[int]
-"""Bytes of a batch before its first record."""
+"""Number of bytes of a batch before its first record."""
 RECORD_OVERHEAD: Final[int]
-"""Bytes that length, attributes, timestamp and offset of a record take at most."""
+"""Maximum of the bytes for length, attributes, timestamp and offset of a record."""
 
 def batch_size_upper_bound(
     key: Buffer | None,
     value: Buffer | None,
     headers: Sequence[tuple[str, Buffer | None]] = (),
 ) -> int:
-    """Bytes an uncompressed batch with this one record can take at most.
+    """The maximum size in bytes of an uncompressed batch with only this record.
 
-    Holds for any timestamp and offset (``AbstractRecords.estimateSizeInBytesUpperBound``). Raises
-    what ``MemoryRecordsBuilder.append`` raises for the same arguments. Thread-safe.
+    It holds for any timestamp and offset (``AbstractRecords.estimateSizeInBytesUpperBound``).
+    Raises the errors of ``MemoryRecordsBuilder.append`` for the same arguments. Thread-safe.
     """
 
 @final
 class TailMemory:
-    """The tail of a ``PartitionQueue``: freed with the queue and with all batches opened there."""
+    """The tail of a ``PartitionQueue``; freed after the queue and all batches opened in it."""
 
 @disjoint_base
 class MemoryRecordsBuilder:
     """Writes one record batch (magic 2) into a pooled buffer.
 
-    After ``org.apache.kafka.common.record.MemoryRecordsBuilder``. Stages: open; closed for append
-    (a record found no room, or ``close_for_append`` was called; header not written); closed
-    (``build`` returns the batch).
-    Not thread-safe: the caller holds the lock of the ``PartitionQueue`` that the batch is open in.
+    Like ``org.apache.kafka.common.record.MemoryRecordsBuilder``. The stages are: open; closed for
+    append (a record did not fit, or ``close_for_append`` was called; the header is not written
+    yet); closed (``build`` returns the batch). Not thread-safe: the caller holds the lock of the
+    ``PartitionQueue`` in which the batch is open.
 
-    ``buffer`` must hold at least 61 bytes; the builder never gives it back. ``write_limit`` is the
-    size in bytes the batch should not exceed, checked from the second record on. From ``full_size``
-    bytes on, if that is less, the batch is full: the sender should send it, and it accepts records
-    until then. A record that finds no room in the buffer goes into a chunk of ``pool``, if the pool
-    has memory at once.
-    ``compression`` is the codec (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd), ``compression_ratio``
-    the expected compressed size of one uncompressed byte. Records to be compressed may outgrow
-    the buffer as long as their estimated compressed size is below the limit: then it grows, if
-    ``pool``, the one it came from, has the memory at once. ``control``: the batch is for control
-    records, and takes no others. Raises ValueError for values out of range.
+    ``buffer`` must have at least 61 bytes; the builder never gives it back. ``write_limit`` is the
+    size in bytes that the batch should not exceed, checked from the second record on. From
+    ``full_size`` bytes on, if that is less, the batch is full: the sender should send it, but until
+    then it accepts records. A record that does not fit in the buffer is written to a chunk from
+    ``pool``, the buffer's pool, if the pool has free memory. ``compression`` is the codec (0 none,
+    1 gzip, 2 snappy, 3 lz4, 4 zstd), ``compression_ratio`` the expected compressed size of one
+    uncompressed byte. Records to be compressed may exceed the buffer as long as their estimated
+    compressed size is below the limit: the buffer then grows, if ``pool`` has free memory. With
+    ``control``, the batch accepts only control records. Raises ValueError for values out of range.
     """
 
     def __new__(
@@ -64,7 +63,7 @@ class MemoryRecordsBuilder:
         value: Buffer | None,
         headers: Sequence[tuple[str, Buffer | None]] = (),
     ) -> bool:
-        """Whether ``try_append`` would take the record now. Raises as ``append`` does."""
+        """Whether ``try_append`` would accept the record now. Raises the errors of ``append``."""
 
     def try_append(
         self,
@@ -73,13 +72,13 @@ class MemoryRecordsBuilder:
         value: Buffer | None,
         headers: Sequence[tuple[str, Buffer | None]] = (),
     ) -> int:
-        """Append a record if it fits, else close for append.
+        """Append a record if it fits; else close the batch for append.
 
-        An empty batch takes a record of any size that its pool has memory for, without waiting.
+        An empty batch accepts a record of any size for which its pool has free memory.
 
-        Returns the bytes the record takes, or 0 when it was not appended. The first record needs
-        only memory, the next ones room below the write limit too. Raises as ``append`` does for
-        bad arguments; the batch is unchanged then.
+        Returns the size of the record in bytes, or 0 if it was not appended. The first record only
+        needs memory; later ones must also fit below the write limit. Raises the errors of
+        ``append`` for invalid arguments; the batch is then unchanged.
         """
 
     def append(
@@ -93,10 +92,10 @@ class MemoryRecordsBuilder:
 
         ``timestamp_ms`` is milliseconds since the epoch. Key, value and header values are
         C-contiguous buffers, read as raw bytes, or None for null; header keys are written as UTF-8.
-        Raises ValueError when the batch takes no more records, the buffer has no room, the
-        timestamp is negative, a header key has surrogates (UnicodeEncodeError) or the record
-        exceeds 2 GiB; TypeError and BufferError for what is not such a buffer; OverflowError for
-        a timestamp beyond 64 bits. The batch is unchanged after an error.
+        Raises ValueError if the batch accepts no more records, the record does not fit in the
+        buffer, the timestamp is negative, a header key has surrogates (UnicodeEncodeError) or the
+        record exceeds 2 GiB; TypeError and BufferError for anything that is not such a buffer;
+        OverflowError for a timestamp beyond 64 bits. The batch is unchanged after an error.
         """
 
     def append_with_offset(
@@ -111,20 +110,19 @@ class MemoryRecordsBuilder:
     ) -> int:
         """Append a record at this offset; the first one is the base offset of the batch.
 
-        As ``append``, but that ``timestamp_ms`` may be -1 for none. Raises ValueError for an offset
-        that is negative, does not follow the last one, or is more than 2**31 - 1 from the first
-        one, and where ``control`` is not that of the batch. For copies of logs: a batch of a
-        producer begins with 0.
+        Like ``append``, but ``timestamp_ms`` may be -1 for none. Raises ValueError if the offset is
+        negative, not above the last one, or more than 2**31 - 1 above the first one, or if
+        ``control`` is not that of the batch. For copies of logs: a producer's batches begin with 0.
         """
 
     def abort(self) -> None:
-        """Take no more records, and never become a batch: ``close`` raises RuntimeError.
+        """Accept no more records, and never become a batch: ``close`` raises RuntimeError.
 
-        Raises RuntimeError when closed. Idempotent.
+        Raises RuntimeError if already closed. Idempotent.
         """
 
     def close_for_append(self) -> None:
-        """Take no more records; the header is still to be written. Idempotent."""
+        """Accept no more records; the header is not written yet. Idempotent."""
 
     def set_producer_state(
         self,
@@ -135,25 +133,27 @@ class MemoryRecordsBuilder:
     ) -> None:
         """Set producer id and epoch, and the sequence number of the first record.
 
-        All -1 (the default) for a producer that is not idempotent. Raises RuntimeError once
-        closed, ValueError for a combination that cannot be, OverflowError beyond 64, 16, 32 bits.
+        All are -1 (the default) for a producer that is not idempotent. Raises RuntimeError once
+        closed, ValueError for an invalid combination, OverflowError beyond 64, 16 and 32 bits.
         """
 
     def compress(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
-        """Close for append, and compress the records if the codec is not 0: the costly part of
-        ``close``, which leaves it out afterwards. Another thread may do it than the one that closes
-        the batch, but no two at a time; the batch's memory may be given back meanwhile.
+        """Close for append, and compress the records if the codec is not 0.
 
-        ``compress`` gets the concatenated records, read-only, and must not keep the view. When its
-        result is not smaller, the records stay as they are and ``compression`` becomes 0.
-        If it raises, the batch stays closed for append and ``compress`` may be called again.
-        Raises ValueError when it is needed and None. Does nothing when compressed already.
+        This is the costly part of ``close``, which then skips it. A different thread may call it
+        than ``close``, but not at the same time; the batch's memory may be given back meanwhile.
+
+        The argument ``compress`` gets the concatenated records, read-only, and must not keep the
+        view. If its result is not smaller, the records stay uncompressed and ``compression``
+        becomes 0. If it raises, the batch stays closed for append, and this method may be called
+        again. Raises ValueError if the argument is necessary and None. Does nothing if the records
+        are already compressed.
         """
 
     def close(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
         """Complete the batch: ``compress`` it, then write header and CRC-32C.
 
-        If ``compress`` raises, ``close`` may be called again. Does nothing when closed already.
+        If ``compress`` raises, ``close`` may be called again. Does nothing if already closed.
         """
 
     def reopen_producer_state(
@@ -161,31 +161,31 @@ class MemoryRecordsBuilder:
     ) -> None:
         """Rewrite the producer state and CRC of a closed batch; the records stay untouched.
 
-        Raises RuntimeError before ``close``, BufferError while a view of the batch is out (its
-        bytes may be on their way to a broker), otherwise as ``set_producer_state``.
+        Raises RuntimeError before ``close``, BufferError while a view of the batch exists (its
+        bytes may be on their way to a broker), and the errors of ``set_producer_state``.
         """
 
     def build(self) -> memoryview:
         """The whole batch, read-only; empty when it has no record.
 
-        The view lends the buffer: while it or a slice of it lives, the memory is not reused. Of a
-        batch in chunks it is a copy.
-        Raises RuntimeError before ``close``, BufferError once the buffer was given back.
+        While the view or a slice of it exists, the memory of the buffer is not reused. For a batch
+        in chunks, the result is a copy. Raises RuntimeError before ``close``, BufferError once the
+        buffer was given back.
         """
 
     def pieces(self) -> list[memoryview]:
         """The whole batch, read-only, in order: a view for each chunk of memory; an empty list for
         a batch without records.
 
-        Each view lends the buffer, as that of ``build``. Raises RuntimeError before ``close``,
-        BufferError once the buffer was given back.
+        While a view exists, the memory is not reused, as for ``build``. Raises RuntimeError before
+        ``close``, BufferError once the buffer was given back.
         """
 
     @property
     def record_count(self) -> int: ...
     @property
     def is_full(self) -> bool:
-        """True when the sender should send it: closed for append, or ``full_size`` reached."""
+        """True if the sender should send the batch: closed for append, or ``full_size`` reached."""
 
     @property
     def closed_for_append(self) -> bool: ...
@@ -195,11 +195,11 @@ class MemoryRecordsBuilder:
     def is_closed(self) -> bool: ...
     @property
     def compression(self) -> int:
-        """The codec of the batch: the one asked for, or 0 when ``close`` found it did not pay."""
+        """The codec of the batch: the requested one, or 0 if that did not make it smaller."""
 
     @property
     def estimated_bytes_written(self) -> int:
-        """Size of the batch in bytes: exact without compression, else by the expected ratio."""
+        """Size of the batch in bytes: exact without compression, else estimated by the ratio."""
 
     @property
     def uncompressed_bytes(self) -> int:
@@ -219,18 +219,18 @@ class MemoryRecordsBuilder:
 
     @property
     def actual_compression_ratio(self) -> float:
-        """Compressed bytes per uncompressed byte, also if 1 or more; 1.0 before ``close``."""
+        """Compressed bytes per uncompressed byte, even if not below 1; 1.0 before ``close``."""
 
 @disjoint_base
 class ProducerBatch(MemoryRecordsBuilder):
     """Records of one partition that are sent, acknowledged and failed together.
 
-    One thread at a time uses it. Callers append while it is open in its ``PartitionQueue``, and one
-    may compress it once it is closed for append. The sender thread takes it from the head of the
-    queue, closes it and puts it into a request, which keeps its memory until the request has ended.
-    ``now`` and all times are seconds on the monotonic clock; ``delivery`` is the outcome of its
-    records. The garbage collector tracks a batch from its first failure on, because the traceback
-    of the error may refer back to it.
+    One thread at a time uses it. Callers append while it is open in its ``PartitionQueue``, and a
+    caller may compress it once it is closed for append. The sender thread takes it from the head of
+    the queue, closes it and puts it into a request, which keeps its memory until the request has
+    ended. ``now`` and all times are seconds on the monotonic clock; ``delivery`` is the outcome of
+    the records. The garbage collector tracks a batch from its first failure on, because the
+    traceback of the error may refer back to it.
     """
 
     tp: Any
@@ -283,7 +283,7 @@ class ProducerBatch(MemoryRecordsBuilder):
     def give_sequence(self, producer: Any, base_sequence: int) -> None:
         """Set producer id, epoch and base sequence; a closed batch gets a new header.
 
-        Raises BufferError while its bytes are lent.
+        Raises BufferError while a view of its bytes exists.
         """
 
     def attempt(self, now: float, leader: Any) -> None:
@@ -293,7 +293,7 @@ class ProducerBatch(MemoryRecordsBuilder):
         """An attempt failed with ``error``."""
 
     def release(self) -> None:
-        """Return the memory: the batch is not in flight and has its outcome, or was split.
+        """Return the memory. The batch must not be in flight, and must have ended or been split.
 
         Raises ValueError the second time.
         """

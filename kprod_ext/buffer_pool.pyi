@@ -5,25 +5,24 @@ from typing import final
 class PooledBuffer:
     """Memory for one batch: a writable, one-dimensional buffer of bytes.
 
-    Made by ``BufferPool.allocate`` only. Taking a view of it (``memoryview(buffer)``) raises
-    BufferError once it was given back. A buffer that is dropped without being given back returns
-    its bytes to the pool when it dies. Thread-safe, except that the bytes themselves are the
-    caller's to guard.
+    Only ``BufferPool.allocate`` makes one. Once it was given back, taking a view of it
+    (``memoryview(buffer)``) raises BufferError. A buffer that is not given back returns its bytes
+    to the pool when it is freed. Thread-safe, but the caller must guard the bytes themselves.
     """
 
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __release_buffer__(self, buffer: memoryview, /) -> None: ...
     @property
     def capacity(self) -> int:
-        """Size in bytes; also what the pool counts as used for it."""
+        """Size in bytes, which the pool counts as used."""
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes the pool counts besides, for memory that a batch in it has grown into."""
+        """Further bytes that the pool counts as used, for memory by which its batch has grown."""
 
     @property
     def lent(self) -> int:
-        """Views of it that are out."""
+        """The number of views of it that exist."""
 
 @final
 class BufferPool:
@@ -54,7 +53,7 @@ class BufferPool:
 
     @property
     def waited(self) -> float:
-        """Seconds that threads were queued, all together; those that still are do not count."""
+        """Total seconds for which threads were queued, without those that are still queued."""
 
     @property
     def closed(self) -> bool: ...
@@ -63,22 +62,22 @@ class BufferPool:
     ) -> PooledBuffer:
         """Take ``size`` bytes, waiting up to ``timeout`` seconds for them (0 or less: do not wait).
 
-        ``on_wait`` is called, with no lock held, once this thread is among those that wait.
-        The content is undefined. Raises ValueError when ``size`` is not in 1..total or ``timeout``
-        is NaN, TimeoutError when the memory did not become free in time, RuntimeError when the
-        pool is closed or gets closed meanwhile, MemoryError when the system refuses. An exception,
-        KeyboardInterrupt included, leaves the accounting as if the call had not been made.
+        ``on_wait`` is called, with no lock held, once this thread is queued. The content is
+        undefined. Raises ValueError if ``size`` is not in 1..total or ``timeout`` is NaN,
+        TimeoutError if the memory does not become free in time, RuntimeError if the pool is or
+        becomes closed, MemoryError if the system has no memory. After an exception, including
+        KeyboardInterrupt, the accounting is as if the call had not been made.
         """
 
     def deallocate(self, buffer: PooledBuffer) -> None:
-        """Return a buffer's bytes to the accounting, and its memory unless a view of it is out.
+        """Count a buffer's bytes as free again, and reuse its memory unless a view of it exists.
 
-        Memory with a view out is never reused: it lives until its last view dies. Raises
-        ValueError for a buffer of another pool, or one given back before.
+        Memory with a view is never reused; it is freed with its last view. Raises ValueError for a
+        buffer of another pool, or one that was already given back.
         """
 
     def close(self) -> None:
-        """Refuse allocations from now on, also those that wait. Buffers may still come back.
+        """Refuse allocations from now on, including waiting ones. Buffers can still be given back.
 
         Idempotent.
         """

@@ -16,21 +16,21 @@ class SentRecords:
     @property
     def count(self) -> int: ...
     def add(self, delivery: Any, index: int) -> None:
-        """Record one more: number ``index`` of the batch with that ``delivery``.
+        """Add the position of one more record: ``index`` in the batch with this ``delivery``.
 
         Raises ValueError for an index outside of 0 to 2**32 - 1.
         """
     def runs(self) -> list[tuple[Any, int, int]]:
         """Runs of consecutive records in a batch: delivery, index of the first record, count.
 
-        Nearly always one per batch, in the order in which they were begun.
+        There is nearly always one run per batch; runs are in the order of their first records.
         """
     def locate(self, record: int) -> tuple[Any, int]:
         """The delivery of a record's batch and its index there. Raises IndexError."""
     def records_of(self, pieces: list[tuple[Any, int, int]]) -> list[int]:
-        """The numbers, ascending, of records given as (delivery, first index, count).
+        """The numbers, ascending, of records that are given as (delivery, first index, count).
 
-        Raises KeyError for a delivery that has none.
+        Raises KeyError for a delivery without records here.
         """
 
 @final
@@ -49,7 +49,7 @@ class BulkAppender:
         """The partition that ``write`` stopped at."""
     @property
     def nbytes(self) -> int:
-        """Bytes that the records written by this appender took."""
+        """Number of bytes of the records that this appender has written."""
     @property
     def sticky(self) -> StickyPartition | None:
         """The partition of the next record without a key; None when all shares are used up."""
@@ -59,12 +59,12 @@ class BulkAppender:
         """Write the chunk's records from ``chunk.at`` on. Returns why it stopped.
 
         Never waits for memory. Releases the GIL, and takes it for each new batch. The records
-        before the stop are queued. A signal handler may raise before or after a record is queued:
-        then one more record may be queued than ``sent`` has. Raises OverflowError for more records
-        than ``sent`` can hold, ValueError for a record that is too large for any batch.
+        before the stop are queued. If a signal handler raises, one more record may be queued than
+        ``sent`` has. Raises OverflowError for more records than ``sent`` can hold, ValueError for a
+        record that is too large for any batch.
         """
     def appended(self, chunk: RecordChunk, result: AppendResult) -> None:
-        """The chunk's next record, of ``partition``, was appended elsewhere."""
+        """The caller has appended the chunk's next record, which is for ``partition``."""
 
 class BulkStop(IntEnum):
     """Why ``BulkAppender.write`` stopped."""
@@ -74,7 +74,7 @@ class BulkStop(IntEnum):
     NO_MEMORY = 1
     """The next record needs a new batch of ``partition``, and the pool has no free memory.
 
-    Or the queue accepts no records now: the producer is closed, or between two transactions.
+    Or the queue accepts no records now: the producer is closed or not in a transaction.
     """
     NOT_ADMITTED = 2
     """The next record is the first for ``partition``, as far as the topic's appender knows."""

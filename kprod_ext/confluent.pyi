@@ -13,7 +13,7 @@ _OnDelivery: TypeAlias = Callable[[Any, Message], object]
 
 @disjoint_base
 class Message:
-    """A record and its outcome, with confluent_kafka.Message's arguments and calls."""
+    """A record and its outcome, compatible with confluent_kafka.Message."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class Message:
         """The topic's name."""
 
     def partition(self) -> int | None:
-        """The partition's number, None before the record has one."""
+        """The partition's number; None until the record has one."""
 
     def offset(self) -> int | None:
-        """The offset, None where none is known."""
+        """The offset; None if it is unknown."""
 
     def key(self) -> Any:
         """The key."""
@@ -51,10 +51,10 @@ class Message:
         """The value, as ``value`` returns it."""
 
     def headers(self) -> Any:
-        """The headers, None for none."""
+        """The headers; None if there are none."""
 
     def error(self) -> Any:
-        """The KafkaError that ended the record, or None."""
+        """The KafkaError with which the record failed, or None."""
 
     def timestamp(self) -> tuple[int, int]:
         """The kind of timestamp, and milliseconds since the epoch."""
@@ -66,7 +66,7 @@ class Message:
         """The leader epoch; brokers do not send it to producers."""
 
     def delivery_count(self) -> int | None:
-        """For share consumers."""
+        """Only share consumers have a delivery count."""
 
     def set_topic(self, value: Any) -> None:
         """Replace the topic."""
@@ -94,9 +94,9 @@ class DeliveryReports:
     """Any thread adds records; ``serve`` runs their callbacks in the thread that calls it.
 
     Each batch has one completion callback, not one per record. ``waiting`` counts the records
-    without a report; ``ready`` holds what ``serve`` will call. ``on_ready`` is called, in any
-    thread, when something is added to it. ``error_for`` converts a record's error to a KafkaError;
-    ``only_errors``: stored records are not reported.
+    without a report; ``ready`` holds the callbacks for ``serve``. ``on_ready`` is called, in any
+    thread, when a callback is added to ``ready``. ``error_for`` converts a record's error to a
+    KafkaError; ``only_errors``: stored records are not reported.
     """
 
     on_ready: Callable[[], object] | None
@@ -121,10 +121,10 @@ class DeliveryReports:
         """Let ``serve`` call this function as well."""
 
     def begin_in_child(self) -> None:
-        """Start again after a fork: records without a report belong to the parent."""
+        """In a forked child, forget the records without a report: they belong to the parent."""
 
     def hurry(self) -> None:
-        """Send lingering batches now: a caller waits."""
+        """Send lingering batches now, because a caller waits."""
 
     def wait(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds until ``serve`` has a callback to run."""
@@ -151,12 +151,12 @@ class DeliveryReports:
 
 @disjoint_base
 class Producing:
-    """A Producer's per-record work; the subclass does the rest.
+    """The work for each record of a Producer; the subclass does the rest.
 
-    ``partition_for_key`` takes a key and the number of partitions; None: the native producer
-    chooses. ``refusals`` are the errors that ``send`` raises. The subclass has ``_refuse_full``,
-    ``_refuse_unless_unassigned``, ``_assign_later``, ``_wait_and_serve``, and ``_begin_in_child``,
-    which calls ``inherited_by_child`` in a child that C code has forked.
+    ``partition_for_key`` takes a key and the number of partitions; if it is None, the native
+    producer chooses the partition. ``refusals`` are the errors that ``send`` raises. The subclass
+    has ``_refuse_full``, ``_refuse_unless_unassigned``, ``_assign_later``, ``_wait_and_serve``, and
+    ``_begin_in_child``, which calls ``inherited_by_child`` in a child that C code has forked.
     """
 
     _native: Any
@@ -180,10 +180,10 @@ class Producing:
         """Called in a forked child: records queued before belong to the parent."""
 
     def _usable(self) -> Any:
-        """The native producer. Raises RuntimeError once it is closed, or being closed."""
+        """The native producer. Raises RuntimeError if it is closed or being closed."""
 
     def _use(self, native: Any, unassigned: Any) -> None:
-        """From now on."""
+        """Use this native producer from now on."""
 
     def produce(
         self,
@@ -203,7 +203,7 @@ class Producing:
         """
 
     def _partition(self, native: Any, topic: str, key: Any) -> int | None:
-        """The partition of a key, if this package chooses and knows the topic; else None."""
+        """The partition of a key if ``partition_for_key`` is set and the topic known; else None."""
 
     def poll(self, timeout: float | None = -1) -> int:
         """Run the callbacks that are due, waiting at most ``timeout`` seconds for the first.

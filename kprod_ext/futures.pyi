@@ -11,11 +11,11 @@ from kprod.errors import KprodError
 from kprod.types import RecordMetadata, TopicPartition
 
 def untrack(one: object) -> None:
-    """Make the garbage collector ignore an object.
+    """Let the garbage collector ignore an object.
 
-    For objects that are made often and freed by their last reference, as CPython does with tuples
-    of numbers: traversing such objects costs more than making them. Until ``track`` is called for
-    an object, the collector finds no reference cycle through it.
+    For objects that are made often and freed with their last reference: traversing them costs more
+    than making them. CPython does the same with tuples of numbers. Until ``track`` is called for an
+    object, the collector finds no reference cycle through it.
     """
 
 def track(one: object) -> None:
@@ -33,13 +33,13 @@ class BatchOutcome:
 
     ``base_offset`` is -1 if the broker did not return it; ``append_time`` is the broker's timestamp
     in ms if the topic uses LogAppendTime, else -1. When a caller starts to wait, ``awaited``
-    becomes True and ``hurry`` is called: the batch need not linger. ``is_watched``: a caller waits
-    or a callback takes errors, so an error does not pass unnoticed; ``is_heard`` also checks the
-    batch that this one is a part of. ``has_listeners``: ``on_done`` was called.
-    ``callbacks`` runs the callbacks of ``on_done``; None: a new ``callbacks_type``, which, like
-    ``metadata_type``, is an attribute of the subclass. ``wait_for`` is how threads wait; None:
-    without doing anything else. ``is_split``: ``parts`` have the records' outcomes, and ``locate``
-    finds them.
+    becomes True and ``hurry`` is called, so that the batch does not linger. ``is_watched`` is True
+    if a caller waits or a callback takes errors, so that an error is noticed; ``is_heard`` also
+    checks the batch from which this one was split. ``has_listeners`` is True once ``on_done`` was
+    called. ``callbacks`` runs the callbacks of ``on_done``; None means a new ``callbacks_type``,
+    which, like ``metadata_type``, is an attribute of the subclass. Threads wait by calling
+    ``wait_for``; None means that they simply wait. If ``is_split``, ``parts`` have the records'
+    outcomes, and ``locate`` finds them.
 
     Everything else may be read without a lock once ``done`` or ``is_split`` is True. A thread that
     changes it runs no Python code while it holds the lock, so no signal handler can run in between.
@@ -80,25 +80,25 @@ class BatchOutcome:
     @property
     def wait_for(self) -> Any: ...
     def is_heard(self) -> bool:
-        """True if a caller waits or a callback takes errors, here or at the whole batch."""
+        """True if a caller waits or a callback takes errors, here or at the unsplit batch."""
 
     def succeed(self, base_offset: int, append_time: int) -> bool:
-        """Set the result: the batch is stored. False if it had already ended."""
+        """Set the result: the batch is stored. Returns False if it had already ended."""
 
     def fail(self, error: KprodError) -> bool:
-        """Set ``error``, on all parts, too. False if the batch had already ended."""
+        """Set ``error``, also for all parts. Returns False if the batch had already ended."""
 
     def end_as(self, parts: tuple[tuple[int, BatchDelivery], ...]) -> bool:
         """Set different outcomes: ``parts`` are (index of the first record, its outcome), from 0.
 
-        False if the batch had already ended.
+        Returns False if the batch had already ended.
         """
 
     def split_into(self, parts: Sequence[tuple[int, BatchDelivery]]) -> None:
         """Split the batch: ``parts`` are (index of the first record, new delivery), in order.
 
         This one ends with the last part; ``locate`` finds a record's own outcome. If the batch has
-        already ended, its parts end in the same way. Thread: the sender's only.
+        already ended, its parts end in the same way. Called only by the sender thread.
         """
 
     def locate(self, index: int) -> tuple[BatchDelivery, int]:
@@ -107,16 +107,16 @@ class BatchOutcome:
     def on_done(self, callback: Callback, index: int = 0, hears_errors: bool = True) -> None:
         """Queue ``callback`` once the batch has ended; immediately, if it has.
 
-        Callbacks added before the end run in the order of ``index``, that of the record.
+        Callbacks added before the end run in the order of ``index``, the record's index.
         """
 
     def hasten(self) -> None:
-        """A caller is about to wait: the batch need not linger. Never waits."""
+        """End the linger of the batch, because a caller is about to wait. Never waits."""
 
     def latch(self, made: Any) -> tuple[Any, Any] | None:
-        """The latch that opens once all waiters are called, and ``wait_for``; None if they are.
+        """The latch that opens once all waiters were called, and ``wait_for``; None if they were.
 
-        The first call makes ``made`` the latch.
+        The first call uses ``made`` as the latch.
         """
 
     def join(self, loop: Any, made: Any) -> Any:
@@ -166,11 +166,11 @@ class FutureRecordMetadata:
 
     @property
     def value(self) -> RecordMetadata | None:
-        """The record's metadata; None until it is stored, and if it failed."""
+        """The record's metadata; None until it is stored, or if it has failed."""
 
     @property
     def exception(self) -> KprodError | None:
-        """The record's error; None until it has failed, and if it is stored.
+        """The record's error; None unless it has failed.
 
         A property, as in kafka-python; ``as_concurrent`` has the method of concurrent.futures. Each
         access returns a new copy, which may be raised or given a note.

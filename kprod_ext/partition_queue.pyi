@@ -11,11 +11,11 @@ from kprod_ext.record import RecordClock
 class StickyPartition:
     """The partition for records without a key, until its share is used up. Thread-safe.
 
-    The share is ``batch_size`` bytes once its batch is full, and at most ``2 * batch_size``:
-    switching while a batch is open would make every batch too small (``BuiltInPartitioner``,
-    KIP-794). After that ``spent`` is True, and records go to ``following``, which was chosen in
-    advance; None: the next partition has to be chosen. Raises ValueError for a negative partition
-    or a batch size below 1.
+    The share is used up after ``batch_size`` bytes once the partition's batch is full, or after ``2
+    * batch_size``: switching while a batch is open would make every batch too small
+    (``BuiltInPartitioner``, KIP-794). Then ``spent`` is True, and records go to ``following``,
+    which was chosen in advance; if that is None, the next partition has to be chosen. Raises
+    ValueError for a negative partition or a batch size below 1.
     """
 
     def __new__(
@@ -30,24 +30,24 @@ class StickyPartition:
     @property
     def following(self) -> StickyPartition | None: ...
     def current(self) -> StickyPartition:
-        """The first of this one and those after it with a share left; the last if none has one."""
+        """The first in the chain that is not spent; the last one if all are spent."""
 
     def chain(self) -> list[StickyPartition]:
-        """This one and those that follow it."""
+        """This partition and all that follow it."""
 
     def add(self, nbytes: int, batch_ready: bool) -> bool:
-        """Count a record; returns ``spent``. ``batch_ready``: the partition's batch is full."""
+        """Count a record; return ``spent``. ``batch_ready``: the partition's batch is full."""
 
 @disjoint_base
 class AppendContext:
     """State shared by all queues of one accumulator. Thread-safe.
 
     ``now`` is the monotonic clock. ``note`` is called, under a queue's lock, with a queue that the
-    sender should check: it must be a C function. ``incomplete`` gets every batch before it is
-    queued. ``wake`` and ``look_within`` wake the sender; ``hurry`` and ``wait`` are those of the
-    deliveries, with the queue as first argument; closed batches are offered to ``compression``.
-    ``refusal`` returns why no record may be queued now, and ``closings`` counts how often all open
-    batches were closed.
+    sender should check; it must be a C function. ``incomplete`` gets every batch before it is
+    queued. ``wake`` wakes the sender, ``look_within`` within some seconds. ``hurry`` and ``wait``
+    are passed to the deliveries, with the queue as first argument. Closed batches are offered to
+    ``compression``. ``refusal`` returns why no record may be queued now, and ``closings`` counts
+    how often all open batches were closed.
     """
 
     refusal: Any
@@ -89,7 +89,7 @@ class AppendContext:
 class AppendResult:
     """One record that was queued (Kafka's ``RecordAppendResult``).
 
-    ``batch_ready``: it has filled its batch, so the sticky partitioner may move on.
+    ``batch_ready``: the record has filled its batch, so the sticky partitioner may switch.
     ``wake_sender``: the sender has something to send; the queue, or a bulk call, wakes it.
     ``linger``: if a batch was created, the seconds within which the sender checks it; else None.
     """
@@ -109,11 +109,11 @@ class AppendResult:
 class PartitionQueue:
     """The batches of one partition, oldest first, under one lock. Any thread may append.
 
-    Only the sender thread removes batches, so the oldest stays the oldest until it is taken.
+    Only the sender thread removes batches, so the oldest one stays the oldest until it is taken.
     ``batch_max_size`` is less than that of the context after a broker has refused a batch as too
-    large. ``grows_to`` is the limit of the leader's node at the sender's last check. ``retired``:
-    the partition has, or will have, another queue, and nothing is queued here. ``partition`` is the
-    sender's state of the partition, None before its first check.
+    large. ``grows_to`` is the batch size limit for the leader's node, as of the sender's last
+    check. If ``retired``, nothing is queued here, because the partition has, or will get, another
+    queue. ``partition`` is the sender's state of the partition, None before its first check.
     """
 
     retired: bool
@@ -147,9 +147,9 @@ class PartitionQueue:
         """Write a record into the open batch, or a new one in ``buffer`` or in free memory.
 
         A record without a timestamp gets the current time. Returns None if no memory is free, the
-        queue is retired, or no record may be queued now. Raises what
-        ``MemoryRecordsBuilder.append`` raises for invalid arguments; nothing is queued then. A
-        signal handler may raise before or after the record is queued.
+        queue is retired, or no record may be queued now. Raises the errors of
+        ``MemoryRecordsBuilder.append`` for invalid arguments; nothing is queued then. If a signal
+        handler raises, the record may or may not be queued.
         """
 
     def append_to_open(
@@ -159,13 +159,13 @@ class PartitionQueue:
         value: Buffer | None,
         headers: Sequence[tuple[str, Buffer | None]],
     ) -> AppendResult | None:
-        """As ``append``, but None when the open batch is full and would only grow."""
+        """Like ``append``, but returns None if the open batch is full and would only grow."""
 
     def batch_filled(self) -> None:
         """Report to the sender that a record has filled the open batch."""
 
     def close_open_batch(self) -> None:
-        """Take no more records into the open batch. When this returns, no append is under way."""
+        """Accept no more records in the open batch. When this returns, no append is in progress."""
 
     @property
     def depth(self) -> int:
@@ -188,7 +188,7 @@ class PartitionQueue:
         """Remove the oldest batch, after ``close_head``."""
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Queue a taken batch again, in the order of first taking among others that came back."""
+        """Queue a taken batch again; such batches keep the order in which they were first taken."""
 
     def remove(self, batch: ProducerBatch) -> None:
         """Remove one batch at any position, if it is queued."""
@@ -197,7 +197,7 @@ class PartitionQueue:
         """Retire the queue if it has no batch. Returns whether it is retired."""
 
     def take_expired(self, created_before: float) -> list[ProducerBatch]:
-        """Remove the batches at the head that were created before a time, oldest first."""
+        """Remove the batches that were created before a time, oldest first, from the head."""
 
     def take_all(self) -> list[ProducerBatch]:
         """Remove every batch."""

@@ -1,35 +1,36 @@
-"""Detection of forks, and descriptors that a forked child does not keep.
+"""Detects forks, and closes descriptors in forked children.
 
-A ``fork()`` of the C library is detected, no matter if Python, uWSGI or other C code calls it. On
-Linux 4.14 and later, so is the system call ``clone``. ``vfork`` is not detected: its child is about
-to execute another program.
+A ``fork()`` of the C library is detected, whether Python, uWSGI or other C code calls it. On Linux
+4.14 and later, so is the system call ``clone``. ``vfork`` is not detected: its child is about to
+execute another program.
 """
 
 from typing import final
 
 def generation() -> int:
-    """The number of this process, greater than that of each process it was forked from.
+    """A number of this process that is greater than those of the processes it was forked from.
 
-    Constant in a process. Thread-safe.
+    It is constant in a process. Thread-safe.
     """
 
 def sender_begins() -> None:
-    """This thread is a sender's: a fork by C code waits until it sleeps in ``Poller.wait``.
+    """Declare this a sender thread: a fork by C code waits until it sleeps in ``Poller.wait``.
 
-    Concerns forks by threads that do not hold the GIL. They wait 1 s at most, and the thread goes
-    on after the fork. Else the child could wait for ever for a GIL that this thread held.
+    This concerns forks by threads that do not hold the GIL. They wait at most 1 s, and the sender
+    thread continues after the fork. Otherwise the child could wait for ever for the GIL, if the
+    sender thread held it at the fork.
     """
 
 def sender_ends() -> None:
-    """This thread, in which ``sender_begins`` was called, is a sender's no more."""
+    """Undo ``sender_begins``, in the same thread."""
 
 @final
 class Descriptor:
     """A file descriptor of this process, closed at the latest when the object is freed.
 
-    A forked child gets no copy: it is closed before ``fork()`` returns there, or, after the system
-    call ``clone``, stays open. The child's copy of the object closes nothing. Used by one thread at
-    a time. Raises MemoryError.
+    In a forked child, the descriptor is closed before ``fork()`` returns; after the system call
+    ``clone`` it stays open. The child's copy of the object closes nothing. Used by one thread at a
+    time. Raises MemoryError.
     """
 
     def __new__(cls, fd: int) -> Descriptor: ...
@@ -38,4 +39,4 @@ class Descriptor:
         """The descriptor's number, -1 once it is closed."""
 
     def close(self) -> None:
-        """Close it. Idempotent; does nothing in a forked child."""
+        """Close the descriptor. Idempotent; does nothing in a forked child."""

@@ -12,7 +12,8 @@ def frame_produce(
 ) -> list[bytes | memoryview]:
     """The pieces of a Produce request: ``head``, then the topics.
 
-    Each topic is its name, or from version 13 on its id, with (partition, pieces of its batch).
+    ``topics`` maps each topic's name, or from version 13 on its id, to (partition, pieces of its
+    batch).
     """
 
 _Endpoint = tuple[int, str, int, str | None]
@@ -23,7 +24,7 @@ class PartitionResponse:
 
     ``topic`` is None from version 13 on, ``topic_id`` before. ``base_offset`` is -1 on errors,
     ``log_append_time_ms`` (milliseconds since the epoch) is -1 unless the broker set it,
-    ``log_start_offset`` is -1 when unknown. ``record_errors`` holds (index in the batch, message).
+    ``log_start_offset`` is -1 if unknown. ``record_errors`` holds (index in the batch, message).
     ``leader_id`` and ``leader_epoch`` are the broker's hint, -1 without one.
     """
 
@@ -69,9 +70,8 @@ class PartitionResponse:
 def read_produce_response(
     version: int, body: Buffer, most_results: int, most_errors: int
 ) -> tuple[list[PartitionResponse], int, list[_Endpoint]]:
-    """Results, throttle time in ms, and leaders' endpoints of a response of version 3 to 13.
+    """Results, throttle time in ms, and leaders' endpoints in a response of version 3 to 13.
 
-    An endpoint: node id, host, port, rack. More than ``most_results`` partitions, or leaders, are
-    refused, and so are more than ``most_errors`` of records. Raises ValueError when the bytes do
-    not fit.
+    An endpoint is node id, host, port, rack. Raises ValueError for malformed bytes, for more than
+    ``most_results`` partitions or leaders, and for more than ``most_errors`` record errors.
     """

@@ -41,7 +41,7 @@ def murmur2(data: Buffer, /) -> int:
     """
 
 def fnv1a(data: Buffer, /) -> int:
-    """Hash bytes with FNV-1a by Fowler, Noll and Vo, as Sarama's partitioner begins with.
+    """Hash bytes with FNV-1a (Fowler, Noll and Vo), the hash that Sarama's partitioner uses.
 
     Returns the hash as an unsigned 32-bit number. Any C-contiguous buffer is read as its raw bytes.
     Raises TypeError for anything else. Thread-safe.
@@ -50,6 +50,6 @@ def fnv1a(data: Buffer, /) -> int:
 def partition_for_key(key: Buffer, partitions: int, /) -> int:
     """The partition of a key: ``(murmur2(key) & 0x7FFFFFFF) % partitions``.
 
-    After ``BuiltInPartitioner.partitionForKey``. Raises ValueError for an invalid number of
+    Like ``BuiltInPartitioner.partitionForKey``. Raises ValueError for an invalid number of
     partitions, TypeError for a key that is not a buffer. Thread-safe.
     """

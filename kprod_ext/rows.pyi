@@ -6,10 +6,10 @@ from typing_extensions import disjoint_base
 
 @disjoint_base
 class RecordChunk:
-    """A block of records in memory that a ``BulkAppender`` writes, ``capacity`` of them at most.
+    """A block of at most ``capacity`` records in memory that a ``BulkAppender`` writes.
 
-    ``count`` records are there, ``at`` is the next to be written. Not thread-safe. Raises
-    ValueError for a capacity below 1 or above 2**20.
+    It has ``count`` records; ``at`` is the number of the next one to be written. Not thread-safe.
+    Raises ValueError for a capacity below 1 or above 2**20.
     """
 
     def __new__(cls, capacity: int) -> RecordChunk: ...
@@ -21,7 +21,7 @@ class RecordChunk:
     def at(self) -> int: ...
     @property
     def to_come(self) -> int:
-        """Records not written yet: those loaded, and those that the chunk will load."""
+        """Number of records not written yet: those loaded, and those that the chunk will load."""
     def row(
         self,
     ) -> tuple[
@@ -38,7 +38,7 @@ class RecordChunk:
 
 @type_check_only
 class RowChecks(Protocol):
-    """Converts a cell that is not of the plain type; ``row`` counts from 0 in this load."""
+    """Converts cells that do not have the plain type; ``row`` counts from 0 in each load."""
 
     def payload(self, row: int, field: str, data: Any) -> bytes | None:
         """Convert a key or value that is neither ``bytes`` nor None."""
@@ -53,7 +53,7 @@ class RowChecks(Protocol):
 
 @final
 class ObjectChunk(RecordChunk):
-    """Records that are Python objects, which it keeps alive.
+    """Records that are Python objects; the chunk keeps them alive.
 
     ``checks.size`` is called for a record whose key, value and headers exceed ``largest`` bytes.
     """
@@ -61,7 +61,7 @@ class ObjectChunk(RecordChunk):
     def __new__(cls, capacity: int, largest: int, checks: RowChecks) -> ObjectChunk: ...
     @property
     def largest_partition(self) -> int:
-        """The largest partition any load has named, -1 for none."""
+        """The largest partition in all loads so far, -1 if none had one."""
     def load(
         self,
         values: list[Any],
@@ -72,27 +72,28 @@ class ObjectChunk(RecordChunk):
     ) -> None:
         """Replace the records; all lists have the length of ``values``.
 
-        Without ``keys`` an item of ``values`` that is a pair is (key, value). ``headers`` is a list
-        with each record's own, or a tuple that all share. If a check raises, the rows before the
-        invalid one are loaded. Raises ValueError for more rows than ``capacity`` or lists of
-        different lengths.
+        Without ``keys``, an item of ``values`` that is a pair is (key, value). ``headers`` is a
+        list with the headers of each record, or a tuple of headers for all records. If a check
+        raises, the rows before the invalid one are loaded. Raises ValueError for more rows than
+        ``capacity`` or lists of different lengths.
         """
 
 def all_plain(values: list[Any], keys: list[Any] | None, largest: int) -> bool:
     """Whether every value and key is ``bytes`` or None, or (without ``keys``) a pair of them.
 
-    And no more than ``largest`` bytes for any record. Raises ValueError for lists of two lengths.
+    Also, no record may have more than ``largest`` bytes. Raises ValueError for lists of different
+    lengths.
     """
 
 def held(data: Any, /) -> Any:
-    """The data, or bytes with what it holds now if it is a buffer; the same for both of a pair.
+    """The data, or a copy as bytes if it is a buffer; for a pair, the same for both items.
 
-    What cannot be sent stays as it is.
+    Data that cannot be sent is returned unchanged.
     """
 
 def partitions_for_keys(chunk: RecordChunk, rows: int, partitions: int, /) -> bytes:
-    """``partition_for_key`` of the keys of the next ``rows`` rows, which are taken from the chunk.
+    """The results of ``partition_for_key`` for the next ``rows`` rows; takes them from the chunk.
 
     Returns integers of 32 bits in the machine's byte order, -1 for a row without a key. Raises
-    ValueError for a number of partitions that no topic has, or for fewer rows.
+    ValueError for an invalid number of partitions, or if there are fewer rows.
     """

@@ -9,8 +9,8 @@ from kprod_ext.partition_queue import PartitionQueue, StickyPartition
 class TopicAppender:
     """Appends records of one topic to the queues of its admitted partitions. Thread-safe.
 
-    ``partition_count`` is the topic's; ``largest`` the bytes that key and value of a record may
-    have together.
+    ``partition_count`` is the topic's number of partitions, ``largest`` the limit in bytes of a
+    record's key and value together.
     """
 
     def __new__(cls, partition_count: int, largest: int) -> TopicAppender: ...
@@ -24,7 +24,7 @@ class TopicAppender:
         """
 
     def stick(self, sticky: StickyPartition | None) -> None:
-        """Send records without a key to it until it is spent; None: use the Python path."""
+        """Send records without a key to ``sticky`` until it is spent; None: use the Python path."""
 
     def admits(self, partition: int) -> bool:
         """Whether records of this partition may take the compiled path."""
@@ -47,20 +47,20 @@ class TopicAppenders:
         """Send everything through the Python path."""
 
     def partition_counts(self) -> dict[str, int]:
-        """Partitions by topic, as the appenders have them."""
+        """The appenders' numbers of partitions, by topic."""
 
 @disjoint_base
 class CompiledSend:
-    """A producer's ``send``: compiled in the steady state, ``_send`` of the subclass otherwise."""
+    """A producer's ``send``: compiled code if possible, otherwise ``_send`` of the subclass."""
 
     @property
     def _topic_appenders(self) -> TopicAppenders: ...
     @property
     def _inherited(self) -> bool:
-        """Whether this process was forked from the one whose memory and connections these are."""
+        """Whether this process was forked from the one that owns the memory and the connections."""
 
     def _belong_here(self) -> None:
-        """Its state was made in this process: ``send`` may take the compiled path again."""
+        """This process owns the producer's state now: ``send`` may take the compiled path again."""
 
     def _serialize_by(self, serialize: Callable[..., tuple[Any, Any, Any]] | None) -> None:
         """Use ``serialize(topic, key, value, headers)``, which returns (key, value, headers).
