@@ -87,7 +87,7 @@ class _Asked(Generic[T]):
 def connect(
     bootstrap_servers: str | None, timeout: float, options: Mapping[str, Any]
 ) -> ClusterClient:
-    """A client with these producer options, which works for ``seconds``. Raises ConfigError."""
+    """A client with these producer options, usable for ``timeout`` seconds. Raises ConfigError."""
     given = dict(options)
     if bootstrap_servers is not None:
         given["bootstrap_servers"] = bootstrap_servers
@@ -97,12 +97,12 @@ def connect(
 
 
 class ClusterClient:
-    """Sends requests to the brokers of a cluster, and connects to each on first use.
+    """Sends requests to the brokers of a cluster, and connects to each broker on first use.
 
-    Uses the connection options of a producer. Every method raises ``KprodTimeoutError`` at
-    ``deadline``, in seconds of ``time.monotonic``; ``ConnectionLost``, ``AuthenticationError`` and
-    ``ProtocolError`` for connections; ``UnsupportedVersionError`` for a broker that is too old; and
-    ``BrokerError`` for a broker's error. Used by one thread.
+    Uses the connection options of a producer. ``deadline`` is a time of ``time.monotonic``. Every
+    method raises ``KprodTimeoutError`` at the deadline; ``ConnectionLost``, ``AuthenticationError``
+    and ``ProtocolError`` if a connection fails; ``UnsupportedVersionError`` if a broker is too old;
+    and ``BrokerError`` if a broker returns an error. Used by one thread.
     """
 
     def __init__(self, config: ProducerConfig, deadline: float = inf) -> None:
@@ -208,7 +208,7 @@ class ClusterClient:
                 waiting.pause(refusal)
 
     def metadata(self, *topics: str, every: bool = False) -> MetadataReply:
-        """Metadata of the brokers, and of these topics or ``every`` one."""
+        """Metadata of the brokers, and of these topics, or of all topics if ``every`` is set."""
         reply = self.ask(admin.metadata(None if every else topics))
         self._brokers = {broker.node_id: broker for broker in reply.brokers}
         self._network.follow(self._brokers)
@@ -230,7 +230,7 @@ class ClusterClient:
     def _present_leaders(
         self, topic: str, partition: int | None
     ) -> tuple[dict[int, int], KprodError | None]:
-        """The current leaders, and the error about the missing ones."""
+        """The current leaders, and an error if some are missing."""
         found = _only_topic(self.metadata(topic), topic)
         if found.error_code:
             error = BrokerError(found.error_code, f"topic {topic!r}")
@@ -296,7 +296,7 @@ class ClusterClient:
 
 
 def _only_topic(reply: MetadataReply, name: str) -> TopicReply:
-    """The topic in an answer; as a missing topic if the answer does not contain it."""
+    """The topic in an answer; if the answer does not contain it, a topic with an error code."""
     unknown = TopicReply(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, None, PartitionReplies())
     return next((topic for topic in reply.topics if topic.name == name), unknown)
 

@@ -50,7 +50,7 @@ def fetch_offsets(
     *,
     stable: bool = True,
 ) -> dict[TopicPartition, GroupOffset]:
-    """A group's offsets for these or all partitions. Raises as ``ClusterClient``."""
+    """A group's offsets for these or all partitions. Raises the errors of ``ClusterClient``."""
 
     def fetch() -> dict[TopicPartition, GroupOffset]:
         question = admin.group_offsets(group, topics, stable=stable)

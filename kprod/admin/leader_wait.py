@@ -23,9 +23,9 @@ def _ignore(_missing: KprodError) -> None:
 class LeaderWait(NamedTuple):
     """How long to wait for the leaders of a topic, and for which. Immutable.
 
-    ``seconds`` is a limit in addition to the client's deadline. ``partition`` is the only one that
-    needs a leader; None: all do. ``notify`` is called with the error about what is missing, after a
-    second and whenever it changes.
+    ``seconds`` is a limit in addition to the client's deadline. If ``partition`` is given, only
+    that partition must have a leader; otherwise all must. ``notify`` is called with an error that
+    says what is missing, after a second and whenever that changes.
     """
 
     seconds: float = inf

@@ -96,11 +96,11 @@ class TopicFollower:
     """Reads all partitions of a topic, or one of them, continuously. Not thread-safe.
 
     With a ``group`` it continues at the group's committed offsets, or at the first remaining
-    records after them; ``commit`` commits the position. It commits as a simple consumer, which a
-    group with members refuses. Without a group it starts at the offset that ``begin`` returns, such
-    as ``PartitionReader.start`` or ``.end``. ``wait`` limits each wait for a missing topic, leader
-    or broker (except the first broker), and may name the only partition to read. ``options`` are
-    those of a producer. Raises what ``read_topic`` raises, and PartitionError for a missing
+    records after them; ``commit`` commits the position. It commits as a simple consumer, so a group
+    with members refuses the commit. Without a group it starts at the offset that ``begin`` returns,
+    such as ``PartitionReader.start`` or ``.end``. ``wait`` limits each wait for a missing topic,
+    leader or broker (except the first broker), and may name the only partition to read. ``options``
+    are those of a producer. Raises the errors of ``read_topic``, and PartitionError for a missing
     partition.
     """
 

@@ -58,7 +58,7 @@ def open_transactions(
 
 
 def in_states(cluster: ClusterClient, states: Collection[str]) -> list[OpenTransaction]:
-    """``open_transactions`` with an open ``ClusterClient``."""
+    """Like ``open_transactions``, but uses an open ``ClusterClient``."""
     found: dict[str, OpenTransaction] = {}
     for broker in cluster.brokers():
         for described in _described(cluster, broker, states):

@@ -27,7 +27,7 @@ class _Aborted:
         self._begun: set[int] = set()
 
     def has(self, batch: StoredBatch) -> bool:
-        """Whether the batch belongs to one of them. Call it in the order of the offsets."""
+        """Whether the batch belongs to one of these. Call it for batches in offset order."""
         while self._coming and self._coming[0][0] <= batch.last_offset:
             self._begun.add(self._coming.popleft()[1])
         if batch.is_control:
@@ -40,7 +40,7 @@ class PartitionReader:
     """Reads one partition from its leader. ``position`` is the next offset.
 
     With ``committed`` it stops at the last stable offset, and leaves out records of aborted
-    transactions (KIP-98). Raises as ``ClusterClient``.
+    transactions (KIP-98). Raises the errors of ``ClusterClient``.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PartitionReader:
         return self.end() if found < 0 else found
 
     def poll(self) -> Iterator[StoredRecord]:
-        """The records of one Fetch, which waits at most half a second; without markers.
+        """The records of one Fetch, without markers; the broker waits at most half a second.
 
         Raises ``CorruptBatch`` if a CRC is wrong.
         """
@@ -129,7 +129,7 @@ class PartitionReader:
 def readers(
     cluster: ClusterClient, topic: str, wait: LeaderWait = ALL_LEADERS, *, committed: bool = False
 ) -> dict[int, PartitionReader]:
-    """A reader of each partition, by number. Raises as ``ClusterClient.leaders``."""
+    """A reader for each partition, by number. Raises the errors of ``ClusterClient.leaders``."""
     return {
         number: PartitionReader(cluster, topic, number, leader, committed=committed)
         for number, leader in cluster.leaders(topic, wait).items()

@@ -23,8 +23,8 @@ class ChildSession:
     """A program in its own session, so that none of its children can be left behind.
 
     A session includes the child's children, even those in a process group of their own (such as
-    Spark's Python daemon). Standard input is a pipe that closes when this process ends; output
-    goes to ``log``. Thread: one.
+    Spark's Python daemon). Standard input is a pipe that closes when this process ends; output goes
+    to ``log``. Used by one thread.
     """
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
@@ -53,7 +53,7 @@ class ChildSession:
         return self._log.read_text(errors="replace")
 
     def stop(self, patience: float) -> None:
-        """End every process of the session: terminate, and kill after ``patience`` seconds."""
+        """Terminate every process of the session; kill those left after ``patience`` seconds."""
         self._signal(signal.SIGTERM)
         if not self.wait_until_empty(patience):
             self._signal(signal.SIGKILL)
@@ -114,15 +114,15 @@ def _wait(act: Callable[[], object]) -> None:
 
 LISTENING = "listening on "
 START_SECONDS = 120.0
-"""It takes one where nothing else runs. A process that has ended is noticed at once."""
+"""An idle machine needs one second. If the broker's process ends, the wait ends at once."""
 STOP_SECONDS = 10.0
 
 
 class BrokerProcess:
-    """``kprod broker`` on a free port. Thread: one."""
+    """Runs ``kprod broker`` on a free port. Used by one thread."""
 
     def __init__(self, data_dir: Path, log: Path, *, outlives_us: bool = False) -> None:
-        """Start it; with ``outlives_us`` it keeps running when this process ends.
+        """Start the broker; with ``outlives_us`` it keeps running when this process ends.
 
         Raises ModuleNotFoundError, which names what to install, if the broker cannot run.
         """

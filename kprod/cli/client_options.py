@@ -24,8 +24,8 @@ _JAVA_ONLY = (
 def read_properties(path: Path, *, filled: bool = True) -> dict[str, str]:
     """Names and values; ``filled``: with placeholders replaced (``kprod.security.placeholders``).
 
-    Java's serializers and consumer options are left out: a line is bytes. Raises
-    typer.BadParameter for a file of another format.
+    Java's serializers are left out, because a line is sent as bytes; so are consumer options.
+    Raises typer.BadParameter for a file of another format.
     """
     try:
         found = java_properties(path.read_text(encoding="utf-8"))
@@ -90,7 +90,7 @@ def separator(name: str, text: str) -> bytes:
 
 
 def parse_options(texts: Sequence[str] | None, name: str) -> dict[str, Any]:
-    """Producer options by name; numbers and booleans are converted. Raises as ``parse_pairs``."""
+    """Producer options by name, numbers and booleans converted. Raises as ``parse_pairs`` does."""
     return {key: from_text(key, value) for key, value in parse_pairs(texts, name)}
 
 
@@ -99,7 +99,7 @@ def with_config(
 ) -> dict[str, Any]:
     """The options of a properties file and of the command line, which take precedence.
 
-    ``filled`` as in ``read_properties``.
+    ``filled`` has the same meaning as in ``read_properties``.
     """
     if config is None:
         return dict(options)

@@ -126,7 +126,7 @@ def _report_missing(missing: KprodError) -> None:
 
 
 def _begin(offset: str) -> Begin:
-    """Where to start in a partition. Raises BadParameter if it is none of the five forms."""
+    """A function that returns the start offset. Raises BadParameter for an invalid ``offset``."""
     if offset == "beginning":
         return lambda reader: reader.start()
     if offset == "end":

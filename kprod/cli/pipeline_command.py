@@ -288,7 +288,7 @@ class _Running:
             return _write(spark, self._pipeline, self._report)
 
     def stop(self) -> None:
-        """Stop all streams and jobs; the session ends with the work. Any thread."""
+        """Stop all streams and jobs; the session ends with ``to_its_end``. For any thread."""
         from kprod.cli.spark_pipeline import cancel_jobs
 
         if self._spark is not None:

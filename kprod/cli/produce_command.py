@@ -39,7 +39,7 @@ MOST_COMPLAINTS = 10  # failures reported one by one; the rest is only counted
 
 
 class LineSender:
-    """Sends to one topic. Thread: the caller's; the callback thread reports failures, too."""
+    """Sends lines to one topic. Used by one thread; the callback thread reports failures, too."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class LineSender:
         self._stop = stop
         self._complain = complain
         self.read = 0
-        """Lines taken from the input; one interrupted by a signal may be missing from reports."""
+        """Lines taken from the input; if a signal interrupts a line, reports may not contain it."""
         self._lock = Lock()  # guards _complaints, which two threads change
         self._complaints = 0
 

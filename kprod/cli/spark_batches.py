@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 OTHER = re.compile(r"(?P<job>.+)\.(\d+|layout)", re.DOTALL)
 ONE_CALL = re.compile(r".+\.[0-9a-f]{32}(\.\d+)?", re.ASCII)
-"""How a job is called that no later start repeats: it has no layout, whatever its prefix."""
+"""The name of a job that no later start can resume: it has no layout, whatever its prefix."""
 
 OffsetsOf = Callable[[str], "Mapping[TopicPartition, GroupOffset]"]
 
 
 class Decision(NamedTuple):
-    """``winners``: per shard ATTEMPT:PRODUCER ID:EPOCH:LEVEL, or empty."""
+    """The decision about a batch: which attempt at each shard counts.
+
+    Each of ``winners`` is ATTEMPT:PRODUCER ID:EPOCH:LEVEL; empty for a shard without rows.
+    """
 
     batch: int
     winners: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A data pipeline of the commands: what to read, how to change it, where to write it."""
+"""A data pipeline that the commands run: what to read, how to transform it, where to write it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,15 @@ AVAILABLE_NOW = "available-now"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """One of ``path`` (files of ``format``), ``table`` and ``query`` is read, and ``sql`` selects
-    from it under the name ``input``.
+    """What to read with Spark, how to transform it, and where to write it. Immutable.
 
-    With ``stream`` the folder ``path`` is read as a stream of files, with ``checkpoint`` (a folder)
-    for what was written; ``trigger`` "available-now" ends when all there is was written, with an
-    interval such as "5 seconds" it runs until it is stopped. ``options`` are those of
-    ``kprod.spark.write``. Immutable.
+    Exactly one of ``path`` (files of ``format``), ``table`` and ``query`` is read; ``sql``, if any,
+    selects from it under the name ``input``.
+
+    With ``stream`` the folder ``path`` is read as a stream of files, and the folder ``checkpoint``
+    records which of them were written. With the ``trigger`` "available-now" the stream ends when
+    all existing files are written; with an interval such as "5 seconds" it runs until it is
+    stopped. ``options`` are those of ``kprod.spark.write``.
     """
 
     topic: str | None
@@ -72,7 +74,7 @@ class Pipeline:
         self._check_options()
 
     def _check_options(self) -> None:
-        """Raises ConfigError for what needs no Spark, no broker and no registry to be refused."""
+        """Raise ConfigError for the invalid options that can be found without Spark."""
         _, of_writer = divided(self.options, OF_THE_JOB)
         own, producers = divided(of_writer, OF_THE_WRITER)
         check_names(producers)
@@ -98,11 +100,12 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def session_on(
     master: str, app: str, *, scratch: Path, settings: Mapping[str, str]
 ) -> Iterator[SparkSession]:
-    """A session for one block, on any master, ``sc://`` for Spark Connect.
+    """Yield a Spark session on ``master``, which may be ``sc://...`` (Spark Connect).
 
-    ``settings`` win over ours, which are: no web UI, no log lines below ERROR, and on a local
-    master temporary files below ``scratch``. Python workers run this interpreter, unless the
-    environment names another one in ``PYSPARK_PYTHON``.
+    ``settings`` take precedence over the defaults, which are: no web UI, no log lines below ERROR,
+    and, on a local master, temporary files in ``scratch``. Python workers run this interpreter,
+    unless ``PYSPARK_PYTHON`` in the environment names another one. With Spark Connect, neither
+    applies.
     """
     builder = SparkSession.Builder().appName(app)
     own: dict[str, str] = {}
@@ -143,7 +146,7 @@ def _local(scratch: Path) -> dict[str, str]:
 
 @contextmanager
 def pipeline_session(pipeline: Pipeline, scratch: Path) -> Iterator[SparkSession]:
-    """The session a pipeline runs on, local files below ``scratch``; it ends with the block."""
+    """Yield the session for a pipeline, with local files in ``scratch``; it ends with the block."""
     with session_on(
         pipeline.master, "kprod pipeline", scratch=scratch, settings=pipeline.spark_conf
     ) as spark:
@@ -151,10 +154,10 @@ def pipeline_session(pipeline: Pipeline, scratch: Path) -> Iterator[SparkSession
 
 
 def cancel_jobs(spark: SparkSession) -> None:
-    """End the streams and jobs of a session, whatever they do. Any thread.
+    """Cancel all jobs and streams of a session. Any thread may call it.
 
-    A stream that is stopped waits for its micro-batch, and so for that one's job. The session
-    goes on: what tasks have left open is ended by one more job.
+    Stopping a stream waits for its micro-batch, and so for the job of that batch. The session stays
+    open: one more job ends what the tasks have left open.
     """
     with suppress(Exception):  # what Spark, or the way to its JVM, complains of: it ends anyway
         spark.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
@@ -165,7 +168,7 @@ def cancel_jobs(spark: SparkSession) -> None:
 
 @contextmanager
 def _in_our_words() -> Iterator[None]:
-    """Spark's mistakes of the description as ConfigError, its failures as JobFailed."""
+    """Convert Spark's exceptions: ConfigError for an invalid pipeline, JobFailed for a failure."""
     try:
         yield
     except AnalysisException as error:
@@ -175,7 +178,7 @@ def _in_our_words() -> Iterator[None]:
 
 
 def _first_lines(error: PySparkException) -> str:
-    """Without the stacks of the JVM."""
+    """The message of an error, without the stack traces of the JVM."""
     said = [line for line in str(error).splitlines() if line.strip()]
     own = [line for line in said if "kprod." in line and not line.lstrip().startswith("File")]
     return " ".join([*said[:1], *own[-1:]])
@@ -183,7 +186,7 @@ def _first_lines(error: PySparkException) -> str:
 
 @_in_our_words()
 def dry_run(spark: SparkSession, pipeline: Pipeline, rows: int) -> DryRun:
-    """Read, change and judge, and write nothing. Raises ConfigError, SchemaError and JobFailed."""
+    """Read, transform and check, without writing. Raises ConfigError, SchemaError and JobFailed."""
     frame = _frame(spark, pipeline)
     _, per_task = divided(pipeline.options, OF_THE_JOB)
     servers = pipeline.bootstrap_servers
@@ -199,7 +202,7 @@ def run_pipeline(
 ) -> WriteResult:
     """Write everything and return what was written; ``on_result`` is called for each micro-batch.
 
-    Raises as ``kprod.spark.write``, and JobFailed for what Spark raises.
+    Raises the errors of ``kprod.spark.write``, and JobFailed for Spark's exceptions.
     """
     frame = _frame(spark, pipeline)
     options = {"bootstrap_servers": pipeline.bootstrap_servers, **pipeline.options}

@@ -44,5 +44,5 @@ def json_text(value: object) -> str:
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
-    """Whether it is a terminal; None (a closed stream) is not."""
+    """Whether the stream is a terminal; None (a closed stream) is not."""
     return stream is not None and stream.isatty()

@@ -36,7 +36,7 @@ Name: TypeAlias = Annotated[str, typer.Argument(help="The topic.")]
 def _cluster(
     servers: str | None, timeout: float, option: list[str] | None, config: Any
 ) -> Iterator[ClusterClient]:
-    """A cluster; a failure is printed, and ends the command with exit code 1."""
+    """A client for the cluster; a failure is printed, and ends the command with exit code 1."""
     from kprod.admin.cluster_client import connect
 
     options = reader_options(option, config, servers)

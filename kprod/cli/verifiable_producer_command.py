@@ -81,7 +81,7 @@ def verifiable_producer(
 
 
 class _StopFlag:
-    """Set by SIGTERM or Ctrl-C: an exception could come between a record and its report."""
+    """Set by SIGTERM or Ctrl-C; an exception could interrupt the report of a record instead."""
 
     exit_code = 0
 

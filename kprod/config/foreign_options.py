@@ -162,7 +162,7 @@ _NOT_USED: Mapping[str, Any] = MappingProxyType(
 
 
 def not_used(name: str, value: Any) -> bool:
-    """Whether the value of another client's option means that the program does not rely on it."""
+    """Whether an option of another client has a value with which it has no effect."""
     # None means "not set"; it is also kafka-python's default for most options.
     nothing = _NOT_USED.get(name)
     return value is None or (type(value) is type(nothing) and bool(value == nothing))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 _LINE_END = re.compile(r"\r\n|[\r\n]")
 _BLANKS = " \t\f"
 _ENDS_OPEN = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
-"""An odd number of backslashes at the end: the line continues on the next one."""
+"""An odd number of backslashes at the end: the next line continues this one."""
 _PAIR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.)|\Z)", re.DOTALL)
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

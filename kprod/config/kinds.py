@@ -103,7 +103,7 @@ class WholeNumber(NamedTuple):
 
 
 def _whole(value: Any) -> int | float:
-    """The value as an integer; infinity is unchanged, because it is a special value of some."""
+    """The value as an integer; infinity is unchanged, because some options accept it."""
     if isinstance(value, float):
         if not value.is_integer() and not math.isinf(value):
             raise Refused
@@ -193,7 +193,7 @@ class SecretText:
 
 
 TLS_VERSIONS = {"tlsv1.2": "TLSv1.2", "tlsv1.3": "TLSv1.3"}
-"""Oldest first."""
+"""The oldest version first."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]{0,32765}[a-zA-Z0-9])?")
 _PAIR = re.compile(r"([A-Za-z]+)=([\x20-\x7e\t\r\n]*)")
@@ -232,7 +232,7 @@ class Url(Text):
     """A URL that may contain a password, in its user part or in its query."""
 
     def conceals(self, value: Any) -> bool:
-        """Whether it seems to contain a password."""
+        """Whether the URL seems to contain a password."""
         return not isinstance(value, str) or "@" in value or "?" in value
 
     def convert(self, value: Any) -> Any:
@@ -246,7 +246,7 @@ class PathOrText(Text):
     type_name = "str, path or None"
 
     def conceals(self, value: Any) -> bool:
-        """Whether it is the content, not a path."""
+        """Whether ``value`` is PEM content, not a path."""
         return not isinstance(value, os.PathLike) and not (
             isinstance(value, str) and not is_pem(value)
         )
@@ -258,7 +258,7 @@ class PathOrText(Text):
 
 
 def is_pem(source: str) -> bool:
-    """Whether it is PEM text, not the path of a file."""
+    """Whether ``source`` is PEM text, not the path of a file."""
     return "-----BEGIN " in source or "\n" in source
 
 
@@ -425,7 +425,7 @@ class PartitionerPlugin:
 
 
 def _is_kafka_pythons(value: Any) -> bool:
-    """Whether it is the default partitioner of kafka-python 3, which is equivalent to ours."""
+    """Whether ``value`` is kafka-python 3's default partitioner, which is equivalent to ours."""
     kind = type(value)
     return kind.__name__ == "DefaultPartitioner" and kind.__module__ == "kafka.partitioner.default"
 

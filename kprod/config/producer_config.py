@@ -54,7 +54,7 @@ def _misplaced(given: Iterable[str]) -> list[str]:
 
 
 def _codec_default(producer: OptionReader, own: Mapping[str, Any]) -> dict[str, Any]:
-    """A topic with its own codec does not inherit the level, which belongs to another codec."""
+    """A topic with its own codec does not inherit the level, which is for the producer's codec."""
     inherited = producer.values["compression_type"]
     kept = own.get("compression_type", inherited) == inherited
     return {} if kept else {"compression_level": None}

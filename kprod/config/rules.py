@@ -26,7 +26,7 @@ _CODEC_PACKAGES = {
 
 
 def _idempotence(reader: OptionReader) -> str | None:
-    """KIP-679: explicit idempotence with conflicting options is an error, the default yields."""
+    """KIP-679: conflicts are an error if idempotence is given; by default it is turned off."""
     values = reader.values
     conflicts = [
         text
@@ -71,7 +71,7 @@ def _delivery_timeout(reader: OptionReader) -> str | None:
 
 
 def _growing(name: str) -> Rule:
-    """The rule of a time that doubles from ``NAME_ms`` to ``NAME_max_ms``."""
+    """The rule for a time that doubles from ``NAME_ms`` up to ``NAME_max_ms``."""
     first, longest = names = f"{name}_ms", f"{name}_max_ms"
 
     def settle(reader: OptionReader) -> str | None:

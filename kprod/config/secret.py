@@ -11,8 +11,9 @@ class Secret:
     """Holds a secret text, or a callable that returns it. Immutable, thread-safe.
 
     ``source`` is the text or the callable. ``repr`` and ``str`` are three stars. A callable can be
-    pickled if it supports that; for a text ``pickle.dumps`` raises TypeError that names ``option``,
-    unless it ``may_be_pickled``: a text that is hidden only, or one that Spark ships.
+    pickled if it supports that. A text cannot: ``pickle.dumps`` raises TypeError that names
+    ``option``. With ``may_be_pickled`` it can: for texts that are only hidden from logs, or that
+    Spark sends to its executors.
     """
 
     __slots__ = ("_may_be_pickled", "_option", "_source")
@@ -26,7 +27,7 @@ class Secret:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether a callable returns it, perhaps a different one each time."""
+        """Whether the source is a callable, which may return a different text each time."""
         return callable(self._source)
 
     def reveal(self) -> str:

@@ -43,7 +43,7 @@ _ELSEWHERE = "set KRB5_CLIENT_KTNAME, or run kinit"
 
 
 Named: TypeAlias = dict[str, tuple[str, str | dict[str, str]]]
-"""JAAS name and value by option name."""
+"""For each option, its name in the JAAS entry and its value."""
 
 
 def read_jaas(text: str, mechanism: str | None) -> Named:
@@ -142,7 +142,7 @@ def check_security(reader: OptionReader) -> Iterable[str]:
 
 
 def _set(reader: OptionReader, names: Iterable[str]) -> list[str]:
-    """The options that differ from their defaults."""
+    """Those of ``names`` whose values differ from the defaults."""
     return [n for n in names if reader.values[n] != OPTIONS[n].kind.convert(OPTIONS[n].default)]
 
 
@@ -257,7 +257,7 @@ def _missing_token(reader: OptionReader) -> Iterable[str]:
 
 
 def is_issuer(url: str) -> bool:
-    """Whether it is https, or this machine: other URLs could read files (CVE-2025-27817)."""
+    """Whether ``url`` is https or on this machine; others could read files (CVE-2025-27817)."""
     found = _ENDPOINT.fullmatch(url)
     if found is None or not 0 < int(found["port"] or 1) <= MAX_PORT:
         return False
@@ -293,7 +293,7 @@ def _ways(reader: OptionReader) -> Iterable[str]:
 
 
 def _is_proxy(url: str) -> bool:
-    """Whether it is a complete proxy address. No error quotes it: it may contain a password."""
+    """Whether ``url`` is a complete proxy address; no error quotes it, because of passwords."""
     from urllib.parse import urlsplit  # takes 2 ms, needed for a proxy only
 
     try:

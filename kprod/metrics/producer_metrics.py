@@ -46,7 +46,7 @@ class Batch(Protocol):
 
 @dataclass(eq=False)
 class Counters:
-    """Numbers that only grow, one per field; those in ``PEAKS`` restart in each window."""
+    """Numbers that only grow, one per field; the fields in ``PEAKS`` start again in each window."""
 
     PEAKS: ClassVar[tuple[str, ...]] = ()
 
@@ -153,10 +153,10 @@ class ProducerCounters(Counters):
 class ProducerMetrics(ProducerCounters):
     """Everything counted since the producer was made.
 
-    Only the sender thread updates it, per batch or request, never per record, except by the methods
-    marked for any thread. Any thread may read recent values. Rates, averages and maxima are those
-    of the last ``samples`` windows of ``window`` seconds: the network calls ``mark`` at
-    ``mark_due``. Times are on the sender's clock.
+    Updated per batch or request, never per record. Only the sender thread calls the methods that
+    update it, except those in the section for any thread. Any thread may read recent values. Rates,
+    averages and maxima cover the last ``samples`` windows of ``window`` seconds; the network ends a
+    window by calling ``mark`` at ``mark_due``. Times are on the sender's clock.
     """
 
     def __init__(self, samples: int = 2, window: float = 30.0) -> None:
@@ -274,7 +274,7 @@ class ProducerMetrics(ProducerCounters):
     # Any thread -----------------------------------------------------------------------------------
 
     def found_no_room(self) -> None:
-        """A record found no memory in time."""
+        """``send`` failed because no memory became free in time."""
         with self._lock:
             self.sends_without_room += 1
 
@@ -314,7 +314,7 @@ class ProducerMetrics(ProducerCounters):
         return self.connections_made - self.connections_closed
 
     def look_up(self, gauges: Callable[[float], Mapping[str, float]]) -> None:
-        """Read gauges from the function ``gauges``, which any thread may call."""
+        """Set the function that returns the gauges; any thread may call it."""
         self._gauges = gauges
 
     def groups(self, now: float) -> Groups:
@@ -352,7 +352,7 @@ def _read(metrics: tuple[Metric, ...], view: View) -> dict[str, float]:
 
 
 def _view(now: float, values: Values, past: list[Values], marks: list[Mark]) -> View:
-    """``values`` are counters now, ``past`` the same ones at each of ``marks``."""
+    """The view of counters: ``values`` now, and ``past`` values at each of ``marks``."""
     if not past:  # the latest mark is too old to count as recent
         return View(values, values, (), 0.0)
     return View(values, past[0], (*past[1:], values), now - marks[0].time)

@@ -22,7 +22,7 @@ SHORTEST = 1.0
 
 
 class View(NamedTuple):
-    """Counters ``now`` and ``before``, ``seconds`` ago; for peaks, the windows in between."""
+    """Counters ``now`` and ``before`` (``seconds`` ago), and the windows in between, for peaks."""
 
     now: Values
     before: Values
@@ -38,12 +38,12 @@ class View(NamedTuple):
         return self.grown(name) / max(self.seconds, SHORTEST)
 
     def mean(self, total: str, count: str) -> float:
-        """The growth of one counter per step of another; 0 if there was none."""
+        """The growth of ``total`` divided by that of ``count``; 0 if ``count`` has not grown."""
         steps = self.grown(count)
         return self.grown(total) / steps if steps else 0.0
 
     def peak(self, name: str) -> float:
-        """The largest value in the sampled windows; 0 if there was none."""
+        """The largest value in the sampled windows; 0 without any window."""
         return max(map(itemgetter(name), self.windows), default=0)
 
 

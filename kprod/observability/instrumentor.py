@@ -90,7 +90,7 @@ def _in_a_span(
     args: tuple[Any, ...],
     named: dict[str, Any],
 ) -> BulkDelivery:
-    """Run a bulk call in a span. Records of ``send_many`` without headers get its context."""
+    """Run a bulk call in a span. ``send_many`` without headers sends the span's context in them."""
     topic = args[0] if args else named.get("topic")
     attributes = {
         **SEND,

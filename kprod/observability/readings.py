@@ -74,7 +74,7 @@ def _of_row(group: str, metric: Metric | Gauge) -> Measure:
 
 
 MEASURES: dict[str, dict[str, Measure]] = {group: _measures(group) for group in _TABLES}
-"""By group and name, in the order of the table.
+"""Measures by group and name, in the order of the table.
 
 Rates are left out: a monitoring system computes them from totals.
 """

@@ -100,7 +100,7 @@ _Totals = dict[tuple[Measure, str | None], float]
 
 
 def _report(pipe: Any, name: str, reading: Reading, before: _Totals, totals: _Totals) -> None:
-    """Send one reading; ``before`` are the last totals, this one's are put into ``totals``."""
+    """Send one reading; ``before`` has the last report's totals, ``totals`` gets the new one."""
     if not reading.measure.counts:
         pipe.gauge(name, reading.value)
         return

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 Check: TypeAlias = Callable[[Any], None]
-"""Raises ValueError for an object with such a number."""
+"""Raises ValueError for an object with a number that exceeds its type."""
 
 NO_FLOAT = 2.0**128 - 2.0**103
 """The smallest number that overflows a 32-bit float."""

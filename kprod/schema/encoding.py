@@ -24,7 +24,7 @@ class Encoding(Protocol):
     """Encodes with one schema. Immutable, and can be pickled for processes without a registry."""
 
     def encoder(self, prefix: bytes) -> Encode:
-        """A function that encodes an object after ``prefix``; it raises as the library does.
+        """A function that encodes an object after ``prefix``; it raises the library's exceptions.
 
         Raises ConfigError for an unusable schema.
         """

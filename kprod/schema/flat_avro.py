@@ -12,7 +12,7 @@ PRIMITIVE = frozenset({"boolean", "int", "long", "float", "double", "string", "b
 LOGICAL = frozenset({"int-date", "long-timestamp-millis", "long-timestamp-micros"})
 
 FlatField: TypeAlias = tuple[str, str, int, Any, Any]
-"""As ``kprod_ext.avro.FlatRecordEncoder`` takes it."""
+"""A field as ``kprod_ext.avro.FlatRecordEncoder`` takes it."""
 
 
 def flat_fields(schema: Any) -> list[FlatField] | None:
@@ -44,7 +44,7 @@ def _flat(field: dict[str, Any]) -> FlatField | None:
 
 
 def _simple(kind: Any) -> tuple[str, Any] | None:
-    """The compiled encoder's name of a type, and the data it needs to write it."""
+    """The compiled encoder's name of a type, and what it needs to write values of that type."""
     if isinstance(kind, str):
         return (kind, None) if kind in PRIMITIVE else None
     if not isinstance(kind, dict):
@@ -74,7 +74,7 @@ def _own_writer(kind: Any) -> Callable[[Any], bytes] | None:
 def avro_writer(schema: Any) -> Callable[[Any], bytes]:
     """A function that encodes an object with fastavro; ``schema`` is parsed by fastavro.
 
-    It raises as fastavro, and ValueError for a number that exceeds its type.
+    It raises fastavro's exceptions, and ValueError for a number that exceeds its type.
     """
     from fastavro import schemaless_writer
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def message_of(kind: Any, data: Mapping[str, Any]) -> Any:
-    """A message of the class ``kind``. Raises as the class does.
+    """A message of the class ``kind``. Raises the exceptions of the class.
 
     Accepts dicts for nested messages everywhere, even in maps, where the class itself does not; a
     ``datetime`` (UTC without a zone) for a Timestamp, and a ``timedelta`` for a Duration.

@@ -15,7 +15,8 @@ from kprod.schema.serializer import SchemaSerializer
 from kprod.schema.wire_format import message_indexes
 
 _BUILT_IN = ("google/protobuf/", "google/type/", "confluent/")
-"""Folders of files that every registry knows; they are not registered, as in Confluent's."""
+"""Files below these are known to every registry and, as in Confluent's serializers, not
+registered."""
 
 
 class ProtobufSerializer(SchemaSerializer):

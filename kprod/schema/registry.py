@@ -167,7 +167,7 @@ class SchemaRegistry:
         known: Callable[[], RegisteredSchema | None],
         ask: Callable[[], RegisteredSchema],
     ) -> RegisteredSchema:
-        """The cached answer, or that of one request that all asking threads share."""
+        """The cached answer, or the answer to one request that all waiting threads share."""
         found = known()
         deadline = monotonic() + self._seconds + A_MOMENT
         while found is None:

@@ -63,10 +63,10 @@ class RegistryHttp:
         self._first = 0  # the address that answered last
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The content of the answer's JSON.
+        """The parsed JSON of the answer.
 
-        Raises SchemaNotFoundError, IncompatibleSchemaError, and RegistryError for other refusals
-        and if no address answered in time, with the last answer or failure.
+        Raises SchemaNotFoundError and IncompatibleSchemaError. For other refusals, and if no
+        address answers in time, raises RegistryError with the last answer or failure.
         """
         deadline = monotonic() + self._seconds
         attempt = 0

@@ -55,7 +55,7 @@ def tls_settings(options: dict[str, Any]) -> TlsSettings:
 
 
 def authorization(options: dict[str, Any]) -> Authorization:
-    """A function that makes the ``Authorization`` header. Raises ConfigError for two kinds."""
+    """A function that makes the ``Authorization`` header. Raises ConfigError for two logins."""
     username, token = exposed(options.get("username")), options.get("token")
     if token is not None and username is not None:
         raise ConfigError("a registry takes either username and password or a token, not both")
@@ -154,7 +154,7 @@ def _login(username: str, password: Secret) -> Secret:
 
 
 class Address(NamedTuple):
-    """The URL of a registry without its login, and user and password, or None."""
+    """The URL of a registry without its login; user and password, or None."""
 
     url: str
     login: tuple[str, Secret] | None
@@ -206,7 +206,7 @@ def _address(url: Secret) -> Address | str:
 
 
 def _split(url: str) -> SplitResult | None:
-    """The parts of a valid address, else None: no error quotes it, as it may be a password."""
+    """The parts of a valid address, else None: an exception could show a password in the text."""
     try:
         parts = urlsplit(url)
         return parts if parts.port != 0 else None

@@ -178,7 +178,7 @@ class SchemaSerializer(ABC):
     def fixed(self, topic: str) -> tuple[Encoding, bytes]:
         """The encoding for records of ``topic``, and their prefix, from the registry.
 
-        For other processes, which then need no registry. Raises as ``registered``.
+        For other processes, which then need no registry. Raises the exceptions of ``registered``.
         """
         registered = self.registered(topic)
         return self.encoding(registered.schema), id_bytes(registered, self._id_suffix())

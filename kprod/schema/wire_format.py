@@ -49,7 +49,7 @@ def _zigzag_varint(number: int) -> bytes:
 
 
 def add_header(headers: Any, header: tuple[str, bytes]) -> None:
-    """Add a header to those of a record; replaces one of the same name from an earlier attempt."""
+    """Add a header to a record's headers; replace a header of this name from an earlier attempt."""
     if isinstance(headers, dict):
         headers[header[0]] = header[1]
     elif isinstance(headers, list):

@@ -89,7 +89,7 @@ class ClientCredentials:
         return token, wall() + seconds
 
     def _ask(self) -> tuple[int, dict[str, Any]]:
-        """The status of the answer, and its JSON object, which may be empty on an error."""
+        """The status of the answer, and its JSON object, which may be empty after an error."""
         try:
             answer = request(
                 "POST",

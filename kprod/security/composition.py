@@ -32,7 +32,7 @@ def open_network(config: ProducerConfig) -> Backend:
 def steps_of(mechanism: Mechanism) -> Callable[[str, Callable[[], None]], Steps]:
     """A function that starts a login with a host; slow logins run in shared threads.
 
-    Its arguments are the host, and a function to call when a slow message is ready.
+    The returned function takes the host, and a function to call when a slow message is ready.
     """
     if not mechanism.slow:
         return lambda host, wake: InlineSteps(Begun(mechanism, host))

@@ -37,7 +37,7 @@ class Distrusted(NoAnswer):
 
 
 class ProxyRefused(NoAnswer):
-    """The environment's proxy is unusable, or refuses; a retry would fail as well."""
+    """The environment's proxy is unusable or refuses the request; a retry would fail, too."""
 
 
 class Answer(NamedTuple):
@@ -103,7 +103,7 @@ def request(
 
 
 def _refusal(error: Exception) -> NoAnswer:
-    """The NoAnswer for an exception; without text if the time was up."""
+    """The NoAnswer for an exception; it has no text if the time was up."""
     from urllib3.exceptions import HTTPError, LocationValueError, ProxyError, TimeoutError
 
     untrusted = isinstance(_first_cause(error), ssl.SSLCertVerificationError)
@@ -151,7 +151,7 @@ def _pool(proxy: HttpProxy | None, context: ssl.SSLContext | None, timeout: floa
 
 
 class _Unlogged(logging.Filter):
-    """Suppresses urllib3's log of this thread, which at DEBUG contains the whole URL."""
+    """Suppresses urllib3's log messages from this thread: at DEBUG they contain the whole URL."""
 
     _log = logging.getLogger("urllib3.connectionpool")
 
@@ -193,10 +193,10 @@ def _reason(error: Exception) -> str:
 
 
 class TimeLimit:
-    """In a ``with`` block: shuts the connections of its pools down after ``seconds``.
+    """Shuts down the connections of its pools ``seconds`` after the start of a ``with`` block.
 
-    Headers, interim responses (RFC 9110, 15.2) and bodies could otherwise arrive for ever, each
-    part within the time-out. Used by one thread; ``over`` says whether the time was up.
+    urllib3's time-outs are not enough: headers, interim responses (RFC 9110, 15.2) and bodies could
+    go on for ever, if each part arrives in time. Used by one thread.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -242,9 +242,9 @@ class TimeLimit:
         return {"http": PlainPool, "https": EncryptedPool}
 
     def _reached(self, connection: Any) -> socket.socket:
-        """Connect to the first of the host's addresses that answers, each in its share of the time.
+        """Connect to the host's first address that answers; each has an equal share of the time.
 
-        urllib3 would give the whole time to each: a silent first address would use it all.
+        urllib3 would give the whole time to each address: a silent first one would use it all.
         """
         from urllib3.exceptions import ConnectTimeoutError
 

@@ -45,19 +45,20 @@ class OAuthBearerConversation:
 log = logging.getLogger(__name__)
 
 AHEAD = 0.8
-"""Fraction of its lifetime after which a token is replaced, as sasl.login.refresh.window.factor."""
+"""A token is replaced after this fraction of its lifetime (sasl.login.refresh.window.factor)."""
 PATIENCE = 10.0
 """Seconds until a provider that failed is called again, while the last token is valid."""
 _MILLISECONDS = 1e11
-"""Larger times are taken for milliseconds: as seconds they are after the year 5000."""
+"""Larger times are taken for milliseconds: in seconds they would be after the year 5000."""
 
 
 class ProvidedTokens:
     """Gets tokens from ``provider``: a callable, or an object with ``token()``.
 
-    It returns a token, or a token and its expiry in seconds since 1970, and may have
+    The provider returns a token, or a token and its expiry in seconds since 1970, and may have
     ``extensions()``. A token with an expiry is used for all connections until the fraction
-    ``AHEAD`` of its lifetime has passed, or until it expires while the provider fails. Thread-safe.
+    ``AHEAD`` of its lifetime has passed; if the provider fails then, until the token expires.
+    Thread-safe.
     """
 
     def __init__(
@@ -153,7 +154,8 @@ class MskTokens:
     def token(self) -> tuple[str, float]:
         """A token and its expiry.
 
-        Raises SaslAuthenticationError without credentials, and boto3's errors about getting them.
+        Raises SaslAuthenticationError if there are no credentials, and boto3's errors if it cannot
+        get them.
         """
         from aws_msk_iam_sasl_signer.MSKAuthTokenProvider import (
             generate_auth_token_from_credentials_provider,

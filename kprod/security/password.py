@@ -44,7 +44,7 @@ def _plain_message(user: str, password: str) -> bytes | None:
 
 LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 1_000_000
-"""With fewer iterations a recorded login is easy to crack; the maximum takes half a second."""
+"""With fewer iterations a recorded login would be easy to crack; the maximum takes 0.5 s."""
 
 _ITERATIONS = re.compile(r"(?:^|,)i=([0-9]{1,10})(?:,|$)")
 
@@ -97,7 +97,7 @@ def _client(mechanism: str, user: str, password: str) -> Any:
 
 
 class _AsItIs:
-    """A name or password for scramp: ``escape`` is for the message, the bytes are hashed."""
+    """A name or password without SASLprep: scramp sends ``escape()`` and hashes the bytes."""
 
     def __init__(self, text: str) -> None:
         self._text = text

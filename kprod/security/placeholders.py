@@ -41,7 +41,7 @@ def _found(match: re.Match[str]) -> str:
 
 
 def _property(path: str, key: str) -> Secret | ConfigError:
-    """The value, or an error, which is returned because this frame holds the whole file."""
+    """The value, or an error: a traceback of an exception raised here could show the whole file."""
     text = FromFile(path)()
     try:
         found = java_properties(text)

@@ -21,7 +21,7 @@ class Conversation(Protocol):
 
 
 class Mechanism(NamedTuple):
-    """A login mechanism: ``begin`` gets the broker's host. ``slow``: its messages may block."""
+    """A login mechanism. ``begin`` takes the broker's host. If ``slow``, ``respond`` may block."""
 
     name: str
     begin: Callable[[str], Conversation]
@@ -34,7 +34,7 @@ class Message(NamedTuple):
     data: bytes | None
 
     def __repr__(self) -> str:
-        """Without the message, which may hold a password or a token."""
+        """Leaves out the data, which may contain a password or a token."""
         return "Message(None)" if self.data is None else f"Message({len(self.data)} bytes)"
 
 
@@ -51,7 +51,7 @@ class Steps(Protocol):
 
 
 class Begun:
-    """A conversation that starts with its first message, in the thread that computes it."""
+    """A conversation that is created with its first message, in the thread that computes it."""
 
     def __init__(self, mechanism: Mechanism, host: str) -> None:
         self._begin = mechanism.begin

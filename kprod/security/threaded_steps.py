@@ -29,9 +29,10 @@ class StepThreads:
         self._waiting: deque[Callable[[], None]] = deque(maxlen=MOST_WAITING)
 
     def run(self, step: Callable[[], None]) -> None:
-        """Run the step soon. Raises RuntimeError, without queueing it, if no thread can start.
+        """Run the step in a new thread, or queue it if there are ``MOST_THREADS``.
 
-        Queued steps are run all the same, by the threads that exist.
+        Raises RuntimeError if no thread can start. The step is then not queued; steps that are
+        already queued are still run, by the existing threads.
         """
         with self._lock:
             if self._running >= MOST_THREADS:
@@ -56,7 +57,7 @@ class StepThreads:
                 following = self._has_ended()
 
     def _has_ended(self) -> Callable[[], None] | None:
-        """The next step; None if the thread is no longer needed."""
+        """The next step for a thread that has ended one; None if the thread is no longer needed."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
@@ -67,7 +68,7 @@ class StepThreads:
 class ThreadedSteps:
     """Computes each message in one of ``threads``, which then calls ``wake``.
 
-    ``begin`` and ``take`` are for one thread. A step that no login waits for simply ends.
+    ``begin`` and ``take`` are for one thread. If the login is abandoned, its step simply ends.
     """
 
     def __init__(

@@ -159,12 +159,12 @@ class MemoryTransport(Transport):
         self._watched = False
 
     def make_room(self) -> None:
-        """The network took the sent bytes: the next piece fits."""
+        """The network has taken the sent bytes, so ``send`` accepts the next piece."""
         self._full = False
 
     @property
     def connected(self) -> bool:
-        """True while both ends may use it."""
+        """True while both ends may use the connection."""
         return self._server is not None and not self._failure
 
     def readiness(self) -> Readiness | None:

@@ -90,15 +90,15 @@ def meaning(status: int) -> str:
 
 
 TIMEOUT = 30.0
-"""Seconds for each address of the proxy, and for its answer. Callers wait less."""
+"""Limit of seconds for each address of the proxy, and for its answer. Callers wait for less."""
 
 
 class ProxyBackend(TcpBackend):
     """Connects to brokers through ``proxy_url``, with a thread per connection attempt.
 
     With ``socks5h://`` and ``http://`` the proxy resolves the broker's name, with ``socks5://``
-    this machine does. Buffer sizes are in bytes; None means the system's default. Threads as
-    ``TcpBackend``.
+    this machine does. Buffer sizes are in bytes; None means the system's default. Use it from
+    threads like ``TcpBackend``.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class ProxyBackend(TcpBackend):
         return super().poll(timeout)
 
     def _begin_connected(self) -> None:
-        """Go on with the transports that have the proxy's answer."""
+        """Continue with the transports for which the proxy has answered."""
         for transport in [known for known, request in self._asked.items() if request.done]:
             request = self._asked.pop(transport)
             if request.connected is None:

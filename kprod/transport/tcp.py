@@ -24,7 +24,7 @@ __all__ = ["Address", "Resolver", "TcpBackend", "UnixBackend", "resolve"]
 
 _readiness: Callable[[tuple[TcpTransport, bool, bool]], Readiness]
 _readiness = partial(tuple.__new__, Readiness)
-"""Without a call of Python code, as ``Readiness`` itself has one."""
+"""Makes a ``Readiness`` without calling Python code, unlike the class itself."""
 
 
 class NameLookup:

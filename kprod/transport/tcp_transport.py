@@ -27,8 +27,8 @@ class Address(NamedTuple):
 class TcpTransport:
     """A ``Transport`` to ``name`` ("host:port") at the first of its ``addresses`` that accepts.
 
-    Without addresses, ``resolved`` or ``unresolvable`` is called later. Its sockets are watched by
-    ``poller``, with itself as data. Not thread-safe.
+    Without addresses, ``resolved`` or ``unresolvable`` is called later. ``poller`` watches its
+    sockets, and reports this object. Not thread-safe.
     """
 
     counts_every_byte = True
@@ -227,7 +227,7 @@ class TcpTransport:
 
 
 def _has_connected(family: int, fd: int) -> bool:
-    """Whether it is connected. Raises OSError if connecting has failed."""
+    """Whether the socket is connected. Raises OSError if connecting has failed."""
     sock = socket.socket(family, socket.SOCK_STREAM, 0, fd)
     try:
         return _is_connected(sock)

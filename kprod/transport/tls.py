@@ -22,7 +22,7 @@ _HINTS = {
     62: "is this the right broker, and the name it is known by?",
     64: "is this the right broker, and the address it is known by?",
 }
-"""By the verification codes of OpenSSL (x509_vfy.h)."""
+"""Hints by the verification codes of OpenSSL (x509_vfy.h)."""
 
 _OURS = "the broker refused our certificate ({}): check ssl_certfile, and the CAs the broker trusts"
 _PROTOCOL = "broker and kprod share no TLS version; kprod supports 1.2 and 1.3"
@@ -46,7 +46,7 @@ _REASONS = {
     "TLSV1_UNRECOGNIZED_NAME": "the broker knows no host of this name",
     "WRONG_VERSION_NUMBER": "what answered does not speak TLS",
 }
-"""By OpenSSL's reason names; an alert was sent by the peer (RFC 8446, section 6)."""
+"""Explanations by OpenSSL's reason names; ALERT means that the peer has sent it (RFC 8446, 6)."""
 
 
 def explained(error: ssl.SSLError, name: str, *, shaking: bool) -> KprodError:
@@ -77,7 +77,7 @@ def not_tls(first: bytes, name: str) -> KprodError | None:
 
 
 WRITE_BYTES = 256 * 1024
-"""Encrypted in one stretch without the interpreter: to take it back may cost milliseconds."""
+"""How much to encrypt at once without the GIL: taking it back may cost milliseconds."""
 READ_BYTES = 32 * 1024
 _RECORD = 5  # bytes that say what follows
 
@@ -321,13 +321,13 @@ _NO_TLS = (
     "it closed the connection at the start of the TLS handshake; if this port does not use TLS,"
     " change security_protocol"
 )
-"""For behind the name of the broker."""
+"""Follows the broker's name in an error text."""
 
 
 def _first_bytes(buffers: Sequence[bytes | memoryview]) -> bytes | memoryview:
     """At most ``WRITE_BYTES`` from the front: a view if one buffer has them, else a copy.
 
-    There are small buffers between large ones, and OpenSSL makes a record of every piece.
+    Small buffers are joined, because OpenSSL makes a TLS record of every piece.
     """
     if len(buffers) == 1 or (buffers and len(buffers[0]) >= WRITE_BYTES):
         return memoryview(buffers[0])[:WRITE_BYTES]
@@ -351,8 +351,8 @@ class TlsBackend(Backend):
     """Wraps the transports of ``inner``. A broker's certificate must match the dialled host.
 
     ``resumes``: reconnections resume the TLS session if the broker agrees, unless the context's
-    files have changed. The default is True if Python does not leak 7 KB per connection then
-    (decision 0082). Threads as ``Backend``.
+    files have changed. The default is False for versions of Python that then leak 7 KB per
+    connection (decision 0082). Use it from threads like ``Backend``.
     """
 
     def __init__(
@@ -370,7 +370,7 @@ class TlsBackend(Backend):
 
     @property
     def eager(self) -> bool:
-        """See ``Backend``; the inner backend waits."""
+        """See ``Backend``. It is that of the inner backend, which waits."""
         return self._inner.eager
 
     @eager.setter
@@ -429,7 +429,7 @@ class TlsBackend(Backend):
         self._inner.forget(ours.inner)
 
     def _remember(self, address: tuple[str, int], transport: TlsTransport) -> None:
-        """Keep the session for the next connection; at the end, as tickets may come at any time."""
+        """Keep the session for the next connection. Called late: tickets may come at any time."""
         if not transport.ready or transport.engine.context is not self._context:
             return
         session = transport.engine.session

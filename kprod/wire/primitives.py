@@ -20,7 +20,7 @@ _INT32 = struct.Struct(">i")
 _ZERO_ID = bytes(16)
 _UINT32_MAX = 0xFFFF_FFFF
 UNLIMITED = _UINT32_MAX
-"""Limit of items in an array, apart from the bytes that are left."""
+"""No limit of items in an array, except by the remaining bytes."""
 
 
 class WireReader:
@@ -90,7 +90,7 @@ class WireReader:
         return text
 
     def nullable_string(self) -> str | None:
-        """The same; None for null."""
+        """Like ``string``, but None for null."""
         data = self._string_data()
         if data is None:
             return None

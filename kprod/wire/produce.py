@@ -25,7 +25,7 @@ _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 
 
 Topics: TypeAlias = dict[str | bytes, list[tuple[int, list[memoryview]]]]
-"""(Partition, pieces of its batch) by the topic's name, from version 13 on by its id."""
+"""(Partition, pieces of its batch), by the topic's name, or from version 13 on by its id."""
 
 
 def encode_produce_request(
@@ -40,7 +40,8 @@ def encode_produce_request(
     """A whole frame, including the size prefix, as pieces to be sent in order.
 
     The pieces include the batches without a copy: their memory must not change until the request
-    has ended. Raises TypeError for a topic that is named otherwise than the version does it.
+    has ended. Raises TypeError for a topic given by name where the version needs an id, or vice
+    versa.
     """
     head = _head(version, client_id, acks, timeout_ms, transactional_id)
     return frame_produce(head, version, correlation_id, topics)

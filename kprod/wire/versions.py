@@ -129,7 +129,7 @@ class ApiVersions:
         self._picked: dict[tuple[ApiKey, int | None], int] = {}  # a cache
 
     def offers(self, api: ApiKey, cap: int | None = None) -> bool:
-        """Whether broker and kprod share a version of it, at most ``cap``."""
+        """Whether broker and kprod share a version of the API, at most ``cap``."""
         try:
             self.pick(api, cap)
         except UnsupportedVersionError:

@@ -62,7 +62,7 @@ class Tally:
     """Compares the records read back with the flights, by identity and content.
 
     Every flight must be there once, with its key and exactly its fields; the flights of one
-    aircraft must be in one partition, in the order of the data set. Thread: one.
+    aircraft must be in one partition, in the order of the data set. Used by one thread.
     """
 
     def __init__(self, flights: Flights) -> None:
@@ -81,7 +81,7 @@ class Tally:
 
     @property
     def duplicated(self) -> int:
-        """Records beyond the first of their flight."""
+        """Records of flights that had already come back."""
         return sum(self._seen) - (len(self._seen) - self.missing)
 
     @property

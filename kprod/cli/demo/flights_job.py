@@ -41,7 +41,7 @@ def keyed_flights(columns: Sequence[str]) -> str:
 def run(
     csv: Path, scratch: Path, bootstrap_servers: str, topic: str, options: Mapping[str, Any]
 ) -> Written:
-    """Write the flights of ``csv`` to ``topic``, as JSON, and return what the tasks report."""
+    """Write the flights of ``csv`` to ``topic`` as JSON; return the figures that tasks report."""
     with csv.open() as lines:
         columns = next(lines).strip().split(",")
     pipeline = Pipeline(

@@ -26,7 +26,7 @@ from kprod_ext.peer_text import escaped
 
 
 class Screen:
-    """Lines and bars on one console. Thread: one."""
+    """Prints lines and progress bars on one console. Used by one thread."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

@@ -78,7 +78,7 @@ LOOK_EVERY = 2_000  # records
 
 
 class Story:
-    """One run of the demo. Thread: one, the main thread."""
+    """One run of the demo. Used by the main thread only."""
 
     def __init__(self, plan: Plan, screen: Screen) -> None:
         self._plan = plan
@@ -87,7 +87,8 @@ class Story:
     def run(self) -> int:
         """Write, read back, compare; return the exit code. Raises CommandFailure on failure.
 
-        A signal stops it early, with everything it started, and with the exit code a shell expects.
+        A signal stops the demo and everything that it started; the exit code is the one that a
+        shell expects.
         """
         with tempfile.TemporaryDirectory(prefix="kprod-", ignore_cleanup_errors=True) as work:
             try:

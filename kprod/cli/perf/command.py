@@ -68,7 +68,7 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print only the 
 
 CpuSeconds: TypeAlias = Callable[[], float | None]
 LAST_SECONDS = 5.0
-"""After Ctrl-C, for records that are already queued."""
+"""How long to wait after Ctrl-C for records that are already queued."""
 
 
 def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line

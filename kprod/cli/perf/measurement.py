@@ -108,7 +108,7 @@ COUNTED = ("record-send-total", "batch-total", "byte-total", "request-total", "r
 
 
 class Measurement:
-    """One run of a workload with its own producer. Thread: one.
+    """One run of a workload with its own producer. Used by one thread.
 
     ``warm_up`` records are sent first and not counted: they open connections and fetch metadata
     and the producer id. The clock runs from the first record to the last outcome.

@@ -19,7 +19,7 @@ DISTINCT = 1000
 """Number of different values, which are sent in rotation: a codec needs some variety."""
 
 DISTINCT_BYTES = 16_000_000
-"""Limit of the bytes of all of them."""
+"""Limit of the bytes of all these values together."""
 
 SEED = 2013
 MOST_AT_ONCE = 5_000
@@ -156,9 +156,10 @@ def _column(items: Sequence[bytes]) -> Any:
 
 
 class SendingCall(NamedTuple):
-    """A way of sending a workload with one producer. Thread: one.
+    """A way of sending a workload with one producer. Used by one thread.
 
-    ``most`` records are sent between two readings of the clock, so one of ``most`` is sampled.
+    ``most`` records are sent between two readings of the clock, so the latency of one in ``most``
+    is measured.
     """
 
     most: int

@@ -1,1 +1,1 @@
-"""Arrow columns as those that ``send_arrow`` takes: JSON, Avro, Protobuf. Needs pyarrow."""
+"""Converts Arrow columns to columns for ``send_arrow``: JSON, Avro, Protobuf. Needs pyarrow."""

@@ -1,4 +1,4 @@
-"""Arrow types and their cells, for those who convert columns."""
+"""Checks of Arrow types and conversions of cells, shared by the modules that convert columns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kprod.errors import RecordTypeError
 
 
 def is_text(kind: Any) -> bool:
-    """Text of any width."""
+    """Whether the type is text, of any width."""
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def is_bytes(kind: Any) -> bool:
-    """Bytes of any width."""
+    """Whether the type is bytes, of any width."""
     return bool(
         types.is_binary(kind)
         or types.is_large_binary(kind)
@@ -27,17 +27,17 @@ def is_bytes(kind: Any) -> bool:
 
 
 def is_list(kind: Any) -> bool:
-    """Lists with offsets."""
+    """Whether the type is a list with offsets."""
     return bool(types.is_list(kind) or types.is_large_list(kind))
 
 
 def is_variant(kind: Any) -> bool:
-    """A VARIANT of Spark, which comes as a struct whose metadata are marked."""
+    """Whether the type is Spark's VARIANT: a struct with a mark in the metadata of a field."""
     return _is_marked(kind, "metadata", b"variant")
 
 
 def is_spatial(kind: Any) -> bool:
-    """A GEOMETRY or GEOGRAPHY of Spark, likewise."""
+    """Whether the type is Spark's GEOMETRY or GEOGRAPHY, which is marked in the same way."""
     return _is_marked(kind, "wkb", b"geometry") or _is_marked(kind, "wkb", b"geography")
 
 
@@ -72,7 +72,7 @@ def is_payload(kind: Any) -> bool:
 
 
 def not_utf8(texts: Any) -> dict[int, str]:
-    """The rows of a column whose text is no UTF-8, and why: Spark lets any bytes pass for text."""
+    """Row and reason for each text that is not valid UTF-8: Spark accepts any bytes as text."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -90,13 +90,13 @@ def _undecodable(text: bytes | None) -> str | None:
 
 
 TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-"""Of each unit in a second."""
+"""How many of each unit are in a second."""
 
 
 def in_unit(column: Any, unit: str, wanted: str) -> Any:
-    """The integers that a column of times consists of, in another unit, rounded down.
+    """The times of a column as integers in another unit, rounded down.
 
-    Raises ArrowInvalid where 64 bits are too few, which no column of Spark's needs.
+    Raises ArrowInvalid if a result exceeds 64 bits, which cannot happen with Spark's columns.
     """
     column = column.cast(pa.int32()) if column.type.bit_width == 32 else column
     ticks = column.cast(pa.int64())
@@ -110,7 +110,7 @@ def in_unit(column: Any, unit: str, wanted: str) -> Any:
 
 
 def check_python(what: str, kind: Any) -> None:
-    """Raises RecordTypeError, beginning with ``what``, for types with bytes of Spark's own."""
+    """Raises RecordTypeError, beginning with ``what``, for types that only Spark can read."""
     if is_variant(kind) or is_spatial(kind):
         raise RecordTypeError(
             f"{what}: a VARIANT, GEOMETRY or GEOGRAPHY has no form in Python: convert it in a"
@@ -121,7 +121,7 @@ def check_python(what: str, kind: Any) -> None:
 
 
 def python_values(column: Any) -> list[Any]:
-    """The cells, maps as dicts. Raises RecordTypeError for one that Python cannot hold."""
+    """The cells, maps as dicts. Raises RecordTypeError for a cell that Python cannot represent."""
     check_python("a column", column.type)
     try:
         cells: list[Any] = column.to_pylist(maps_as_pydicts="strict")
@@ -131,7 +131,7 @@ def python_values(column: Any) -> list[Any]:
 
 
 def python_cells(column: Any) -> Iterator[Any]:
-    """As ``python_values``, with the error in the place of a cell that Python cannot hold."""
+    """Like ``python_values``, with the error in place of a cell that Python cannot represent."""
     try:
         yield from python_values(column)
     except RecordTypeError:

@@ -1,9 +1,10 @@
-"""Arrow columns as Avro, column by column, nested ones as well.
+"""Encodes Arrow columns as Avro, column by column, including nested columns.
 
-A schema and an Arrow type make an encoder, or RecordTypeError: the driver makes one for the columns
-of a frame, and each task for those of its batches. The bytes are those of Spark's ``to_avro``. A
-few types fit here that it refuses: integers into a smaller type, and decimals into one of other
-digits, where a cell is written if it has exactly that value there, and is a fault otherwise.
+``avro_encoder`` makes an encoder for a schema and an Arrow type, or raises RecordTypeError. The
+Spark driver makes one to check the columns of a DataFrame, and each task makes one for its batches.
+The bytes are those of Spark's ``to_avro``. Some types are accepted here that ``to_avro`` rejects:
+integers for a smaller type, and decimals for another precision or a larger scale. A cell is then
+written if the Avro type can represent it exactly; otherwise its row is invalid.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ INT32 = (-(2**31), 2**31 - 1)
 INT64 = (-(2**63), 2**63 - 1)
 FLOAT_INTEGERS = (-(2**24), 2**24)
 DOUBLE_INTEGERS = (-(2**53), 2**53)
-"""Between them a float or a double has every integer."""
+"""The ranges in which a float and a double can represent every integer."""
 
 
 class Cells(NamedTuple):
-    """An array in a layout of ``encode_columns``, and which cells are no values (None: none)."""
+    """An array in a layout of ``encode_columns``; ``bad`` marks its invalid cells (None: none)."""
 
     layout: str
     array: Any
@@ -48,13 +49,14 @@ Mark: TypeAlias = Callable[[str], None]
 """Called with the reason why some cell is bad."""
 Leaf: TypeAlias = Callable[[Any, Mark], Cells]
 Rule: TypeAlias = Callable[[Any, Any, bool], "Leaf | str | None"]
-"""From an Avro type, an Arrow type, and whether single cells may be bad for their size."""
+"""Called with the arguments of ``leaf``: Avro type, Arrow type, ``narrow``."""
 
 
 def leaf(schema: Any, kind: Any, narrow: bool) -> Leaf | str | None:
-    """What writes cells of an Arrow type as an Avro type; else a hint, or None.
+    """A function that converts cells of an Arrow type for an Avro type, or a hint, or None.
 
-    With ``narrow`` it may be a type that does not have all values of the Arrow type.
+    A hint says how to make the types fit. With ``narrow``, the Avro type need not be able to
+    represent all values of the Arrow type.
     """
     if isinstance(schema, str):
         rule = _RULES.get(schema)
@@ -66,19 +68,19 @@ def leaf(schema: Any, kind: Any, narrow: bool) -> Leaf | str | None:
 
 
 def either(one: Any, other: Any) -> Any:
-    """The cells that are bad by one or the other; None has none."""
+    """The cells that are bad in either of two masks; None means that no cell is."""
     if one is None or other is None:
         return other if one is None else one
     return compute.or_(one, other)
 
 
 def binary_cells(column: Any, layout: str) -> Cells:
-    """Bytes of any kind of text or bytes."""
+    """The bytes of a column of any text or binary type."""
     return Cells(layout, column.cast(pa.large_binary()))
 
 
 def _marked(bad: Any, reason: str, mark: Mark) -> Any:
-    """``bad`` without nulls; None when no cell is."""
+    """``bad`` with False for its nulls, after a call of ``mark``; None if no cell is bad."""
     if not compute.any(bad).as_py():
         return None
     mark(reason)
@@ -90,7 +92,7 @@ def _boolean(_schema: Any, kind: Any, _narrow: bool) -> Leaf | None:
 
 
 def _numbers(layout: str, within: tuple[int, int], name: str) -> Rule:
-    """Integers within limits, in their own layout or that of floats."""
+    """The rule for integers within limits, written as integers or as floats."""
 
     def rule(_schema: Any, kind: Any, narrow: bool) -> Leaf | None:
         if not pa.types.is_integer(kind):
@@ -171,14 +173,14 @@ def _enum(schema: Any, kind: Any, _narrow: bool) -> Leaf | None:
 
 
 def _int(schema: Any, kind: Any, narrow: bool) -> Leaf | str | None:
-    """Also dates, for ``to_avro`` writes them into an int without a logical type as well."""
+    """Integers, and dates: like ``to_avro``, also for an int without a logical type."""
     if pa.types.is_date32(kind) and _logical(schema) in (None, "date"):
         return lambda column, _mark: Cells("integers", column.cast(pa.int32()).cast(pa.int64()))
     return _numbers("integers", INT32, "int")(schema, kind, narrow)
 
 
 def _long(schema: Any, kind: Any, narrow: bool) -> Leaf | str | None:
-    """Also moments and durations into a long without a logical type, as ``to_avro``."""
+    """Integers; like ``to_avro``, also timestamps and durations if there is no logical type."""
     if _logical(schema) is None:
         if pa.types.is_timestamp(kind):
             return _ticks(kind.unit, "ms")
@@ -216,7 +218,7 @@ def _time(unit: str) -> Rule:
 
 
 def _ticks(unit: str, wanted: str) -> Leaf:
-    """From one unit to another, rounded down."""
+    """Converts times from one unit to another, rounding down."""
 
     def encode(column: Any, _mark: Mark) -> Cells:
         return Cells("integers", in_unit(column, unit, wanted))
@@ -225,7 +227,7 @@ def _ticks(unit: str, wanted: str) -> Leaf:
 
 
 def _decimal(schema: Any, kind: Any, narrow: bool) -> Leaf | None:
-    """The unscaled integer in two's complement, the highest byte first: as few as it takes."""
+    """Writes the unscaled integer in big-endian two's complement, as short as the type allows."""
     precision, scale = schema["precision"], schema.get("scale", 0)
     if not pa.types.is_decimal(kind) or kind.scale > scale:
         return None
@@ -289,11 +291,11 @@ _RULES: dict[str, Rule] = {
     "long-local-timestamp-micros": _moments("us", zoned=False),
     "long-time-micros": _time("us"),
 }
-"""By the name of the type, with that of its logical type if that matters."""
+"""Rules by the name of the Avro type, with the logical type appended if it matters."""
 
 
 class Part(NamedTuple):
-    """Cells, and the union's branches for null and for a value; -1 where there is none."""
+    """Cells, and the numbers of the union's branches for null and for values; -1 for no branch."""
 
     null_branch: int
     value_branch: int
@@ -314,7 +316,7 @@ def avro_encoder(encoding: AvroEncoding, kind: Any) -> AvroEncoder:
 
 
 class AvroEncoder:
-    """Writes columns of one Arrow type by one schema. Thread: one."""
+    """Encodes columns of one Arrow type with one schema. Used by one thread."""
 
     def __init__(
         self, schema: Any, names: Mapping[str, Any], kind: Any, *, bare_bytes: bool = False
@@ -334,7 +336,7 @@ class AvroEncoder:
             self._rows = lambda column, prefix: _written([part(column)], len(column), prefix)
 
     def encode(self, column: Any, prefix: bytes) -> tuple[Any, dict[int, SerializationError]]:
-        """Each cell behind ``prefix``, and why cells do not fit, by row. Null stays null."""
+        """The encoded cells, each after ``prefix``, and the errors by row. Null stays null."""
         column = plain_values(column)
         if column.null_count:
             records, faults = self.encode(column.drop_null(), prefix)
@@ -358,7 +360,7 @@ class AvroEncoder:
         return self._names.get(schema, schema) if isinstance(schema, str) else schema
 
     def _part(self, schema: Any, kind: Any, path: str) -> ToPart:
-        """The encoder of cells that may be null; their Arrow type says which branch has them."""
+        """The encoder of cells that may be null; the Arrow type decides the branch of a union."""
         is_union = isinstance(schema, list)
         branches = schema if is_union else [schema]
         null_branch = branches.index("null") if "null" in branches else -1
@@ -380,7 +382,7 @@ class AvroEncoder:
         return part
 
     def _branch(self, branches: list[Any], kind: Any, path: str) -> tuple[int, Encode]:
-        """The first branch that has every cell, else the first that may have some."""
+        """The first branch that can represent all cells, else the first that can represent some."""
         refusals: list[RecordTypeError] = []
         for narrow in (False, True):
             for number, branch in enumerate(branches):
@@ -451,7 +453,7 @@ class AvroEncoder:
 
 
 def _written(parts: list[Part], rows: int, prefix: bytes) -> Rows:
-    """The cells of each row behind each other."""
+    """For each row, its cells one after the other."""
     bad = None
     for part in parts:
         bad = either(bad, part.cells.bad)
@@ -469,7 +471,7 @@ def _addresses(array: Any) -> tuple[int, int, int]:
 
 
 def _blocks(column: Any, parts: list[Part]) -> Cells:
-    """Each list of ``column`` as one block: how many items, the items, and no further block."""
+    """Each list of ``column`` as one Avro block: the number of items, the items, and the end."""
     rows = len(parts[0].cells.array)
     items, bad = _written(parts, rows, b"")
     if bad is not None:
@@ -491,15 +493,15 @@ def _blocks(column: Any, parts: list[Part]) -> Cells:
 
 
 def _places(column: Any) -> Any:
-    """Where the cells of a column are without its nulls; null for a null."""
+    """The position of each cell after the nulls are dropped; null for a null."""
     before = compute.cumulative_sum(column.is_valid().cast(pa.int64()))
     return compute.if_else(column.is_valid(), compute.subtract(before, 1), None)
 
 
 def _matched(fields: list[str], kind: Any, path: str) -> list[int | None]:
-    """The column of each field: that of its name, else one that differs in case alone.
+    """The position of each field's column: by exact name, else ignoring case; None without one.
 
-    Raises RecordTypeError for a column that no field takes, so that nothing is lost.
+    Raises RecordTypeError for a column without a field, so that no data is lost.
     """
     names = [field.name for field in kind]
     exact = {name: place for place, name in enumerate(names)}
@@ -517,7 +519,7 @@ def _matched(fields: list[str], kind: Any, path: str) -> list[int | None]:
 
 
 def _type(schema: Any) -> str:
-    """The name of a type without its logical type; of a union "union"."""
+    """The name of a type without its logical type; "union" for a union."""
     if isinstance(schema, list):
         return "union"
     return str(schema["type"] if isinstance(schema, dict) else schema)

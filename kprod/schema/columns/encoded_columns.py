@@ -1,4 +1,4 @@
-"""Arrow columns as the values that a schema's serializers make of their cells."""
+"""Encodes each cell of an Arrow column with a schema."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from kprod.schema.columns.protobuf_columns import check_message
 from kprod.schema.encoding import AvroEncoding, Encode, Encoding, JsonEncoding, ProtobufEncoding
 
 Encoded: TypeAlias = tuple[Any, Mapping[int, KprodError]]
-"""A column of bytes or text, and why rows of it could not be written, by number."""
+"""A column of bytes or text, and the error of each row that could not be encoded."""
 Convert: TypeAlias = Callable[[Any], Encoded]
-"""Null stays null, and a row that could not be written is null."""
+"""Null stays null, and a row that could not be encoded becomes null."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedColumns:
-    """Encodes columns with one schema, each value behind ``prefix``. Immutable; it pickles."""
+    """Encodes columns with one schema, with ``prefix`` before each value. Immutable, picklable."""
 
     encoding: Encoding
     prefix: bytes = b""
 
     def converter(self, kind: Any) -> Convert:
-        """What encodes columns of that type. Raises RecordTypeError when they do not fit."""
+        """A function that encodes columns of a type. Raises RecordTypeError if it does not fit."""
         encoding, prefix = self.encoding, self.prefix
         if isinstance(encoding, AvroEncoding):
             avro = avro_encoder(encoding, kind)
@@ -44,7 +44,7 @@ class EncodedColumns:
 
 
 def _each(cells: Iterable[Any], encode: Encode) -> Encoded:
-    """Cells one by one; an exception among them says why there is no cell."""
+    """Encode the cells one by one. An exception in place of a cell becomes the error of its row."""
     encoded: list[bytes | None] = []
     faults: dict[int, KprodError] = {}
     for row, cell in enumerate(cells):

@@ -1,13 +1,13 @@
 """JSON texts of whole Arrow columns, as Spark's ``to_json`` writes them.
 
-An Arrow type makes a writer, or RecordTypeError: the driver makes one for the columns of a frame,
-and each task for those of its batches.
+``json_writer`` makes a writer for an Arrow type, or raises RecordTypeError. The Spark driver makes
+one to check the columns of a DataFrame, and each task makes one for its batches.
 
-Numbers, dates and moments are those of Java. Floats are those of ``Double.toString`` and
-``Float.toString``: their digits are the fewest that distinguish the number from its neighbours, and
-at least two. Java 18 and older write one more of some numbers (JDK-4511638): another text of the
-same number. Years and zones are those of Java's formatters. The format of a VARIANT is Parquet's
-"Variant Binary Encoding", version 1.
+Numbers, dates and timestamps are written as in Java. Floats have the digits of ``Double.toString``
+and ``Float.toString``: the fewest that distinguish the number from its neighbours, but at least
+two. For some numbers, Java 18 and older write one digit more (JDK-4511638), which is another text
+for the same number. Years and time zones are written as by Java's formatters. The format of a
+VARIANT is Parquet's "Variant Binary Encoding", version 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SPECIAL = r'["\\\x00-\x1f]'
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 Write: TypeAlias = Callable[[Any], Any]
-"""From a column to ``large_string``; null stays null."""
+"""Converts a column to JSON texts (``large_string``); null stays null."""
 
 
 def json_texts(column: Any) -> Any:
@@ -52,10 +52,10 @@ def json_texts(column: Any) -> Any:
 def json_writer(kind: Any) -> Write:
     """The writer for columns of that type.
 
-    Fields that are null are left out of objects, and nulls in lists and maps are ``null``. Binary
-    becomes base64; a timestamp ISO 8601 in milliseconds, in the zone of its type, which is that of
-    Spark's session; what is not a number ``"NaN"`` or ``"Infinity"``. Raises RecordTypeError for a
-    type that JSON has no form for.
+    Objects leave out fields that are null; in lists and maps a null is ``null``. Binary is written
+    in base64. Timestamps are written in ISO 8601 with milliseconds, in the time zone of their type,
+    which is that of Spark's session. Floats that are not finite become ``"NaN"``, ``"Infinity"`` or
+    ``"-Infinity"``. Raises RecordTypeError for a type that cannot be written as JSON.
     """
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_dictionary(kind):
         write = json_writer(plain_kind(kind))
@@ -89,9 +89,10 @@ def _writers() -> tuple[tuple[Callable[[Any], bool], Write], ...]:
 
 
 def _key_writer(kind: Any) -> Write:
-    """The names of a map's entries: ``to_json`` writes dates and moments as the integers they are.
+    """Writes the keys of maps: like ``to_json``, dates and timestamps as integers.
 
-    Keys of other types it writes as what Java shows of an object, which says nothing about them.
+    Raises RecordTypeError for other types: ``to_json`` writes their Java ``toString``, which does
+    not contain the value.
     """
     if is_text(kind):
         return _quoted
@@ -131,7 +132,7 @@ def _quoted(column: Any) -> Any:
 
 
 def _readable(texts: Any) -> Any:
-    """With U+FFFD for bytes that are no UTF-8: Spark lets any bytes pass for text."""
+    """The texts, with U+FFFD for invalid UTF-8: Spark accepts any bytes as text."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -142,7 +143,7 @@ def _readable(texts: Any) -> Any:
 
 
 def _java_text(data: bytes) -> str:
-    """The text that Java reads: one U+FFFD for a surrogate, where Python has one for each byte."""
+    """Decode as Java does: a surrogate becomes one U+FFFD, while Python writes one per byte."""
     return SURROGATE.sub(b"\xff", data).decode(errors="replace")
 
 
@@ -190,7 +191,7 @@ def _whole_objects(fields: list[tuple[str, Any]]) -> Any:
 
 
 def _sparse_objects(fields: list[tuple[str, Any]]) -> Any:
-    """Each field begins with its comma, and the first comma of each object is cut out."""
+    """Objects without their nulls: each field begins with a comma, and the first one is removed."""
     empty = _text("")
     parts = [compute.fill_null(_between(f",{name}:", texts, ""), empty) for name, texts in fields]
     objects = compute.binary_join_element_wise(_text("{"), *parts, _text("}"), empty)
@@ -226,21 +227,21 @@ SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
     chr(code): SHORT.get(chr(code), f"\\u{code:04X}") for code in range(32)
 }
-"""The backslash first, for those that replace one after the other."""
+"""The backslash comes first, because ``_quoted`` replaces one after the other."""
 _TABLE = str.maketrans(ESCAPES)
 
 
 def quoted(text: str) -> str:
-    """A JSON string."""
+    """The text as a JSON string."""
     return f'"{text.translate(_TABLE)}"'
 
 
 PLAIN = (1e-3, 1e7)
-"""From here to there, without the end, numbers have no exponent."""
+"""Numbers from the first limit up to, but not including, the second have no exponent."""
 
 
 def number_texts(column: Any) -> Any:
-    """Their texts, as ``large_string``: NaN, Infinity, -0.0, 1.0E10. Null stays null."""
+    """The texts of floats, as ``large_string``: NaN, Infinity, -0.0, 1.0E10. Null stays null."""
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
     texts = column.cast(pa.large_string())
@@ -280,21 +281,21 @@ def _scientific(number: float, shortest: str, single: bool) -> str:
 
 
 def _again(number: float, single: bool) -> float:
-    """What a reader makes of it."""
+    """The number that a reader gets: rounded to 32 bits if it is a ``single``."""
     return float(struct.unpack("f", struct.pack("f", number))[0]) if single else number
 
 
 FOUR_DIGITS = (-719_528, 2_932_896)
-"""The days of the years 0 to 9999, from 1970 on."""
+"""The first and the last day of the years 0 to 9999, counted from 1970."""
 ERA_DAYS = 146_097
-"""Of 400 years, after which the calendar repeats itself."""
+"""Days in 400 years, after which the calendar repeats itself."""
 DAY_MS = 86_400_000
 OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?:Z|([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\d))?)")
-"""Java's zones without a name."""
+"""Java's time zones that are an offset."""
 
 
 def date_texts(column: Any) -> Any:
-    """As ``2026-07-01``, ``-0001-12-31``, ``+10000-01-01``; ``large_string``. Null stays null."""
+    """Dates as texts: ``2026-07-01``, ``-0001-12-31``, ``+10000-01-01``. Null stays null."""
     texts = column.cast(pa.large_string())
     days = column.cast(pa.int32())
     low, high = (pa.scalar(day, pa.int32()) for day in FOUR_DIGITS)
@@ -315,9 +316,10 @@ def _far_date(day: int) -> str:
 
 
 def moment_texts(column: Any) -> Any:
-    """In milliseconds, rounded down, as ``2026-07-01T08:00:00.123-04:00``; UTC is ``Z``.
+    """Times in milliseconds, rounded down, as ``2026-07-01T08:00:00.123-04:00``; UTC is ``Z``.
 
-    Without a zone as it is, and without an offset. Raises RecordTypeError for an unknown zone.
+    A timestamp without a time zone is written unchanged, without an offset. Raises RecordTypeError
+    for an unknown time zone.
     """
     moments = in_unit(column, column.type.unit, "ms")
     empty = pa.scalar("", pa.large_string())
@@ -333,7 +335,7 @@ def moment_texts(column: Any) -> Any:
 
 
 def _local(moments: Any, zone: str) -> tuple[Any, Any]:
-    """What clocks show, as milliseconds, and the texts of their offsets."""
+    """The local times in milliseconds, and the text of each one's offset from UTC."""
     known = OFFSET.fullmatch(zone)
     if known is not None:
         offset = _seconds(known)
@@ -371,9 +373,9 @@ DAY_US = 86_400_000_000
 
 
 def variant_text(value: bytes, metadata: bytes) -> str:
-    """The JSON text. Raises RecordTypeError for what is no VARIANT, and for a TIMESTAMP in one.
+    """The JSON of a VARIANT. Raises RecordTypeError if it is invalid or has a TIMESTAMP.
 
-    Spark shows that in the zone of the session, which is not known where a VARIANT is read.
+    Spark writes a TIMESTAMP in the time zone of the session, which is not known here.
     """
     try:
         if metadata[0] & 0x0F != VERSION:
@@ -453,7 +455,7 @@ _INTEGERS = {3: 1, 4: 2, 5: 4, 6: 8}
 _FLOATS = {7: "d", 14: "f"}
 _DECIMALS = {8: 4, 9: 8, 10: 16}
 _DATE, _TIMESTAMP, _NTZ, _BINARY, _LONG_TEXT = 11, 12, 13, 15, 16
-"""The kinds of primitive values, with the bytes that they have."""
+"""Codes of primitive types, with their JSON text, size in bytes or ``struct`` format."""
 
 
 def _integers(data: bytes, at: int, count: int, width: int) -> list[int]:
@@ -468,7 +470,7 @@ def _float(number: float, form: str) -> str:
 
 
 def _decimal(number: int, scale: int) -> str:
-    """All digits, without zeros at the end."""
+    """The number with all its digits, without trailing zeros."""
     digits = str(abs(number)).rjust(scale + 1, "0")
     whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :].rstrip("0")
     return f"{'-' if number < 0 else ''}{whole}{f'.{fraction}' if fraction else ''}"

@@ -1,7 +1,7 @@
 """How a column becomes the bytes of a key or a value.
 
-Avro, Protobuf and JSON are framed as Confluent's deserializers expect. The registry is asked once,
-by ``registered_values``; encoding needs none.
+Avro, Protobuf and JSON are framed as Confluent's deserializers expect. Only ``registered_values``
+sends requests to a registry; encoding does not.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ RegisteredKind: TypeAlias = Literal["avro", "protobuf", "json_schema"]
 
 
 def plain_avro(text: str, schema_id: int | None) -> EncodedColumns:
-    """Avro with a schema and an id that the application knows; without an id there is no frame.
+    """Avro with a given schema and schema id; without an id, values have no Confluent frame.
 
-    Raises ConfigError when it is no Avro schema, or fastavro is not installed.
+    Raises ConfigError if ``text`` is not an Avro schema, or if fastavro is not installed.
     """
     encoding = AvroEncoding(text, bare_bytes=schema_id is not None)
     try:
@@ -41,10 +41,10 @@ def plain_avro(text: str, schema_id: int | None) -> EncodedColumns:
 def registered_values(
     kind: RegisteredKind, subject: str, registry: SchemaRegistry, schema: Any
 ) -> EncodedColumns:
-    """Values with a schema of a registry, which is asked now, on the driver.
+    """The encoding for a schema from a registry, which is requested now, on the Spark driver.
 
-    ``schema`` is registered under ``subject`` unless it is there; None means the subject's latest.
-    For Protobuf it is the class of messages. Raises ConfigError and what the registry refuses.
+    ``schema`` is registered under ``subject`` if necessary; None means the latest version of the
+    subject. For Protobuf, ``schema`` is the message class. Raises ConfigError, and RegistryError.
     """
     options: dict[str, Any] = {
         "subject": lambda _topic, _is_key, _name: subject,
@@ -65,15 +65,15 @@ Kind = Literal["binary", "json", "avro", "protobuf", "json_schema"]
 
 @dataclass(frozen=True, slots=True)
 class PayloadFormat:
-    """``binary``: bytes and text as they are; the others: anything. Immutable."""
+    """The format of values or keys: ``binary`` takes only bytes and text, unchanged. Immutable."""
 
     kind: Kind = "binary"
     encoded: EncodedColumns | None = None
 
     def converter(self, what: str, kind: Any) -> Convert:
-        """What makes of columns of an Arrow type those that ``send_arrow`` takes.
+        """A function that converts columns of an Arrow type to columns for ``send_arrow``.
 
-        Raises RecordTypeError, which begins with ``what``, when the type has no such form.
+        Raises RecordTypeError, which begins with ``what``, if the format cannot encode the type.
         """
         try:
             if self.encoded is not None:

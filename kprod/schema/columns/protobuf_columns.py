@@ -14,9 +14,10 @@ TIMESTAMP, DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
 
 
 def check_message(message: Any, kind: Any, path: str = "") -> None:
-    """Raises RecordTypeError for a column that no field has, or that would be changed in one.
+    """Raises RecordTypeError for a column without a field, or one that its field would change.
 
-    ``message`` is a descriptor. A number that is too large for its field is a fault of its row.
+    ``message`` is a descriptor. Single numbers that are too large for their field are not checked
+    here: encoding reports them.
     """
     kind = plain_kind(kind)
     if message.full_name in (TIMESTAMP, DURATION):
@@ -69,7 +70,7 @@ def _check_one(field: Any, kind: Any, path: str) -> None:
 
 
 def _is_exact(bits_of_float: int, bits_of_integer: int) -> Callable[[Any], bool]:
-    """Floats of at most so many bits, and integers that those have exactly."""
+    """A check for floats and integers up to these sizes, which a field can represent exactly."""
 
     def fits(kind: Any) -> bool:
         if pa.types.is_integer(kind):
@@ -90,7 +91,7 @@ _FITS: dict[int, tuple[str, Callable[[Any], bool]]] = {
     8: ("enum", lambda kind: is_text(kind) or pa.types.is_integer(kind)),
     9: ("string", is_text),
 }
-"""By the number of a field's type in C++, as descriptors have it."""
+"""By ``cpp_type`` of a field's descriptor."""
 
 
 def _unfit(path: str, kind: Any, wanted: str) -> RecordTypeError:

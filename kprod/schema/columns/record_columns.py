@@ -27,9 +27,10 @@ ROLES = ("value", "key", "topic", "partition", "timestamp", "headers")
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """The columns of a batch, all but its topics, and its invalid rows.
+    """The converted columns of a batch, and the errors of its invalid rows.
 
-    ``topics`` is a column of text, None when all rows go to one topic. Immutable.
+    ``batch`` has all columns except the topics. ``topics`` is a column of text, or None if there is
+    no such column or all rows go to one topic. Immutable.
     """
 
     batch: Any
@@ -37,7 +38,7 @@ class RecordColumns:
     faults: Mapping[int, KprodError]
 
     def split(self, topic: str | None) -> Iterator[tuple[str, Any]]:
-        """The rows without a fault, by topic; in their order within each topic."""
+        """The valid rows, grouped by topic; within each topic they keep their order."""
         batch, topics = self.batch, self.topics
         if self.faults:
             topics = None if topics is None else without(topics, self.faults)
@@ -55,10 +56,10 @@ def converters(
     key: PayloadFormat,
     shown: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Convert]:
-    """What makes columns of records of columns with these Arrow types, by role.
+    """By role, a function that converts columns of the given Arrow type for ``send_arrow``.
 
-    They may be made only to judge the types. ``topic`` wins over the column. Raises RecordTypeError
-    for a type that does not fit; it names the column as it is ``shown``.
+    Also called only to check the types. If ``topic`` is given, the topic column is not converted.
+    Raises RecordTypeError for a type that does not fit; its text names the column as in ``shown``.
     """
     made: dict[str, Convert] = {}
     for role, kind in kinds.items():
@@ -77,9 +78,9 @@ def _of_type(convert: Callable[[Any], Any]) -> Convert:
 def record_columns(
     batch: Any, topic: str | None, value: PayloadFormat, key: PayloadFormat
 ) -> RecordColumns:
-    """Convert a batch with columns named for their ``ROLES``.
+    """Convert a batch whose columns are named after ``ROLES``.
 
-    Raises as ``converters``.
+    Raises the same exceptions as ``converters``.
     """
     columns: dict[str, Any] = {}
     faults: dict[int, KprodError] = {}
@@ -94,7 +95,7 @@ def record_columns(
 
 
 def beyond_partitions(records: Any, count: int) -> dict[int, KprodError]:
-    """The rows of ``records`` for partitions that a topic of ``count`` partitions lacks."""
+    """The errors of rows whose partition does not exist in a topic with ``count`` partitions."""
     if "partition" not in records.schema.names:
         return {}
     column = records.column("partition")
@@ -108,7 +109,7 @@ def beyond_partitions(records: Any, count: int) -> dict[int, KprodError]:
 
 
 def without(rows: Any, faults: Container[int]) -> Any:
-    """The rows of a batch or a column that have no fault."""
+    """The rows of a batch or a column, without those in ``faults``."""
     return rows.take(pa.array([row for row in range(len(rows)) if row not in faults], pa.int64()))
 
 
@@ -168,7 +169,7 @@ def _timestamps(what: str, kind: Any) -> Callable[[Any], Any]:
 
 
 def _headers(what: str, kind: Any) -> Callable[[Any], Any]:
-    """A map, or a list of structs with two fields, whose key comes first then."""
+    """Accepts a map, or a list of structs of key and value; the result has the key first."""
     names, pair = ["key", "value"], []
     if pa.types.is_map(kind):
         pair = [kind.key_type, kind.item_type]
@@ -187,7 +188,7 @@ def _headers(what: str, kind: Any) -> Callable[[Any], Any]:
 
 
 def _swapped(column: Any) -> Any:
-    """The same headers, whose structs have the key first."""
+    """The same headers with the key as first field of the structs."""
     pairs = column.values
     swapped = pa.StructArray.from_arrays(
         [pairs.field("key"), pairs.field("value")],
