@@ -11,8 +11,8 @@ from kprod_ext.record import RecordClock
 class StickyPartition:
     """The partition for records without a key, until its share is used up. Thread-safe.
 
-    The share is used up after ``batch_size`` bytes once the partition's batch is full, or after ``2
-    * batch_size``: switching while a batch is open would make every batch too small
+    The share is used up after ``batch_size`` bytes if the partition's batch is full, else after
+    twice as many: switching while a batch is open would make every batch too small
     (``BuiltInPartitioner``, KIP-794). Then ``spent`` is True, and records go to ``following``,
     which was chosen in advance; if that is None, the next partition has to be chosen. Raises
     ValueError for a negative partition or a batch size below 1.

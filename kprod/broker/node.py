@@ -104,7 +104,7 @@ class ClusterState:
         return ids[first:] + ids[:first]
 
     def leader(self, where: TopicPartition) -> int:
-        """The node to which a partition was moved, if it is running; else the first running one."""
+        """The node to which it was moved if that runs, else the first replica that does, or -1."""
         running = self.running
         moved = self._moved.get(where)
         if moved in running and moved is not None:
