@@ -68,7 +68,7 @@ def deliver(shard: Shard, patience: float) -> Protocol:
     if decision.is_atomic:  # the batch was begun with delivery="atomic"
         found = yield from read_decision(shard, wait=True)
         if found is None or not is_done(found.layout, shard):
-            raise AssertionError(f"{shard}: its layout was stored, and is missing now")
+            raise forgotten(shard)
         decision = found
     if (layout.run, layout.start) != (shard.run, shard.start):
         yield from _fence_prepared(shard, decision.winners.values())
@@ -82,16 +82,14 @@ def write_once(shard: Shard, patience: float) -> Protocol:
         yield TakeOver(shard.transactional_id)
         marker: Marker | None = yield ReadMarker(shard.group)
         if marker is not None and is_done(marker, shard):
-            if shard.shards is not None:
-                yield CompareRows(marker)
+            yield CompareRows(marker)
             return Delivered(marker=marker, by_us=False)
         written: Written = yield WriteRows(shard.transactional_id)
         marker = marker_of(shard, written)
         yield CommitMarkers(shard.transactional_id, ((shard.group, marker),))
     except Fenced as fenced:
         marker = yield from _wait_for_winner(shard, patience, fenced)
-        if shard.shards is not None:
-            yield CompareRows(marker)
+        yield CompareRows(marker)
         return Delivered(marker=marker, by_us=False)
     return Delivered(marker=marker, by_us=True)
 

@@ -22,6 +22,12 @@ UNPLACED = (
     ' shards=8. With format("kprod") and partition_writer, call kprod.spark.sharded(df, 8)'
 )
 
+FOLDED = (
+    'partition_writer with delivery="exactly_once" needs a fixed number of shards, because one task'
+    " may call it for several partitions, as after coalesce(). Call kprod.spark.sharded(df, 8) as"
+    " the last step before writing"
+)
+
 NAMELESS = (
     'delivery="exactly_once" and "atomic" need a name for a micro-batch, because Spark may run it'
     " again after a restart. Use kprod.spark.foreach_batch, which knows the query, or set a job_id"
@@ -117,8 +123,8 @@ class Terms:
     def shard(self, task: TaskIdentity, layout: Layout | None) -> Shard:
         """The shard that ``task`` writes. Raises ConfigError."""
         name = self.job_name(task)
-        if name.lasting and layout is None:
-            raise ConfigError(UNPLACED)
+        if layout is None and (name.lasting or self.scope is Scope.STAGE):
+            raise ConfigError(UNPLACED if name.lasting else FOLDED)
         shards = layout.shards if name.lasting and layout is not None else None
         return self._named(name, task, task.partition, shards)
 

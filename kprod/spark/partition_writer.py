@@ -195,9 +195,10 @@ class PartitionWriter:
                 # Row by row, reading a clock twice would cost too much.
                 self._send(rows, rows.each() if rows.are_batches else rows.items, producer)
             return report(**producer.figures())
+        layout = None if rows.is_empty else rows.place(task.partition)
         if rows.is_empty:  # no row can be there twice
             return report(delivered=COMMITTED)
-        shard = self.terms.shard(task, rows.place(task.partition))
+        shard = self.terms.shard(task, layout)
         writes = ShardTask(
             rows=rows,
             send=lambda producer, tick: self._send(rows, rows.each(tick), producer),

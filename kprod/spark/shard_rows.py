@@ -32,7 +32,7 @@ NUMBER_MASK = (1 << COUNT_SHIFT) - 1
 
 MOVED = (
     "rows have been moved after sharded(), by a shuffle, repartition() or coalesce(). Call"
-    " sharded() as the last step before writing"
+    " sharded() as the last step before writing, and do not coalesce what a writer returns"
 )
 
 
@@ -62,11 +62,10 @@ def check_count(shards: Any) -> int:
 class TaskRows:
     """The items of a task: record batches, or Rows, dicts and so on. For one thread only.
 
-    ``seconds`` is the time spent waiting for items. ``place`` sets ``layout`` from the columns that
-    ``sharded`` has added; it stays None if there are none, and then nothing is counted. Otherwise
-    ``each`` removes these columns, and counts the rows in ``count``. ``digest`` is then the sum of
-    their hashes modulo 2**64, which is equal for the same rows in any order, or None if there is no
-    column of hashes.
+    ``seconds`` is how long the task waited for them. ``count`` is the number of rows that ``each``
+    has returned. ``place`` reads ``layout`` from the columns that ``sharded`` adds, and ``each``
+    drops these columns; None if there are none. ``digest`` is the sum of the hashes of these rows
+    modulo 2**64, which does not depend on their order; None if there is no column of hashes.
     """
 
     def __init__(self, items: Iterable[Any]) -> None:
@@ -82,12 +81,16 @@ class TaskRows:
             self.items = chain((first,), self.items)
 
     def place(self, partition: int) -> Layout | None:
-        """Read the layout from the first row. Raises ConfigError if it is of another task."""
+        """Read the layout from the first row. Raises ConfigError if it is another task's.
+
+        ``is_empty`` is true afterwards if there are only batches without rows.
+        """
         first = next(self.items)
         if SHARD_COLUMN in (first.schema.names if self.are_batches else _names(first)):
             while self.are_batches and not first.num_rows:
                 first = next(self.items, None)
                 if first is None:
+                    self.is_empty = True
                     return None
             packed = first[SHARD_COLUMN][0].as_py() if self.are_batches else first[SHARD_COLUMN]
             layout = Layout.of(packed or 0)
@@ -98,11 +101,13 @@ class TaskRows:
         return self.layout
 
     def each(self, tick: Callable[[], None] = lambda: None) -> Iterator[Any]:
-        """The remaining items, as records; ``tick`` is called for each item.
+        """The remaining items, as records; ``tick`` is called before each item is taken.
 
-        Raises ConfigError for rows that do not belong to this task.
+        If ``tick`` raises, no item is lost: ``drain`` counts them all. Raises ConfigError for rows
+        that do not belong to this task.
         """
         while True:
+            tick()
             started = time.monotonic()
             try:
                 item = next(self.items)
@@ -110,8 +115,11 @@ class TaskRows:
                 return
             finally:
                 self.seconds += time.monotonic() - started
-            tick()
-            yield item if self.layout is None else self._counted(item, self.layout)
+            if self.layout is not None:
+                item = self._counted(item, self.layout)
+            else:
+                self.count += item.num_rows if self.are_batches else 1
+            yield item
 
     def drain(self) -> None:
         """Read and count the remaining rows."""
@@ -190,7 +198,7 @@ class ShardTask:
             found = MeasuringProducer()
             self.send(found, lambda: None)
             self._check(marker, shard, found.rows, found.bytes)
-        elif self.rows.layout is not None:  # another attempt was quicker: some rows were sent
+        else:  # another attempt was quicker: some rows were sent
             self.rows.drain()
             self._check(marker, shard, self.rows.count, None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 import threading
 import zlib
@@ -28,11 +27,15 @@ from kprod.exactly_once.errors import (
     TransactionTooSlow,
 )
 from kprod.exactly_once.marker import Marker
+from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered
+from kprod.spark.delivery import Scope
+from kprod.spark.executor_producer import job_producer, producer_options
 from kprod.spark.options import job_options, transactional_options
-from kprod.spark.partition_writer import partition_writer
-from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, TaskRows
+from kprod.spark.partition_writer import PartitionWriter, partition_writer, task_writer
+from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, ShardTask, TaskRows
+from kprod.spark.write_result import PartitionReport
 from tests.spark.exactly_once.attempts import attempt
 from tests.support.committed_records import committed
 
@@ -421,30 +424,67 @@ def test_a_name_without_a_delivery_that_uses_it_is_refused(option: str) -> None:
         partition_writer("t", bootstrap_servers="h:1", **given)
 
 
+def write_call(servers: str, topic: str, job: str) -> PartitionWriter:
+    """The writer of a ``write`` without a ``job_id``: its rows have no columns of a shard."""
+    writer = task_writer(topic, bootstrap_servers=servers, delivery="exactly_once")
+    assert writer.terms is not None
+    return replace(writer, terms=replace(writer.terms, scope=Scope.CALL, fresh=job))
+
+
 @pytest.mark.parametrize("arrow", [True, False])
-def test_a_writer_writes_once_in_each_stage(servers: str, arrow: bool) -> None:
+def test_attempts_of_a_call_write_once_and_compare_their_rows(servers: str, arrow: bool) -> None:
     topic = f"writer-{arrow}"
-    writer = partition_writer(topic, bootstrap_servers=servers, delivery="exactly_once")
+    writer = write_call(servers, topic, topic)
+
+    def attempt_with(*values: str) -> PartitionReport:
+        return writer.write(TaskRows(batches(None, *values) if arrow else values))
+
     for delivered in ("committed", "already_there"):
-        items: Any = batches(None, "a", "b") if arrow else iter(["a", "b"])
-        (report,) = writer(items)
-        if arrow:
-            (report,) = report.to_pylist()
-        assert report["delivered"] == delivered
-        assert report["records"] == 2
-        assert report["bytes"] == 2
-        assert report["transactional_id"].startswith("kprod-spark.")
+        report = attempt_with("a", "b")
+        assert (report.delivered, report.records, report.bytes) == (delivered, 2, 2)
+    for other in (("a",), ("a", "bb")):
+        with pytest.raises(RowsChanged):
+            attempt_with(*other)
     assert_there(servers, topic, [b"a", b"b"])
 
 
-def test_a_writer_that_is_shipped_again_writes_anew(servers: str) -> None:
-    """Another Spark context counts its stages from 0 as well."""
-    writer = partition_writer("shipped", bootstrap_servers=servers, delivery="exactly_once")
-    for value in ("first", "second"):
-        shipped = pickle.loads(pickle.dumps(writer))
-        (report,) = shipped(iter([value]))
-        assert report["delivered"] == "committed"
-    assert_there(servers, "shipped", [b"first", b"second"])
+def test_a_slow_attempt_that_lost_its_race_loses_no_row_of_its_count(servers: str) -> None:
+    """It is too slow between two rows, and was fenced by then: it compares all of them."""
+    wanted = shard("slow", shards=None)
+    values = TaskRows(iter([b"a", b"b"]))
+    clock = [0.0]
+
+    def wins() -> None:
+        if clock[0] == 0.0 and values.count == 1:
+            assert deliver(servers, wanted, sends("slow", [b"a", b"b"])).by_us
+            clock[0] = 400.0
+
+    def send(producer: Any, tick: Callable[[], None]) -> None:
+        for value in values.each(lambda: (wins(), tick())[1]):
+            producer.send("slow", value)
+            producer.finish()
+
+    options = transactional_options(job_options({"bootstrap_servers": servers}))
+    task = ShardTask(rows=values, send=send, of_job=job_producer(options))
+    given = {"options": producer_options(options), "rows": task, "now": lambda: clock[0]}
+    with Runner(shard=wanted, **given) as runner:
+        assert not runner.follow(protocol.deliver(wanted, runner.patience)).by_us
+    assert_there(servers, "slow", [b"a", b"b"])
+
+
+@pytest.mark.parametrize("items", [batches(None, "a"), iter(["a"])], ids=["arrow", "items"])
+def test_a_writer_without_shards_is_refused(servers: str, items: Any) -> None:
+    """One task may call it for several partitions, all under the number of that task."""
+    writer = partition_writer("folded", bootstrap_servers=servers, delivery="exactly_once")
+    with pytest.raises(ConfigError, match=r"several partitions, as after coalesce\(\)"):
+        writer(items)
+
+
+def test_a_task_that_has_only_empty_batches_writes_nothing(servers: str) -> None:
+    writer = partition_writer("empty", bootstrap_servers=servers, delivery="exactly_once")
+    empty = next(batches(Layout(3, 4), "a")).slice(0, 0)
+    (report,) = next(writer(iter([empty]))).to_pylist()
+    assert (report["records"], report["transactional_id"]) == (0, None)
 
 
 def test_a_marker_has_no_more_than_brokers_take() -> None:

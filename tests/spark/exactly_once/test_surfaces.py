@@ -121,6 +121,19 @@ def test_the_data_source_in_batches(cluster: SparkSession, kafka: str) -> None:
         moved.write.format("kprod").options(**{**options, "jobId": "b"}).mode("append").save()
 
 
+def test_a_writer_whose_partitions_were_folded_into_one_task(
+    cluster: SparkSession, kafka: str
+) -> None:
+    """Each partition was taken for another attempt at the first one, and its rows were skipped."""
+    writer = partition_writer("folded", bootstrap_servers=kafka, delivery="exactly_once")
+    plain, placed = frame(cluster), sharded(frame(cluster), 3)
+    for rows in (plain, placed):
+        with pytest.raises(Exception, match="coalesce"):
+            rows.mapInArrow(writer, writer.schema).coalesce(1).collect()
+        with pytest.raises(Exception, match="coalesce"):
+            rows.rdd.mapPartitions(writer).coalesce(1).collect()
+
+
 @pytest.mark.parametrize("how", ["arrow", "rdd", "foreach"])
 def test_a_partition_writer_in_a_task(cluster: SparkSession, kafka: str, how: str) -> None:
     topic = f"once-{how}"
