@@ -42,8 +42,8 @@ class ColumnRoles:
         missing = sorted(set(self.named.values()) - set(columns))
         if missing:
             raise RecordTypeError(f"there is no column {missing[0]!r} among {sorted(columns)}")
-        found = {role: self.named.get(role, role) for role in ROLES}
-        found = {role: name for role, name in found.items() if name in columns}
+        named = ((role, self.named.get(role, role)) for role in ROLES)
+        found = {role: name for role, name in named if name in columns}
         for name in found.values():
             if list(columns).count(name) > 1:
                 raise RecordTypeError(f"there is more than one column {name!r}")

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import datasource
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamWriter,
@@ -119,9 +118,6 @@ def _number(name: str, text: str) -> int:
 
 _log = logging.getLogger(__name__)
 
-# Spark 4.0 has no Arrow writer for streams: there their rows come one by one.
-StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
-
 
 class BatchWriter(DataSourceArrowWriter):
     """Writes the partitions of one batch job. Created on the driver; runs on the executors."""
@@ -149,7 +145,12 @@ class BatchWriter(DataSourceArrowWriter):
         abort_batch(self._task.writer, _outcomes(messages), end_here)
 
 
-class MicroBatchWriter(StreamWriter):  # type: ignore[misc]
+# Spark passes Arrow batches to every DataSourceArrowWriter, also in streams; Spark 4.0 has no
+# DataSourceStreamArrowWriter. The two classes have different signatures of commit and abort.
+_ArrowWriter: Any = DataSourceArrowWriter
+
+
+class MicroBatchWriter(DataSourceStreamWriter, _ArrowWriter):  # type: ignore[misc]
     """Writes the partitions of micro-batches. Spark creates a new one for each micro-batch."""
 
     def __init__(self, task: JobTask, checkpoint: str | None = None) -> None:

@@ -24,7 +24,7 @@ class WriterOptions(ClientOptions, total=False):
     """The options of ``partition_writer``, in addition to those of ``KafkaProducer``.
 
     Columns: ``key`` and ``value`` are the names of these columns. ``columns`` maps any part of the
-    record to a column of an Arrow record batch: ``{"timestamp": "departed"}``.
+    record to a column: ``{"timestamp": "departed"}``.
 
     Formats: ``value_format`` and ``key_format`` are "binary" (bytes and str are written as they
     are) or "json". If there is no value column, "json" writes an object of the other columns.
@@ -33,7 +33,8 @@ class WriterOptions(ClientOptions, total=False):
     ``-value``. The driver registers ``avro_schema``, ``json_schema`` (both JSON strings) or
     ``protobuf_message`` (the message class, or ``"package.module:Class"``). Without ``avro_schema``
     or ``json_schema``, it uses the latest version of the subject. "avro" also works without a
-    registry, with ``avro_schema`` and ``schema_id``; if the id is None, values are plain Avro.
+    registry, with ``avro_schema`` and ``schema_id``; if the id is None, values are plain Avro. A
+    format cannot be combined with a serializer for the same part of the record.
 
     Invalid rows: ``on_row_error`` is "fail" (the task fails), "skip" (the row is counted) or
     "dead_letter" (the row is written to ``dead_letter_topic``). With at-least-once delivery, this

@@ -7,10 +7,11 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack
 
+from kprod.config import ProducerConfig
 from kprod.errors import ConfigError, KprodError
 from kprod.exactly_once.atomic import prepare
 from kprod.exactly_once.protocol import deliver
@@ -112,24 +113,34 @@ def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> P
     if terms is not None:
         shipped = transactional_options(shipped)
     config = config_of(shipped)
-    encode_key, encode_value = config.key_serializer is None, config.value_serializer is None
-    key, value = own.get("key", "key"), own.get("value", "value")
-    shapes = RecordShapes(
-        topic=topic, key=key, value=value, encode_key=encode_key, encode_value=encode_value
-    )
-    plan = RecordPlan(
-        shapes=shapes,
-        roles=roles_of(own),
-        value=value_format(topic, own),
-        key=key_format(own.get("key_format", "binary")),
-        by_row=bool(config.interceptors) or not (encode_key and encode_value),
-    )
     return PartitionWriter(
-        plan=plan,
+        plan=_plan(topic, own, config),
         producer=job_producer(shipped, timeout, policy_of(own)),
         limit=RateLimit(),
         reports=True,
         terms=terms,
+    )
+
+
+def _plan(topic: str | None, options: Mapping[str, Any], config: ProducerConfig) -> RecordPlan:
+    """Raises ConfigError, also for a format beside a serializer, which would take its bytes."""
+    serializers = {"key": config.key_serializer, "value": config.value_serializer}
+    for role, serializer in serializers.items():
+        if serializer is not None and options.get(f"{role}_format", "binary") != "binary":
+            raise ConfigError(f"{role}_format and {role}_serializer cannot be combined")
+    by_row = bool(config.interceptors) or any(each is not None for each in serializers.values())
+    value, key = value_format(topic, options), key_format(options.get("key_format", "binary"))
+    binary = {"value": value.kind == "binary", "key": key.kind == "binary"}
+    return RecordPlan(
+        shapes=RecordShapes(
+            topic=topic,
+            roles=roles_of(options),
+            encode_key=binary["key"] and config.key_serializer is None,
+            encode_value=binary["value"] and config.value_serializer is None,
+        ),
+        value=replace(value, objects=by_row and binary["value"]),
+        key=replace(key, objects=by_row and binary["key"]),
+        by_row=by_row,
     )
 
 

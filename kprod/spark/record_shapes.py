@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,6 +13,7 @@ from pyarrow import compute
 
 from kprod.errors import RecordTypeError
 from kprod.schema.columns.arrow_types import in_unit, is_bytes, is_text, python_values
+from kprod.spark.column_roles import ColumnRoles
 from kprod.types import Header
 
 if TYPE_CHECKING:
@@ -53,23 +54,19 @@ def read_timestamp(timestamp: Any) -> int:
 SendArguments: TypeAlias = tuple[str, Any, Any, list[Header] | None, int | None, int | None]
 """topic, value, key, headers, partition, timestamp in ms: in the order of ``send``."""
 
-OTHER_COLUMNS = frozenset({"topic", "partition", "timestamp", "headers"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordShapes:
     """Reads a Row, dict, tuple, bytes or str. Immutable; any thread may use it.
 
-    The columns of a Row or dict are those of Spark's own Kafka sink: ``value`` (required), ``key``,
-    ``topic``, ``partition``, ``headers``, and ``timestamp`` (a datetime, or ms since the epoch).
-    ``value`` and ``key`` may have other names. A topic that is given here overrides the column.
-    Tuples are (key, value[, headers[, timestamp[, partition]]]). Text is encoded as UTF-8, unless a
-    serializer of the producer needs it as text.
+    ``roles`` finds the columns of a Row or dict. A topic that is given here overrides the column. A
+    timestamp is a datetime, or ms since the epoch. A packed value is a dict of its columns. Tuples
+    are (key, value[, headers[, timestamp[, partition]]]). Text is encoded as UTF-8, unless a
+    serializer or a format needs it as text.
     """
 
     topic: str | None
-    key: str = "key"
-    value: str = "value"
+    roles: ColumnRoles = field(default_factory=ColumnRoles)
     encode_key: bool = True
     encode_value: bool = True
 
@@ -78,11 +75,11 @@ class RecordShapes:
         if isinstance(item, bytes | bytearray | memoryview | str):
             return self._arguments(None, item)
         if isinstance(item, Mapping):
-            return self._read_columns(item)
+            return self._read_columns(list(item), item)
         if isinstance(item, tuple):
             names = getattr(item, "__fields__", None)  # what makes a Row of a tuple
             if names:
-                return self._read_columns(dict(zip(names, item, strict=True)))
+                return self._read_columns(names, dict(zip(names, item, strict=True)))
             if 2 <= len(item) <= 5:
                 return self._arguments(*item)
         raise RecordTypeError(
@@ -95,33 +92,19 @@ class RecordShapes:
 
         None if there are other columns, or no topic is given here.
         """
-        if self.topic is None or self.value not in names or len(set(names)) < len(names):
+        try:
+            found = self.roles.find(names)
+        except RecordTypeError:
             return None
-        if set(names) - {self.key, self.value}:
+        if self.topic is None or "value" not in found or found.keys() - {"key", "value"}:
             return None
-        return (names.index(self.key) if self.key in names else -1), names.index(self.value)
+        return (names.index(found["key"]) if "key" in found else -1), names.index(found["value"])
 
-    def check_columns(self, names: Collection[str]) -> None:
-        """Raise RecordTypeError if there is no value, or if a column would be silently dropped."""
-        if self.value not in names:
-            raise RecordTypeError(f"there is no column {self.value!r} among {sorted(names)}")
-        unknown = set(names) - OTHER_COLUMNS - {self.key, self.value}
-        if unknown:
-            raise RecordTypeError(
-                f"columns {sorted(unknown)} are not part of a Kafka record: select only value, key,"
-                " topic, partition, timestamp and headers, or map other names with key= and value="
-            )
-
-    def _read_columns(self, row: Mapping[str, Any]) -> SendArguments:
-        self.check_columns(row.keys())
-        return self._arguments(
-            row.get(self.key),
-            row[self.value],
-            row.get("headers"),
-            row.get("timestamp"),
-            row.get("partition"),
-            row.get("topic"),
-        )
+    def _read_columns(self, names: Sequence[str], row: Mapping[str, Any]) -> SendArguments:
+        parts = {role: row[name] for role, name in self.roles.find(names).items()}
+        if "value" not in parts:
+            parts["value"] = {name: row[name] for name in self.roles.packed(names)}
+        return self._arguments(parts.pop("key", None), **parts)
 
     def _arguments(
         self,
@@ -249,28 +232,22 @@ def _bytes_of(column: Any) -> int:
 def read_batch(
     batch: Any, shapes: RecordShapes, faults: dict[int, RecordTypeError] | None = None
 ) -> Iterator[SendArguments]:
-    """The rows of ``batch``, which has the columns that ``RecordShapes`` describes.
+    """The rows of ``batch``, which has one topic and columns named for their roles.
 
-    Raises RecordTypeError, before the first row, for missing or unknown columns, for types that a
-    record cannot contain, and for cells that cannot be read. With ``faults``, such a cell is None,
-    and its error is added to ``faults`` by the number of the row.
+    Raises RecordTypeError, before the first row, for types that a record cannot contain, and for
+    cells that cannot be read. With ``faults``, such a cell is None, and its error is added to
+    ``faults`` by the number of the row.
     """
-    shapes.check_columns(batch.schema.names)
 
     def cells(name: str, read: Callable[[Any], list[Any]] = python_values) -> Iterable[Any]:
         if name in batch.schema.names:
             return _cells(batch.column(name), read, faults)
         return repeat(None)
 
-    topics: Iterable[Any] = repeat(shapes.topic)
-    if shapes.topic is None:
-        named = "topic" in batch.schema.names
-        column = batch.column("topic") if named else pa.nulls(batch.num_rows, pa.string())
-        topics = _cells(column, _topics, faults)
     return zip(
-        topics,
-        cells(shapes.value, _binary if shapes.encode_value else python_values),
-        cells(shapes.key, _binary if shapes.encode_key else python_values),
+        repeat(required_topic(shapes.topic)),
+        cells("value", bytes_of if shapes.encode_value else python_values),
+        cells("key", bytes_of if shapes.encode_key else python_values),
         cells("headers", _headers),
         cells("partition"),
         cells("timestamp", _milliseconds),
@@ -296,11 +273,7 @@ def _cells(
     return found
 
 
-def _topics(column: Any) -> list[str]:
-    return list(map(required_topic, _texts(column)))
-
-
-def _binary(column: Any) -> list[Any]:
+def bytes_of(column: Any) -> list[Any]:
     """Text and binary columns as bytes; other columns as they are, because ``send`` checks them."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if is_text(kind) or is_bytes(kind):
@@ -308,16 +281,12 @@ def _binary(column: Any) -> list[Any]:
     return python_values(column)
 
 
-def _texts(column: Any) -> list[Any]:
+def _headers(column: Any) -> list[Any]:
     try:
-        cells: list[Any] = column.to_pylist()
+        cells = column.to_pylist()
     except UnicodeDecodeError as error:  # Spark lets any bytes pass for text
         raise RecordTypeError(f"a string is not valid UTF-8: {error.reason}") from error
-    return cells
-
-
-def _headers(column: Any) -> list[Any]:
-    return [None if cell is None else read_headers(cell) for cell in _texts(column)]
+    return [None if cell is None else read_headers(cell) for cell in cells]
 
 
 def _milliseconds(column: Any) -> list[Any]:

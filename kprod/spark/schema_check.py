@@ -8,7 +8,6 @@ import pyarrow as pa
 from pyspark.sql import types
 
 from kprod.errors import RecordTypeError
-from kprod.schema.columns.arrow_types import check_python
 from kprod.schema.columns.record_columns import converters
 from kprod.spark.errors import SchemaError
 from kprod.spark.partition_writer import PartitionWriter
@@ -21,7 +20,7 @@ def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
     added = () if writer.terms is None else (SHARD_COLUMN, HASH_COLUMN)
     names = [name for name in schema.names if name not in added]
     try:
-        found = plan.roles.find(names)
+        found = plan.shapes.roles.find(names)
         if topic is None and "topic" not in found:
             raise RecordTypeError(
                 "the records have no topic: set the option topic, or select a column named topic"
@@ -31,11 +30,8 @@ def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
         kinds = {role: arrow_type(schema[name].dataType) for role, name in found.items()}
         shown = {role: f"column {name!r}" for role, name in found.items()}
         if "value" not in found:
-            packed = types.StructType([schema[name] for name in plan.roles.packed(names)])
+            packed = types.StructType([schema[name] for name in plan.shapes.roles.packed(names)])
             kinds["value"], shown["value"] = arrow_type(packed), "the columns"
-        if plan.by_row:  # a serializer of the application takes them
-            for role in kinds.keys() & {"value", "key"}:
-                check_python(f"{role}: {shown[role]}", kinds.pop(role))
         converters(kinds, topic, plan.value, plan.key, shown)
     except RecordTypeError as error:
         raise SchemaError(str(error)) from None

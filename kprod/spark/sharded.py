@@ -111,7 +111,7 @@ def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) ->
 
     The topic has ``count`` partitions. ``writer`` must have passed ``check_gathers``.
     """
-    found = writer.plan.roles.find(frame.columns)
+    found = writer.plan.shapes.roles.find(frame.columns)
     key, partition = found.get("key"), found.get("partition")
     spread = [
         quoted(field.name)

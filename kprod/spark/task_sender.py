@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from numbers import Real
 from operator import attrgetter
@@ -13,6 +14,8 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from kprod.errors import ConfigError, KprodError, RecordTypeError
+from kprod.schema.bounded_cache import BoundedCache
+from kprod.schema.columns.encoded_columns import Convert
 from kprod.schema.columns.payload_format import PayloadFormat
 from kprod.schema.columns.record_columns import (
     RecordColumns,
@@ -21,7 +24,6 @@ from kprod.schema.columns.record_columns import (
     without,
 )
 from kprod.spark.acknowledgements import is_about_the_record
-from kprod.spark.column_roles import ColumnRoles
 from kprod.spark.executor_producer import MeasuringProducer
 from kprod.spark.record_shapes import (
     ArrowRows,
@@ -30,6 +32,7 @@ from kprod.spark.record_shapes import (
     Rows,
     SendArguments,
     as_it_came,
+    bytes_of,
     read_batch,
     size_of,
 )
@@ -39,6 +42,7 @@ MOST_BYTES: Final = 1 << 20
 SLOW_SECONDS: Final = 0.01
 """If a slice has more bytes, or took longer to arrive, the next one has half as many rows."""
 READ_ROWS: Final = 8_192  # of a record batch that are Python objects at the same time
+MOST_TYPES: Final = 256  # converters of items that are kept
 _NONE: Final = type(None)
 _names = attrgetter("__fields__")
 
@@ -48,16 +52,64 @@ Payloads: TypeAlias = tuple[list[Any], list[Any] | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPlan:
-    """How the rows of a job are converted to records. Immutable; can be pickled.
-
-    ``shapes`` is for Rows, dicts and so on; the other fields are for record batches.
-    """
+    """How the rows of a job are converted to records. Immutable; can be pickled."""
 
     shapes: RecordShapes
-    roles: ColumnRoles
     value: PayloadFormat
     key: PayloadFormat
     by_row: bool  # a serializer or interceptor of the application looks at each record
+
+
+class ItemPayloads:
+    """Encodes the keys or the values of items, each as an Arrow column of one cell.
+
+    In a column with the next item, the bytes of an item could differ: 1 beside 1.5 is 1.0. For one
+    thread only.
+    """
+
+    def __init__(self, role: str, format: PayloadFormat) -> None:
+        self.encodes = format.kind != "binary"
+        self._role, self._format = role, format
+        self._converters: BoundedCache[Any, Convert] = BoundedCache(MOST_TYPES)
+
+    def encode(self, value: Any) -> Any:
+        """The bytes; without a format, the value itself.
+
+        Raises RecordTypeError if the format has no form for the value.
+        """
+        if value is None or not self.encodes:
+            return value
+        try:
+            column = pa.array([_as_cell(value)])
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            kind = type(value).__name__
+            raise RecordTypeError(
+                f"{self._role}: no Arrow column holds this {kind}: {error}"
+            ) from None
+        convert = self._converters.get(column.type)
+        if convert is None:
+            convert = self._format.converter(self._role, column.type)
+            self._converters.put(column.type, convert)
+        encoded, faults = convert(column)
+        if faults:
+            raise faults[0]
+        return bytes_of(encoded)[0]
+
+
+def _as_cell(value: Any) -> Any:
+    """``value`` for pyarrow: a Row is a struct, and a time without a zone is local time."""
+    names = getattr(value, "__fields__", None)
+    if names:
+        value = dict(zip(names, value, strict=True))
+        if len(value) < len(names):
+            raise ValueError("a Row has two fields of one name")
+    if isinstance(value, Mapping):
+        return {name: _as_cell(cell) for name, cell in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_cell(cell) for cell in value]
+    if isinstance(value, datetime.datetime) and value.tzinfo is None:
+        return value.astimezone(datetime.UTC)
+    return value
 
 
 class TaskSender:
@@ -75,7 +127,8 @@ class TaskSender:
     ) -> None:
         self._plan = plan
         self._topic = plan.shapes.topic
-        self._shapes = replace(plan.shapes, key="key", value="value")  # as columns are named now
+        self._value = ItemPayloads("value", plan.value)
+        self._key = ItemPayloads("key", plan.key)
         self._producer = producer
         self._rejected = producer.rejected
         self._limiter = limiter
@@ -84,10 +137,8 @@ class TaskSender:
     def send_batches(self, batches: Iterable[Any]) -> None:
         """Send record batches. Raises as ``TaskProducer``, and RecordTypeError."""
         for batch in batches:
-            arranged = self._plan.roles.arrange(batch)
-            if self._plan.by_row:
-                self._send_one_by_one(arranged)
-            elif arranged.num_rows:
+            arranged = self._plan.shapes.roles.arrange(batch)
+            if arranged.num_rows:
                 self._send_columns(arranged)
 
     def send_items(self, items: Iterable[Any]) -> None:
@@ -114,7 +165,10 @@ class TaskSender:
         if records.faults:
             self._reject_faults(arranged, records)
         for topic, part in records.split(self._topic):
-            self._send_rows(ArrowRows(topic, self._within_partitions(topic, part)))
+            if self._plan.by_row:
+                self._send_one_by_one(topic, part)
+            else:
+                self._send_rows(ArrowRows(topic, self._within_partitions(topic, part)))
 
     def _reject_faults(self, arranged: Any, records: RecordColumns) -> None:
         """Reject the invalid rows, with their original data."""
@@ -141,24 +195,31 @@ class TaskSender:
             self._rejected.take(rows.arguments(row), error)
         return without(part, faults)
 
-    def _send_one_by_one(self, arranged: Any) -> None:
+    def _send_one_by_one(self, topic: str, part: Any) -> None:
         """Send rows one by one, for serializers and interceptors. Reject unreadable rows."""
-        for start in range(0, arranged.num_rows, READ_ROWS):
-            piece = arranged.slice(start, READ_ROWS)
+        of_items = self._plan.shapes
+        shapes = RecordShapes(
+            topic=topic,
+            encode_key=of_items.encode_key or self._key.encodes,
+            encode_value=of_items.encode_value or self._value.encodes,
+        )
+        for start in range(0, part.num_rows, READ_ROWS):
+            piece = part.slice(start, READ_ROWS)
             faults: dict[int, RecordTypeError] = {}
-            rows = read_batch(piece, self._shapes, None if self._rejected is None else faults)
+            rows = read_batch(piece, shapes, None if self._rejected is None else faults)
             for number, row in enumerate(rows):
                 if number not in faults:
                     self._send_one(row)
                 elif self._rejected is not None:
                     came = _as_it_came(piece.slice(number, 1)) if row[1] is None else row
-                    self._rejected.take((row[0] or "", *came[1:]), faults[number])
+                    self._rejected.take((topic, *came[1:]), faults[number])
 
     # Items ----------------------------------------------------------------------------------------
 
     def _send_slice(self, items: list[Any]) -> float:
-        """Send the items; return their size in bytes, or infinity if they were sent one by one."""
-        payloads = None if self._topic is None or self._plan.by_row else self._payloads(items)
+        """How many bytes they had; infinitely many if they went one by one."""
+        each = self._plan.by_row or self._value.encodes or self._key.encodes
+        payloads = None if self._topic is None or each else self._payloads(items)
         if self._topic is None or payloads is None:
             for item in items:
                 self._send_item(item)
@@ -168,12 +229,15 @@ class TaskSender:
         return rows.nbytes
 
     def _send_item(self, item: Any) -> None:
+        arguments = None
         try:
             arguments = self._plan.shapes.read(item)
+            topic, value, key, *others = arguments
+            arguments = topic, self._value.encode(value), self._key.encode(key), *others
         except RecordTypeError as error:
             if self._rejected is None:
                 raise
-            self._rejected.take(as_it_came(item), error)
+            self._rejected.take(as_it_came(item) if arguments is None else arguments, error)
         else:
             self._send_one(arguments)
 

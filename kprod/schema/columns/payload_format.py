@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.schema.avro import AvroSerializer
-from kprod.schema.columns.arrow_types import is_payload, plain_values
+from kprod.schema.columns.arrow_types import check_python, is_payload, plain_values
 from kprod.schema.columns.encoded_columns import Convert, EncodedColumns
 from kprod.schema.columns.json_texts import json_writer
 from kprod.schema.encoding import AvroEncoding
@@ -65,16 +65,23 @@ Kind = Literal["binary", "json", "avro", "protobuf", "json_schema"]
 
 @dataclass(frozen=True, slots=True)
 class PayloadFormat:
-    """The format of values or keys: ``binary`` takes only bytes and text, unchanged. Immutable."""
+    """The format of values or keys: ``binary`` takes only bytes and text, unchanged. Immutable.
+
+    With ``objects``, values of other types are left unchanged for a serializer or an interceptor.
+    """
 
     kind: Kind = "binary"
     encoded: EncodedColumns | None = None
+    objects: bool = False
 
     def converter(self, what: str, kind: Any) -> Convert:
         """A function that converts columns of an Arrow type to columns for ``send_arrow``.
 
         Raises RecordTypeError, which begins with ``what``, if the format cannot encode the type.
         """
+        if self.objects:
+            check_python(what, kind)
+            return lambda column: (column, {})
         try:
             if self.encoded is not None:
                 return self.encoded.converter(kind)
