@@ -6,7 +6,6 @@ from tests.simulation.actions import (
     Crash,
     FlushAll,
     ForgetProducers,
-    Fragile,
     Grow,
     HideBroker,
     HideTopic,
@@ -15,7 +14,7 @@ from tests.simulation.actions import (
     ShutDoor,
     StallClient,
 )
-from tests.simulation.broker_actions import CutAll, Disturb, SlowWires
+from tests.simulation.broker_actions import CutAll, Disturb
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup
@@ -208,24 +207,6 @@ def test_a_refusal_without_an_offset_leaves_no_doubt() -> None:
     assert outcome.failed == 1
 
 
-def test_bytes_stay_in_order_when_time_is_skipped() -> None:
-    """Of the simulation itself: what was on its way was put off, and what was sent later overtook.
-
-    With acks=0 nobody waits for it, so brokers may forget idle producers meanwhile.
-    """
-    schedule = Schedule(
-        seed=91638,
-        setup=Setup(latency=0.01, idempotent=False, acks=0, linger_ms=0, metadata_max_age_ms=1000),
-        actions=(
-            Send(at=0.0129, topic=0, records=1, size=150, keys="explicit"),
-            Send(at=0.0308, topic=0, records=5, size=150, keys="explicit"),
-            Send(at=0.0323, topic=0, records=23, keys="few"),
-            ForgetProducers(at=0.065),
-        ),
-    )
-    assert not run(schedule).violations
-
-
 def test_a_batch_that_is_repeated_stays_within_the_brokers_memory() -> None:
     """A new batch left beside a repetition, and was the sixth since: the broker knew five.
 
@@ -262,73 +243,6 @@ def test_an_answer_that_comes_too_late_does_not_overtake_the_queue() -> None:
             Disturb(0.0455, 0, Interference("produce", "cut-request")),
             StallClient(at=0.0498, seconds=2.4),
         ),
-    )
-    assert not run(schedule).violations
-
-
-def test_a_duplicate_is_a_promise_as_well() -> None:
-    """Not kprod's bug: an unclean election lost the records after the broker's word."""
-    schedule = Schedule(
-        seed=740280,
-        setup=Setup(
-            replication=0.05,
-            duplicate_code=46,
-            latency=0.01,
-            batch_size=300,
-            request_timeout_ms=300,
-        ),
-        actions=(
-            Send(at=0.0321, topic=0, records=13, size=60, keys="few"),
-            Fragile(at=0.0454, topic=0),
-            SlowWires(at=0.1246, seconds=0.1, factor=500.0),
-            Disturb(0.5454, 0, Interference("produce", "amnesia", part=0.5)),
-        ),
-        gentle=False,
-    )
-    assert not run(schedule).violations
-
-
-def test_what_a_later_batch_has_proven_may_be_lost_after_that() -> None:
-    """Told as stored by proof, and lost by an unclean election a second later."""
-    schedule = Schedule(
-        seed=500640,
-        setup=Setup(
-            nodes=2,
-            partitions=(3,),
-            replication=0.05,
-            handshake_version=3,
-            latency=0.01,
-            linger_ms=50,
-        ),
-        actions=(
-            Send(at=0.029, topic=0, records=2, size=60, keys="explicit"),
-            Send(at=0.0931, topic=0, records=1, size=150, keys="none"),
-            Send(at=0.1961, topic=0, records=24, size=150, keys="none"),
-            Send(at=0.3816, topic=0, records=1, size=20, keys="explicit"),
-            Disturb(0.4863, 0, Interference("produce", "amnesia", part=0.0, partition=1)),
-            Fragile(at=0.8252, topic=0),
-            Disturb(1.7147, 0, Interference("produce", "amnesia", part=0.0)),
-            Send(at=1.7413, topic=0, records=4, size=150, keys="none"),
-        ),
-        gentle=False,
-    )
-    assert not run(schedule).violations
-
-
-def test_a_request_that_waits_for_room_was_made_before_the_broker_asked_for_silence() -> None:
-    """Not kprod's bug: the small window was full when the request was handed to the socket."""
-    schedule = Schedule(
-        seed=1016385,
-        setup=Setup(nodes=2, partitions=(2, 3), window=150, compression="gzip"),
-        actions=(
-            Disturb(0.4243, 0, Interference("produce", "throttle", 0, 0.44, 0.96, 0)),
-            Send(at=0.7404, topic=0, records=29, size=60, keys="none"),
-            Send(at=0.8597, topic=1, records=30, size=60, keys="none"),
-            Disturb(2.0013, 0, Interference("produce", "throttle", 0, 1.0, 0.4, 0), times=4),
-            Send(at=2.0095, topic=1, records=30, size=60, keys="explicit"),
-            Send(at=3.8697, topic=1, records=21, size=150, keys="explicit"),
-        ),
-        gentle=True,
     )
     assert not run(schedule).violations
 
@@ -390,49 +304,5 @@ def test_a_new_producer_id_is_asked_for_when_the_last_epoch_was_used_up_by_forge
             ForgetProducers(at=5.7603),
         ),
         gentle=True,
-    )
-    assert not run(schedule).violations
-
-
-def test_a_batch_that_failed_for_good_takes_no_place_in_the_window() -> None:
-    """The client had used up its retries, and sent on before a callback told so."""
-    out = Interference("produce", "leave-out", 0, 0.0, 0.0, None)
-    schedule = Schedule(
-        seed=7208398,
-        setup=Setup(
-            nodes=3,
-            partitions=(1,),
-            handshake_version=2,
-            latency=0.002,
-            retries=1,
-            batch_size=150,
-            growth=3,
-            retry_backoff_ms=10,
-        ),
-        actions=(
-            Send(at=0.0135, topic=0, records=2, size=150),
-            Crash(at=0.0668, node=0, seconds=0.4, gap=0.01, elsewhere=True),
-            Send(at=0.0846, topic=0, records=20, size=5, keys="few"),
-            Disturb(at=0.0962, node=1, fault=out, times=1),
-            CutAll(at=0.097, node=1, silently=False),
-        ),
-        gentle=False,
-    )
-    assert not run(schedule).violations
-
-
-def test_a_refusal_that_was_not_read_keeps_no_batch_from_its_second_attempt() -> None:
-    """The judge took a refusal for told that went with its connection while the client stood."""
-    refused = Interference(api="produce", how="error-before", code=45)
-    schedule = Schedule(
-        seed=50036238,
-        setup=Setup(latency=0.01),
-        actions=(
-            Disturb(at=0.0335, node=0, fault=refused, times=1),
-            Send(at=0.0367, topic=0, records=1, size=60, keys="explicit"),
-            StallClient(at=0.1012, seconds=0.4),
-            CutAll(at=0.1077, node=0, silently=False),
-        ),
-        gentle=False,
     )
     assert not run(schedule).violations

@@ -32,28 +32,6 @@ def test_a_new_log_that_begins_with_an_overtaken_batch_expects_another_sequence(
     assert not run(schedule).violations
 
 
-def test_a_topic_to_which_nothing_went_for_long_is_looked_up_at_once() -> None:
-    """Records had failed for want of an identity: that used the topic for the judge only. Metadata
-    was asked for anew without the topic, and 60 ms later for the record that came then.
-    """
-    refused = Interference(api="identity", how="error-before", code=53, part=0.5)
-    schedule = Schedule(
-        seed=67975,
-        setup=Setup(),
-        actions=(
-            Disturb(at=0.1143, node=0, fault=refused),
-            Send(at=0.2247, topic=0, records=1, size=20, keys="none"),
-            ForgetProducers(at=0.3914),
-            Send(at=1.2469, topic=0, records=1, size=150, keys="explicit"),
-            ForgetProducers(at=1.3016),
-            ForgetProducers(at=1.402),
-            Send(at=1.4615, topic=0, records=1, size=20, keys="few"),
-        ),
-        gentle=False,
-    )
-    assert not run(schedule).violations
-
-
 def test_a_topic_with_records_that_wait_is_not_dropped_for_being_idle() -> None:
     """Nothing had gone to it for minutes, and its records lingered when an answer came that had
     been asked for because of its age: the topic was dropped, and looked up once more.

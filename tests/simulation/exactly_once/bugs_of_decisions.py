@@ -53,14 +53,6 @@ class ForgetsOffsets(Transactions):
         return None
 
 
-class EndsEarly(Coordination):
-    def next_ask(self, *, drained: bool) -> Ask | None:
-        return super().next_ask(drained=True)
-
-    def settle(self, *, drained: bool) -> bool:
-        return super().settle(drained=True)
-
-
 class AddsNothing(Coordination):
     def may_send(self, tp: TopicPartition) -> bool:
         if super().may_send(tp) or tp not in self._wanted:
@@ -149,7 +141,6 @@ BUGS: tuple[type[Transactions] | type[Coordination], ...] = (
     TakesRecordsAnyTime,
     RecoversFromFencing,
     ForgetsOffsets,
-    EndsEarly,
     AddsNothing,
     EndsNothing,
     CommitsAlways,
