@@ -84,12 +84,6 @@ class Line:
             batch.maybe_written = batch.maybe_written or maybe
             batch.partition.off_wire(batch)
 
-    def give_up(self, *batches: ProducerBatch) -> None:
-        """An attempt failed, there will be no other."""
-        for batch in batches:
-            batch.partition.off_wire(batch)
-            batch.partition.resolved(batch)
-
     def prove(self, partition: int = 0) -> None:
         """Let the leader acknowledge one batch of one record."""
         self.acknowledge(self.send(partition=partition))

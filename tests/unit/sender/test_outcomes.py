@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kprod.errors import (
     BrokerError,
-    ConnectionLost,
     DeliveryTimeoutError,
     KprodError,
     RecordTooLargeError,
-    UnsupportedVersionError,
 )
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
@@ -29,7 +25,6 @@ from tests.support.scripted_cluster import (
 from tests.support.sender_rig import SenderRig, rig_of
 
 TP = TopicPartition("t", 0)
-PLAIN = {"enable_idempotence": False}
 
 
 @pytest.fixture
@@ -67,37 +62,6 @@ def all_memory_is_free(rig: SenderRig) -> bool:
 # Stored -------------------------------------------------------------------------------------------
 
 
-def test_records_are_stored_in_order_and_told_their_offsets(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker.cluster)
-    futures = [rig.queue(b"%d" % number) for number in range(5)]
-    assert rig.run(lambda: all(future.is_done for future in futures))
-    assert [future.get(0).offset for future in futures] == list(range(5))
-    assert broker.cluster.values("t") == [b"0", b"1", b"2", b"3", b"4"]
-    assert rig.sender.finished
-    assert all_memory_is_free(rig)
-    assert (rig.metrics.records_sent, rig.metrics.records_failed) == (5, 0)
-
-
-@pytest.mark.parametrize("acks", [1, 0])
-def test_fewer_acknowledgements_are_enough_when_asked_for(
-    broker: ScriptedBroker, acks: int
-) -> None:
-    rig = rig_of(broker.cluster, acks=acks)
-    future = rig.queue()
-    assert rig.run(future.succeeded)
-    assert future.get(0).offset == (0 if acks else -1)
-    assert broker.cluster.values("t") == [b"value"]
-    assert all_memory_is_free(rig)
-
-
-def test_everything_queued_leaves_though_a_request_takes_one_batch_of_each_partition(
-    broker: ScriptedBroker,
-) -> None:
-    rig = rig_of(broker.cluster, batch_size=1)
-    futures = [rig.queue(partition=number % 2) for number in range(20)]
-    assert rig.run(lambda: all(future.is_done for future in futures), seconds=1)
-
-
 def test_a_record_is_not_finished_before_it_was_told_of(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster)
     finished: list[bool] = []
@@ -112,22 +76,6 @@ def test_a_record_is_not_finished_before_it_was_told_of(broker: ScriptedBroker) 
 # Tried again --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [3, 5, 6, 7, 19, 20, 56])
-@pytest.mark.parametrize("options", [{}, PLAIN], ids=["idempotent", "plain"])
-def test_a_passing_error_is_waited_out(
-    broker: ScriptedBroker, code: int, options: dict[str, Any]
-) -> None:
-    broker.next(ApiKey.PRODUCE, *[refuse(code)] * 3)
-    rig = rig_of(broker.cluster, **options)
-    started = rig.clock.now
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done, seconds=5)
-    assert future.succeeded()
-    assert broker.count(ApiKey.PRODUCE) == 4
-    assert 0.5 < rig.clock.now - started < 1.5, "100, 200 and 400 ms, a fifth more or less"
-    assert rig.metrics.topic("t").records_retried == 3
-
-
 def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, refuse(7), cut, refuse(19))
     rig = rig_of(broker.cluster)
@@ -137,32 +85,7 @@ def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:
     assert (len(bodies), len(sent)) == (4, 1)
 
 
-def test_records_stay_in_order_when_the_first_of_several_is_refused(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker.cluster, batch_size=1)
-    assert rig.run(rig.queue(b"first").succeeded)
-    held = Held(broker, 3)
-    futures = [rig.queue(b"%d" % number) for number in range(3)]
-    assert rig.run(lambda: len(held.heard) == 3, seconds=1)
-    for code in (7, 45, 45):
-        held.answer(rig, refuse(code))
-    assert rig.run(lambda: all(future.is_done for future in futures))
-    assert broker.cluster.values("t") == [b"first", b"0", b"1", b"2"]
-
-
 # Failed -------------------------------------------------------------------------------------------
-
-
-def test_the_next_records_are_stored_after_one_was_refused_for_good(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker.cluster)
-    assert rig.run(rig.queue(b"before").succeeded)
-    broker.next(ApiKey.PRODUCE, refuse(87))
-    bad = rig.queue(b"bad")
-    assert rig.run(lambda: bad.is_done)
-    broker.next(ApiKey.PRODUCE, refuse(45))  # its number is missing
-    after = rig.queue(b"after")
-    assert rig.run(lambda: after.is_done)
-    assert after.succeeded()
-    assert broker.cluster.values("t") == [b"before", b"after"]
 
 
 @pytest.mark.parametrize("code", [10, 18])
@@ -179,30 +102,6 @@ def test_one_record_that_is_too_large_is_refused_with_its_size(
     assert " 50" in str(error)
     assert error.persisted is Persisted.NO
     assert not future.retriable()
-
-
-def test_a_batch_that_is_too_large_is_stored_in_parts(broker: ScriptedBroker) -> None:
-    broker.next(ApiKey.PRODUCE, refuse(10), refuse(10))
-    rig = rig_of(broker.cluster)
-    futures = [rig.queue(b"%d" % number) for number in range(5)]
-    assert rig.run(lambda: all(future.is_done for future in futures))
-    assert [future.get(0).offset for future in futures] == list(range(5))
-    assert broker.cluster.values("t") == [b"0", b"1", b"2", b"3", b"4"]
-    sequences = [(batch.base_sequence, batch.record_count) for batch in broker.cluster.log[TP]]
-    assert sequences == [(0, 2), (2, 1), (3, 2)]
-    assert all_memory_is_free(rig)
-    assert rig.sender.finished
-
-
-def test_a_broker_without_a_version_in_common_is_named_by_the_record(
-    broker: ScriptedBroker,
-) -> None:
-    broker.offered[ApiKey.PRODUCE] = (13, 13)  # these name topics by ids, and there are none
-    rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done, seconds=41)
-    assert isinstance(failure(future).__cause__, UnsupportedVersionError)
-    assert "PRODUCE: the broker offers versions 13-13" in str(failure(future))
 
 
 # Out of time --------------------------------------------------------------------------------------
@@ -249,30 +148,6 @@ def test_the_last_error_is_told_when_the_time_is_up(broker: ScriptedBroker) -> N
     assert "the last error was: NOT_ENOUGH_REPLICAS (19): t-0" in str(error)
     assert isinstance(error.__cause__, BrokerError)
     assert error.__cause__.code == 19
-
-
-def test_a_topic_that_is_gone_is_told_to_records_that_never_left(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker.cluster, delivery_timeout_ms=31_000)
-    broker.cluster.topics["t"] = [-1, -1]
-    rig.sender.metadata.request_update()
-    rig.run(lambda: rig.sender.metadata.snapshot.leader(TP) is None)
-    broker.cluster.errors["t"] = 3
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done, seconds=32, most_turns=5000)
-    error = failure(future)
-    assert isinstance(error, DeliveryTimeoutError)
-    assert "after 0 attempts; the last error was: UNKNOWN_TOPIC_OR_PARTITION (3)" in str(error)
-
-
-def test_a_broker_that_is_gone_is_named(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker.cluster, retries=1)
-    broker.next(ApiKey.PRODUCE, cut, cut)
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done)
-    error = failure(future)
-    assert isinstance(error, ConnectionLost)
-    assert "broker 1 at broker-1:9092" in str(error)
-    assert error.persisted is Persisted.MAYBE
 
 
 def test_a_late_acknowledgement_changes_nothing_but_frees_the_memory(

@@ -6,62 +6,16 @@ import threading
 
 import pytest
 
-from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import BrokerError, BufferFullError, ConnectionLost, KprodError
 from kprod_ext.batch import ProducerBatch
-from tests.unit.buffer.accumulating import LEADER, Accumulating, cluster
+from tests.unit.buffer.accumulating import LEADER, Accumulating
 
-NEVER = float("inf")
 LONG = 20.0
 
 
 @pytest.fixture
 def rig() -> Accumulating:
     return Accumulating()
-
-
-def test_a_full_batch_is_ready_at_once(rig: Accumulating) -> None:
-    rig.append(0)
-    rig.append(0)
-    rig.append(0)
-    rig.append(1)
-    assert rig.ready() == {1: [0]}
-
-
-def test_a_batch_at_its_limit_is_ready_without_a_second_one(rig: Accumulating) -> None:
-    appended = rig.append(0, bytes(2000))
-    assert appended.batch_ready
-    assert rig.ready() == {1: [0]}
-
-
-def test_a_flush_makes_everything_ready_until_it_ends(rig: Accumulating) -> None:
-    rig.append(0)
-    rig.append(1)
-    rig.accumulator.begin_flush()
-    rig.accumulator.begin_flush()
-    assert rig.ready() == {1: [0, 1]}
-    rig.accumulator.end_flush()
-    rig.append(2)
-    assert rig.ready() == {1: [0, 1, 2]}, "another flush is still waiting"
-    rig.accumulator.end_flush()
-    rig.drain()
-    rig.append(0)
-    assert rig.ready() == {}
-
-
-def test_closing_makes_everything_ready(rig: Accumulating) -> None:
-    rig.append()
-    rig.accumulator.close()
-    assert rig.ready() == {1: [0]}
-
-
-def test_a_batch_somebody_waits_for_is_ready(rig: Accumulating) -> None:
-    future = rig.append().future
-    assert rig.ready() == {}
-    with pytest.raises(TimeoutError):
-        future.get(0)
-    assert rig.ready() == {1: [0]}
-    assert len(rig.wakes) == 1
 
 
 def test_everything_is_ready_while_somebody_waits_for_memory() -> None:
@@ -83,27 +37,6 @@ def test_everything_is_ready_while_somebody_waits_for_memory() -> None:
     batch.release()
     rig.append()
     assert rig.ready() == {}
-
-
-# Leaders ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "snapshot",
-    [
-        pytest.param(cluster(leaders=[-1]), id="no leader"),
-        pytest.param(cluster(leaders=[9]), id="a leader whose address is not known"),
-        pytest.param(cluster(leaders=[]), id="no such partition"),
-        pytest.param(ClusterSnapshot(), id="no such topic"),
-    ],
-)
-def test_topics_without_a_leader_are_reported(rig: Accumulating, snapshot: ClusterSnapshot) -> None:
-    rig.append(0, bytes(2000))
-    rig.partitions.look(snapshot, rig.clock.now)
-    assert not rig.partitions.groups
-    assert rig.partitions.leaderless == {"t": 1}
-    assert rig.ready() == {1: [0]}
-    assert not rig.partitions.leaderless
 
 
 # After a failed attempt ---------------------------------------------------------------------------
@@ -130,18 +63,6 @@ def test_a_batch_that_failed_backs_off_longer_and_longer(
     assert rig.next_check() == seconds
     rig.clock.advance(seconds)
     assert rig.ready() == {1: [0]}
-
-
-@pytest.mark.parametrize("hurry", ["flush", "close", "wait"])
-def test_nothing_shortens_the_back_off(rig: Accumulating, hurry: str) -> None:
-    batch = failed(rig)
-    if hurry == "flush":
-        rig.accumulator.begin_flush()
-    elif hurry == "close":
-        rig.accumulator.close()
-    else:
-        batch.delivery.wait(0)
-    assert rig.ready() == {}
 
 
 @pytest.mark.parametrize(

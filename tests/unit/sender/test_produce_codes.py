@@ -238,15 +238,6 @@ def test_a_refusal_of_the_producer_itself_ends_it(broker: ScriptedBroker, code: 
     assert broker.cluster.values("t") == [b"before"]
 
 
-@pytest.mark.parametrize("code", FATAL)
-def test_a_plain_producer_is_not_ended_by_it(broker: ScriptedBroker, code: int) -> None:
-    rig = rig_of(broker, "plain")
-    broker.next(ApiKey.PRODUCE, refuse(code))
-    refused = rig.queue()
-    assert rig.run(lambda: refused.is_done)
-    assert rig.run(rig.queue().succeeded)
-
-
 def test_halves_of_a_batch_may_be_tried_as_often_as_the_whole(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, refuse(19), refuse(19), refuse(10), refuse(19), refuse(19))
     rig = rig_of(broker, "idempotent", retries=2)
@@ -286,14 +277,6 @@ def test_only_the_records_that_are_to_blame_are_told_so(
     assert told == list(enumerate([innocent, guilty, innocent, guilty, innocent]))
     assert rig.metrics.records_failed == 5
     assert rig.sender.finished
-
-
-def test_records_that_are_not_there_are_not_to_blame(broker: ScriptedBroker) -> None:
-    broker.next(ApiKey.PRODUCE, refuse(87, records={-1: "before", 2: "behind"}))
-    rig = rig_of(broker, "idempotent")
-    futures = [rig.queue(), rig.queue()]
-    assert rig.run(lambda: all(future.is_done for future in futures))
-    assert not any(future.retriable() for future in futures)
 
 
 def test_what_is_said_of_records_is_made_safe_to_print(broker: ScriptedBroker) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kprod.errors import BrokerError, DeliveryTimeoutError, ProducerClosedError
-from kprod.types import Persisted, TopicPartition
+from kprod.errors import DeliveryTimeoutError
+from kprod.types import Persisted
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.scripted_cluster import (
@@ -78,32 +78,6 @@ def test_a_repetition_that_is_recognised_proves_what_was_sent_before_it() -> Non
     assert rig.cluster.values("t") == [b"0" * 60, b"1" * 60, b"2" * 60]
 
 
-def test_what_was_proven_has_given_its_memory_back_and_the_epoch_stays() -> None:
-    rig, _ = two_unanswered(recognise(2))
-    after = rig.queue(b"3" * 60)
-    assert rig.run(lambda: after.is_done)
-    assert after.succeeded()
-    assert [batch.producer_epoch for batch in rig.cluster.log[TopicPartition("t", 0)]] == [
-        0,
-        0,
-        0,
-        0,
-    ]
-    assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
-
-
-def test_without_proof_the_records_may_be_stored_and_the_partition_goes_on() -> None:
-    rig, unproven = two_unanswered(refuse(OUT_OF_ORDER))
-    after = rig.queue(b"3" * 60)
-    assert rig.run(lambda: after.is_done)
-    assert after.succeeded()
-    for future in unproven:
-        assert isinstance(future.exception, BrokerError)
-        assert future.exception.code == OUT_OF_ORDER
-        assert future.exception.persisted is Persisted.MAYBE
-    assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
-
-
 @pytest.mark.parametrize("answer", [recognise(1), recognise(0), refuse(DUPLICATE)])
 def test_an_offset_too_low_for_what_was_sent_before_proves_nothing(answer: Answer) -> None:
     """The log was cut short and takes any batch for the first; or the offset is not told."""
@@ -128,11 +102,3 @@ def test_doubt_lasts_no_longer_than_the_delivery_timeout() -> None:
     for future in unproven:
         assert isinstance(future.exception, DeliveryTimeoutError)
         assert future.exception.persisted is Persisted.MAYBE
-
-
-def test_a_producer_that_closes_ends_the_doubt() -> None:
-    rig, (first, _) = two_unanswered(silence)
-    assert rig.run(lambda: rig.cluster.brokers[1].count(ApiKey.PRODUCE) == 5)
-    rig.sender.abort(ProducerClosedError("closed"))
-    assert isinstance(first.exception, ProducerClosedError)
-    assert first.exception.persisted is Persisted.MAYBE
