@@ -10,7 +10,6 @@ from kprod.sender.coordination import Coordination
 from kprod.sender.deadlines import Deadlines
 from kprod.sender.partitions import ProducerIdentity
 from kprod.sender.transaction_requests import (
-    AddOffsets,
     AddPartitions,
     Ask,
     CommitOffsets,
@@ -138,13 +137,6 @@ class Dialogue:
                 break
             self.answer(type(ask))
         self.hear(call)
-
-    def send_offsets(self) -> None:
-        pending = self.transactions.start_offsets(OFFSETS, MEMBER)
-        if not self.coordination.implicit:
-            self.answer(AddOffsets)
-        self.answer(CommitOffsets)
-        self.transactions.heard(pending)
 
     def hear(self, call: Call) -> None:
         pending = self.transactions.start(call)

@@ -27,9 +27,8 @@ from kprod.sender.transaction_requests import (
     reaction,
 )
 from kprod.sender.transactions import Call, State
-from kprod.types import NextStep, ProducerId, TopicPartition
+from kprod.types import TopicPartition
 from kprod.wire.transactions import GROUP, CoordinatorReply, GroupMetadata, PartitionsReply
-from kprod.wire.versions import ApiKey
 from tests.unit.sender.coordinating import MEMBER, OFFSETS, T0, T1, Dialogue
 
 BOTH = pytest.mark.parametrize("implicit", [False, True], ids=["protocol-1", "protocol-2"])
@@ -66,41 +65,6 @@ def test_a_moment_after_a_transaction_nothing_of_the_next_leaves(implicit: bool)
 
 
 @BOTH
-def test_an_identity_comes_first_and_is_transactional(implicit: bool) -> None:
-    dialogue = ready(implicit)
-    assert dialogue.producer == ProducerId(40, 0, transactional=True)
-    assert dialogue.next_ask() is None
-    assert dialogue.coordination.implicit is implicit
-
-
-def test_in_protocol_1_partitions_are_added_before_anything_is_sent_to_them() -> None:
-    dialogue = ready(implicit=False)
-    dialogue.transactions.begin()
-    assert not dialogue.coordination.may_send(T0)
-    assert not dialogue.coordination.may_send(T1)
-    assert dialogue.expect(AddPartitions).partitions == (T0, T1)
-    dialogue.answer(AddPartitions)
-    assert dialogue.coordination.may_send(T0)
-    assert dialogue.next_ask() is None
-    dialogue.commit()
-    assert dialogue.producer.epoch == 0
-    dialogue.transactions.begin()
-    assert not dialogue.coordination.may_send(T0)
-
-
-def test_in_protocol_2_nothing_is_added_and_each_transaction_has_its_epoch() -> None:
-    dialogue = ready(implicit=True)
-    for epoch in range(3):
-        assert dialogue.producer.epoch == epoch
-        dialogue.begin(T0)
-        if epoch == 1:
-            dialogue.abort()
-        else:
-            dialogue.commit()
-    assert dialogue.transactions.number == 3
-
-
-@BOTH
 def test_an_empty_transaction_asks_nobody(implicit: bool) -> None:
     dialogue = ready(implicit)
     for call in (Call.COMMIT, Call.ABORT):
@@ -110,18 +74,6 @@ def test_an_empty_transaction_asks_nobody(implicit: bool) -> None:
         assert dialogue.settle()
         dialogue.hear(call)
     assert dialogue.producer.epoch == 0
-
-
-@BOTH
-def test_the_end_waits_for_every_record(implicit: bool) -> None:
-    dialogue = ready(implicit)
-    dialogue.begin(T0)
-    dialogue.undrained = True
-    dialogue.transactions.start(Call.COMMIT)
-    assert dialogue.next_ask() is None
-    assert not dialogue.settle()
-    dialogue.undrained = False
-    assert dialogue.expect(EndTransaction).committed
 
 
 @BOTH
@@ -159,45 +111,7 @@ def test_a_broker_that_checks_no_member_commits_for_none() -> None:
     assert alone.encode(2, 1, "client")
 
 
-def test_a_commit_takes_the_offsets_with_it_that_are_still_under_way() -> None:
-    dialogue = ready(implicit=True)
-    dialogue.begin(T0)
-    dialogue.transactions.start_offsets(OFFSETS, MEMBER)
-    dialogue.transactions.start(Call.COMMIT)
-    dialogue.answer(CommitOffsets)
-    dialogue.answer(EndTransaction)
-    dialogue.hear(Call.COMMIT)
-
-
-def test_the_protocol_changes_between_two_transactions_only() -> None:
-    dialogue = ready(implicit=False)
-    dialogue.begin(T0)
-    dialogue.upgrade(2)
-    assert not dialogue.coordination.implicit
-    dialogue.transactions.start(Call.COMMIT)
-    assert dialogue.expect(EndTransaction).version_cap == 4
-    dialogue.answer(EndTransaction)
-    assert dialogue.transactions.state is State.INITIALIZING
-    dialogue.answer(InitProducerId)
-    dialogue.hear(Call.COMMIT)
-    assert dialogue.producer.epoch == 1
-    dialogue.begin(T0)
-    assert dialogue.coordination.implicit
-
-
 # Doubt --------------------------------------------------------------------------------------------
-
-
-def test_in_protocol_1_an_end_in_doubt_is_followed_by_another_epoch() -> None:
-    """Repeated, it might come a second time, to the next transaction (KAFKA-17754)."""
-    dialogue = ready(implicit=False)
-    dialogue.begin(T0)
-    dialogue.transactions.start(Call.COMMIT)
-    dialogue.coordination.failed(dialogue.expect(EndTransaction), LOST, 0.0, sent=True)
-    dialogue.answer(EndTransaction)
-    dialogue.answer(InitProducerId)
-    dialogue.hear(Call.COMMIT)
-    assert dialogue.producer.epoch == 1
 
 
 @pytest.mark.parametrize("end", [Call.COMMIT, Call.ABORT])
@@ -229,18 +143,6 @@ def test_in_protocol_1_what_may_come_late_is_followed_by_another_epoch(
     assert dialogue.producer.epoch == 1
 
 
-def test_what_may_have_been_added_is_cleared_up_before_an_abort() -> None:
-    dialogue = ready(implicit=False)
-    dialogue.transactions.begin()
-    dialogue.coordination.may_send(T0)
-    dialogue.coordination.failed(dialogue.expect(AddPartitions), LOST, 0.0, sent=True)
-    dialogue.transactions.start(Call.ABORT)
-    dialogue.answer(AddPartitions)
-    dialogue.answer(EndTransaction)
-    dialogue.answer(InitProducerId)
-    dialogue.hear(Call.ABORT)
-
-
 @pytest.mark.parametrize("sent", [False, True])
 def test_what_was_not_added_needs_no_end(sent: bool) -> None:
     dialogue = ready(implicit=False)
@@ -254,15 +156,6 @@ def test_what_was_not_added_needs_no_end(sent: bool) -> None:
     assert dialogue.next_ask() is None
     assert dialogue.settle()
     dialogue.hear(Call.ABORT)
-
-
-def test_in_protocol_1_a_lost_sequence_is_followed_by_another_epoch() -> None:
-    dialogue = ready(implicit=False)
-    dialogue.begin(T0)
-    dialogue.coordination.sequence_lost()
-    dialogue.coordination.record_failed(BrokerError(87, "t-0"))
-    dialogue.abort()
-    assert dialogue.producer.epoch == 1
 
 
 # Refusals -----------------------------------------------------------------------------------------
@@ -293,16 +186,6 @@ def test_what_a_failed_record_means_for_its_transaction(
     if verdict is TransactionAbortableError:
         dialogue.abort()
         dialogue.begin(T0)
-
-
-def test_what_cannot_even_be_aborted_ends_the_producer() -> None:
-    dialogue = ready(implicit=True)
-    dialogue.begin(T0)
-    dialogue.transactions.start(Call.ABORT)
-    dialogue.answer(EndTransaction, 120)
-    with pytest.raises(TransactionError) as caught:
-        dialogue.hear(Call.ABORT)
-    assert caught.value.next_step is NextStep.START_AGAIN
 
 
 @BOTH
@@ -432,15 +315,3 @@ def test_what_comes_first_in_a_transaction_waits_but_a_moment_for_the_one_before
     dialogue = asked(kind, implicit=False)
     assert dialogue.answer(kind, 51) is Reaction.RETRY_SOON
     assert dialogue.answer(kind, 14) is Reaction.RETRY
-
-
-def test_offsets_that_come_first_wait_but_a_moment_in_protocol_2_as_well() -> None:
-    assert asked(CommitOffsets, implicit=True).answer(CommitOffsets, 51) is Reaction.RETRY_SOON
-
-
-def test_the_table_knows_every_request() -> None:
-    asks = {kind.api for kind in KINDS} | {ApiKey.FIND_COORDINATOR}
-    for api in asks:
-        assert reaction(api, 14) is Reaction.RETRY
-        assert reaction(api, 90) is Reaction.FENCED
-        assert reaction(api, 53) is Reaction.CLOSE

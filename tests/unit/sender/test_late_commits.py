@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.errors import ConnectionLost, ProducerFencedError, TransactionAbortableError
+from kprod.errors import ConnectionLost, TransactionAbortableError
 from kprod.sender.transaction_requests import EndTransaction, Reaction
 from kprod.sender.transactions import Call
 from tests.unit.sender.coordinating import T0, Dialogue
@@ -43,15 +43,6 @@ def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(cod
 
 
 @TOO_LATE
-def test_what_cannot_be_aborted_either_was_fenced(code: int) -> None:
-    dialogue = refused(code)
-    dialogue.answer(EndTransaction, 90)
-    with pytest.raises(ProducerFencedError):
-        dialogue.hear(Call.COMMIT)
-    assert dialogue.next_ask() is None
-
-
-@TOO_LATE
 def test_whether_it_was_fenced_is_asked_until_it_is_told(code: int) -> None:
     dialogue = refused(code)
     assert dialogue.answer(EndTransaction, 51) is Reaction.RETRY
@@ -60,14 +51,4 @@ def test_whether_it_was_fenced_is_asked_until_it_is_told(code: int) -> None:
     assert not asked.committed
     dialogue.coordination.take(asked, dialogue.reply(asked))
     with pytest.raises(TransactionAbortableError):
-        dialogue.hear(Call.COMMIT)
-
-
-def test_in_protocol_1_no_coordinator_could_tell() -> None:
-    dialogue = Dialogue(implicit=False)
-    dialogue.initialize()
-    dialogue.begin(T0)
-    dialogue.transactions.start(Call.COMMIT)
-    dialogue.answer(EndTransaction, 90)
-    with pytest.raises(ProducerFencedError):
         dialogue.hear(Call.COMMIT)

@@ -16,7 +16,7 @@ from kprod.sender.transaction_requests import (
 from kprod.sender.transactions import Call, OffsetFetch, State
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from kprod.transport.tcp import TcpBackend
-from kprod.wire.transactions import GROUP, CommittedOffset, CoordinatorReply, OffsetsReply
+from kprod.wire.transactions import CommittedOffset, CoordinatorReply, OffsetsReply
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.ports import free_port
 from tests.unit.sender.coordinating import T0, Dialogue
@@ -52,18 +52,6 @@ def test_it_is_asked_in_every_state_and_changes_none() -> None:
     dialogue.expect(InitProducerId)
 
 
-@pytest.mark.parametrize("code", [14, 88])
-def test_an_offset_that_may_change_is_asked_for_again(code: int) -> None:
-    """88: a transaction that has it is still open."""
-    dialogue = Dialogue(implicit=True)
-    question = asked(dialogue)
-    assert told(dialogue, code) is Reaction.RETRY
-    assert not question.ended.is_open
-    assert told(dialogue, 0, whole=16) is Reaction.FIND_AGAIN
-    assert told(dialogue, 0) is None
-    assert question.found == [FOUND]
-
-
 @pytest.mark.parametrize("found", [False, True], ids=["coordinator", "offsets"])
 def test_a_question_that_is_repeated_lets_the_transaction_go_on(found: bool) -> None:
     """88: its own commit, it may be, is what makes the offset known."""
@@ -97,15 +85,6 @@ def test_a_refusal_ends_the_question_and_nothing_else() -> None:
     assert isinstance(question.error, BrokerError)
     assert question.error.code == 30
     assert dialogue.transactions.error is None
-
-
-def test_a_group_whose_coordinator_is_not_told() -> None:
-    dialogue = Dialogue(implicit=True)
-    question = asked(dialogue)
-    ask = FindCoordinator(dialogue.due())
-    assert ask.wanted == (GROUP, "group")
-    assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0)) is None
-    assert isinstance(question.error, BrokerError)
 
 
 @pytest.mark.parametrize("state", [State.INITIALIZING, State.IN_TRANSACTION, State.COMMITTING])

@@ -127,13 +127,3 @@ def test_numbers_that_no_producer_has_are_refused(producer_id: int, epoch: int) 
     with pytest.raises(InvalidRecordError, match="is not a prepared transaction"):
         TwoPhaseCommit(producer).resume(PreparedTransaction("tx", producer_id, epoch))
     producer.close()
-
-
-def test_the_level_that_a_transaction_is_written_under_is_known() -> None:
-    dialogue = Dialogue(implicit=False)
-    dialogue.initialize()
-    dialogue.begin(T0)
-    dialogue.upgrade(2)
-    assert dialogue.transactions.used_level == 1
-    dialogue.commit()
-    assert dialogue.transactions.used_level == 2

@@ -18,9 +18,7 @@ from kprod.errors import (
 )
 from kprod.sender.transactions import (
     LEADS_TO,
-    MOVES,
     Call,
-    Party,
     State,
     Transactions,
     allowed,
@@ -143,28 +141,6 @@ def test_every_call_in_every_state(state: State, call: Call) -> None:
         assert type(caught.value) is expected
 
 
-def test_every_state_can_be_left_and_reached() -> None:
-    reached = {to for (_, to), _ in MOVES.items()}
-    assert reached == set(State) - {State.UNINITIALIZED}
-    left = {at for (at, to), _ in MOVES.items() if to is not State.FATAL_ERROR}
-    assert left == set(State) - {State.FATAL_ERROR}
-
-
-def test_nobody_makes_the_move_of_another() -> None:
-    assert [move for move, who in MOVES.items() if who is Party.RECOVERING_PROCESS] == [
-        (State.UNINITIALIZED, State.PREPARED)  # by another process than the one that has prepared
-    ]
-    for (_, to), who in MOVES.items():
-        if who is Party.RECOVERING_PROCESS:
-            continue
-        assert who is (Party.CALLER if to in LEADS_TO.values() and not _by_sender(to, who) else who)
-
-
-def _by_sender(to: State, who: Party) -> bool:
-    """The sender begins anew with an id when the next transaction needs another epoch."""
-    return to is State.INITIALIZING and who is Party.SENDER
-
-
 def test_a_move_that_is_not_in_the_table_ends_the_producer() -> None:
     transactions = in_state(State.IN_TRANSACTION)
     with pytest.raises(AssertionError, match="IN_TRANSACTION to READY"):
@@ -185,13 +161,6 @@ def test_what_has_failed_for_good_stays_so(state: State) -> None:
         assert caught.value.next_step is NextStep.START_AGAIN
 
 
-@pytest.mark.parametrize("state", [State.READY, State.IN_TRANSACTION])
-def test_an_id_that_is_asked_for_again_is_told_to_be_there(state: State) -> None:
-    transactions = in_state(state)
-    with pytest.raises(IllegalStateError, match="was called before, and once is enough"):
-        transactions.start(Call.INIT)
-
-
 def test_a_call_that_was_not_heard_of_must_be_made_again() -> None:
     transactions = in_state(State.COMMITTING)
     pending = transactions.start(Call.COMMIT)
@@ -206,28 +175,6 @@ def test_a_call_that_was_not_heard_of_must_be_made_again() -> None:
     transactions.heard(pending)
     transactions.begin()
     assert transactions.number == 2
-
-
-def test_a_commit_hears_of_the_record_that_failed() -> None:
-    transactions = in_state(State.COMMITTING)
-    transactions.fail(FAILED)
-    with pytest.raises(TransactionAbortableError, match="INVALID_TXN_STATE") as caught:
-        end(transactions, Call.COMMIT)
-    assert caught.value.__cause__ is FAILED
-    assert caught.value.next_step is NextStep.ABORT
-    transactions.start(Call.ABORT)
-    transactions.ready()
-    end(transactions, Call.ABORT)
-    assert transactions.error is None
-    transactions.begin()
-
-
-def test_an_abort_goes_on_whatever_fails() -> None:
-    transactions = in_state(State.ABORTING)
-    transactions.fail(FAILED)
-    assert transactions.state is State.ABORTING
-    transactions.ready()
-    end(transactions, Call.ABORT)
 
 
 @pytest.mark.parametrize("end", [started(Call.ABORT), Transactions.close])
