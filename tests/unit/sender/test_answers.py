@@ -54,23 +54,6 @@ def test_what_was_not_asked_for_is_passed_by(
     assert caplog.text.count("not asked for") == 1
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(as_if_asked(), id="nothing"),
-        pytest.param(as_if_asked(1), id="another partition"),
-        pytest.param(as_if_asked(0, topic="other"), id="another topic"),
-    ],
-)
-def test_what_is_left_out_is_sent_again(broker: ScriptedBroker, answer: Answer) -> None:
-    broker.next(ApiKey.PRODUCE, answer)
-    rig = rig_of(broker.cluster)
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done, seconds=5)
-    assert future.succeeded()
-    assert broker.count(ApiKey.PRODUCE) == 2
-
-
 def garbage(_: ScriptedBroker, heard: Heard) -> bytes:
     """The right correlation id, and then nonsense."""
     message = heard.correlation_id.to_bytes(4, "big") + b"\xff" * 40

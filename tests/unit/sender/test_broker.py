@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kprod.errors import ConnectionLost, KprodError, ProtocolError
+from kprod.errors import ConnectionLost, KprodError
 from kprod.sender.exchange import Buffers
 from kprod_ext import BufferPool, PooledBuffer
 from tests.support.fake_clock import FakeClock
@@ -14,19 +14,6 @@ from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.broker_rig import REQUEST, BrokerRig
 from tests.unit.sender.exchanges import Noted, answer
 from tests.unit.sender.raw_server import RawServer
-
-
-def test_a_request_is_carried_and_its_answer_brought_back() -> None:
-    server = RawServer()
-    rig = BrokerRig(server)
-    rig.connect()
-    request = rig.send()
-    assert server.ends[0].frames[1:] == [b"a request"]
-    rig.transport.deliver(answer(1, b"body"))
-    rig.poll()
-    assert request.ends == [("answered", b"body")]
-    assert rig.errors == []
-
 
 # Failures -----------------------------------------------------------------------------------------
 
@@ -79,21 +66,6 @@ def test_a_name_that_cannot_be_resolved_is_a_failed_attempt() -> None:
     assert not rig.broker.connected
     assert isinstance(rig.errors[0], ConnectionLost)
     assert "cannot resolve" in str(rig.errors[0])
-
-
-@pytest.mark.parametrize("how", ["cut", "hang up"])
-def test_a_broken_connection_fails_what_it_carried(how: str) -> None:
-    rig = BrokerRig(RawServer())
-    rig.connect()
-    request = rig.send()
-    if how == "cut":
-        rig.transport.cut()
-    else:
-        rig.transport.hang_up()
-    rig.poll()
-    assert request.ends == [("failed", True)]
-    assert isinstance(rig.errors[0], ConnectionLost)
-    assert not rig.broker.connected
 
 
 class Lends(Noted):
@@ -160,69 +132,6 @@ def test_only_a_loss_that_somebody_misses_is_worth_a_warning(
     rig.clock.advance(1)
     rig.connect()
     assert "broker 7 at host:9092 is connected again after 1 s" in caplog.messages[1]
-
-
-def test_every_connection_that_fails_or_ends_is_told_at_one_level_or_the_other(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    rig = BrokerRig(RawServer())
-    with caplog.at_level(logging.DEBUG, "kprod"):
-        for _ in range(3):
-            rig.connect()
-            rig.send()
-            rig.transport.hang_up()
-            rig.poll()
-            rig.clock.advance(1)
-        rig.connect()
-        rig.broker.close(rig.clock.now)
-    lost = [record for record in caplog.records if "the broker closed" in record.getMessage()]
-    assert [record.levelname for record in lost] == ["WARNING", "DEBUG", "DEBUG"]
-    assert caplog.text.count("client: connecting to broker 7 at host:9092") == 4
-    assert caplog.messages[1] == "client: connected to broker 7 at host:9092"
-    assert caplog.messages[-1] == "client: closing the connection to broker 7 at host:9092"
-
-
-def test_an_answer_that_came_before_the_connection_closed_counts() -> None:
-    rig = BrokerRig(RawServer())
-    rig.connect()
-    first, second = rig.send(), rig.send()
-    rig.transport.deliver(answer(1, b"in time"))
-    rig.transport.hang_up()
-    rig.poll()
-    rig.poll()
-    assert first.ends == [("answered", b"in time")]
-    assert second.ends == [("failed", True)]
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        pytest.param(b"HTTP/1.1 400 Bad Request\r\n", id="a web server"),
-        pytest.param(answer(99, b""), id="a strange correlation id"),
-        pytest.param(b"\x00\x00\x00\x01\x00", id="a frame too small"),
-        pytest.param(b"\x7f\xff\xff\xff", id="a frame too large"),
-    ],
-)
-def test_a_peer_that_talks_nonsense_is_left(garbage: bytes) -> None:
-    rig = BrokerRig(RawServer())
-    rig.connect()
-    request = rig.send()
-    rig.transport.deliver(garbage)
-    rig.poll()
-    assert request.ends == [("failed", True)]
-    assert isinstance(rig.errors[0], ProtocolError)
-    assert str(rig.errors[0]).startswith("broker 7 at host:9092: ")
-    assert not rig.broker.may_connect(rig.clock.now)
-
-
-def test_closing_on_purpose_needs_no_back_off() -> None:
-    rig = BrokerRig(RawServer())
-    rig.connect()
-    request = rig.send()
-    rig.broker.close(rig.clock.now)
-    assert request.ends == [("failed", True)]
-    assert rig.errors == []
-    assert rig.broker.may_connect(rig.clock.now)
 
 
 # A transport that is not ours, and has a mistake in it --------------------------------------------

@@ -105,12 +105,3 @@ def test_an_answer_after_the_time_limit_reaches_nobody() -> None:
     rig.poll()
     assert request.ends == [("failed", True)]
     assert again.ends == []
-
-
-def test_a_connection_that_waits_for_an_answer_is_not_idle() -> None:
-    rig = BrokerRig(RawServer())
-    rig.connect()
-    rig.pass_time(539)
-    rig.send()
-    rig.pass_time(2)
-    assert rig.broker.connected

@@ -6,7 +6,7 @@ import pytest
 
 from kprod.errors import ConnectionLost, ProtocolError
 from kprod.sender.connection import BrokerConnection
-from tests.unit.sender.exchanges import Noted, Unwritable, able, answer, frame, handshake_answer
+from tests.unit.sender.exchanges import Noted, able, answer, frame, handshake_answer
 
 NOW = 100.0
 GONE = ConnectionLost("gone")
@@ -37,13 +37,6 @@ def send(connection: BrokerConnection, *exchanges: Noted) -> None:
 # Matching -----------------------------------------------------------------------------------------
 
 
-def test_every_request_has_a_correlation_id_of_its_own() -> None:
-    connection = established()
-    requests = [Noted() for _ in range(3)]
-    send(connection, *requests)
-    assert [request.correlation_ids for request in requests] == [[1], [2], [3]]
-
-
 def test_a_response_to_a_request_that_has_not_left_is_refused() -> None:
     connection = established()
     request = Noted()
@@ -64,13 +57,6 @@ def test_a_response_that_cannot_be_read_leaves_the_request_to_be_failed() -> Non
     assert request.ends == []
     connection.close(GONE, NOW)
     assert request.ends == [("failed", True)]
-
-
-def test_a_header_that_is_cut_short_is_refused() -> None:
-    connection = established()
-    send(connection, Noted())
-    with pytest.raises(ProtocolError):
-        connection.received(frame(b"\x00\x00\x00\x01"), NOW)  # the tags are missing
 
 
 def test_what_a_transport_was_offered_may_have_arrived_unless_it_counts_every_byte() -> None:
@@ -111,17 +97,6 @@ def test_a_request_whose_answer_closes_the_connection_ends_once() -> None:
 # Writing ------------------------------------------------------------------------------------------
 
 
-def test_any_number_of_bytes_may_be_taken_at_a_time() -> None:
-    connection = established()
-    request = Noted(b"one", b"", b"two", b"three")
-    connection.send(request, NOW)
-    taken = b""
-    while pending := connection.pending_output():
-        taken += b"".join(pending)[:2]
-        connection.wrote(min(2, sum(map(len, pending))), NOW)
-    assert taken == b"onetwothree"
-
-
 def test_nothing_is_sent_behind_a_request_that_has_not_left() -> None:
     connection = established()
     connection.send(Noted(b"request"), NOW)
@@ -136,9 +111,6 @@ def test_the_buffers_of_a_request_are_written_as_they_are() -> None:
     records = b"record batch"
     connection.send(Noted(b"header", records), NOW)
     assert connection.pending_output()[1] is records
-
-
-# Requests without a response ----------------------------------------------------------------------
 
 
 # Throttling, age and the end ----------------------------------------------------------------------
@@ -182,14 +154,3 @@ def test_a_silence_the_broker_asked_for_is_not_held_against_it() -> None:
     send(connection, Noted(throttle_ms=5_000), Noted())
     connection.received(answer(1, b""), NOW + 1)
     assert connection.waiting_since() == NOW + 6
-
-
-def test_a_request_that_cannot_be_written_leaves_the_connection_as_it_was() -> None:
-    connection = established()
-    with pytest.raises(ValueError, match="a mistake"):
-        connection.send(Unwritable(ValueError("a mistake")), NOW)
-    assert (connection.in_flight, list(connection.output)) == (0, [])
-    request = Noted()
-    send(connection, request)
-    connection.received(answer(request.correlation_ids[0], b"fine"), NOW)
-    assert request.ends == [("answered", b"fine")]

@@ -44,12 +44,6 @@ def test_the_next_ones_are_counted_and_told_after_a_minute(
     )
 
 
-def test_every_broker_is_told_of(log: ConnectionLog, caplog: pytest.LogCaptureFixture) -> None:
-    for number in range(3):
-        log.failed(f"broker {number}", ConnectionLost(f"broker {number}: gone"), 0.0)
-    assert told(caplog) == [f"my-client: broker {n}: gone (KP-1601)" for n in range(3)]
-
-
 def test_that_it_works_again_is_told_once(
     log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -64,17 +58,6 @@ def test_that_it_works_again_is_told_once(
     assert [each.levelno for each in caplog.records if "again" in each.message] == [logging.INFO]
 
 
-def test_a_broker_that_comes_and_goes_is_told_of_twice_a_minute(
-    log: ConnectionLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    for second in range(int(INTERVAL) * 10):
-        log.failed(ONE, REFUSED, second + 0.0)
-        log.works(ONE, second + 0.5)
-    assert len(told(caplog)) == 20
-    assert told(caplog)[-1].endswith("after 0.5 s, 1 failure")
-
-
 def test_what_is_remembered_is_bounded(
     log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -85,19 +68,3 @@ def test_what_is_remembered_is_bounded(
     assert told(caplog) == []
     log.failed("broker 0", REFUSED, 0.0)
     assert len(told(caplog)) == 1
-
-
-def test_a_mistake_is_told_with_its_stack_and_not_every_time(
-    log: ConnectionLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    for second in range(int(INTERVAL) * 2):
-        log.mistake("it could not be closed", ZeroDivisionError("a mistake"), float(second))
-    assert told(caplog) == ["my-client: it could not be closed\nZeroDivisionError: a mistake"] * 2
-
-
-def test_mistakes_that_are_remembered_are_bounded(
-    log: ConnectionLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    for number in range(2 * KEPT):
-        log.mistake(f"mistake {number}", ZeroDivisionError(), 0.0)
-    assert len(told(caplog)) == 2 * KEPT

@@ -26,27 +26,6 @@ class Owner:
         self._deadlines.set(self, self.again)
 
 
-def test_what_is_due_fires_once_in_the_order_of_time() -> None:
-    deadlines = Deadlines()
-    order: list[str] = []
-
-    class Named(Owner):
-        def fire(self, now: float) -> None:
-            order.append(f"{self.name} at {now:g}")
-
-        name = ""
-
-    for name, when in {"late": 3.0, "early": 1.0, "next": 2.0}.items():
-        owner = Named(deadlines)
-        owner.name = name
-        deadlines.set(owner, when)
-    assert deadlines.first == 1.0
-    for now in (0.5, 2.0, 2.0, 5.0):
-        deadlines.fire(now)
-    assert order == ["early at 2", "next at 2", "late at 5"]
-    assert deadlines.first == FOREVER
-
-
 def test_an_owner_that_is_due_again_at_once_waits_for_the_next_call() -> None:
     deadlines = Deadlines()
     owner = Owner(deadlines)

@@ -113,13 +113,3 @@ def test_versions_are_chosen_from_what_the_broker_offers() -> None:
     connection.send(free, NOW)
     connection.send(capped, NOW)
     assert (free.versions, capped.versions) == ([12], [9])
-
-
-def test_an_api_the_broker_does_not_offer_is_refused_with_nothing_queued() -> None:
-    connection = opened()
-    written(connection)
-    connection.received(handshake_answer(0), NOW)
-    with pytest.raises(UnsupportedVersionError, match="CREATE_TOPICS"):
-        connection.send(Noted(api=ApiKey.CREATE_TOPICS), NOW)
-    assert connection.in_flight == 0
-    assert connection.pending_output() == []

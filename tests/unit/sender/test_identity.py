@@ -11,7 +11,6 @@ from tests.support.scripted_cluster import (
     Answer,
     ScriptedBroker,
     ScriptedCluster,
-    cut,
     telling,
 )
 from tests.support.sender_rig import rig_of
@@ -27,14 +26,6 @@ def identity(producer_id: int = 9, epoch: int = 3, error: int = 0) -> Answer:
 @pytest.fixture
 def broker() -> ScriptedBroker:
     return ScriptedCluster(topics={"t": [1]}).add(1)
-
-
-def test_batches_carry_the_id_that_was_given(broker: ScriptedBroker) -> None:
-    broker.next(ApiKey.INIT_PRODUCER_ID, identity(9, 3))
-    rig = rig_of(broker.cluster)
-    assert rig.run(rig.queue().succeeded)
-    (batch,) = broker.cluster.log[TP]
-    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (9, 3, 0)
 
 
 def test_no_id_is_asked_for_without_idempotence(broker: ScriptedBroker) -> None:
@@ -68,25 +59,6 @@ def test_the_reason_why_there_is_no_id_is_told_once_and_with_the_record(
     assert "INVALID_REQUEST (42): asking for a producer id" in str(error)
     told = [r for r in caplog.records if r.name == "kprod.sender.connection_log"]
     assert len([r for r in told if "asked again: INVALID_REQUEST" in r.getMessage()]) == 1
-
-
-def test_a_producer_without_an_id_goes_on_once_a_broker_gives_it_one(
-    broker: ScriptedBroker,
-) -> None:
-    broker.next(ApiKey.INIT_PRODUCER_ID, *[identity(-1, -1, -1)] * 60)
-    rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
-    expired = rig.queue()
-    assert rig.run(lambda: expired.is_done)
-    assert expired.failed()
-    assert rig.run(lambda: rig.queue().succeeded() or rig.cluster.log.get(TP) is not None)
-    future = rig.queue()
-    assert rig.run(future.succeeded)
-
-
-def test_a_lost_question_is_asked_again(broker: ScriptedBroker) -> None:
-    broker.next(ApiKey.INIT_PRODUCER_ID, cut, cut)
-    rig = rig_of(broker.cluster)
-    assert rig.run(rig.queue().succeeded, seconds=5)
 
 
 @pytest.mark.parametrize("code", [29, 31, 53, 90])

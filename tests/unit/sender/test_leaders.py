@@ -25,19 +25,6 @@ def test_a_record_queued_without_a_leader_leaves_soon_after_there_is_one() -> No
     assert future.succeeded()
 
 
-def test_a_moved_leader_is_found_by_asking_again() -> None:
-    cluster = ScriptedCluster(topics={"t": [1]})
-    old, new = cluster.add(1), cluster.add(2)
-    rig = rig_of(cluster)
-    rig.clock.advance(1)
-    cluster.topics["t"], cluster.leader_epoch = [2], 1
-    old.next(ApiKey.PRODUCE, refuse(6))
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done, seconds=SOON)
-    assert (old.count(ApiKey.PRODUCE), new.count(ApiKey.PRODUCE)) == (1, 1)
-    assert future.succeeded()
-
-
 def test_a_leader_named_in_the_refusal_is_used_at_once() -> None:
     cluster = ScriptedCluster(topics={"t": [1]})
     old, new = cluster.add(1), cluster.add(2)

@@ -229,14 +229,6 @@ def test_lifetimes_that_do_not_end(lifetime: int) -> None:
     assert able(rig.connection, NOW)
 
 
-def test_the_answer_to_a_login_comes_in_single_bytes() -> None:
-    rig = Rig()
-    body = struct.pack(">ihih5s", 1, 0, 1, 5, b"TALKS")
-    for byte in frame(body):
-        rig.connection.received(bytes([byte]), NOW)
-    assert int.from_bytes(rig.write()[4:6], "big") == ApiKey.SASL_AUTHENTICATE
-
-
 def test_a_mistake_of_a_mechanism_is_told_by_its_type() -> None:
     def broken(host: str) -> Any:
         raise RuntimeError("canary")

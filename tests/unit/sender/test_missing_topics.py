@@ -7,7 +7,7 @@ import pytest
 from kprod.errors import DeliveryTimeoutError
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedCluster, refuse
-from tests.support.sender_rig import SenderRig, rig_of
+from tests.support.sender_rig import SenderRig
 
 SECONDS = 30
 
@@ -29,18 +29,6 @@ def test_records_for_a_deleted_topic_fail_when_their_time_is_up_and_say_why() ->
     assert isinstance(error, DeliveryTimeoutError)
     assert "the last error was: UNKNOWN_TOPIC_OR_PARTITION (3): t-0" in str(error)
     assert broker.count(ApiKey.METADATA) - asked < 3 * SECONDS, "asked without a back-off"
-
-
-def test_records_for_a_topic_that_comes_back_are_delivered() -> None:
-    cluster = ScriptedCluster(topics={"t": [1]})
-    broker = cluster.add(1)
-    rig = rig_of(cluster)
-    del cluster.topics["t"]
-    broker.next(ApiKey.PRODUCE, *[refuse(3)] * 5)
-    future = rig.queue()
-    assert not rig.run(lambda: future.is_done, seconds=1)
-    cluster.topics["t"] = [1]
-    assert rig.run(future.succeeded, seconds=10)
 
 
 def test_other_topics_are_not_held_up() -> None:

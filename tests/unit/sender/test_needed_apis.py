@@ -8,7 +8,7 @@ import pytest
 
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import OFFERED, ScriptedBroker, ScriptedCluster
-from tests.support.sender_rig import SenderRig, rig_of
+from tests.support.sender_rig import SenderRig
 
 NEEDED = [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID]
 
@@ -41,12 +41,6 @@ def test_a_version_that_does_not_fit_the_request_costs_no_record(broker: Scripte
     assert broker.connections < 60
     broker.offered.update(OFFERED)
     assert rig.run(lambda: all(future.succeeded() for future in futures), seconds=5)
-
-
-def test_without_idempotence_a_broker_need_not_give_producer_ids(broker: ScriptedBroker) -> None:
-    del broker.offered[ApiKey.INIT_PRODUCER_ID]
-    rig = rig_of(broker.cluster, enable_idempotence=False)
-    assert rig.run(rig.queue().succeeded, seconds=5)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
-from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, cut, refuse, silence
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, cut, silence
 from tests.support.sender_rig import SenderRig, rig_of
-
-TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
@@ -73,39 +70,6 @@ def test_a_connection_the_broker_closes_while_it_is_idle_costs_a_record_nothing(
     assert broker.cluster.values("t") == [b"value", b"unlucky"]
 
 
-def test_brokers_that_are_down_are_tried_at_the_pace_of_the_back_off(
-    broker: ScriptedBroker,
-) -> None:
-    rig = rig_of(broker.cluster, delivery_timeout_ms=900_000, reconnect_backoff_max_ms=1000)
-    listener = broker.cluster.listeners.pop((broker.host, broker.port))
-    rig.backend.connections[0].cut()
-    future = rig.queue()
-    assert turns_in(rig, 600) < 3 * 2 * 750, "both addresses, once a second, three turns each"
-    broker.cluster.listeners[broker.host, broker.port] = listener
-    assert rig.run(lambda: future.is_done, seconds=2)
-    assert future.succeeded()
-
-
-def test_a_broker_that_refuses_for_ever_is_asked_at_the_pace_of_the_back_off(
-    broker: ScriptedBroker,
-) -> None:
-    broker.next(ApiKey.PRODUCE, *[refuse(19)] * 2000)
-    rig = rig_of(broker.cluster, delivery_timeout_ms=900_000)
-    rig.queue()
-    assert turns_in(rig, 600) < 3 * 750
-    assert 500 < broker.count(ApiKey.PRODUCE) < 750
-
-
-def test_a_connection_that_breaks_every_time_is_made_at_the_pace_of_the_back_off(
-    broker: ScriptedBroker,
-) -> None:
-    broker.next(ApiKey.PRODUCE, *[cut] * 2000)
-    rig = rig_of(broker.cluster, delivery_timeout_ms=900_000)
-    rig.queue()
-    assert turns_in(rig, 60) < 20 * 75
-    assert broker.connections < 3 * 75
-
-
 def test_what_a_broken_connection_carried_waits_for_no_more_than_the_next_one(
     broker: ScriptedBroker,
 ) -> None:
@@ -135,17 +99,6 @@ def test_a_silent_broker_costs_a_turn_per_time_limit(broker: ScriptedBroker) -> 
     assert turns_in(rig, 600) < 20 * 20
 
 
-def test_a_throttled_broker_is_left_alone_for_as_long(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker.cluster)
-    broker.throttle_ms = 5_000
-    assert rig.run(rig.queue().succeeded)
-    broker.throttle_ms = 0
-    started, turns = rig.clock.now, rig.turns
-    assert rig.run(rig.queue().succeeded)
-    assert rig.clock.now - started == pytest.approx(5)
-    assert rig.turns - turns < 10
-
-
 def test_a_long_silence_is_told_in_the_log_and_by_the_records_that_wait(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -157,24 +110,3 @@ def test_a_long_silence_is_told_in_the_log_and_by_the_records_that_wait(
     said = "broker 1 at broker-1:9092 asks for"
     assert caplog.text.count(f"{said} 240 s without requests (throttle_time_ms)") == 1
     assert f"after 0 attempts; the last error was: {said} 180 s without" in str(future.exception)
-
-
-def test_lingering_batches_are_waited_for_in_one_go(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker.cluster, linger_ms=500)
-    assert rig.run(rig.queue().succeeded)
-    started, turns = rig.clock.now, rig.turns
-    future = rig.queue()
-    assert rig.run(future.succeeded)
-    assert rig.clock.now - started == pytest.approx(0.5)
-    assert rig.turns - turns < 6
-
-
-def test_a_partition_that_must_wait_for_order_does_not_keep_the_sender_awake(
-    broker: ScriptedBroker,
-) -> None:
-    broker.next(ApiKey.PRODUCE, silence)
-    rig = rig_of(broker.cluster, batch_size=1)
-    for _ in range(3):
-        rig.queue()
-    assert turns_in(rig, 25) < 10
-    assert broker.count(ApiKey.PRODUCE) == 1

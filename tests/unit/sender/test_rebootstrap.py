@@ -106,16 +106,6 @@ def test_what_was_on_its_way_is_sent_again() -> None:
     assert moved.new.values("t") == [b"on its way"]
 
 
-def test_partitions_keep_their_number_meanwhile() -> None:
-    moved = MovedCluster()
-    metadata = moved.rig.sender.metadata
-    metadata.rebootstrap()
-    known = metadata.snapshot.topic("t")
-    assert known is not None
-    assert (len(known), known.available) == (2, ())
-    assert metadata.snapshot.brokers == {}
-
-
 def test_an_answer_ends_the_count() -> None:
     moved = MovedCluster(metadata_max_age_ms=1_000)
     for _ in range(5):

@@ -230,18 +230,6 @@ def test_what_a_sender_may_still_send_is_not_said_to_be_lost() -> None:
     assert counted == (0, 0), "those who were told are counted by the thread that told them"
 
 
-def test_an_earlier_deadline_wins() -> None:
-    running = Running()
-    running.broker.next(ApiKey.PRODUCE, silence)
-    future = running.queue()
-    now = running.clock.monotonic()
-    running.thread.request_stop(now + LONG)
-    running.thread.request_stop(now + 0.05)
-    with pytest.raises(ProducerClosedError):  # and not by the record's own time limit
-        future.get(LONG)
-    assert running.stop(LONG)
-
-
 def test_a_signal_while_records_are_told_of_runs_no_callback_twice() -> None:
     """The handler raises in the closing thread, as soon as the callbacks are in their queue."""
 

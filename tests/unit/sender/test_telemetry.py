@@ -170,14 +170,6 @@ def test_a_lost_question_is_asked_again_and_a_lost_push_waits_for_the_next() -> 
     assert due_in(made, 100) == 60
 
 
-def test_the_last_push_is_due_at_once_and_ends_it() -> None:
-    made = subscribed()
-    made.leave(11)
-    assert due_in(made, 11) == 0
-    assert made.pushed(PushReply(0, 0), 12, last=True)
-    assert made.over
-
-
 def test_a_push_that_was_on_its_way_is_followed_by_the_last() -> None:
     made = subscribed()
     made.leave(11)

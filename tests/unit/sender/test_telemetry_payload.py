@@ -6,7 +6,7 @@ import pytest
 
 from kprod.metrics import ProducerMetrics
 from kprod.sender.telemetry import TelemetryPayload, Wanted
-from tests.support.metrics_data import ToldMetric, read_metrics, read_resource
+from tests.support.metrics_data import ToldMetric, read_metrics
 
 BEGIN, NOW, LATER = 1_000, 2_000, 3_000
 LARGE = 1_000_000
@@ -75,15 +75,6 @@ def test_every_metric_that_the_kip_asks_of_a_producer_is_told() -> None:
     assert {f"org.apache.kafka.producer.{name}" for name in STANDARD} <= names
 
 
-def test_every_metric_has_its_unit_those_of_transactions_as_well() -> None:
-    metrics = ProducerMetrics()
-    metrics.node(1)
-    metrics.topic("t")
-    units = {one.name: one.unit for one in told(metrics.groups(0.0), wanted("*"))}
-    assert [name for name, unit in units.items() if not unit] == []
-    assert units["org.apache.kafka.producer.txn.commit.time.ns.total"] == "ns"
-
-
 @pytest.mark.parametrize(
     ("prefixes", "count"),
     [
@@ -134,9 +125,3 @@ def test_what_does_not_fit_is_left_out_beginning_with_topics() -> None:
     assert counts[0] == 0
     assert counts == sorted(counts)
     assert set(counts) == {0, 1, 2, 3, 4, 5}
-
-
-def test_a_transactional_producer_is_told_of_by_its_name() -> None:
-    payload = TelemetryPayload(BEGIN, {"transactional_id": "orders-1"})
-    written = payload.write(GROUPS, wanted("*"), NOW)
-    assert read_resource(written) == {"transactional_id": "orders-1"}

@@ -110,31 +110,6 @@ def test_metrics_are_compressed_by_the_first_codec_that_both_have(broker: Script
     assert read_resource(gzip.decompress(push.metrics)) == {}
 
 
-def test_metrics_are_left_as_they_are_when_no_codec_fits(broker: ScriptedBroker) -> None:
-    broker.next(ASK, subscription("*", codecs=(UNHEARD_OF,), delta=False))
-    broker.next(PUSH, taken())
-    rig = rig_of(broker.cluster)
-    assert rig.run(so_many(broker, PUSH, 1))
-    (push,) = heard(broker, PUSH)
-    assert push.compression_type == NONE
-    assert {one.kind for one in read_metrics(push.metrics)} == {"gauge", "cumulative"}
-
-
-@pytest.mark.parametrize(("code", "seconds"), [(117, 0), (76, 0), (118, 60), (89, 60)])
-def test_a_refused_push_is_followed_by_a_question(
-    broker: ScriptedBroker, code: int, seconds: int
-) -> None:
-    broker.next(ASK, subscription("*"), subscription("*"))
-    broker.next(PUSH, taken(code), taken())
-    rig = rig_of(broker.cluster)
-    assert rig.run(so_many(broker, PUSH, 1))
-    refused = rig.clock.now
-    assert rig.run(so_many(broker, ASK, 2))
-    assert seconds <= rig.clock.now - refused < seconds + 1
-    assert rig.run(so_many(broker, PUSH, 2))
-    assert [ask.client_instance_id for ask in heard(broker, ASK)] == [None, OWN_ID]
-
-
 def test_a_lost_answer_harms_no_record_and_no_later_push(broker: ScriptedBroker) -> None:
     broker.next(ASK, cut, subscription("*"))
     broker.next(PUSH, cut, taken())
@@ -155,16 +130,6 @@ def test_no_connection_is_made_for_it(broker: ScriptedBroker) -> None:
     assert not rig.run(lambda: False, seconds=200)
     assert broker.count(PUSH) == 0
     assert broker.connections == connections
-
-
-def test_a_throttled_client_is_silent(broker: ScriptedBroker) -> None:
-    broker.next(ASK, subscription("*"))
-    broker.next(PUSH, taken(0, throttle_ms=5_000))
-    rig = rig_of(broker.cluster)
-    assert rig.run(so_many(broker, PUSH, 1))
-    throttled = rig.clock.now
-    assert rig.run(rig.queue().succeeded)
-    assert rig.clock.now - throttled >= 5
 
 
 def leaves(rig: SenderRig) -> Callable[[], bool]:
@@ -212,22 +177,3 @@ def test_the_end_waits_for_nothing_where_nothing_is_wanted(
     assert not rig.run(lambda: False, seconds=1)
     assert leaves(rig)()
     assert broker.count(PUSH) == 0
-
-
-def test_the_end_waits_for_nothing_without_a_connection(broker: ScriptedBroker) -> None:
-    broker.next(ASK, subscription("*"))
-    rig = rig_of(broker.cluster)
-    assert rig.run(so_many(broker, ASK, 1))
-    rig.sender.network.rebootstrap(rig.clock.now)
-    assert leaves(rig)()
-
-
-def test_an_id_that_somebody_waits_for_is_a_reason_to_connect(broker: ScriptedBroker) -> None:
-    broker.next(ASK, subscription())
-    rig = SenderRig(broker.cluster)
-    told = rig.sender.telemetry
-    assert told is not None
-    rig.sender.metadata.close()
-    told.want()
-    assert rig.run(lambda: told.identified.is_open)
-    assert told.instance_id == OWN_ID.bytes

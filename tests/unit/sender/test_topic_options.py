@@ -46,11 +46,6 @@ def test_linger() -> None:
     assert took == {"a": 0, "c": 1, "b": 5}
 
 
-def test_a_full_batch_waits_for_no_linger() -> None:
-    rig = rig_with({"a": {"linger_ms": 5000}}, batch_size=100)
-    assert done(rig, rig.queue(bytes(200), topic="a"))
-
-
 def test_codec() -> None:
     own: dict[str, dict[str, Any]] = {
         "a": {"compression_type": "zstd"},

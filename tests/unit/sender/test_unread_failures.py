@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.errors import BrokerError, DeliveryTimeoutError
+from kprod.errors import DeliveryTimeoutError
 from kprod.sender.connection_log import INTERVAL, KEPT, UnobservedFailures
 from tests.support.fake_clock import FakeClock
 
@@ -44,15 +44,6 @@ def test_more_of_the_same_are_counted_for_a_minute(
     unread.failed("t", 1, TIMEOUT)
     assert len(told(caplog)) == 2
     assert "1 record for topic 't' failed (and 14 since the last such line)" in told(caplog)[1]
-
-
-def test_every_topic_and_cause_has_a_line_of_its_own(
-    unread: UnobservedFailures, caplog: pytest.LogCaptureFixture
-) -> None:
-    for topic in ("a", "b"):
-        for error in (TIMEOUT, BrokerError(3), BrokerError(29)):
-            unread.failed(topic, 1, error)
-    assert len(told(caplog)) == 6
 
 
 def test_what_is_remembered_is_bounded(
