@@ -8,49 +8,11 @@ from contextlib import suppress
 import pytest
 
 from kprod.errors import BufferFullError, KprodError, ProducerClosedError
-from kprod.types import TopicPartition
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.pool_waiter import wait_until
 from tests.unit.buffer.accumulating import BATCH, VALUE, Accumulating, read
 
 LONG = 20.0
-
-
-def test_every_partition_has_a_batch_of_its_own() -> None:
-    rig = Accumulating()
-    for partition in range(3):
-        rig.append(partition)
-    rig.append(0, topic="other")
-    assert rig.used == 4 * BATCH
-
-
-def test_a_record_larger_than_a_batch_travels_alone() -> None:
-    rig = Accumulating()
-    rig.append(value=bytes(3 * BATCH))
-    rig.append()
-    assert rig.used > 4 * BATCH
-    large, small = rig.take_all()
-    assert (large.record_count, small.record_count) == (1, 1)
-
-
-def test_every_record_travels_alone_when_batches_have_no_size() -> None:
-    rig = Accumulating(batch_size=1)
-    for _ in range(3):
-        appended = rig.append(value=b"")
-        assert appended.batch_ready
-        assert appended.wake_sender
-    assert [batch.record_count for batch in rig.take_all()] == [1, 1, 1]
-
-
-def test_futures_know_their_place_and_their_sizes() -> None:
-    rig = Accumulating()
-    tp = TopicPartition("t", 0)
-    first = rig.accumulator.append(tp, 1000, b"key", b"value", (("h", b"12"),), 0).future
-    second = rig.accumulator.append(tp, 1001, None, None, (), 0).future
-    (batch,) = rig.take_all()
-    batch.delivery.succeed(100, -1)
-    assert first.get(0)[3:] == (100, 1000, None, 3, 5, 3)
-    assert second.get(0)[3:] == (101, 1001, None, -1, -1, -1)
 
 
 # Refused: nothing is queued, and no memory is lost ------------------------------------------------
@@ -82,22 +44,6 @@ def test_a_caller_that_finds_no_memory_and_does_not_wait_lets_no_batch_linger() 
     assert rig.ready() == {}
 
 
-def test_a_full_memory_does_not_matter_while_the_open_batch_has_room() -> None:
-    rig = Accumulating(batches=1)
-    rig.append()
-    assert rig.append().future is not None
-
-
-def test_a_closed_accumulator_takes_nothing() -> None:
-    rig = Accumulating()
-    rig.append()
-    rig.accumulator.close()
-    for partition in (0, 1):
-        with pytest.raises(ProducerClosedError):
-            rig.append(partition)
-    assert rig.used == BATCH
-
-
 # Threads ------------------------------------------------------------------------------------------
 
 
@@ -117,18 +63,6 @@ class Appending(threading.Thread):
             self.future = self._rig.append(self._partition, b"waited", timeout=LONG).future
         except KprodError as error:
             self.error = error
-
-
-def test_a_record_that_waits_goes_on_when_memory_comes_back() -> None:
-    rig = Accumulating(batches=1)
-    rig.append(0)
-    waiting = Appending(rig, 1)
-    wait_until(lambda: rig.pool.waiting == 1)
-    (batch,) = rig.take_all()
-    batch.release()
-    waiting.join(LONG)
-    assert waiting.future is not None
-    assert rig.used == BATCH
 
 
 def test_who_finds_a_batch_opened_meanwhile_joins_it_and_returns_the_memory() -> None:

@@ -75,27 +75,6 @@ def test_what_has_ended_is_told_without_waiting(delivery: BatchDelivery) -> None
     assert told.value.value == future.get()
 
 
-def test_a_task_waits_until_another_thread_settles(delivery: BatchDelivery) -> None:
-    async def run() -> RecordMetadata:
-        [task] = await asked(*futures_of(delivery, 1))
-        assert not task.done()
-        elsewhere(lambda: delivery.succeed(100, -1))
-        return await asyncio.wait_for(task, LONG)
-
-    assert asyncio.run(run()).offset == 100
-
-
-def test_a_task_is_told_why_its_record_failed(delivery: BatchDelivery) -> None:
-    async def run() -> None:
-        [task] = await asked(*futures_of(delivery, 1))
-        elsewhere(lambda: delivery.fail(ERROR))
-        with pytest.raises(BrokerError) as caught:
-            await task
-        assert str(caught.value) == str(ERROR)
-
-    asyncio.run(run())
-
-
 def test_many_tasks_cost_one_call_into_the_loop(delivery: BatchDelivery) -> None:
     loop = CountingLoop()
 
@@ -125,40 +104,6 @@ def test_a_cancelled_task_harms_no_other(delivery: BatchDelivery) -> None:
         assert (await first).offset == 100
 
     asyncio.run(run())
-
-
-def test_waiting_again_and_again_for_a_short_time(delivery: BatchDelivery) -> None:
-    async def run() -> None:
-        [future] = futures_of(delivery, 1)
-        for _ in range(10):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(outcome_of(future), 0.001)
-        elsewhere(lambda: delivery.succeed(100, -1))
-        assert (await future).offset == 100
-
-    asyncio.run(run())
-
-
-def test_several_loops_wait_for_one_batch(delivery: BatchDelivery) -> None:
-    offsets: list[int] = []
-    waiting = threading.Barrier(4)
-
-    async def run(future: FutureRecordMetadata) -> None:
-        [task] = await asked(future)
-        waiting.wait(LONG)
-        offsets.append((await task).offset)
-
-    loops = [
-        threading.Thread(target=lambda future=future: asyncio.run(run(future)))
-        for future in futures_of(delivery, 3)
-    ]
-    for thread in loops:
-        thread.start()
-    waiting.wait(LONG)
-    delivery.succeed(100, -1)
-    for thread in loops:
-        thread.join(LONG)
-    assert sorted(offsets) == [100, 101, 102]
 
 
 def test_a_loop_that_is_gone_is_not_missed(delivery: BatchDelivery) -> None:
@@ -238,12 +183,6 @@ def test_the_batch_hurries_once_when_the_tasks_have_sent() -> None:
 
     asyncio.run(run())
     assert hurried == ["sent", "sent", "sent", "hurried"]
-
-
-def test_without_a_loop_there_is_a_clear_error(delivery: BatchDelivery) -> None:
-    [future] = futures_of(delivery, 1)
-    with pytest.raises(IllegalStateError, match=r"running asyncio event loop.*get\(\)"):
-        next(future.__await__())
 
 
 def test_a_callback_must_not_run_a_loop_that_waits() -> None:

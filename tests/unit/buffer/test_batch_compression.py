@@ -12,8 +12,6 @@ from kprod.types import ProducerId
 from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, Accumulating, read
 
-Compress = Callable[[memoryview], bytes]
-
 
 def gzip(records: memoryview) -> bytes:
     stream = zlib.compressobj(wbits=31)
@@ -77,15 +75,6 @@ def give_back(rig: Accumulating, batches: list[ProducerBatch]) -> int:
     return rig.used
 
 
-def test_a_sender_that_keeps_up_is_left_alone(rig: Accumulating, codec: Codec) -> None:
-    for number in range(10):
-        fill(rig, 1, start=2 * number)
-        assert codec.calls == number
-        rig.accumulator.begin_flush()
-        assert numbers(rig.drain()) == [2 * number, 2 * number + 1]
-        rig.accumulator.end_flush()
-
-
 def test_a_caller_compresses_what_it_has_filled_when_others_wait(
     rig: Accumulating, codec: Codec
 ) -> None:
@@ -99,17 +88,6 @@ def test_a_caller_compresses_what_it_has_filled_when_others_wait(
     assert codec.calls == 5
     assert numbers(found) == list(range(10))
     assert give_back(rig, found) == 0
-
-
-def test_it_makes_the_bytes_that_the_sender_would_make(rig: Accumulating) -> None:
-    fill(rig, 5)
-    alone = Accumulating(batches=100, compression="gzip", compress=gzip)
-    expected = []
-    for number in range(5):
-        fill(alone, 1, start=2 * number)
-        expected += drain_all(alone)
-    made = [bytes(batch.build()) for batch in drain_all(rig)]
-    assert made[:4] == [bytes(batch.build()) for batch in expected[:4]]
 
 
 def test_memory_that_compression_saves_is_free_at_once(rig: Accumulating, codec: Codec) -> None:
@@ -148,17 +126,6 @@ def test_the_sender_takes_no_batch_that_a_caller_is_at(rig: Accumulating, codec:
     assert numbers(drain_all(rig)) == [2, 3, 4]
 
 
-def test_other_partitions_go_on_meanwhile(rig: Accumulating, codec: Codec) -> None:
-    fill(rig, 2)
-    fill(rig, 1, partition=1, start=100)
-    rig.append(1, value(102))
-    seen: list[int] = []
-    codec.within = lambda: seen.extend(numbers(rig.drain()) + numbers(rig.drain()))
-    rig.append(0, value(4))
-    assert sorted(seen) == [0, 1, 100, 101] or sorted(seen) == [0, 1, 2, 3, 100, 101]
-    assert sorted(numbers(drain_all(rig)) + seen) == [0, 1, 2, 3, 4, 100, 101, 102]
-
-
 def test_a_batch_may_end_while_a_caller_is_at_it(rig: Accumulating, codec: Codec) -> None:
     fill(rig, 2)
     gone: list[ProducerBatch] = []
@@ -176,14 +143,6 @@ def test_a_batch_may_end_while_a_caller_is_at_it(rig: Accumulating, codec: Codec
     found = drain_all(rig)
     assert numbers(found) == list(range(10, 16)), "what has ended was in the way"
     assert give_back(rig, found) == 0
-
-
-def test_what_has_ended_is_not_compressed(rig: Accumulating, codec: Codec) -> None:
-    fill(rig, 2)
-    give_back(rig, rig.take_all())
-    fill(rig, 2)
-    assert codec.calls == 0
-    assert len(drain_all(rig)) == 2
 
 
 def test_a_codec_that_fails_is_told_of_once(

@@ -13,7 +13,7 @@ import pytest
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.delivery import BatchDelivery
-from kprod.errors import IllegalStateError, KprodTimeoutError
+from kprod.errors import IllegalStateError
 from kprod.types import RecordMetadata, TopicPartition
 from kprod_ext.futures import FutureRecordMetadata
 
@@ -48,39 +48,6 @@ def test_without_a_thread_they_run_at_once() -> None:
     assert ran == [1, 2]
     assert callbacks.drain(0)
     assert not callbacks.is_current
-
-
-def test_the_thread_starts_with_the_first_callback(callbacks: Callbacks) -> None:
-    assert callbacks.drain(0)
-    assert NAME not in names()
-    callbacks.put([lambda: None])
-    assert NAME in names()
-
-
-def test_they_run_one_after_the_other_in_order(callbacks: Callbacks) -> None:
-    ran: list[int] = []
-    for number in range(0, 100, 2):
-        callbacks.put([partial(ran.append, number), partial(ran.append, number + 1)])
-    assert callbacks.drain(LONG)
-    assert ran == list(range(100))
-
-
-def test_they_know_where_they_are(callbacks: Callbacks) -> None:
-    seen: list[bool] = []
-    callbacks.put([lambda: seen.append(callbacks.is_current)])
-    assert callbacks.drain(LONG)
-    assert seen == [True]
-    assert not callbacks.is_current
-
-
-def test_one_that_blocks_holds_up_only_the_others(callbacks: Callbacks) -> None:
-    release = block(callbacks)
-    callbacks.put([lambda: None])
-    assert not callbacks.drain(0.01)
-    assert callbacks.waiting == 2
-    release.set()
-    assert callbacks.drain(LONG)
-    assert callbacks.waiting == 0
 
 
 def test_draining_does_not_wait_for_what_is_put_later(callbacks: Callbacks) -> None:
@@ -177,18 +144,6 @@ def test_stopping_lets_everybody_in(callbacks: Callbacks) -> None:
 # The end ------------------------------------------------------------------------------------------
 
 
-def test_stopping_lets_what_was_put_run(callbacks: Callbacks) -> None:
-    release = block(callbacks)
-    ran: list[int] = []
-    callbacks.put([partial(ran.append, 1)])
-    callbacks.stop()
-    callbacks.stop()
-    assert not callbacks.drain(0.01)
-    release.set()
-    assert callbacks.drain(LONG)
-    assert ran == [1]
-
-
 def test_no_thread_is_left_once_all_have_run() -> None:
     """It has nothing to do any more when ``drain`` sees the end, and may still be there."""
     left: list[str] = []
@@ -207,13 +162,6 @@ def test_what_is_put_after_stopping_runs_at_once(callbacks: Callbacks) -> None:
     ran: list[str] = []
     callbacks.put([lambda: ran.append(threading.current_thread().name)])
     assert ran == [threading.current_thread().name]
-
-
-def test_stopping_before_anything_was_put_needs_no_thread() -> None:
-    callbacks = Callbacks(NAME)
-    callbacks.stop()
-    assert callbacks.drain(0)
-    assert NAME not in names()
 
 
 def test_abandoning_begins_no_further_callback(callbacks: Callbacks) -> None:
@@ -240,16 +188,6 @@ def delivery(callbacks: Callbacks) -> BatchDelivery:
 
 def future_of(delivery: BatchDelivery, index: int) -> FutureRecordMetadata:
     return FutureRecordMetadata(delivery, index, 1000, -1, 5, -1)
-
-
-def test_who_settles_does_not_wait_for_callbacks(
-    callbacks: Callbacks, delivery: BatchDelivery
-) -> None:
-    release = threading.Event()
-    future = future_of(delivery, 0).add_callback(lambda _: release.wait(LONG))
-    delivery.succeed(7, -1)
-    assert future.get(0).offset == 7
-    release.set()
 
 
 def test_records_are_told_of_in_their_order_whoever_asked_first(
@@ -317,10 +255,3 @@ def test_a_callback_must_not_wait_for_an_outcome(
         refused = in_a_callback(callbacks, partial(future.get, timeout))
         assert isinstance(refused, IllegalStateError)
         assert "add a callback to that record's future instead" in str(refused)
-
-
-def test_a_callback_may_look_at_an_outcome(callbacks: Callbacks, delivery: BatchDelivery) -> None:
-    future = future_of(delivery, 0)
-    assert isinstance(in_a_callback(callbacks, partial(future.get, 0)), KprodTimeoutError)
-    delivery.succeed(7, -1)
-    assert in_a_callback(callbacks, future.get) == future.value

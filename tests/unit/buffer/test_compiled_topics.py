@@ -11,7 +11,6 @@ import pytest
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.cluster.metadata import Metadata
-from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, Partitions, TopicInfo
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
 from kprod_ext import CompiledSend, FutureRecordMetadata, StickyPartition, TopicAppender
@@ -88,20 +87,6 @@ def lane_over(rig: SenderRig) -> Sending:
     return Sending(rig.sender.accumulator, rig.sender.metadata)
 
 
-def test_a_partition_that_was_used_takes_the_compiled_path() -> None:
-    rig = rig_with_topic(1)
-    send = lane_over(rig)
-    first = rig.queue(b"first")
-    send.topics.admit(TP, 1, None)
-    second = send.send("t", b"second", partition=0, timestamp_ms=7)
-    assert isinstance(second, FutureRecordMetadata)
-    assert (second.delivery, second.index) == (first.delivery, 1)
-    assert (second.timestamp, second.key_size, second.value_size) == (7, -1, 6)
-    rig.sender.accumulator.begin_flush()
-    assert rig.run(lambda: first.is_done)
-    assert rig.cluster.values("t") == [b"first", b"second"]
-
-
 def test_what_the_appender_does_not_know_is_for_the_python_path() -> None:
     rig = rig_with_topic(2)
     send = lane_over(rig)
@@ -127,44 +112,6 @@ def test_what_the_appender_does_not_know_is_for_the_python_path() -> None:
     assert send.send("other", b"v", partition=0) == asked
 
 
-def test_headers_and_whatever_is_like_bytes_take_the_compiled_path() -> None:
-    rig = rig_with_topic(1, batch_size=2_000)
-    send = lane_over(rig)
-    rig.queue(b"first")
-    send.topics.admit(TP, 1, None)
-    pairs = [(f"name-{n}", b"x" if n % 2 else None) for n in range(20)]
-    futures = [
-        send.send("t", bytearray(b"1"), b"key", partition=0),
-        send.send("t", memoryview(b"-2-")[1:2], memoryview(b"key"), []),
-        send.send("t", b"3", bytearray(b"key"), pairs, 0, 7),
-        send.send("t", None, None, tuple(pairs), 0),
-    ]
-    assert all(isinstance(future, FutureRecordMetadata) for future in futures)
-    assert futures[0].header_size == futures[1].header_size == -1
-    assert futures[2].header_size == sum(len(name) + (value is not None) for name, value in pairs)
-    rig.sender.accumulator.begin_flush()
-    assert rig.run(lambda: bool(rig.cluster.log))
-    records = [r for batches in rig.cluster.log.values() for b in batches for r in b.records()]
-    assert [record.value for record in records] == [b"first", b"1", b"2", b"3", None]
-    assert [list(record.headers) for record in records] == [[], [], [], pairs, pairs]
-
-
-def test_records_without_a_key_stick_until_the_partition_had_its_share() -> None:
-    rig = rig_with_topic(2, batch_size=1_000)
-    send = lane_over(rig)
-    rig.queue()
-    sticky = StickyPartition(0, 40)
-    send.topics.admit(TP, 2, sticky)
-    sent = 0
-    while isinstance(send.send("t", b"twenty bytes of value"), FutureRecordMetadata):
-        sent += 1
-    assert sticky.spent
-    assert sent > 1  # its batch was open all the time, so it got twice the share
-    assert isinstance(send.send("t", b"keyed ones do not care", partition=0), FutureRecordMetadata)
-    send.topics.admit(TP, 2, StickyPartition(0, 50))
-    assert isinstance(send.send("t", b"the next one"), FutureRecordMetadata)
-
-
 def test_after_its_share_they_go_on_to_the_partition_that_was_drawn_ahead() -> None:
     rig = rig_with_topic(2, batch_size=1_000)
     send = lane_over(rig)
@@ -179,14 +126,6 @@ def test_after_its_share_they_go_on_to_the_partition_that_was_drawn_ahead() -> N
         went.append(future.topic_partition.partition)
     assert went == [0, 0, 0, 1, 1, 1, 0, 0, 0]
     assert last.spent
-
-
-def test_a_sticky_partition_that_was_not_used_yet_asks() -> None:
-    rig = rig_with_topic(2)
-    send = lane_over(rig)
-    rig.queue()
-    send.topics.admit(TP, 2, StickyPartition(1, 60))
-    assert send.send("t", b"v") == "asked the Python path"
 
 
 def lose_leaders(rig: SenderRig, *lost: int) -> None:
@@ -262,42 +201,6 @@ def test_records_without_a_key_avoid_partitions_without_a_leader() -> None:
     assert len(send.topics.appenders) == 1
 
 
-@pytest.mark.full
-def test_a_full_batch_wakes_the_sender_and_the_next_record_asks() -> None:
-    rig = rig_with_topic(1)
-    send = lane_over(rig)
-    rig.queue(b"x" * 100)
-    send.topics.admit(TP, 1, None)
-    while isinstance(send.send("t", b"y", partition=0), FutureRecordMetadata):
-        pass
-    assert rig.sender.accumulator.pool.available < rig.sender.accumulator.pool.total
-    assert rig.run(lambda: len(rig.cluster.values("t")) > 1)
-
-
-def test_no_record_enters_a_batch_that_was_taken() -> None:
-    rig = rig_with_topic(1)
-    send = lane_over(rig)
-    future = rig.queue()
-    send.topics.admit(TP, 1, None)
-    rig.sender.accumulator.begin_flush()
-    assert rig.run(lambda: future.is_done)
-    late = send.send("t", b"late", partition=0)
-    assert (late.index, late.delivery is future.delivery) == (0, False)
-
-
-def test_a_record_that_lacks_nothing_but_a_batch_begins_one() -> None:
-    rig = rig_with_topic(2)
-    send = lane_over(rig)
-    future = rig.queue()
-    send.topics.admit(TP, 2, StickyPartition(0, 100))
-    rig.sender.accumulator.begin_flush()
-    assert rig.run(lambda: future.is_done)
-    begun = send.send("t", b"v")
-    assert (begun.index, begun.topic_partition) == (0, TP)
-    assert send.send("t", None, b"k", partition=0, timestamp_ms=7).index == 1
-    assert rig.run(lambda: bool(begun.is_done))
-
-
 def test_after_close_everything_asks() -> None:
     rig = rig_with_topic(1)
     send = lane_over(rig)
@@ -344,34 +247,6 @@ def test_a_closed_lane_is_not_remembered() -> None:
         let_go()
         assert send.send("t", b"v", partition=0) == "asked the Python path"
         assert send.send("".join(["", "t"]), b"v", partition=0) == "asked the Python path"
-
-
-def test_every_topic_has_an_appender_of_its_own() -> None:
-    cluster = ScriptedCluster(topics={"t": [1], "u": [1]})
-    cluster.add(1)
-    rig = rig_of(cluster, linger_ms=1_000, batch_size=2_000)
-    rig.know("u")
-    send = lane_over(rig)
-    for topic in ("t", "u"):
-        rig.queue(b"first", topic=topic)
-        send.topics.admit(TopicPartition(topic, 0), 1, None)
-    for number in range(4):
-        for topic in ("t", "u", "".join(["", "u"])):
-            assert isinstance(send.send(topic, b"%d" % number, partition=0), FutureRecordMetadata)
-    rig.sender.accumulator.begin_flush()
-    assert rig.run(lambda: bool(rig.cluster.values("t")) and bool(rig.cluster.values("u")))
-    assert rig.cluster.values("t") == [b"first", b"0", b"1", b"2", b"3"]
-    assert rig.cluster.values("u") == [b"first", b"0", b"0", b"1", b"1", b"2", b"2", b"3", b"3"]
-
-
-def test_a_topic_that_was_forgotten_closes_its_appender() -> None:
-    rig = rig_with_topic(1)
-    send = lane_over(rig)
-    rig.queue()
-    send.topics.admit(TP, 1, None)
-    known = TopicInfo("other", None, Partitions.of([PartitionInfo(0, 1, 0)]))
-    send.topics.close_stale(ClusterSnapshot(topics={"other": known}))
-    assert send._topic_appenders.get("t") is None
 
 
 def test_a_sticky_partition_of_a_topic_that_had_more_does_not_take_the_compiled_path() -> None:

@@ -59,16 +59,6 @@ def test_more_records_fit_into_a_batch_that_compresses_well(codec: str) -> None:
     assert rig.used == 0
 
 
-def test_records_that_do_not_shrink_are_sent_as_they_are() -> None:
-    rig = Accumulating(compression="gzip", compress=compressor("gzip", None))
-    rig.append(value=NOISE[:500])
-    rig.accumulator.begin_flush()
-    (batch,) = rig.drain()
-    found = read(batch)
-    assert found.codec == 0
-    assert [record.value for record in found.records()] == [NOISE[:500]]
-
-
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [0, 1, 32 * 1024 - 1, 32 * 1024, 32 * 1024 + 1, 100_000])
 @pytest.mark.parametrize("content", [TEXT * 10, NOISE])
@@ -109,10 +99,6 @@ def test_an_lz4_level_is_what_lz4_makes_of_it(level: int) -> None:
     assert compress(memoryview(text)) == usual
 
 
-def test_no_codec_means_no_compressor() -> None:
-    assert compressor("none", None) is None
-
-
 # The estimate -------------------------------------------------------------------------------------
 
 
@@ -141,9 +127,3 @@ def teach(ratios: CompressionRatios, known: float) -> None:
     while ratios.estimate("t") > known:
         ratios.observed("t", known)
     assert ratios.estimate("t") == pytest.approx(known)
-
-
-def test_every_topic_has_an_estimate_of_its_own() -> None:
-    ratios = CompressionRatios()
-    ratios.observed("t", 2.0)
-    assert (ratios.estimate("t"), ratios.estimate("other")) == (2.0, 1.0)

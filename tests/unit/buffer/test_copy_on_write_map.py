@@ -9,21 +9,6 @@ import pytest
 from kprod.buffer.copy_on_write_map import CopyOnWriteMap
 
 
-def test_what_was_not_created_is_not_there() -> None:
-    entries = CopyOnWriteMap()
-    assert entries.get("a") is None
-    assert len(entries) == 0
-    assert list(entries) == []
-
-
-def test_an_entry_is_made_once_and_found_from_then_on() -> None:
-    entries = CopyOnWriteMap()
-    first = entries.get_or_create("a", list)
-    assert entries.get_or_create("a", lambda: pytest.fail("made twice")) is first
-    assert entries.get("a") is first
-    assert (list(entries), entries.values()) == (["a"], [first])
-
-
 def test_a_maker_that_fails_leaves_the_map_as_it_was() -> None:
     entries = CopyOnWriteMap()
     with pytest.raises(ZeroDivisionError):

@@ -17,7 +17,6 @@ from kprod.types import TopicPartition
 
 TP = TopicPartition("t", 3)
 ERROR = KprodTimeoutError("too late")
-LONG = 20.0
 RACES = 500
 """Attempts without a GIL, where two threads can meet between any two steps; they seldom do."""
 
@@ -45,54 +44,6 @@ def test_the_first_outcome_stands(delivery: BatchDelivery, first: str, second: s
     assert not settle[second]()
     assert (delivery.base_offset, delivery.error) == outcome
     assert len(told) == 1
-
-
-def test_everyone_is_told_in_the_order_of_asking(delivery: BatchDelivery) -> None:
-    told: list[str] = []
-    delivery.on_done(lambda: told.append("first"))
-    delivery.on_done(lambda: told.append("second"))
-    assert told == []
-    delivery.succeed(0, -1)
-    assert told == ["first", "second"]
-    delivery.on_done(lambda: told.append("late"))
-    assert told == ["first", "second", "late"]
-
-
-def test_who_is_told_may_ask_again(delivery: BatchDelivery) -> None:
-    told: list[str] = []
-
-    def outer() -> None:
-        delivery.on_done(lambda: told.append("inner"))
-        told.append("outer")
-
-    delivery.on_done(outer)
-    delivery.succeed(0, -1)
-    assert told == ["outer", "inner"]
-
-
-def test_waiting_ends_when_another_thread_settles(delivery: BatchDelivery) -> None:
-    waited: list[bool] = []
-    waiter = threading.Thread(target=lambda: waited.append(delivery.wait(LONG)))
-    waiter.start()
-    delivery.succeed(0, -1)
-    waiter.join(LONG)
-    assert waited == [True]
-
-
-def test_the_first_wait_hurries_the_batch() -> None:
-    hurried: list[None] = []
-    delivery = BatchDelivery(TP, lambda: hurried.append(None))
-    assert not delivery.awaited
-    delivery.wait(0)
-    delivery.wait(0)
-    assert delivery.awaited
-    assert len(hurried) == 1
-
-
-def test_waiting_for_what_has_ended_hurries_nobody() -> None:
-    delivery = BatchDelivery(TP, lambda: pytest.fail("hurried"))
-    delivery.succeed(0, -1)
-    assert delivery.wait(0)
 
 
 def test_of_many_threads_that_settle_one_wins() -> None:
@@ -131,28 +82,6 @@ def halves(delivery: BatchDelivery) -> tuple[BatchDelivery, BatchDelivery]:
     first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
     delivery.split_into([(0, first), (3, second)])
     return first, second
-
-
-def test_a_whole_batch_answers_for_its_records_itself(delivery: BatchDelivery) -> None:
-    assert delivery.locate(5) == (delivery, 5)
-
-
-def test_a_record_is_found_in_its_half(delivery: BatchDelivery) -> None:
-    first, second = halves(delivery)
-    assert [delivery.locate(index) for index in (0, 2, 3, 4)] == [
-        (first, 0),
-        (first, 2),
-        (second, 0),
-        (second, 1),
-    ]
-
-
-def test_a_record_is_found_in_a_half_of_a_half(delivery: BatchDelivery) -> None:
-    _, second = halves(delivery)
-    quarters = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
-    second.split_into([(0, quarters[0]), (2, quarters[1])])
-    assert delivery.locate(4) == (quarters[0], 1)
-    assert delivery.locate(5) == (quarters[1], 0)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -61,14 +61,6 @@ def appended(delivery: BatchDelivery) -> FutureRecordMetadata:
 # What it tells ------------------------------------------------------------------------------------
 
 
-def test_a_record_on_its_way_has_no_outcome(delivery: BatchDelivery) -> None:
-    future = future_of(delivery)
-    assert (future.is_done, future.succeeded(), future.failed()) == (False, False, False)
-    assert (future.value, future.exception, future.retriable()) == (None, None, False)
-    assert future.topic_partition == TP
-    assert repr(future) == "<FutureRecordMetadata t-3 pending>"
-
-
 def test_a_stored_record_tells_where_it_is(delivery: BatchDelivery) -> None:
     future = future_of(delivery)
     delivery.succeed(100, -1)
@@ -82,11 +74,6 @@ def test_a_stored_record_tells_where_it_is(delivery: BatchDelivery) -> None:
 def test_the_brokers_time_wins_where_it_stamps_records(delivery: BatchDelivery) -> None:
     delivery.succeed(100, 55)
     assert future_of(delivery).get().timestamp == 55
-
-
-def test_no_offset_is_made_up_where_the_broker_told_none(delivery: BatchDelivery) -> None:
-    delivery.succeed(-1, -1)
-    assert future_of(delivery).get().offset == -1
 
 
 def test_a_failed_record_tells_why(delivery: BatchDelivery) -> None:
@@ -140,20 +127,6 @@ def test_asking_a_failed_record_again_and_again_keeps_the_traceback_short(
 # Being told ---------------------------------------------------------------------------------------
 
 
-def test_callbacks_and_errbacks_are_for_one_outcome_each(delivery: BatchDelivery) -> None:
-    told: list[object] = []
-    future_of(delivery).add_callback(told.append).add_errback(lambda _: told.append("errback"))
-    delivery.succeed(100, -1)
-    assert told == [future_of(delivery).value]
-
-
-def test_errbacks_get_the_error(delivery: BatchDelivery) -> None:
-    told: list[object] = []
-    future_of(delivery).add_errback(told.append).add_callback(lambda _: told.append("callback"))
-    delivery.fail(ERROR)
-    assert [str(error) for error in told] == [str(ERROR)]
-
-
 @pytest.mark.parametrize("stored", [True, False])
 def test_one_function_may_take_either_outcome(delivery: BatchDelivery, stored: bool) -> None:
     told: list[object] = []
@@ -192,45 +165,7 @@ def test_what_a_callback_raises_is_logged_and_goes_no_further(
     assert "a mistake of the application" in caplog.text
 
 
-# A batch that was cut in two ----------------------------------------------------------------------
-
-
-def test_records_of_a_cut_batch_have_the_outcome_of_their_half(delivery: BatchDelivery) -> None:
-    futures = [future_of(delivery, index) for index in range(4)]
-    first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
-    delivery.split_into([(0, first), (3, second)])
-    first.succeed(100, -1)
-    assert [future.get(0).offset for future in futures[:3]] == [100, 101, 102]
-    second.fail(ERROR)
-    assert str(futures[3].exception) == str(ERROR)
-
-
-def test_a_callback_of_a_cut_batch_is_called_once(delivery: BatchDelivery) -> None:
-    told: list[object] = []
-    future_of(delivery, 0).add_both(told.append)
-    first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
-    delivery.split_into([(0, first), (3, second)])
-    future_of(delivery, 3).add_both(told.append)
-    second.fail(ERROR)
-    first.succeed(100, -1)
-    assert len(told) == 2
-    assert str(ERROR) in map(str, told)
-
-
 # Under other names --------------------------------------------------------------------------------
-
-
-def test_the_names_of_concurrent_futures(delivery: BatchDelivery) -> None:
-    future = future_of(delivery)
-    told: list[object] = []
-    future.add_done_callback(told.append)
-    assert not future.done()
-    with pytest.raises(TimeoutError):
-        future.result(timeout=0)
-    delivery.succeed(100, -1)
-    assert future.done()
-    assert future.result() == future.get()
-    assert told == [future]
 
 
 @pytest.mark.parametrize("settle", [lambda d: d.succeed(100, -1), lambda d: d.fail(ERROR)])
@@ -285,20 +220,6 @@ def test_a_twin_for_what_only_takes_the_futures_of_concurrent_futures() -> None:
     assert set(concurrent.futures.as_completed(twins, timeout=0)) == set(twins)
     assert twins[1].result() == future_of(deliveries[1]).get()
     assert str(twins[0].exception()) == str(ERROR)
-
-
-def test_a_twin_cannot_call_a_record_back(delivery: BatchDelivery) -> None:
-    twin = future_of(delivery).as_concurrent()
-    assert not twin.cancel()
-    delivery.succeed(100, -1)
-    assert twin.result(0).offset == 102
-
-
-def test_only_the_producer_settles_a_future(delivery: BatchDelivery) -> None:
-    assert not hasattr(future_of(delivery), "success")
-    assert not hasattr(future_of(delivery), "failure")
-    with pytest.raises(AttributeError):
-        future_of(delivery).is_done = True  # type: ignore[misc]
 
 
 def test_a_future_that_is_kept_does_not_keep_the_producers_memory() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kprod.errors import BufferFullError
-from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, read
+from tests.unit.buffer.accumulating import BATCH, LEADER, Accumulating
 
 MOST = 5 * BATCH - 1
 """Room for ten records of ``VALUE``."""
@@ -31,22 +28,6 @@ def look_at_queues(rig: Accumulating) -> None:
 
 def sizes(rig: Accumulating) -> list[int]:
     return [batch.record_count for batch in rig.take_all()]
-
-
-def test_what_comes_while_a_batch_cannot_leave_joins_it() -> None:
-    rig = growing()
-    for _ in range(2):
-        rig.append()
-    assert rig.ready() == {1: [0]}
-    rig.gate.shut.add(0)
-    assert rig.drain() == []
-    rig.open(0)
-    for _ in range(5):
-        rig.append()
-    (batch,) = rig.drain()
-    assert batch.record_count == 7
-    assert len(list(read(batch).records())) == 7
-    assert MOST / 2 < batch.size <= MOST
 
 
 def test_growing_is_allowed_by_node() -> None:
@@ -90,18 +71,6 @@ def test_there_is_a_new_batch_when_it_has_its_largest_size() -> None:
     assert [appended[number].wake_sender for number in begins] == [False, True, True]
 
 
-def test_what_comes_when_it_was_taken_begins_another() -> None:
-    rig = growing()
-    for _ in range(3):
-        rig.append()
-    (batch,) = rig.drain()
-    before = bytes(batch.build())
-    rig.append()
-    assert batch.record_count == 3
-    assert bytes(batch.build()) == before
-    assert sizes(rig) == [1]
-
-
 def test_a_record_larger_than_a_batch_leaves_at_once_and_may_be_joined() -> None:
     rig = growing()
     appended = rig.append(value=bytes(2 * BATCH))
@@ -110,35 +79,6 @@ def test_a_record_larger_than_a_batch_leaves_at_once_and_may_be_joined() -> None
     rig.append(value=bytes(2 * BATCH))
     rig.append(value=bytes(2 * BATCH))  # with which it would be larger than it may be
     assert sizes(rig) == [2, 1]
-
-
-def test_a_batch_begins_anew_where_memory_ends() -> None:
-    """Who needs memory waits for it as ever; nothing is lost of what was taken."""
-    rig = growing(batches=3)
-    for _ in range(6):
-        rig.append()
-    assert rig.used == rig.pool.total
-    with pytest.raises(BufferFullError):
-        rig.append()
-    (batch,) = rig.drain()
-    assert batch.record_count == 6
-    batch.release()
-    rig.append()
-    assert sizes(rig) == [1]
-
-
-def test_a_grown_batch_is_cut_in_two() -> None:
-    rig = growing()
-    for number in range(8):
-        rig.append(value=VALUE + b"%d" % number)
-    rig.number_from(40)
-    (batch,) = rig.drain()
-    batch.attempt(rig.clock.now, LEADER)
-    halves = rig.split(batch)
-    assert [half.base_sequence for half in halves] == [40, 44]
-    values = [r.value for half in rig.drain_each(2) for r in read(half).records()]
-    assert values == [VALUE + b"%d" % number for number in range(8)]
-    assert rig.used == 0, "the halves have memory of their own"
 
 
 def test_what_a_broker_finds_too_large_is_not_grown_to_again() -> None:
@@ -157,11 +97,3 @@ def test_what_a_broker_finds_too_large_is_not_grown_to_again() -> None:
     for queued in rig.take_all():
         by_partition[queued.tp.partition].append(queued.record_count)
     assert by_partition == {0: [4, 4, 4], 1: [10, 2]}
-
-
-def test_without_more_room_batches_are_as_large_as_they_are_ready() -> None:
-    for options in ({}, {"batch_max_size": BATCH}, {"batch_max_size": 1}):
-        rig = Accumulating(100, **options)
-        for _ in range(6):
-            rig.append()
-        assert sizes(rig) == [2, 2, 2]

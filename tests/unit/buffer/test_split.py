@@ -7,7 +7,7 @@ import pytest
 from kprod.buffer.compression import compressor
 from kprod.errors import KprodError, ProducerClosedError
 from kprod_ext.batch import ProducerBatch
-from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, read
+from tests.unit.buffer.accumulating import BATCH, LEADER, Accumulating, read
 
 
 def sent(rig: Accumulating, records: int, number_from: int | None = None) -> ProducerBatch:
@@ -33,34 +33,6 @@ def rig(request: pytest.FixtureRequest) -> Accumulating:
     return Accumulating(batches=100, compression=request.param, compress=compress)
 
 
-def test_a_large_record_is_parted_from_the_small(rig: Accumulating) -> None:
-    rig.append(value=b"small")
-    rig.append(value=VALUE)
-    rig.append(value=b"small too")
-    rig.accumulator.begin_flush()
-    (batch,) = rig.drain()
-    rig.split(batch)
-    found = [values(half) for half in rig.drain_each(2)]
-    assert found == [[b"small", VALUE], [b"small too"]]
-
-
-def test_the_halves_leave_at_once_and_before_what_was_sent_later(rig: Accumulating) -> None:
-    first = sent(rig, 4)
-    later = sent(rig, 3)
-    rig.attempt(later)
-    rig.append(value=b"new")
-    halves = rig.split(first)
-    assert rig.drain() == [halves[0]]
-    assert rig.take_all()[:2] == [halves[1], later]
-
-
-def test_the_halves_are_as_old_as_the_whole(rig: Accumulating) -> None:
-    batch = sent(rig, 4)
-    born = rig.clock.now
-    rig.clock.advance(50)
-    assert [half.created_at for half in rig.split(batch)] == [born] * 2
-
-
 def test_what_is_known_of_the_whole_holds_for_the_halves(rig: Accumulating) -> None:
     """An overtaken batch begins the log of a topic made anew: see ``Partition.acknowledged``."""
     batch = sent(rig, 4)
@@ -68,12 +40,6 @@ def test_what_is_known_of_the_whole_holds_for_the_halves(rig: Accumulating) -> N
     for half in rig.split(batch):
         assert half.maybe_written
         assert half.overtaken
-
-
-def test_the_halves_have_all_their_attempts(rig: Accumulating) -> None:
-    batch = sent(rig, 2)
-    batch.attempts = 9
-    assert [half.attempts for half in rig.split(batch)] == [0, 0]
 
 
 def test_nothing_is_expected_of_compression_after_a_batch_that_was_too_large() -> None:
@@ -130,36 +96,6 @@ def test_a_record_larger_than_a_part_is_alone_in_one() -> None:
     (batch,) = rig.drain()
     parts = rig.cut(batch, 4)
     assert [part.record_count for part in parts] == [2, 2]
-
-
-def test_the_memory_of_the_whole_comes_back(rig: Accumulating) -> None:
-    batch = sent(rig, 4)
-    assert rig.used >= BATCH
-    halves = rig.split(batch)
-    assert rig.used == 0
-    for half in halves:
-        half.release()
-    assert rig.used == 0
-
-
-def test_a_half_can_be_cut_again(rig: Accumulating) -> None:
-    rig.split(sent(rig, 4, 40))
-    (first,) = rig.drain()
-    first.attempt(rig.clock.now, LEADER)
-    rig.split(first)
-    found = [read(part) for part in rig.drain_each(3)]
-    assert [(part.base_sequence, part.record_count) for part in found] == [
-        (40, 1),
-        (41, 1),
-        (42, 2),
-    ]
-
-
-def test_whoever_looks_meanwhile_finds_either_the_whole_or_the_halves(rig: Accumulating) -> None:
-    batch = sent(rig, 4)
-    assert rig.accumulator.incomplete == {batch}
-    halves = rig.split(batch)
-    assert rig.accumulator.incomplete == set(halves)
 
 
 @pytest.mark.parametrize("size", [63, 64, 8191, 8192])
