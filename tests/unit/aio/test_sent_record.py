@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from kprod.aio.aiokafka_producer import nothing
-from kprod.aio.errors import for_aiokafka
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
@@ -95,51 +93,6 @@ def test_before_and_after_its_outcome_it_tells_what_asyncios_futures_do(renews: 
     asyncio.run(main())
 
 
-def test_what_ended_a_record_is_raised_by_every_way_of_waiting() -> None:
-    async def main() -> None:
-        batch = Batch(3)
-        waiting = asyncio.gather(*batch.records, return_exceptions=True)
-        batch.fail()
-        told = await soon(waiting)
-        assert {type(error) for error in told} == {BrokerError}
-        assert len({id(error) for error in told}) == 3
-        for wait in (batch.records[0], asyncio.gather(*batch.records)):
-            with pytest.raises(BrokerError):
-                await soon(wait)
-        done, _ = await asyncio.wait(batch.records)
-        assert all(isinstance(record.exception(), BrokerError) for record in done)
-
-    asyncio.run(main())
-
-
-def test_in_the_drop_in_errors_are_those_of_aiokafka_and_acks_0_tells_nothing() -> None:
-    async def main() -> None:
-        failed = Batch(1, renews=False, error=for_aiokafka)
-        failed.fail()
-        with pytest.raises(type(for_aiokafka(BrokerError(INVALID_RECORD, "t")))):
-            await soon(failed.records[0])
-        unknown = Batch(1, renews=False, stored=nothing)
-        unknown.end()
-        assert await soon(unknown.records[0]) is None
-
-    asyncio.run(main())
-
-
-def test_a_wait_that_was_given_up_can_begin_anew() -> None:
-    async def main() -> None:
-        batch = Batch(3)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(batch.records[0], 0.001)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*batch.records), 0.001)
-        together = asyncio.gather(*batch.records)
-        asyncio.get_running_loop().call_soon(batch.end)
-        assert [told.offset for told in await soon(together)] == [100, 101, 102]
-        assert (await soon(batch.records[0])).offset == 100
-
-    asyncio.run(main())
-
-
 def test_many_waits_that_were_given_up_can_begin_anew_together() -> None:
     async def main() -> None:
         batch = Batch(30_000)
@@ -165,17 +118,6 @@ def test_a_wait_that_was_given_up_finds_the_outcome_that_came_since() -> None:
         assert not any(record.cancelled() for record in batch.records)
         stored = await soon(asyncio.gather(*batch.records))
         assert [told.offset for told in stored] == [100, 101]
-
-    asyncio.run(main())
-
-
-def test_a_record_that_is_cancelled_before_anybody_waits_can_be_waited_for() -> None:
-    async def main() -> None:
-        batch = Batch(1)
-        assert batch.records[0].cancel()
-        together = asyncio.gather(*batch.records)
-        batch.end()
-        assert [told.offset for told in await soon(together)] == [100]
 
     asyncio.run(main())
 
@@ -283,20 +225,6 @@ def test_a_callback_that_ends_the_loop_keeps_the_outcome_from_no_other(renews: b
         loop.run_until_complete(task)
     loop.close()
     assert called == 2 * batches[0].records
-
-
-def test_the_first_of_several_is_enough_for_wait(renews: bool) -> None:
-    async def main() -> None:
-        early, late = Batch(1, renews=renews), Batch(1, renews=renews)
-        asyncio.get_running_loop().call_soon(early.end)
-        both = {*early.records, *late.records}
-        done, left = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        assert (done, left) == (set(early.records), set(late.records))
-        shielded = asyncio.shield(late.records[0])
-        asyncio.get_running_loop().call_soon(late.end)
-        assert (await soon(shielded)).offset == 100
-
-    asyncio.run(main())
 
 
 def test_other_threads_and_loops_may_wait_too() -> None:

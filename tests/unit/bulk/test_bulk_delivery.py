@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +19,6 @@ from kprod.errors import (
     InvalidBatchError,
     InvalidRecordError,
     KprodError,
-    KprodTimeoutError,
     RecordTooLargeError,
     RecordTypeError,
 )
@@ -44,17 +42,6 @@ def producer_of(cluster: ScriptedCluster, **options: Any) -> KafkaProducer:
     producer = producer_before(cluster, **options)
     producer.send("t", b"first", partition=0).get(timeout=20)
     return producer
-
-
-def test_the_report_tells_offsets_by_partition() -> None:
-    with producer_of(cluster_of(2)) as producer:
-        handle = producer.send_many("t", VALUES, partitions=[n % 2 for n in range(100)])
-        report = handle.get(timeout=20)
-    assert report.records == len(handle) == 100
-    assert {tp.partition: (r.first, r.last, r.records) for tp, r in report.offsets.items()} == {
-        0: (1, 50, 50),
-        1: (0, 49, 50),
-    }
 
 
 def test_every_record_has_its_outcome() -> None:
@@ -177,18 +164,6 @@ def test_of_a_batch_that_was_split_only_the_record_that_is_too_large_fails() -> 
     assert [outcome.offset for outcome in list(handle)[1:]] == [1, 2, 3]  # type: ignore[union-attr]
 
 
-def test_waiting_has_a_limit_and_the_records_go_on() -> None:
-    cluster = cluster_of(1)
-    with producer_of(cluster) as producer:
-        cluster.brokers[1].next(ApiKey.PRODUCE, silence)
-        handle = producer.send_many("t", VALUES)
-        with pytest.raises(KprodTimeoutError, match="100 of 100 records have no outcome"):
-            handle.get(timeout=0.05)
-        assert not handle.is_done
-        assert (handle[0], handle.failed_indices(), handle.exceptions) == (None, [], [])
-        producer.close(timeout=0)
-
-
 @pytest.mark.parametrize(
     ("timeout", "error"),
     [(-1, InvalidRecordError), (float("nan"), InvalidRecordError), ("1", RecordTypeError)],
@@ -197,12 +172,6 @@ def test_a_limit_is_seconds(timeout: Any, error: type[KprodError]) -> None:
     handle = handle_of((batch_of(0), 1))
     with pytest.raises(error, match="get: timeout must be seconds"):
         handle.get(timeout)
-
-
-def test_who_waits_does_not_wait_for_the_linger() -> None:
-    with producer_of(cluster_of(3), linger_ms=50_000) as producer:
-        handle = producer.send_many("t", VALUES, partitions=[n % 3 for n in range(100)])
-        assert handle.get(timeout=20).records == 100
 
 
 def test_it_can_be_awaited() -> None:
@@ -249,14 +218,3 @@ def test_a_callback_must_not_wait_for_it() -> None:
         assert returned.wait(20)  # or the producer may be closed before it sends
         producer.close(timeout=0)
     assert len(told) == 1
-
-
-def test_it_is_not_pickled() -> None:
-    with producer_of(cluster_of(1)) as producer:
-        handle = producer.send_many("t", VALUES)
-        with pytest.raises(TypeError, match="cannot be pickled"):
-            pickle.dumps(handle)
-        assert repr(handle) in (
-            "<BulkDelivery records=100 pending>",
-            "<BulkDelivery records=100 done>",
-        )

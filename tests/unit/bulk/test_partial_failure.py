@@ -29,15 +29,6 @@ class Finish:
                 self.sent.add(batch, index)
 
 
-def test_a_call_that_ends_well_is_finished_once() -> None:
-    finish = Finish(interrupted=0)
-    delivery = BulkDelivery(finish.sent)
-    with Accounted(delivery, finish):
-        assert finish.calls == 0
-    assert finish.calls == 1
-    assert len(delivery) == 2
-
-
 def test_what_ends_a_call_early_has_its_handle() -> None:
     finish = Finish(interrupted=0)
     delivery = BulkDelivery(finish.sent)

@@ -82,21 +82,6 @@ def test_a_reader_with_threads_that_run_python_code() -> None:
     assert [record.value for record in stored(sent(reader))] == lines[1:]
 
 
-def test_fixed_size_and_null_columns() -> None:
-    values = pa.array([b"abc", None, b"def"], pa.binary(3))
-    batch = pa.record_batch({"value": values, "key": pa.nulls(3)})
-    assert [(r.value, r.key) for r in stored(sent(batch.slice(1), key="key"))] == [
-        (None, None),
-        (b"def", None),
-    ]
-
-
-def test_columns_may_be_named_by_number_and_left_out() -> None:
-    batch = pa.record_batch({"a": [b"1"], "b": [b"2"]})
-    assert [(r.key, r.value) for r in stored(sent(batch, value=-1, key=0))] == [(b"1", b"2")]
-    assert [(r.key, r.value) for r in stored(sent(batch, value=None, key="b"))] == [(b"2", None)]
-
-
 @pytest.mark.parametrize(
     ("kind", "cells"),
     [
@@ -113,19 +98,6 @@ def test_timestamps_of_every_unit(kind: Any, cells: list[Any]) -> None:
     times = [r.timestamp for r in stored(sent(batch, timestamp="at"))]
     assert times[:2] == [0, 1_700_000_000_123]
     assert times[2] > before
-
-
-def test_the_last_timestamp_there_is() -> None:
-    batch = pa.record_batch({"value": [b"a"], "at": pa.array([2**63 - 1])})
-    assert [r.timestamp for r in stored(sent(batch, timestamp=1))] == [2**63 - 1]
-    beyond = pa.record_batch({"value": [b"a"], "at": pa.array([2**63 - 1], pa.timestamp("s"))})
-    with pytest.raises(InvalidRecordError, match="timestamp is before 1970 or beyond"):
-        sent(beyond, timestamp=1)
-
-
-def test_timestamps_of_seconds() -> None:
-    batch = pa.record_batch({"value": [b"a"], "at": pa.array([1_700_000_000], pa.timestamp("s"))})
-    assert [r.timestamp for r in stored(sent(batch, timestamp=1))] == [1_700_000_000_000]
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64()], ids=str)
@@ -162,14 +134,6 @@ def test_headers_of_lists_and_maps(kind: Any) -> None:
     wanted = [tuple(pairs or ()) for pairs in PAIRS]
     assert [tuple(r.headers) for r in stored(sent(batch, headers="h"))] == wanted
     assert [tuple(r.headers) for r in stored(sent(batch.slice(2), headers="h"))] == wanted[2:]
-
-
-def test_more_rows_than_fit_into_a_block_and_more_than_one_batch() -> None:
-    table = pa.table({"value": [b"%d" % n for n in range(10_000)]})
-    reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=3000))
-    values = [b"%d" % n for n in range(10_000)]
-    assert [r.value for r in stored(sent(reader))] == values
-    assert [r.value for r in stored(sent(table))] == values
 
 
 def test_the_batches_are_those_of_send_many() -> None:
@@ -408,12 +372,6 @@ def test_a_stream_that_fails_leaves_its_earlier_batches_queued() -> None:
             producer.send_arrow("t", pa.RecordBatchReader.from_batches(schema, batches()))
         assert raised.value.accepted == 3  # type: ignore[attr-defined]
     assert [r.value for r in stored(cluster)] == [b"a", b"b", b"c"]
-
-
-def test_an_empty_stream_is_no_error() -> None:
-    schema = pa.schema([("value", pa.binary())])
-    for data in (schema.empty_table(), pa.RecordBatchReader.from_batches(schema, [])):
-        assert stored(sent(data)) == []
 
 
 def test_all_memory_of_arrow_is_given_back() -> None:

@@ -17,7 +17,6 @@ from kprod.errors import (
     InvalidRecordError,
     InvalidTopicError,
     KprodError,
-    KprodTimeoutError,
     PartitionError,
     ProducerClosedError,
     RecordTooLargeError,
@@ -27,10 +26,6 @@ from kprod.errors import (
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedCluster, silence
 from tests.support.scripted_producer import producer_before
-
-
-class Interrupted(BaseException):
-    """As Ctrl-C is one: no error."""
 
 
 def cluster_of(partitions: int = 1) -> ScriptedCluster:
@@ -98,14 +93,6 @@ def test_a_bad_argument_is_refused_before_anything_is_queued(
     assert stored(cluster) == []
 
 
-def test_of_several_bad_cells_the_first_row_is_named() -> None:
-    with (
-        producer_before(cluster_of()) as producer,
-        pytest.raises(PartitionError, match="record 1: partition"),
-    ):
-        producer.send_many("t", [b"a", b"b", "text"], partitions=[0, -1, 0])
-
-
 @pytest.mark.parametrize("serializer", [None, bytes])
 def test_an_iterator_may_fill_one_buffer_again_and_again(serializer: Any) -> None:
     """As a loop of ``send`` would, each record has what the buffer held when it was given."""
@@ -135,16 +122,6 @@ def test_an_iterator_may_fill_one_buffer_again_and_again(serializer: Any) -> Non
         assert [(r.key, r.value) for r in records] == list(zip(keys, values, strict=True))
 
 
-def test_no_records_are_no_error() -> None:
-    with producer_before(cluster_of()) as producer:
-        nothings: list[Any] = [[], (), iter(())]
-        for nothing in nothings:
-            handle = producer.send_many("t", nothing)
-            assert (len(handle), handle.is_done, list(handle)) == (0, True, [])
-            report = handle.get(timeout=0)
-            assert (report.records, dict(report.offsets)) == (0, {})
-
-
 def test_a_class_of_lists_or_tuples_is_as_good_as_a_list() -> None:
     class Rows(list[bytes]):
         pass
@@ -158,15 +135,6 @@ def test_a_class_of_lists_or_tuples_is_as_good_as_a_list() -> None:
         for values in (Rows([b"a", b"b"]), Pair(b"c", b"d")):
             producer.send_many("t", values, keys=Rows([b"k", b"l"])).get(10)
     assert stored(cluster) == [b"a", b"b", b"c", b"d"]
-
-
-def test_one_value_may_stand_for_all_records() -> None:
-    cluster = cluster_of(3)
-    with producer_before(cluster) as producer:
-        producer.send_many("t", GOOD, headers=[("h", b"1")], partitions=2, timestamps_ms=5)
-    records = [r for b in cluster.log[TopicPartition("t", 2)] for r in b.records()]
-    assert [r.value for r in records] == GOOD
-    assert {(r.timestamp, tuple(r.headers)) for r in records} == {(5, (("h", b"1"),))}
 
 
 def test_columns_of_an_iterator_may_be_endless() -> None:
@@ -198,15 +166,6 @@ def test_an_endless_column_of_a_list_is_refused(column: str) -> None:
     assert (looked_at, stored(cluster)) == (4, [])
 
 
-def test_a_buffer_that_changes_afterwards_is_sent_as_it_was() -> None:
-    cluster = cluster_of()
-    with producer_before(cluster, linger_ms=60_000) as producer:
-        buffer = bytearray(b"before")
-        producer.send_many("t", [buffer, memoryview(buffer)])
-        buffer[:] = b"after!"
-    assert stored(cluster) == [b"before", b"before"]
-
-
 # Partial failure ----------------------------------------------------------------------------------
 
 
@@ -230,37 +189,6 @@ def test_what_an_iterator_gave_before_it_failed_is_sent(
         delivery = raised.value.delivery  # type: ignore[attr-defined]
         assert delivery.get(timeout=20).records == how_many
     assert stored(cluster) == [b"%d" % number for number in range(how_many)]
-
-
-def test_an_interruption_of_the_iterator_is_one_of_the_call() -> None:
-    cluster = cluster_of()
-    with producer_before(cluster) as producer:
-        with pytest.raises(Interrupted) as raised:
-            producer.send_many("t", counting(600, Interrupted()))
-        accepted: int = raised.value.accepted  # type: ignore[attr-defined]
-    assert stored(cluster) == [b"%d" % number for number in range(accepted)]
-
-
-@pytest.mark.parametrize(
-    ("error", "columns"),
-    [
-        (SerializationError, {"values": iter([b"0", b"1", "text", b"3"])}),
-        (PartitionError, {"values": iter([b"0", b"1", b"2"]), "partitions": iter([0, 0, -1])}),
-        (InvalidRecordError, {"values": iter([b"0", b"1", b"2"]), "keys": iter([b"k", b"k"])}),
-        (RecordTooLargeError, {"values": iter([b"0", b"1", b"x" * 2_000_000])}),
-    ],
-)
-def test_a_bad_item_of_an_iterator_ends_the_call_there(
-    error: type[Exception], columns: dict[str, Any]
-) -> None:
-    cluster = cluster_of()
-    with producer_before(cluster) as producer:
-        with pytest.raises(error) as raised:
-            producer.send_many("t", **columns)
-        assert raised.value.accepted == 2  # type: ignore[attr-defined]
-        assert "the first 2 records were queued" in raised.value.__notes__[0]
-        assert pickle.loads(pickle.dumps(raised.value)).accepted == 2
-    assert stored(cluster) == [b"0", b"1"]
 
 
 @pytest.mark.parametrize(
@@ -339,21 +267,6 @@ def test_a_producer_that_is_closed_meanwhile_ends_the_call() -> None:
         producer.send_many("t", values())
     assert raised.value.accepted == 512  # type: ignore[attr-defined]
     assert stored(cluster) == [b"%d" % number for number in range(512)]
-
-
-def test_a_closed_producer_takes_nothing() -> None:
-    producer = producer_before(cluster_of())
-    producer.close()
-    with pytest.raises(ProducerClosedError):
-        producer.send_many("t", GOOD)
-
-
-def test_an_unknown_topic_is_waited_for_and_then_refused() -> None:
-    with producer_before(cluster_of(), max_block_ms=200) as producer:
-        with pytest.raises(KprodTimeoutError, match="no metadata for topic 'other'"):
-            producer.send_many("other", GOOD)
-        with pytest.raises(PartitionError, match="has no partition 7"):
-            producer.send_many("t", GOOD, partitions=[0, 7, 0])
 
 
 # Several threads ----------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -65,25 +64,9 @@ class Failing(Outcomes):
         raise ValueError("error")
 
 
-def test_no_interceptors() -> None:
-    chain = Interceptors()
-    assert chain.on_send(RECORD) is RECORD
-    assert not chain.watch_outcomes
-
-
 def test_each_sees_the_output_of_the_one_before() -> None:
     changed = Interceptors([Suffix(b"1"), Outcomes(), Suffix(b"2")]).on_send(RECORD)
     assert changed.value == b"value12"
-
-
-def test_outcomes_are_told_to_all() -> None:
-    first, second = Outcomes(), Outcomes()
-    chain = Interceptors([first, Suffix(b""), second])
-    assert chain.watch_outcomes
-    error = KprodError("lost")
-    chain.on_acknowledgement(STORED)
-    chain.on_send_error(RECORD, error)
-    assert first.told == second.told == [STORED, (RECORD, error)]
 
 
 @pytest.mark.parametrize(
@@ -118,11 +101,6 @@ def test_a_failure_to_take_note_is_logged(caplog: pytest.LogCaptureFixture) -> N
     assert len(last.told) == 2
     assert "Failing.on_acknowledgement failed" in caplog.text
     assert "Failing.on_send_error failed" in caplog.text
-
-
-def test_an_interrupt_is_not_swallowed() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        Interceptors([Returning(KeyboardInterrupt())]).on_send(RECORD)
 
 
 def test_headers_put_in_by_a_hook_are_frozen() -> None:
@@ -191,18 +169,3 @@ def test_a_log_handler_that_sends_does_not_run_in_circles() -> None:
     finally:
         logger.removeHandler(handler)
     assert handler.sent == 1
-
-
-def test_threads_do_not_hide_the_chain_from_each_other() -> None:
-    resending = Resending()
-    chain = Interceptors([resending])
-    other = threading.Thread(target=chain.on_send, args=(RECORD,))
-
-    def wait_for_another_thread() -> None:
-        resending.send = lambda: None
-        other.start()
-        other.join()
-
-    resending.send = wait_for_another_thread
-    chain.on_send(RECORD)
-    assert resending.calls == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.intake.partitioner import CRC32, FNV1A, MURMUR2, KeyHash, magnitude
+from kprod.intake.partitioner import CRC32, FNV1A, KeyHash, magnitude
 from kprod_ext import fnv1a
 
 # From the test suite of FNV's authors (FNV-1a, 32 bit).
@@ -59,16 +59,6 @@ def test_fnv1a_with_saramas_sign_rule(data: bytes, hashed: int, count: int) -> N
     assert partition(FNV1A, data, count) == abs(remainder)
 
 
-def test_the_sign_rule_matters() -> None:
-    hashed = fnv1a(b"foobar")
-    as_unsigned, without_sign_bit = hashed % 7, (hashed & 0x7FFFFFFF) % 7
-    assert (as_unsigned, without_sign_bit, partition(FNV1A, b"foobar", 7)) == (0, 5, 4)
-
-
 def test_the_hash_without_a_magnitude() -> None:
     # -2**31 has no counterpart among 32 bit numbers; its remainder has.
     assert magnitude(0x80000000) % 7 == 2
-
-
-def test_only_crc32_takes_an_empty_key_for_none() -> None:
-    assert [h.empty_is_a_key for h in (MURMUR2, FNV1A, CRC32)] == [True, True, False]

@@ -8,29 +8,15 @@ from collections import Counter
 
 import pytest
 
-from kprod.config.kinds import PARTITIONERS
 from kprod.errors import PartitionError
 from kprod.intake.configured_partitioner import (
-    CallablePartitioner,
-    CheckedPartitioner,
     partitioner_for,
 )
-from kprod.intake.partitioner import DefaultPartitioner, Partitioner, RoundRobinPartitioner
-from kprod.intake.queue_loads import QueueLoads
+from kprod.intake.partitioner import Partitioner, RoundRobinPartitioner
 from tests.unit.intake.topics import topic
 
 BATCH = 1000
 MANY = topic(10_000)
-
-
-def test_every_name_the_option_takes_is_known() -> None:
-    for name in set(PARTITIONERS.values()):
-        assert isinstance(partitioner_for(name, BATCH), DefaultPartitioner | RoundRobinPartitioner)
-
-
-def test_the_applications_own() -> None:
-    assert isinstance(partitioner_for(RoundRobinPartitioner(), BATCH), CheckedPartitioner)
-    assert isinstance(partitioner_for(lambda *_: 0, BATCH), CallablePartitioner)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +44,6 @@ def stays_together(chooser: Partitioner, key: bytes | None) -> bool:
     return len(seen) > 1
 
 
-@pytest.mark.parametrize("name", ["default", "crc32", "fnv1a"])
-def test_without_a_key_batches_are_filled(name: str) -> None:
-    assert stays_together(partitioner_for(name, BATCH), None)
-
-
 @pytest.mark.parametrize(
     ("name", "together"), [("default", False), ("crc32", True), ("fnv1a", False)]
 )
@@ -74,22 +55,7 @@ def test_keys_can_be_ignored() -> None:
     assert stays_together(partitioner_for("default", BATCH, ignore_keys=True), b"kafka")
 
 
-@pytest.mark.parametrize("name", ["default", "crc32", "fnv1a"])
-def test_loads_are_looked_at_without_a_key_only(name: str) -> None:
-    loads = QueueLoads()
-    chooser = partitioner_for(name, BATCH, loads=loads)
-    chooser.choose(topic(6), b"kafka")
-    assert not loads.topics
-    chooser.choose(topic(6), None)
-    assert loads.topics == {"t"}
-
-
 # By turns -------------------------------------------------------------------------------------
-
-
-def test_every_partition_in_its_turn() -> None:
-    chooser = RoundRobinPartitioner()
-    assert [chooser.choose(topic(3), key) for key in (b"k", None, b"k", b"k")] == [0, 1, 2, 0]
 
 
 def test_topics_take_turns_apart() -> None:

@@ -9,36 +9,18 @@ from typing import Any
 import numpy
 import pytest
 
-from kprod.config.kinds import SERIALIZERS
-from kprod.errors import SerializationError
 from kprod.intake.serializers import (
     NAMED_SERIALIZERS,
-    Serializers,
     float_serializer,
     int32_serializer,
     int_serializer,
-    json_serializer,
-    str_serializer,
 )
-from kprod.types import ProducerRecord
 from tests.support.steady_names import steady_repr
-
-
-def test_every_name_the_option_takes_is_known() -> None:
-    assert {*NAMED_SERIALIZERS, "bytes"} == set(SERIALIZERS)
 
 
 @pytest.mark.parametrize("name", NAMED_SERIALIZERS)
 def test_null_stays_null(name: str) -> None:
     assert NAMED_SERIALIZERS[name](None) is None
-
-
-def test_text() -> None:
-    assert str_serializer("Übergröße") == b"\xc3\x9cbergr\xc3\xb6\xc3\x9fe"
-
-
-def test_json() -> None:
-    assert json_serializer({"a": [1, None], "ü": True}) == '{"a":[1,null],"ü":true}'.encode()
 
 
 @pytest.mark.parametrize(
@@ -107,21 +89,3 @@ def test_doubles(number: Any, hexadecimal: str) -> None:
 def test_no_number(value: Any) -> None:
     with pytest.raises(TypeError):
         float_serializer(value)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("str", 5, "expects str, got int"),
-        ("str", b"5", "expects str, got bytes"),
-        ("int", "5", "expects int, got str"),
-        ("int32", 2.5, "expects int, got float"),
-        ("float", "5", "expects float, got str"),
-        ("float", [5], "expects float, got list"),
-    ],
-)
-def test_an_object_of_another_type(name: str, value: Any, words: str) -> None:
-    serializers = Serializers(key=name)
-    with pytest.raises(SerializationError) as caught:
-        serializers.apply(ProducerRecord("t", key=value))
-    assert str(caught.value) == f"key for topic 't': key_serializer {words}"

@@ -5,10 +5,7 @@ from __future__ import annotations
 import random
 import threading
 
-import pytest
-
 from kprod.cluster.snapshot import TopicInfo
-from kprod.errors import PartitionError
 from kprod.intake.partitioner import AHEAD, DefaultPartitioner
 from kprod.intake.queue_loads import QueueLoads
 from tests.unit.intake.topics import topic
@@ -18,22 +15,6 @@ BATCH = 1000
 
 def partitioner(seed: int = 1) -> DefaultPartitioner:
     return DefaultPartitioner(BATCH, random.Random(seed))
-
-
-# Keys -----------------------------------------------------------------------------------------
-
-
-def test_keyed_records_do_not_choose_a_sticky_partition() -> None:
-    chooser = partitioner()
-    chooser.choose(topic(6), b"kafka")
-    chooser.appended(topic(6), 4, 10 * BATCH, True)
-    assert chooser.choose(topic(6), None) == partitioner().choose(topic(6), None)
-
-
-@pytest.mark.parametrize("key", [None, b"k"])
-def test_a_topic_without_partitions(key: bytes | None) -> None:
-    with pytest.raises(PartitionError, match="topic 't' has no partitions"):
-        partitioner().choose(topic(0), key)
 
 
 # Without a key --------------------------------------------------------------------------------
@@ -70,14 +51,6 @@ def test_bytes_in_other_partitions_do_not_count() -> None:
     assert chooser.choose(where, None) == first
 
 
-def test_what_was_drawn_ahead_is_where_records_go() -> None:
-    chooser, where = partitioner(), topic(1000)
-    chooser.choose(where, None)
-    ahead = ahead_of(chooser)
-    assert len(ahead) == AHEAD
-    assert drawn(chooser, where, AHEAD + 1)[:-1] == ahead
-
-
 def test_one_is_drawn_at_a_time_where_brokers_may_have_to_be_avoided() -> None:
     loads = QueueLoads(availability_timeout=1.0)
     chooser = DefaultPartitioner(BATCH, random.Random(1), loads=loads)
@@ -108,33 +81,11 @@ def test_none_of_those_drawn_ahead_stays_without_a_leader() -> None:
     assert len(ahead_of(chooser)) == AHEAD
 
 
-def test_those_drawn_ahead_stay_while_they_have_leaders() -> None:
-    chooser = partitioner()
-    chooser.choose(topic(1000), None)
-    before = ahead_of(chooser)
-    others = set(range(1000)) - set(before)
-    chooser.choose(topic(1000, leaderless=others), None)
-    assert ahead_of(chooser) == before
-
-
-def test_topics_are_counted_apart() -> None:
-    chooser, one, other = partitioner(), topic(1000, name="one"), topic(1000, name="other")
-    first = chooser.choose(one, None)
-    chooser.appended(other, chooser.choose(other, None), 10 * BATCH, True)
-    assert chooser.choose(one, None) == first
-
-
 def test_all_partitions_are_as_good_when_none_has_a_leader() -> None:
     where = topic(6, leaderless=range(6))
     chooser = partitioner()
     assert chooser.choose(where, None) == chooser.choose(where, None)
     assert set(drawn(chooser, where, 200)) == set(range(6))
-
-
-def test_new_partitions_are_drawn_too() -> None:
-    chooser = partitioner()
-    drawn(chooser, topic(2), 10)
-    assert set(drawn(chooser, topic(4), 200)) == {0, 1, 2, 3}
 
 
 def test_threads_share_one_sticky_partition() -> None:

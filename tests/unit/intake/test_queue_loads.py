@@ -49,15 +49,6 @@ def about(shares: Mapping[int, float]) -> object:
     return pytest.approx(shares, abs=0.05)
 
 
-def test_nothing_is_known_at_first() -> None:
-    assert drawn(QueueLoads(), topic(3)) == {None: 1}
-
-
-def test_short_queues_are_drawn_more_often() -> None:
-    loads = loads_of({1: 3, 2: 1})
-    assert drawn(loads, topic(3)) == about({0: 4 / 8, 1: 1 / 8, 2: 3 / 8})
-
-
 @pytest.mark.parametrize("queued", [{}, {0: 2, 1: 2, 2: 2}])
 def test_equal_queues_leave_it_to_chance(queued: dict[int, int]) -> None:
     loads = loads_of(queued)
@@ -73,13 +64,6 @@ def test_queues_are_looked_at_again_when_they_have_changed() -> None:
     assert drawn(loads, where) == about({0: 10 / 11, 1: 1 / 11})
     queues.are("t", {})
     assert drawn(loads, where) == {None: 1}
-
-
-def test_topics_have_queues_of_their_own() -> None:
-    loads = loads_of({0: 9}, topic="other")
-    assert drawn(loads, topic(2)) == {None: 1}
-    assert drawn(loads, topic(2, name="other")) == about({0: 1 / 11, 1: 10 / 11})
-    assert set(loads.topics) == {"t", "other"}
 
 
 def test_partitions_without_a_leader_are_not_drawn() -> None:
@@ -138,12 +122,6 @@ def test_avoiding_all_leaves_it_to_chance() -> None:
     loads = QueueLoads(availability_timeout=2)
     looked(loads, [1, 2], 10, 13)
     assert drawn(loads, TWO) == {None: 1}
-
-
-def test_no_broker_is_avoided_unless_asked_for() -> None:
-    loads = QueueLoads()
-    looked(loads, [2], 10, 10_000)
-    assert drawn(loads, TWO).keys() == {0, 1, 2, 3}
 
 
 # In the partitioner ---------------------------------------------------------------------------

@@ -95,10 +95,6 @@ def test_a_released_view(field: str) -> None:
         Serializers().apply(record(field, view))
 
 
-def test_content_stays_out_of_the_error() -> None:
-    assert "hunter2" not in refused(Serializers(), record("value", "hunter2"))
-
-
 class Recording:
     """An object serializer that keeps what it was called with."""
 
@@ -108,11 +104,6 @@ class Recording:
     def serialize(self, topic: str, headers: Sequence[Header], data: Any) -> bytes:
         self.calls.append((topic, headers, data))
         return b"done"
-
-
-def test_a_callable_gets_the_object() -> None:
-    serializers = Serializers(key=str.encode, value=lambda data: bytes([data]))
-    assert serializers.apply(ProducerRecord("t", key="k", value=7))[:2] == (b"k", b"\x07")
 
 
 def test_an_object_gets_topic_headers_and_object() -> None:
@@ -133,12 +124,6 @@ def test_a_serializer_adds_headers_which_are_frozen_afterwards() -> None:
     assert headers == (("h", b"1"), ("label", b"None"), ("label", b"v"))
     assert [type(value) for _, value in headers] == [bytes] * 3
     assert given.headers == (("h", b"1"),)
-
-
-def test_headers_that_no_serializer_changed_stay_the_same_object() -> None:
-    given = record("value", "v")
-    assert Serializers(value=Recording()).apply(given)[2] is given.headers
-    assert Serializers(value=str.encode).apply(given)[2] is given.headers
 
 
 def test_headers_of_a_serializer_are_checked() -> None:
@@ -162,15 +147,6 @@ def test_what_an_error_of_kprods_own_says_stands() -> None:
     assert raised.value is error
 
 
-def test_a_serializer_is_asked_about_null_too() -> None:
-    serializers = Serializers(key=repr_bytes, value=lambda _: None)
-    assert serializers.apply(ProducerRecord("t", key=None, value=b"x"))[:2] == (b"None", None)
-
-
-def repr_bytes(data: Any) -> bytes:
-    return repr(data).encode()
-
-
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("result", [bytearray(b"x"), memoryview(b"x"), b"", None], ids=steady_repr)
 def test_results_that_can_be_sent(field: str, result: Any) -> None:
@@ -191,40 +167,3 @@ def test_a_serializer_that_fails(field: str) -> None:
     assert text.startswith(
         f"{field} for topic 'flights': {field}_serializer failed on int: TypeError"
     )
-
-
-def test_the_cause_of_a_failure_is_kept() -> None:
-    cause = ZeroDivisionError("no")
-
-    def fail(data: Any) -> bytes:
-        raise cause
-
-    with pytest.raises(SerializationError) as raised:
-        Serializers(value=fail).apply(record("value", 1))
-    assert raised.value.__cause__ is cause
-
-
-def test_an_interrupt_is_not_swallowed() -> None:
-    def interrupted(data: Any) -> bytes:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Serializers(value=interrupted).apply(record("value", 1))
-
-
-def test_serializers_by_name() -> None:
-    serializers = Serializers(key="str", value="int")
-    assert serializers.apply(ProducerRecord("t", key="k", value=7))[:2] == (
-        b"k",
-        bytes(7) + b"\x07",
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [("json", {1, 2}), ("int", 2**63), ("float", 10**400)],
-)
-def test_what_a_serializer_by_name_does_not_take(name: str, data: Any) -> None:
-    text = refused(Serializers(value=name), record("value", data))
-    kind = type(data).__name__
-    assert text.startswith(f"value for topic 'flights': value_serializer failed on {kind}: ")
