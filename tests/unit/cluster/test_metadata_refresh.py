@@ -50,27 +50,6 @@ def learn(metadata: Metadata, answer: MetadataReply, now: float) -> list[str]:
 # Due ----------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_due_while_nobody_wants_a_topic(metadata: Metadata) -> None:
-    assert metadata.due(0.0) == NEVER
-    metadata.request_update()
-    metadata.connection_failed("broker 1", LOST)
-    assert metadata.due(0.0) == NEVER
-
-
-def test_a_new_topic_is_due_at_once_and_only_once(metadata: Metadata) -> None:
-    want(metadata, "t")
-    assert metadata.due(0.0) == 0.0
-    assert metadata.wanted(0.0) == ["t"]
-    assert metadata.due(0.0) == NEVER
-
-
-def test_what_is_known_is_due_again_when_it_is_old(metadata: Metadata) -> None:
-    want(metadata, "t")
-    learn(metadata, reply(topic("t")), 0.0)
-    assert metadata.due(1.0) == 299.0
-    assert metadata.due(300.0) == 0.0
-
-
 CHANGES: dict[str, Callable[[Metadata], object]] = {
     "new topic": lambda metadata: want(metadata, "other"),
     "new partition": lambda metadata: want_partition(metadata, "t", 7),
@@ -95,13 +74,6 @@ def test_a_change_is_seen_however_long_nothing_was_due(
     assert metadata.due(7.0) == pytest.approx(0.1)
     learn(metadata, reply(topic("t")), 8.0)
     assert metadata.due(9.0) == 299.0
-
-
-def test_a_topic_that_was_used_is_wanted_although_nothing_was(metadata: Metadata) -> None:
-    assert [metadata.due(0.0), metadata.due(1.0)] == [NEVER, NEVER]
-    metadata.used(["t"], 1.0)
-    assert metadata.due(1.0) == 0.0
-    assert metadata.wanted(1.0) == ["t"]
 
 
 def test_an_update_on_request_keeps_a_distance_to_the_last_one(metadata: Metadata) -> None:
@@ -157,14 +129,6 @@ def test_news_ends_that_back_off(metadata: Metadata) -> None:
     assert metadata.due(0.0) == pytest.approx(0.1)
 
 
-def test_an_answer_that_leaves_the_topic_out_is_not_asked_for_again_at_once(
-    metadata: Metadata,
-) -> None:
-    want(metadata, "t")
-    learn(metadata, reply(), 0.0)
-    assert metadata.due(0.0) > 0
-
-
 @pytest.mark.parametrize("answer", [reply(nodes=()), reply(topic("t"), error=129)])
 def test_an_unusable_answer_counts_as_a_failure(metadata: Metadata, answer: MetadataReply) -> None:
     want(metadata, "t")
@@ -196,15 +160,6 @@ def test_every_topic_is_named_in_a_full_update(metadata: Metadata, reason: str) 
     assert metadata.wanted(1.0 if reason == "requested" else 300.0) == ["new", "old"]
 
 
-def test_a_topic_asked_for_meanwhile_is_asked_for_next(metadata: Metadata) -> None:
-    want(metadata, "one")
-    assert metadata.wanted(0.0) == ["one"]
-    want(metadata, "two")
-    metadata.answered(reply(topic("one")), 0.0)
-    assert metadata.due(0.0) == 0.0
-    assert metadata.wanted(0.0) == ["two"]
-
-
 def test_a_topic_that_is_being_created_is_asked_for_until_it_is_there(metadata: Metadata) -> None:
     want(metadata, "t")
     learn(metadata, reply(topic("t", error=5)), 0.0)
@@ -232,18 +187,6 @@ def test_a_topic_refused_for_good_is_not_asked_for_again(metadata: Metadata, cod
     assert metadata.due(1000.0) == NEVER
 
 
-def test_an_unused_topic_is_forgotten(metadata: Metadata) -> None:
-    metadata.used(["busy", "idle"], 0.0)
-    metadata.request_update()
-    learn(metadata, reply(topic("busy"), topic("idle")), 0.0)
-    metadata.used(["busy"], 50.0)
-    metadata.request_update()
-    assert learn(metadata, reply(topic("busy"), topic("idle")), 61.0) == ["busy", "idle"]
-    assert [known.name for known in metadata.snapshot] == ["busy"]
-    metadata.request_update()
-    assert metadata.wanted(62.0) == ["busy"]
-
-
 # What is published --------------------------------------------------------------------------------
 
 
@@ -255,15 +198,6 @@ def test_a_leader_hint_is_used_until_metadata_knows_better(metadata: Metadata) -
     leader = metadata.snapshot.leader(tp)
     assert leader is not None
     assert (leader.leader_id, leader.leader_epoch) == (2, 5)
-
-
-def test_what_another_cluster_answers_is_believed(metadata: Metadata) -> None:
-    answer = reply(topic("t", [1], epoch=9))
-    metadata.answered(answer._replace(cluster_id="first"), 0.0)
-    metadata.answered(reply(topic("t", [2], epoch=0))._replace(cluster_id="second"), 0.0)
-    leader = metadata.snapshot.leader(TopicPartition("t", 0))
-    assert leader is not None
-    assert leader.leader_id == 2
 
 
 @pytest.mark.parametrize("numbers", [{-1: 1, 0: 1, 1: 2}, {0: 1, 1: 2, 10**9: 1}, {0: 1, 1: 2}])

@@ -19,7 +19,6 @@ from kprod.errors import (
     KprodError,
     KprodTimeoutError,
     PartitionError,
-    ProducerClosedError,
 )
 from kprod.types import TopicPartition
 from kprod.wire.control import MetadataReply, TopicReply
@@ -52,30 +51,6 @@ class Asker:
                 self.metadata.failed(answer, 1.0)
             else:
                 self.metadata.answered(answer, 1.0)
-
-
-def test_a_known_topic_is_returned_without_asking() -> None:
-    metadata = new_metadata()
-    metadata.answered(reply(topic("t", [1, 2])), 0.0)
-    asker = Asker(metadata)
-    assert len(metadata.await_topic("t", 0, asker.wake)) == 2
-    assert asker.asked == []
-
-
-def test_an_unknown_topic_is_asked_for_by_name() -> None:
-    metadata = new_metadata()
-    asker = Asker(metadata, reply(topic("t")))
-    assert metadata.await_topic("t", LONG, asker.wake).name == "t"
-    assert asker.asked == [["t"]]
-
-
-def test_waiting_goes_on_while_the_topic_is_being_created() -> None:
-    metadata = new_metadata()
-    asker = Asker(
-        metadata, reply(topic("t", error=3)), reply(topic("t", error=5)), reply(topic("t"))
-    )
-    assert metadata.await_topic("t", LONG, asker.wake).name == "t"
-    assert asker.asked == [["t"]] * 3
 
 
 def test_a_partition_beyond_the_count_is_asked_for_once() -> None:
@@ -131,33 +106,6 @@ def test_a_change_of_leaders_says_nothing_of_a_partition() -> None:
         assert len(found) == 3
 
 
-def test_the_cluster_is_asked_for_without_naming_a_topic() -> None:
-    metadata = new_metadata()
-    asker = Asker(metadata, reply())
-    assert set(metadata.await_cluster(LONG, asker.wake).brokers) == {1, 2, 3}
-    assert asker.asked == [[]]
-
-
-def test_a_cluster_that_is_known_is_not_asked_for() -> None:
-    metadata = new_metadata()
-    metadata.answered(reply(), 0.0)
-    asker = Asker(metadata)
-    metadata.await_cluster(0, asker.wake)
-    assert asker.asked == []
-
-
-def test_asking_for_the_cluster_survives_a_connection_that_fails() -> None:
-    metadata = new_metadata()
-    lost = ConnectionLost("broker-1:9092: Connection refused")
-    asker = Asker(metadata, reply())
-
-    def wake() -> None:
-        metadata.connection_failed("broker 1", lost)
-        asker.wake()
-
-    assert metadata.await_cluster(LONG, wake).brokers
-
-
 def test_a_cluster_that_nobody_tells_of_is_an_error_that_says_why() -> None:
     metadata = new_metadata()
     lost = ConnectionLost("broker-1:9092: Connection refused")
@@ -175,15 +123,6 @@ def test_a_topic_that_was_refused_is_asked_for_again_by_the_next_caller() -> Non
     assert metadata.await_topic("t", LONG, asker.wake).name == "t"
 
 
-def test_the_refusal_of_one_topic_does_not_touch_another() -> None:
-    metadata = new_metadata()
-    asker = Asker(metadata, reply(topic("bad", error=29)), reply(topic("good")))
-    with pytest.raises(BrokerError):
-        metadata.await_topic("bad", LONG, asker.wake)
-    assert metadata.await_topic("good", LONG, asker.wake).name == "good"
-    assert asker.asked == [["bad"], ["good"]]
-
-
 # Time ran out: the message says why ---------------------------------------------------------------
 
 
@@ -195,11 +134,6 @@ def timeout_of(metadata: Metadata, partition: int | None = None) -> KprodTimeout
     with pytest.raises(KprodTimeoutError) as caught:
         metadata.await_topic("t", 0.02, nobody_answers, partition)
     return caught.value
-
-
-def test_a_timeout_says_that_nobody_answered() -> None:
-    error = timeout_of(new_metadata())
-    assert str(error) == "no metadata for topic 't' within 0.02 s: no broker has answered yet"
 
 
 def test_a_timeout_names_every_broker_that_failed_the_latest_first() -> None:
@@ -221,15 +155,6 @@ def test_a_timeout_does_not_name_more_brokers_than_one_can_read() -> None:
     for number in range(100):
         metadata.connection_failed(f"{number}", ConnectionLost(f"{number}: refused"))
     assert str(timeout_of(metadata)).endswith("; 95: refused; and 45 more")
-
-
-def test_what_failed_before_an_answer_is_no_cause_any_more() -> None:
-    metadata = new_metadata()
-    metadata.connection_failed("broker 1", ConnectionLost("broker 1: refused"))
-    metadata.answered(reply(topic("other")), 0.0)
-    error = timeout_of(metadata)
-    assert "refused" not in str(error)
-    assert error.__cause__ is None
 
 
 @pytest.mark.parametrize(
@@ -258,14 +183,6 @@ def test_a_refusal_for_good_is_raised_at_once_and_says_what_it_means(
     with pytest.raises(BrokerError, match=f"topic 't'.*{meaning}") as caught:
         metadata.await_topic("t", LONG, asker.wake)
     assert caught.value.code == code
-
-
-def test_a_timeout_for_a_partition_tells_how_many_there_are() -> None:
-    metadata = new_metadata()
-    metadata.answered(reply(topic("t", [1, 1])), 0.0)
-    text = str(timeout_of(metadata, partition=7))
-    assert "partition 7 of topic 't'" in text
-    assert "2 partitions (0 to 1)" in text
 
 
 def test_who_may_not_wait_still_makes_the_topic_known_for_the_next_one() -> None:
@@ -300,25 +217,6 @@ def test_all_who_wait_for_a_topic_are_served_by_one_answer() -> None:
     for thread in threads:
         thread.join(LONG)
     assert served == [3] * 4
-
-
-def test_closing_ends_every_wait() -> None:
-    metadata = new_metadata()
-    ended: list[KprodError] = []
-    waiting = threading.Event()
-
-    def wait() -> None:
-        try:
-            metadata.await_topic("t", LONG, waiting.set)
-        except KprodError as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert waiting.wait(LONG)
-    metadata.close()
-    thread.join(LONG)
-    assert [type(error) for error in ended] == [ProducerClosedError]
 
 
 # Interrupted --------------------------------------------------------------------------------------
