@@ -29,11 +29,6 @@ def test_the_delay_doubles_up_to_the_maximum(
     assert found == pytest.approx(delays)
 
 
-@pytest.mark.parametrize("failures", [0, -1])
-def test_without_a_failure_there_is_no_delay(failures: int) -> None:
-    assert ExponentialBackoff(0.1, 1.0).delay(failures) == 0.0
-
-
 def test_delays_are_spread_by_a_fifth_and_stay_below_the_maximum() -> None:
     backoff = ExponentialBackoff(0.1, 1.0, random.Random(7))
     early = [backoff.delay(1) for _ in range(1000)]

@@ -11,14 +11,13 @@ from kprod import errors
 from kprod.errors import (
     BrokerError,
     ConnectionLost,
-    DeliveryError,
     DeliveryTimeoutError,
     ErrorCode,
     KprodError,
     KprodTimeoutError,
 )
 from kprod.kafka.errors import translated
-from kprod.types import Persisted, TopicPartition
+from kprod.types import Persisted
 
 CLASSES = [
     kind
@@ -42,15 +41,6 @@ NATURAL = {
 }
 
 
-def example(kind: type[KprodError]) -> KprodError:
-    if kind is BrokerError:
-        return BrokerError(6, "t-3")
-    if kind is DeliveryError:
-        tp = TopicPartition("t", 3)
-        return DeliveryError("late", acknowledged=1, failed=2, pending=3, topic_partition=tp)
-    return kind("what happened")
-
-
 @pytest.mark.parametrize("kind", CLASSES)
 def test_errors_are_what_python_users_expect_to_catch(kind: type[KprodError]) -> None:
     assert issubclass(kind, NATURAL.get(kind.__name__, KprodError))
@@ -59,10 +49,6 @@ def test_errors_are_what_python_users_expect_to_catch(kind: type[KprodError]) ->
 @pytest.mark.parametrize("kind", [KprodTimeoutError, DeliveryTimeoutError, ConnectionLost])
 def test_what_may_pass_is_retriable(kind: type[KprodError]) -> None:
     assert kind("").retriable
-
-
-def test_a_lost_connection_makes_the_metadata_doubtful() -> None:
-    assert ConnectionLost("").refreshes_metadata
 
 
 # Codes --------------------------------------------------------------------------------------------
@@ -92,11 +78,6 @@ def test_an_unknown_code_behaves_like_an_unknown_error(code: int) -> None:
     assert str(code) in str(error)
 
 
-def test_the_message_names_error_and_code_and_place() -> None:
-    assert str(BrokerError(6, "t-3")) == "NOT_LEADER_OR_FOLLOWER (6): t-3"
-    assert str(BrokerError(6)) == "NOT_LEADER_OR_FOLLOWER (6)"
-
-
 # Numbers ------------------------------------------------------------------------------------------
 
 
@@ -109,20 +90,6 @@ def test_the_number_is_no_part_of_the_text() -> None:
     assert traceback_of(error).endswith("DeliveryTimeoutError: late\n")
     assert (str(error), repr(error)) == ("late", "DeliveryTimeoutError('late')")
     assert (error.number, error.with_number()) == ("KP-1303", "late (KP-1303)")
-
-
-@pytest.mark.parametrize("error", [DeliveryTimeoutError("late"), ConnectionLost("late")])
-def test_a_pattern_may_end_where_the_text_ends(error: KprodError) -> None:
-    """pytest looks at the notes of an error as well."""
-    with pytest.raises(type(error), match=r"^late$"):
-        raise error
-
-
-def test_a_class_of_the_application_has_the_number_of_the_class_it_extends() -> None:
-    class TooLate(DeliveryTimeoutError):
-        pass
-
-    assert TooLate("a day").number == "KP-1303"
 
 
 def test_an_error_under_another_packages_name_has_the_number_of_what_it_stands_for() -> None:

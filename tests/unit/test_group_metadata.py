@@ -21,11 +21,6 @@ def of_a_consumer(**more: Any) -> Any:
         consumer.close()
 
 
-def test_a_consumer_that_has_joined_nothing_yet() -> None:
-    found = group_member(of_a_consumer())
-    assert found == GroupMetadata("a group", -1, "", None)
-
-
 def test_a_member_with_a_name_of_its_own() -> None:
     found = group_member(of_a_consumer(**{"group.instance.id": "one"}))
     assert found == GroupMetadata("a group", -1, "", "one")

@@ -14,18 +14,6 @@ from tests.support.interruption import interruptible, repeat_until_interrupted
 LONG = 20.0
 
 
-def test_it_is_shut_until_opened() -> None:
-    latch = Latch()
-    assert not latch.is_open
-    assert not latch.wait(0)
-    assert not latch.wait(0.001)
-    latch.open()
-    latch.open()
-    assert latch.is_open
-    assert latch.wait(0)
-    assert latch.wait()
-
-
 @pytest.mark.parametrize("timeout", [None, LONG, 10.0**12])
 def test_opening_wakes_everybody(timeout: float | None) -> None:
     latch = Latch()
@@ -39,10 +27,6 @@ def test_opening_wakes_everybody(timeout: float | None) -> None:
     for thread in threads:
         thread.join(LONG)
     assert through == [True] * 5
-
-
-def test_a_time_that_has_passed_is_no_time() -> None:
-    assert not Latch().wait(-5)
 
 
 def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from kprod.lock import Lock
 from tests.support.interruption import interruptible, repeat_until_interrupted
 
@@ -27,22 +25,6 @@ def test_it_is_held_within_the_block_and_not_after_it() -> None:
         assert came == []
     other.join(LONG)
     assert came == [None]
-
-
-def test_it_is_released_when_the_block_raises() -> None:
-    lock = Lock()
-    with pytest.raises(LookupError), lock:
-        raise LookupError
-    with lock:
-        pass
-
-
-def test_it_may_be_taken_without_a_block() -> None:
-    lock = Lock()
-    assert lock.acquire()
-    lock.release()
-    with lock:
-        pass
 
 
 def test_an_exception_at_any_moment_of_a_block_leaves_it_free() -> None:

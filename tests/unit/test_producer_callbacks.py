@@ -18,12 +18,11 @@ from kprod.errors import (
     BrokerError,
     BufferFullError,
     IllegalStateError,
-    KprodTimeoutError,
     PartitionError,
     ProducerClosedError,
 )
 from kprod.intake.partitioner import MURMUR2
-from kprod.types import DeliveryReport, TopicPartition
+from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.interruption import Interrupted, interruptible
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
@@ -138,18 +137,6 @@ def test_a_broken_log_does_not_end_the_callbacks(producer: KafkaProducer) -> Non
 # What a callback may do ---------------------------------------------------------------------------
 
 
-def test_a_callback_may_send(producer: KafkaProducer) -> None:
-    future = in_a_callback(producer, partial(producer.send, "t", b"from the callback"))
-    assert future.get(LONG).offset >= 0
-
-
-def test_a_callback_may_send_to_a_topic_nobody_knows_yet(
-    broker: ScriptedBroker, producer: KafkaProducer
-) -> None:
-    broker.cluster.topics["new"] = [1]
-    assert in_a_callback(producer, partial(producer.send, "new", b"v")).get(LONG).offset == 0
-
-
 def test_a_callback_may_wait_for_memory(broker: ScriptedBroker) -> None:
     options = {"buffer_memory": 2_000, "batch_size": 1_000, "linger_ms": 0}
     with producer_before(broker.cluster, **options) as producer:
@@ -178,36 +165,7 @@ def test_waiting_for_itself_is_refused(producer: KafkaProducer) -> None:
     assert producer.send("t", b"still open").get(LONG).offset >= 0
 
 
-def test_a_callback_may_close_at_once(producer: KafkaProducer) -> None:
-    report = in_a_callback(producer, partial(producer.close, 0))
-    assert report == DeliveryReport(1, 0, 0)
-    assert isinstance(in_a_closed(producer), ProducerClosedError)
-    assert producer.close(LONG) == report
-
-
-def in_a_closed(producer: KafkaProducer) -> BaseException:
-    with pytest.raises(ProducerClosedError) as caught:
-        producer.send("t", b"v")
-    return caught.value
-
-
 # Flush and close wait for callbacks ---------------------------------------------------------------
-
-
-def test_flush_says_that_callbacks_do_not_return(
-    producer: KafkaProducer, blocking: Blocking
-) -> None:
-    producer.send("t", b"v").add_both(blocking)
-    with pytest.raises(KprodTimeoutError, match=r"2 delivery callbacks .* after 0\.05 s"):
-        producer.flush(0.05)
-
-
-def test_close_waits_for_callbacks(producer: KafkaProducer, blocking: Blocking) -> None:
-    threading.Timer(0.05, blocking.let_go.set).start()
-    told: list[object] = []
-    producer.send("t", b"v").add_both(told.append)
-    assert producer.close() == DeliveryReport(2, 0, 0)
-    assert len(told) == 1
 
 
 def test_close_leaves_callbacks_to_the_background(
@@ -219,37 +177,6 @@ def test_close_leaves_callbacks_to_the_background(
     assert not told.is_set()
     blocking.let_go.set()
     assert told.wait(LONG)
-
-
-# Interceptors -------------------------------------------------------------------------------------
-
-
-class Witness:
-    """An interceptor that notes in which thread it is told, and when it is closed."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def on_acknowledgement(self, metadata: RecordMetadata) -> None:
-        self.told.append(threading.current_thread().name)
-
-    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        self.told.append(threading.current_thread().name)
-
-    def close(self) -> None:
-        self.told.append("closed")
-
-
-def test_interceptors_are_told_where_callbacks_run(broker: ScriptedBroker) -> None:
-    witness = Witness()
-    broker.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(87))
-    producer = producer_before(
-        broker.cluster, linger_ms=0, client_id="watched", interceptors=[witness]
-    )
-    producer.send("t", b"v").get(LONG)
-    assert producer.send("t", b"v").add_errback(lambda _: None) is not None
-    producer.close()
-    assert witness.told == ["kprod-callbacks-watched"] * 2 + ["closed"]
 
 
 # Too many callbacks -------------------------------------------------------------------------------
@@ -399,12 +326,3 @@ def test_what_send_raises_is_not_reported_a_second_time(
     with pytest.raises(ProducerClosedError):
         producer.send("t", b"v", callback=lambda *outcome: told.append(outcome))
     assert told == []
-
-
-def test_a_callback_that_cannot_be_called_is_refused_with_nothing_queued(
-    producer: KafkaProducer,
-) -> None:
-    not_callable: Any = 5
-    with pytest.raises(TypeError, match="callback: expected a callable, got 5"):
-        producer.send("t", b"v", callback=not_callable)
-    assert producer.flush(LONG).delivered == 0

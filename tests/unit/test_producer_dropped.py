@@ -80,11 +80,3 @@ def test_one_that_a_callback_closed_goes_in_silence(broker: ScriptedBroker) -> N
     del producer
     gc.collect()
     assert has_ended(future)
-
-
-def test_a_closed_one_goes_in_silence(broker: ScriptedBroker) -> None:
-    producer = lingering(broker)
-    producer.send("t", b"v")
-    producer.close(LONG)
-    del producer
-    gc.collect()

@@ -11,7 +11,6 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.errors import (
-    KprodError,
     KprodTimeoutError,
     ProducerClosedError,
 )
@@ -45,30 +44,6 @@ def cut_off(broker: ScriptedBroker, producer: KafkaProducer) -> None:
 
 
 # Flush --------------------------------------------------------------------------------------------
-
-
-def test_flush_sends_what_lingers_and_waits_for_it(producer: KafkaProducer) -> None:
-    futures = [producer.send("t", b"v", partition=number % 2) for number in range(10)]
-    assert not any(future.is_done for future in futures)
-    assert producer.flush(LONG) == DeliveryReport(delivered=11, failed=0, pending=0)
-    assert all(future.succeeded() for future in futures)
-
-
-def test_flush_with_nothing_queued_returns_at_once(producer: KafkaProducer) -> None:
-    assert producer.flush(0) == DeliveryReport(1, 0, 0)
-
-
-def test_flush_without_a_limit_waits(producer: KafkaProducer) -> None:
-    producer.send("t", b"v")
-    assert producer.flush().pending == 0
-
-
-def test_records_linger_again_after_a_flush(producer: KafkaProducer) -> None:
-    producer.send("t", b"v")
-    producer.flush(LONG)
-    future = producer.send("t", b"v")
-    time.sleep(0.02)
-    assert not future.is_done
 
 
 def test_flush_counts_what_failed(broker: ScriptedBroker, producer: KafkaProducer) -> None:
@@ -163,47 +138,11 @@ def test_flush_waits_for_callbacks_that_are_running_already(
 # Close --------------------------------------------------------------------------------------------
 
 
-def test_close_delivers_what_is_queued(producer: KafkaProducer) -> None:
-    futures = [producer.send("t", b"v", partition=number % 2) for number in range(10)]
-    assert producer.close() == DeliveryReport(11, 0, 0)
-    assert all(future.succeeded() for future in futures)
-
-
-def test_leaving_the_with_block_closes(broker: ScriptedBroker) -> None:
-    with producer_before(broker.cluster) as producer:
-        future = producer.send("t", b"v")
-    assert future.succeeded()
-    with pytest.raises(ProducerClosedError):
-        producer.send("t", b"v")
-
-
-def test_an_error_in_the_with_block_is_not_hidden(broker: ScriptedBroker) -> None:
-    producer = producer_before(broker.cluster, close_timeout_ms_at_exit=20_000)
-    future = producer.send("t", b"v")
-    with pytest.raises(ZeroDivisionError), producer:
-        raise ZeroDivisionError
-    assert future.succeeded()
-
-
 def test_closing_twice_changes_nothing(producer: KafkaProducer) -> None:
     report = producer.close()
     assert producer.close() == report
     assert producer.close(0) == report
     assert producer.flush(0) == report
-
-
-def test_many_threads_may_close(producer: KafkaProducer) -> None:
-    future = producer.send("t", b"v")
-    reports: list[DeliveryReport] = []
-    threads = [
-        threading.Thread(target=lambda: reports.append(producer.close(LONG))) for _ in range(5)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LONG)
-    assert reports == [DeliveryReport(2, 0, 0)] * 5
-    assert future.succeeded()
 
 
 def test_closing_at_once_ends_every_record(broker: ScriptedBroker, producer: KafkaProducer) -> None:
@@ -225,16 +164,6 @@ def persisted(future: FutureRecordMetadata) -> Persisted:
     with pytest.raises(ProducerClosedError) as caught:
         future.get(LONG)
     return caught.value.persisted
-
-
-def test_closing_waits_as_long_as_it_may(broker: ScriptedBroker, producer: KafkaProducer) -> None:
-    cut_off(broker, producer)
-    future = producer.send("t", b"v")
-    started = time.monotonic()
-    producer.close(0.1)
-    assert time.monotonic() - started >= 0.1
-    with pytest.raises(ProducerClosedError):
-        future.get(LONG)
 
 
 def test_nothing_is_left_behind(broker: ScriptedBroker, producer: KafkaProducer) -> None:
@@ -263,23 +192,3 @@ def test_send_says_who_cannot_be_reached() -> None:
         with pytest.raises(KprodTimeoutError, match=r"broker-1:9092.*Connection refused"):
             producer.send("t", b"v")
         assert producer.flush(0).pending == 0
-
-
-def test_closing_ends_a_send_that_waits_for_metadata() -> None:
-    producer = producer_before(ScriptedCluster())
-    ended: list[type[BaseException]] = []
-    started = threading.Event()
-
-    def send() -> None:
-        started.set()
-        try:
-            producer.send("t", b"v")
-        except KprodError as error:
-            ended.append(type(error))
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    assert started.wait(LONG)
-    producer.close(0)
-    thread.join(LONG)
-    assert ended == [ProducerClosedError]

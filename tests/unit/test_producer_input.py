@@ -97,25 +97,6 @@ def test_a_partition_the_topic_does_not_have_is_refused_with_those_it_has(
         assert state(producer)["buffer-available-bytes"] == state(producer)["buffer-total-bytes"]
 
 
-def test_connecting_waits_until_the_cluster_is_known(broker: ScriptedBroker) -> None:
-    with producer_before(broker.cluster) as producer:
-        assert not producer.cluster.brokers
-        producer.connect(timeout=30)
-        assert producer.cluster.brokers
-
-
-class Spoiler:
-    """An interceptor that makes records unsendable."""
-
-    def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        return ProducerRecord("not a topic", record.value, partition=-5)
-
-
-def test_an_interceptor_cannot_spoil_a_record(broker: ScriptedBroker) -> None:
-    with producer_before(broker.cluster, interceptors=[Spoiler()]) as producer:
-        assert producer.send("t", b"v", partition=1).get(LONG).partition == 1
-
-
 class Witness:
     """An interceptor that notes what became of records."""
 
@@ -124,26 +105,6 @@ class Witness:
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
         self.errors.append(error)
-
-
-def test_interceptors_are_told_of_what_was_refused(broker: ScriptedBroker) -> None:
-    witness = Witness()
-    producer = producer_before(broker.cluster, interceptors=[witness])
-    with producer, pytest.raises(SerializationError):
-        producer.send("t", "text")
-    assert [type(error) for error in witness.errors] == [SerializationError]
-
-
-def test_the_content_is_that_of_the_moment_of_sending(broker: ScriptedBroker) -> None:
-    value, key, headers = bytearray(b"value"), bytearray(b"key"), [("h", b"1")]
-    with producer_before(broker.cluster, linger_ms=50) as producer:
-        future = producer.send("t", value, key=key, headers=headers, partition=0)
-        value[:], key[:] = b"VALUE", b"KEY"
-        headers.append(("late", b""))
-        future.get(LONG)
-    (batch,) = broker.cluster.log[future.topic_partition]
-    (record,) = batch.records()
-    assert (record.key, record.value, record.headers) == (b"key", b"value", (("h", b"1"),))
 
 
 def test_a_topic_nobody_knows_is_refused_in_time(broker: ScriptedBroker) -> None:

@@ -8,21 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
-from kprod import KafkaProducer, RecordMetadata
+from kprod import KafkaProducer
 from kprod.transport.memory import MemoryBackend
 from kprod_ext import RecordClock
 from tests.support.scripted_cluster import ScriptedCluster
 
 RECORDS = 20_000
-
-
-class Observer:
-    """Does nothing; that it must see every record keeps a producer on the Python path."""
-
-    def on_acknowledgement(self, metadata: RecordMetadata) -> None:
-        """Nothing to note."""
 
 
 class ClockInPython(KafkaProducer):
@@ -65,19 +57,6 @@ def test_time_does_not_go_back_between_the_ways_to_send() -> None:
     times = stored_times(cluster)
     assert len(times) == RECORDS + 3 * RECORDS // 500
     assert all(earlier <= later for earlier, later in pairwise(times))
-
-
-@pytest.mark.parametrize("observers", [[], [Observer()]])
-def test_every_path_asks_the_same_clock(observers: list[Observer]) -> None:
-    producer, cluster = produced(interceptors=observers)
-    with producer:
-        clock = producer._accumulator.record_clock
-        before = clock.wall_ms()
-        future = producer.send("t", b"value")
-        producer.send_many("t", [b"value"])
-        after = clock.wall_ms()
-    assert before <= future.timestamp <= after
-    assert all(before <= time <= after for time in stored_times(cluster))
 
 
 def test_a_clock_that_lets_others_run_keeps_two_writers_apart() -> None:
