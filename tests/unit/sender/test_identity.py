@@ -28,6 +28,14 @@ def broker() -> ScriptedBroker:
     return ScriptedCluster(topics={"t": [1]}).add(1)
 
 
+def test_batches_carry_the_id_that_was_given(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.INIT_PRODUCER_ID, identity(9, 3))
+    rig = rig_of(broker.cluster)
+    assert rig.run(rig.queue().succeeded)
+    (batch,) = broker.cluster.log[TP]
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (9, 3, 0)
+
+
 def test_no_id_is_asked_for_without_idempotence(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, enable_idempotence=False)
     assert rig.run(rig.queue().succeeded)

@@ -177,6 +177,20 @@ def test_a_call_that_was_not_heard_of_must_be_made_again() -> None:
     assert transactions.number == 2
 
 
+def test_a_commit_hears_of_the_record_that_failed() -> None:
+    transactions = in_state(State.COMMITTING)
+    transactions.fail(FAILED)
+    with pytest.raises(TransactionAbortableError, match="INVALID_TXN_STATE") as caught:
+        end(transactions, Call.COMMIT)
+    assert caught.value.__cause__ is FAILED
+    assert caught.value.next_step is NextStep.ABORT
+    transactions.start(Call.ABORT)
+    transactions.ready()
+    end(transactions, Call.ABORT)
+    assert transactions.error is None
+    transactions.begin()
+
+
 @pytest.mark.parametrize("end", [started(Call.ABORT), Transactions.close])
 def test_a_failure_that_an_abort_outruns_changes_nothing(
     end: Callable[[Transactions], None],
