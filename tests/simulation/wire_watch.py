@@ -17,7 +17,7 @@ from tests.simulation.model.partition_log import HEADER, NO_PRODUCER, BatchField
 from tests.simulation.sequence_watch import LEAST_JITTER, SequenceWatch
 from tests.simulation.setup import Setup
 from tests.simulation.transport import SimTransport
-from tests.simulation.wires import Answer
+from tests.simulation.wires import Answer, Watcher
 
 Place: TypeAlias = tuple[str, UUID | None, int]
 """Topic, topic id when the request named it so, partition."""
@@ -58,8 +58,8 @@ class Line:
     answered: deque[Request] = field(default_factory=lambda: deque(maxlen=REMEMBERED_ANSWERS))
 
 
-class WireWatch:
-    """A ``Watcher`` that knows nothing of the client but its bytes."""
+class WireWatch(Watcher):
+    """Knows nothing of the client but its bytes."""
 
     def __init__(
         self, setup: Setup, cluster: Cluster, clock: SimClock, history: History | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.events import EventQueue
 from tests.simulation.model.wire import PartitionResult
@@ -25,36 +25,31 @@ class Answer(NamedTuple):
 NOTHING_SAID = Answer((), 0, -1)
 
 
-class Watcher(Protocol):
-    """Sees everything that the client writes, and every response that reaches it."""
+class Watcher:
+    """Sees all that the client writes and every response that reaches it, and judges nothing."""
 
-    def dialled(self, transport: SimTransport) -> None: ...
+    def dialled(self, transport: SimTransport) -> None:
+        """A connection is wanted."""
 
     def sent(self, transport: SimTransport, frame: bytes) -> None:
         """The first byte of ``frame`` has left."""
-        ...
 
     def changed_on_the_way(self, transport: SimTransport) -> None:
         """What arrived is not what was in memory when its first byte left."""
-        ...
 
     def answered(self, transport: SimTransport, answer: Answer) -> None:
         """A whole response lies in the client's socket."""
-        ...
 
     def stray(self, transport: SimTransport) -> None:
         """What lies last in the client's socket answers nothing: the client ends the connection
         there, and reads nothing that comes behind it.
         """
-        ...
 
     def unread(self, transport: SimTransport, answers: int) -> None:
         """A reset has taken the last so many answers from the client's socket."""
-        ...
 
     def ended(self, transport: SimTransport) -> None:
         """The client has let go of the connection."""
-        ...
 
 
 class PoorNetwork:

@@ -6,7 +6,7 @@
 * ``readers`` look at what is committed meanwhile, ``judge`` at the end; ``bugs`` are planted to see
   whether they notice.
 
-``python -m tests.simulation.exactly_once --seeds 100000 --workers 2`` for very many.
+``KPROD_EXACTLY_ONCE_SEEDS=100000 pytest tests/simulation/exactly_once`` for very many.
 """
 
 from __future__ import annotations

@@ -15,20 +15,8 @@ from tests.simulation.exactly_once.world import attempt
 class Tally:
     """``fates`` counts transactions by how they ended; ``failures`` maps a seed to violations."""
 
-    seeds: int = 0
-    turns: int = 0
     fates: Counter[str] = field(default_factory=Counter)
     failures: dict[int, list[str]] = field(default_factory=dict)
-
-    def merge(self, other: Tally) -> None:
-        self.seeds += other.seeds
-        self.turns += other.turns
-        self.fates += other.fates
-        self.failures |= other.failures
-
-    def __str__(self) -> str:
-        fates = ", ".join(f"{count} {fate}" for fate, count in sorted(self.fates.items()))
-        return f"{self.seeds} seeds, {self.turns} turns, transactions: {fates}"
 
 
 def campaign(seeds: Iterable[int]) -> Tally:
@@ -39,8 +27,6 @@ def campaign(seeds: Iterable[int]) -> Tally:
     try:
         for seed in seeds:
             result = attempt(draw(seed))
-            tally.seeds += 1
-            tally.turns += result.turns
             tally.fates.update(result.fates)
             if result.violations:
                 tally.failures[seed] = result.violations

@@ -47,7 +47,6 @@ class Result:
     violations: list[str]
     digest: str
     fates: list[str]
-    turns: int
     trace: list[str]
 
 
@@ -224,7 +223,7 @@ class TransactionWorld:
         fates = [each.fate for each in told]
         self._trace.note("fates", *fates)
         lines = self._trace.lines or []
-        return Result(self._violations, self._trace.digest, fates, self._turns, lines)
+        return Result(self._violations, self._trace.digest, fates, lines)
 
     def _no_more_faults(self) -> None:
         for node in self._nodes:
