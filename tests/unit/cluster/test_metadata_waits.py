@@ -19,6 +19,7 @@ from kprod.errors import (
     KprodError,
     KprodTimeoutError,
     PartitionError,
+    ProducerClosedError,
 )
 from kprod.types import TopicPartition
 from kprod.wire.control import MetadataReply, TopicReply
@@ -217,6 +218,25 @@ def test_all_who_wait_for_a_topic_are_served_by_one_answer() -> None:
     for thread in threads:
         thread.join(LONG)
     assert served == [3] * 4
+
+
+def test_closing_ends_every_wait() -> None:
+    metadata = new_metadata()
+    ended: list[KprodError] = []
+    waiting = threading.Event()
+
+    def wait() -> None:
+        try:
+            metadata.await_topic("t", LONG, waiting.set)
+        except KprodError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert waiting.wait(LONG)
+    metadata.close()
+    thread.join(LONG)
+    assert [type(error) for error in ended] == [ProducerClosedError]
 
 
 # Interrupted --------------------------------------------------------------------------------------

@@ -60,19 +60,6 @@ def lost_with_the_topic(broker: ScriptedBroker, heard: Heard) -> bytes:
     return cut(broker, heard)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_what_may_be_in_a_deleted_log_is_stored_in_the_new_one(
-    modern: ScriptedBroker, mode: str
-) -> None:
-    rig = rig_of(modern, mode)
-    assert rig.run(rig.queue(b"before").succeeded)
-    modern.next(ApiKey.PRODUCE, lost_with_the_topic)
-    future = rig.queue(b"again")
-    assert rig.run(lambda: future.is_done, seconds=5)
-    assert future.get(0).offset == 0
-    assert modern.cluster.values("t") == [b"again"]
-
-
 def test_sequence_numbers_go_on_in_the_new_topic(modern: ScriptedBroker) -> None:
     """Given anew, one might be taken for a repetition where an old view of the cluster leads."""
     rig = rig_of(modern, "idempotent")

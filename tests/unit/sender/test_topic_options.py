@@ -34,18 +34,6 @@ def done(rig: SenderRig, *futures: FutureRecordMetadata) -> bool:
     return rig.run(lambda: all(future.is_done for future in futures), seconds=SOON)
 
 
-def test_linger() -> None:
-    rig = rig_with({"a": {"linger_ms": 0}, "b": {"linger_ms": 5000}}, linger_ms=1000)
-    started = rig.clock.now
-    took: dict[str, int] = {}
-    for topic, future in [(topic, rig.queue(topic=topic)) for topic in "abc"]:
-        future.add_callback(
-            lambda _, topic=topic: took.setdefault(topic, round(rig.clock.now - started))
-        )
-    assert rig.run(lambda: len(took) == 3, seconds=10)
-    assert took == {"a": 0, "c": 1, "b": 5}
-
-
 def test_codec() -> None:
     own: dict[str, dict[str, Any]] = {
         "a": {"compression_type": "zstd"},
