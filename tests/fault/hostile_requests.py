@@ -3,16 +3,14 @@ tests.fault.hostile_requests MUTATIONS [SEED]``.
 
 Every request of every API and version is cut at each length, as the whole of a shorter frame and
 as the beginning of one that ends there; then ``MUTATIONS`` of them are sent with bytes changed,
-left out, repeated or put in, and those that cost little to send and much to serve: batches that
-decompress to many times their size, and arrays of millions of elements. Each has to be answered
-under its own correlation id, or to cost its connection. The broker, a process of its own, must not
+left out, repeated or put in. Each has to be answered under its own correlation id, or to cost its
+connection. The broker, a process of its own, must not
 meet an error that it does not expect, must not take more memory at any moment, and answers a client
 that behaves all the while.
 """
 
 from __future__ import annotations
 
-import gzip
 import random
 import select
 import socket
@@ -27,22 +25,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import zstandard
-
 from kprod.broker.protocol.api_key import VERSIONS, ApiKey
 from kprod.broker.protocol.messages import Message, request_schema
 from tests.support.apache_kafka.same_answers import requests
 from tests.support.broker_process import BrokerProcess
-from tests.support.hostile_answers import uvarint
-from tests.support.raw_batch import raw_batch, raw_record
 from tests.support.wire_client import WireClient
 
 TOPIC: Final = "t"
-COMPACTED: Final = "compacted"
 SOON: Final = 0.05
 LATE: Final = 10.0
 """Seconds: most answers come soon. What may wait by its meaning is not waited for any longer."""
-PATIENCE: Final = 60.0
 """The same for a request that may take seconds of a processor which others use, too."""
 MAY_WAIT: Final = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
 CORRELATION: Final = 8
@@ -50,19 +42,14 @@ CORRELATION: Final = 8
 MOST_MEMORY: Final = 400_000_000
 """Bytes that the broker's process may have: what it begins with, topics that were asked for, and
 answers and requests that are under way."""
-NOW_MS: Final = int(time.time() * 1000)
 EXTREMES: Final = (b"\0", b"\x7f", b"\x80", b"\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff")
 
 
 class Hostile(NamedTuple):
-    """Bytes for a connection of their own; ``ends`` says that nothing follows them.
-
-    ``patience`` is how many seconds an answer may take of an API that may wait.
-    """
+    """Bytes for a connection of their own; ``ends`` says that nothing follows them."""
 
     data: bytes
     ends: bool
-    patience: float = SOON
 
     @property
     def api(self) -> ApiKey | None:
@@ -146,73 +133,14 @@ def mutated(frame: bytes, chance: random.Random) -> Hostile:
     return Hostile(struct.pack(">i", len(data)) + bytes(data), ends=False)
 
 
-def costly() -> Iterator[Hostile]:
-    """Some kilobytes that stand for hundreds of megabytes, and ten megabytes of small elements."""
-    one = raw_record(0, None, b"")
-    counted = b"".join(raw_record(n, None, b"") for n in range(300_000))
-    zeros = b"".join(raw_record(n, bytes(1_000_000), b"k") for n in range(100))
-    for payload, count in (
-        (one * 100, 2_000_000_000),
-        (one * 1_000_000, 1_000_000),
-        (counted, 300_000),
-        (zeros, 100),
-    ):
-        for codec, packed in ((1, gzip.compress(payload, 1)), (4, zstandard.compress(payload))):
-            for topic in (TOPIC, COMPACTED):
-                yield _produced(topic, packed, codec, count)
-    wanted = [{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": NOW_MS}]}]
-    yield _asked(ApiKey.LIST_OFFSETS, 6, {"topics": wanted})
-    for version in (4, 9, 12):
-        yield _repeated(ApiKey.METADATA, version, "topics", {"name": "x"}, 2_500_000)
-    yield _repeated(ApiKey.METADATA, 9, "topics", {"name": TOPIC}, 100_000)
-    yield _repeated(ApiKey.LIST_OFFSETS, 6, "topics", {"partitions": [{}] * 1_000}, 500)
-    resource = {"resource_type": 2, "resource_name": TOPIC, "configuration_keys": None}
-    yield _repeated(ApiKey.DESCRIBE_CONFIGS, 2, "resources", resource, 90_000)
-    wide = {"num_partitions": 10_000, "replication_factor": 1}
-    topics = [{"name": name, **wide} for name in ("one", "another")]
-    yield _asked(ApiKey.CREATE_TOPICS, 5, {"topics": topics})
-
-
-def _produced(topic: str, packed: bytes, codec: int, count: int) -> Hostile:
-    batch = raw_batch(
-        payload=packed,
-        attributes=codec,
-        record_count=count,
-        last_offset_delta=count - 1,
-        max_timestamp=NOW_MS,
-        base_timestamp=1_000,
-    )
-    data = [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}]
-    return _asked(ApiKey.PRODUCE, 9, {"acks": -1, "timeout": 1_000, "topic_data": data})
-
-
-def _asked(api: ApiKey, version: int, values: Message) -> Hostile:
-    frame = request_schema(api, version).encode(_header(api, version), values)
-    return Hostile(frame, ends=False, patience=PATIENCE)
-
-
-def _repeated(api: ApiKey, version: int, name: str, element: Message, count: int) -> Hostile:
-    """A request with an array of equal elements, encoded once: a writer would take many seconds."""
-    one, two = (_asked(api, version, {name: [element] * n}).data for n in (1, 2))
-    after_size = 4
-    at = next(n for n in range(after_size, len(one)) if one[n] != two[n])  # where they are counted
-    encoded = two[at + 1 : at + 1 + len(two) - len(one)]
-    if (one[at], two[at]) == (2, 3):  # compact: one more than there are, in groups of 7 bits
-        head, counted = one[after_size:at], uvarint(count + 1)
-    else:
-        head, counted = one[after_size : at - 3], struct.pack(">i", count)
-    body = head + counted + encoded * count + one[at + 1 + len(encoded) :]
-    return Hostile(struct.pack(">i", len(body)) + body, ends=False, patience=PATIENCE)
-
-
 def send(address: tuple[str, int], hostile: Hostile) -> str:
     """What became of it: "answered", "closed" or "waits"."""
-    with socket.create_connection(address, timeout=max(LATE, hostile.patience)) as connection:
+    with socket.create_connection(address, timeout=LATE) as connection:
         try:
             connection.sendall(hostile.data)
             if hostile.ends:
                 connection.shutdown(socket.SHUT_WR)
-            elif hostile.api in MAY_WAIT and not _readable(connection, hostile.patience):
+            elif hostile.api in MAY_WAIT and not _readable(connection, SOON):
                 return "waits"
             first = _read(connection, 8)
         except TimeoutError:
@@ -240,8 +168,8 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def run(hostile: Iterator[Hostile], *, every: int = 100) -> Outcomes:
-    """Send them to a broker of their own; the client that behaves asks after so many of them."""
+def run(hostile: Iterator[Hostile]) -> Outcomes:
+    """Send them to a broker of their own; the client that behaves asks after each hundred."""
     outcomes = Outcomes()
     with (
         tempfile.TemporaryDirectory(prefix="kprod-hostile-") as folder,
@@ -249,10 +177,9 @@ def run(hostile: Iterator[Hostile], *, every: int = 100) -> Outcomes:
         BrokerProcess(Path(folder) / "data", {TOPIC: 1}, errors=said) as broker,
         WireClient(broker.bootstrap_servers) as well,
     ):
-        _make_compacted(well)
         for number, one in enumerate(hostile):
             outcomes.seen[send(("127.0.0.1", broker.port), one)] += 1
-            if number % every == 0:
+            if number % 100 == 0:
                 _behave(well, outcomes)
                 outcomes.memory = peak(broker.pid)
                 assert outcomes.memory < MOST_MEMORY, f"{outcomes.memory} bytes after {one}"
@@ -261,13 +188,6 @@ def run(hostile: Iterator[Hostile], *, every: int = 100) -> Outcomes:
         unexpected = [line for line in said if "unexpected error" in line or "Traceback" in line]
         assert not unexpected, unexpected[:20]
     return outcomes
-
-
-def _make_compacted(client: WireClient) -> None:
-    policy = {"name": "cleanup.policy", "value": "compact"}
-    topic = {"name": COMPACTED, "num_partitions": 1, "replication_factor": 1, "configs": [policy]}
-    client.send(ApiKey.CREATE_TOPICS, 5, {"topics": [topic]}, 6)
-    assert [made.error_code for made in client.receive(ApiKey.CREATE_TOPICS, 5)[1].topics] == [0]
 
 
 def _behave(client: WireClient, outcomes: Outcomes) -> None:
@@ -300,12 +220,8 @@ if __name__ == "__main__":
     wanted = int(sys.argv[1])
     drawn = mutations(wanted, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
     every_cut = chain.from_iterable(cuts(frame) for frame in frames())
-    for name, those, every in (
-        ("costly ones", costly(), 1),
-        ("cuts", every_cut, 100),
-        ("mutations", drawn, 100),
-    ):
-        found = run(those, every=every)
+    for name, those in (("cuts", every_cut), ("mutations", drawn)):
+        found = run(those)
         total = sum(found.seen.values())
         print(f"{total} {name}: {dict(found.seen)}; {found.memory / 1e6:.0f} MB at most;")
         print(f"  a client that behaves had both its answers within {1000 * found.slowest:.0f} ms")

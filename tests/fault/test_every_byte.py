@@ -1,39 +1,28 @@
 """The connection breaks at every byte of a request and of its response: once each, in order.
 
-``KPROD_CAMPAIGN=long`` does so with the exchanges before the first record, too, and with several
-requests in flight, and ends each connection in both ways, which take turns otherwise; and it does
-all that to Apache Kafka, too.
+``KPROD_CAMPAIGN=long`` takes every byte of exchanges with several requests in flight, too.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
+from kprod.admin import create_topic
 from kprod.broker.protocol.api_key import ApiKey
 from tests.fault.through_proxy import through_proxy
-from tests.support.apache_kafka.broker import ApacheKafka
-from tests.support.apache_kafka.jars import NEWEST
 from tests.support.broker_process import BrokerProcess
 from tests.support.frame_proxy import FrameProxy, Spoil
 from tests.support.judge import read_back
 from tests.support.numbered_records import check_numbered, numbered
 from tests.support.tier import one_of
-from tests.support.topic_admin import TopicAdmin
 
 LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
 STEP = 1 if LONG else 9
 """Bytes between two cuts, where every byte takes too long for every day."""
 
-RESETS = (0, 1) if LONG else (None,)
-"""Whether connections end by a reset; None: every other one."""
-
-KINDS = ("embedded", "apache-kafka") if LONG else ("embedded",)
-TOPIC = "every-byte"
 PARTITIONS = 2
 BATCH = 200
 CONTROL = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID)
@@ -45,73 +34,54 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield broker
 
 
-@contextmanager
-def started(kind: str, folder: Path) -> Iterator[tuple[int, str]]:
-    """A broker in a process of its own: its port, and its address for the judge."""
-    if kind == "embedded":
-        with BrokerProcess(folder, {TOPIC: PARTITIONS}) as broker:
-            yield broker.port, broker.bootstrap_servers
-    else:
-        with ApacheKafka(folder, NEWEST) as kafka:
-            TopicAdmin(kafka.bootstrap_servers).create(TOPIC, PARTITIONS)
-            yield kafka.front_port, kafka.bootstrap_servers
-
-
 def positions(proxy: FrameProxy, api: ApiKey, how: str, step: int) -> range:
     """From before the first byte to behind the last."""
     sizes = proxy.sizes[api]
     return range(0, (sizes.request if how == "cut-request" else sizes.response) + 1, step)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("reset", RESETS)
 @pytest.mark.parametrize("how", one_of("cut-response", "cut-request"))
-def test_every_byte_of_a_produce_exchange(
-    tmp_path: Path, kind: str, how: str, reset: int | None
-) -> None:
-    with (
-        started(kind, tmp_path) as (port, bootstrap),
-        FrameProxy(port) as proxy,
-        through_proxy(proxy.port) as producer,
-    ):
-        places = [producer.send(TOPIC, numbered(0), partition=0).get(20)]
+def test_every_byte_of_a_produce_exchange(broker: BrokerProcess, how: str) -> None:
+    topic = f"alone-{how}"
+    create_topic(broker.bootstrap_servers, topic, PARTITIONS)
+    with FrameProxy(broker.port) as proxy, through_proxy(proxy.port) as producer:
+        places = [producer.send(topic, numbered(0), partition=0).get(20)]
         cuts = positions(proxy, ApiKey.PRODUCE, how, 1)
         for at in cuts:
             number = len(places)
-            by_reset = at % 2 if reset is None else reset
-            proxy.arm(Spoil(ApiKey.PRODUCE, how, at, reset=bool(by_reset)))
-            future = producer.send(TOPIC, numbered(number), partition=number % PARTITIONS)
+            proxy.arm(Spoil(ApiKey.PRODUCE, how, at, reset=at % 2 == 1))
+            future = producer.send(topic, numbered(number), partition=number % PARTITIONS)
             places.append(future.get(20))
             assert proxy.done == number
         assert producer.metrics()["producer-metrics"]["record-retry-total"] >= len(cuts) - 1
-        found = read_back(bootstrap, TOPIC, PARTITIONS)
+        found = read_back(broker.bootstrap_servers, topic, PARTITIONS)
     check_numbered(found, places, PARTITIONS)
-    print(f"{kind}, {how}: cut at each of {len(cuts)} positions, {len(places)} records, each once")
+    print(f"{how}: cut at each of {len(cuts)} positions, {len(places)} records, each once")
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["cut-request", "cut-response"])
-def test_with_several_requests_in_flight(tmp_path: Path, kind: str, how: str) -> None:
+def test_with_several_requests_in_flight(broker: BrokerProcess, how: str) -> None:
     """The batches behind the one whose connection breaks are retried with it, in their order."""
+    topic = f"several-{how}"
+    create_topic(broker.bootstrap_servers, topic, PARTITIONS)
     with (
-        started(kind, tmp_path) as (port, bootstrap),
-        FrameProxy(port) as proxy,
+        FrameProxy(broker.port) as proxy,
         through_proxy(proxy.port, batch_size=BATCH) as producer,
     ):
-        futures = [producer.send(TOPIC, numbered(n, 100), partition=n % 2) for n in range(2)]
+        futures = [producer.send(topic, numbered(n, 100), partition=n % 2) for n in range(2)]
         producer.flush(20)
         for at in positions(proxy, ApiKey.PRODUCE, how, STEP):
             proxy.arm(Spoil(ApiKey.PRODUCE, how, at, reset=at % 2 == 1))
             for number in range(len(futures), len(futures) + 12):
                 value = numbered(number, 100)
-                futures.append(producer.send(TOPIC, value, partition=number % PARTITIONS))
+                futures.append(producer.send(topic, value, partition=number % PARTITIONS))
             assert producer.flush(20).failed == 0
         places = [future.get(0) for future in futures]
-        found = read_back(bootstrap, TOPIC, PARTITIONS)
+        found = read_back(broker.bootstrap_servers, topic, PARTITIONS)
     check_numbered(found, places, PARTITIONS)
-    print(f"{kind}, {how}, several in flight: {proxy.done} cuts, {len(places)} records, each once")
+    print(f"{how}, several in flight: {proxy.done} cuts, {len(places)} records, each once")
 
 
 @pytest.mark.full

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kprod.broker import ApiKey, EmbeddedBroker
-from tests.support.apache_kafka.broker import ApacheKafka
+from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.jars import NEWEST
 from tests.support.raw_batch import raw_batch
 from tests.support.topic_admin import TopicAdmin
 from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.full
+TOPIC, NAME = "same-answers", "same-answers"
 BUSY = {14, 15, 16, 51}
 """The coordinator loads, or writes the markers of the last transaction."""
 
@@ -40,12 +40,12 @@ class Asker:
         return answer
 
     def _coordinator(self) -> Any:
-        asked = {"key_type": 1, "coordinator_keys": ["x"]}
+        asked = {"key_type": 1, "coordinator_keys": [NAME]}
         return self._ask(ApiKey.FIND_COORDINATOR, 4, **asked).coordinators[0]
 
     def init_once(self, version: int = 4, **changes: Any) -> Any:
         """InitProducerId: code and epoch."""
-        values = {"transactional_id": "x", "transaction_timeout": 60_000}
+        values = {"transactional_id": NAME, "transaction_timeout": 60_000}
         values |= {"producer_id": -1, "producer_epoch": -1, **changes}
         answer = self._ask(ApiKey.INIT_PRODUCER_ID, version, **values)
         if not answer.error_code:
@@ -56,7 +56,7 @@ class Asker:
         """The same, until the last transaction has ended."""
         return self._settled(lambda: self.init_once(**changes), lambda found: int(found[0]))
 
-    def send(self, epoch: int, sequence: int, version: int = 12, name: str | None = "x") -> int:
+    def send(self, epoch: int, sequence: int, version: int = 12, name: str | None = NAME) -> int:
         """Produce."""
         now = int(time.time() * 1000)
         records = raw_batch(
@@ -67,7 +67,7 @@ class Asker:
             base_timestamp=now,
             max_timestamp=now,
         )
-        topics = [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]
+        topics = [{"name": TOPIC, "partition_data": [{"index": 0, "records": records}]}]
         values = {"acks": -1, "timeout": 5_000, "transactional_id": name, "topic_data": topics}
 
         def once() -> int:
@@ -76,13 +76,13 @@ class Asker:
 
         return int(self._settled(once, int))
 
-    def add(self, epoch: int, version: int = 3, wrong: int = 0, name: str = "x") -> int:
+    def add(self, epoch: int, version: int = 3, wrong: int = 0, name: str = NAME) -> int:
         """AddPartitionsToTxn."""
         values = {
             "v3_and_below_transactional_id": name,
             "v3_and_below_producer_id": self.producer_id + wrong,
             "v3_and_below_producer_epoch": epoch,
-            "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
+            "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}],
         }
 
         def once() -> int:
@@ -94,7 +94,7 @@ class Asker:
 
     def end(self, epoch: int, committed: bool, version: int = 5) -> Any:
         """EndTxn: code and the next epoch."""
-        values = {"transactional_id": "x", "producer_id": self.producer_id}
+        values = {"transactional_id": NAME, "producer_id": self.producer_id}
         values |= {"producer_epoch": epoch, "committed": committed}
 
         def once() -> Any:
@@ -147,10 +147,10 @@ def story(asker: Asker) -> Iterator[tuple[str, Any]]:
     yield "features", (asker.features(3), asker.features(4))
 
 
-def test_every_step_of_a_producers_life_gets_the_same_answers(tmp_path: Path) -> None:
-    kafka = ApacheKafka(tmp_path, NEWEST)
-    with kafka, EmbeddedBroker(topics={"t": 1}) as broker:
-        TopicAdmin(kafka.bootstrap_servers).create("t", 1)
+def test_every_step_of_a_producers_life_gets_the_same_answers(shared_kafka: SharedKafka) -> None:
+    kafka = shared_kafka(NEWEST)
+    with EmbeddedBroker(topics={TOPIC: 1}) as broker:
+        TopicAdmin(kafka.bootstrap_servers).create(TOPIC, 1)
         ours = list(story(Asker(broker.bootstrap_servers)))
         theirs = list(story(Asker(kafka.bootstrap_servers)))
     assert ours == theirs

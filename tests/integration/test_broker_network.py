@@ -185,18 +185,3 @@ def test_it_listens_on_ipv6() -> None:
     with EmbeddedBroker(host="::1", topics={"t": 1}) as broker:
         assert broker.bootstrap_servers == f"[::1]:{broker.port}"
         assert end_offsets(broker.bootstrap_servers, "t") == {0: 0}
-
-
-def test_many_clients_at_once(broker: EmbeddedBroker) -> None:
-    def run() -> None:
-        with WireClient(broker.bootstrap_servers) as client:
-            for number in range(30):
-                client.send(ApiKey.PRODUCE, 9, produce_request(raw_batch([b"x"])), number)
-                client.receive(ApiKey.PRODUCE, 9)
-
-    threads = [threading.Thread(target=run) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert end_offsets(broker.bootstrap_servers, "t")[0] == 600

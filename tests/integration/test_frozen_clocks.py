@@ -13,7 +13,7 @@ import pytest
 import time_machine
 from freezegun import freeze_time
 
-from kprod import KafkaProducer, aio, confluent, kafka
+from kprod import KafkaProducer, aio, confluent
 from kprod.broker import EmbeddedBroker
 
 PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
@@ -22,14 +22,6 @@ PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 def by_native(servers: str) -> int:
     with KafkaProducer(bootstrap_servers=servers, linger_ms=20) as producer:
         return producer.send("frozen", b"value").get(30).offset
-
-
-def by_kafka(servers: str) -> Any:
-    producer = kafka.KafkaProducer(bootstrap_servers=servers, linger_ms=20)
-    try:
-        return producer.send("frozen", b"value").get(30).offset
-    finally:
-        producer.close()
 
 
 def by_confluent(servers: str) -> Any:
@@ -59,16 +51,7 @@ def by_aio(servers: str) -> Any:
     return asyncio.run(send())
 
 
-def by_aiokafka(servers: str) -> Any:
-    async def send() -> Any:
-        async with aio.AIOKafkaProducer(bootstrap_servers=servers, linger_ms=20) as producer:
-            record = await producer.send_and_wait("frozen", b"value")
-            return record and record.offset
-
-    return asyncio.run(send())
-
-
-APIS = (by_native, by_kafka, by_confluent, by_confluent_aio, by_aio, by_aiokafka)
+APIS = (by_native, by_confluent, by_confluent_aio, by_aio)
 
 
 @pytest.mark.parametrize("freeze", [freeze_time(PAST), time_machine.travel(PAST, tick=False)])

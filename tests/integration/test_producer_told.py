@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import subprocess
 import sys
@@ -146,38 +145,6 @@ def test_records_that_fail_while_nobody_looks_are_told_of(
     assert not any(text.startswith("wa: 3 records") for text in lines)
     for name in ("un", "wa"):
         assert any(text.startswith(f"{name} has ended: 0 records were") for text in lines)
-
-
-def test_debug_lines_tell_of_a_producer_s_life_and_not_of_records(
-    servers: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with (
-        caplog.at_level(logging.DEBUG, "kprod"),
-        KafkaProducer(bootstrap_servers=servers, client_id="seen", linger_ms=0) as producer,
-    ):
-        for _ in range(100):
-            producer.send("t", b"v").get(30)
-        first = producer.cluster
-        login = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "a", "sasl_plain_password": "s!"}
-        secured: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", **login}
-        KafkaProducer(bootstrap_servers=servers, client_id="other", **secured).close()
-    lines = [text for text in caplog.messages if text.startswith("seen")]
-    told = "\n".join(lines)
-    (node,) = first.brokers.values()
-    for expected in (
-        "seen is made with ProducerConfig(bootstrap_servers=",
-        f"seen: connecting to bootstrap broker at {servers}",
-        f"seen: connected to bootstrap broker at {servers}",
-        f"seen: cluster {first.cluster_id} has {node}; 1 topics are in use, 1 of them new",
-        "seen: ProducerId(producer_id=",
-        f"seen: closing the connection to {node}",
-        "seen has ended: 100 records were delivered, 0 failed",
-    ):
-        assert told.count(expected) == 1, (expected, told)
-    assert len(lines) < 20
-    assert "other is made with ProducerConfig(" in caplog.text
-    assert "s!" not in caplog.text
-    assert "linger_ms=0, " in told
 
 
 PATCHED = """

@@ -26,7 +26,7 @@ from kprod import (
     aio,
 )
 from kprod.admin import open_transactions
-from kprod.broker import EmbeddedBroker, TransactionConfig
+from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.confluent import KafkaException
@@ -359,61 +359,6 @@ def test_a_block_of_a_fenced_producer_says_that_it_is_over(
             heir.send(TOPIC, b"after")
     assert sorted(committed(broker.bootstrap_servers, TOPIC, 2)) == [b"after", b"before"]
     assert "the producer can only be closed" in caplog.text
-
-
-@pytest.mark.parametrize("fences", [False, True], ids=["before-KAFKA-20785", "KAFKA-20785"])
-def test_a_commit_that_comes_too_late_fences_nobody(fences: bool) -> None:
-    """The coordinator has aborted the transaction: it is lost, and the producer goes on."""
-    config = TransactionConfig(fences_late_commits=fences)
-    with (
-        EmbeddedBroker(topics={TOPIC: 2}, transaction_config=config) as broker,
-        KafkaProducer(**options(broker)) as producer,
-    ):
-        with producer.transaction():
-            producer.send(TOPIC, b"before")
-        producer.begin_transaction()
-        producer.send(TOPIC, b"late").get(10)
-        broker.time_out_transactions()
-        with pytest.raises(TransactionAbortableError) as caught:
-            producer.commit_transaction()
-        assert caught.value.next_step is NextStep.ABORT
-        producer.abort_transaction()
-        with producer.transaction():
-            producer.send(TOPIC, b"after")
-        seen = committed(broker.bootstrap_servers, TOPIC, 2)
-    assert sorted(seen) == [b"after", b"before"]
-
-
-def test_offsets_that_come_too_late_fence_nobody(broker: EmbeddedBroker) -> None:
-    with KafkaProducer(**options(broker)) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(TOPIC, b"late").get(10)
-        broker.time_out_transactions()
-        with pytest.raises(TransactionAbortableError):
-            producer.send_offsets_to_transaction({(TOPIC, 0): 5}, "group")
-        producer.abort_transaction()
-        with producer.transaction() as transaction:
-            transaction.send_offsets({(TOPIC, 0): 7}, "group")
-    assert group_offset(broker.bootstrap_servers, "group", TOPIC, 0) == 7
-
-
-@pytest.mark.parametrize("fences", [False, True], ids=["before-KAFKA-20785", "KAFKA-20785"])
-def test_a_commit_after_a_takeover_is_fenced(fences: bool) -> None:
-    config = TransactionConfig(fences_late_commits=fences)
-    with (
-        EmbeddedBroker(topics={TOPIC: 2}, transaction_config=config) as broker,
-        KafkaProducer(**options(broker)) as zombie,
-        KafkaProducer(**options(broker)) as heir,
-    ):
-        zombie.init_transactions()
-        zombie.begin_transaction()
-        zombie.send(TOPIC, b"late").get(10)
-        broker.time_out_transactions()
-        heir.init_transactions()
-        with pytest.raises(ProducerFencedError) as caught:
-            zombie.commit_transaction()
-        assert caught.value.next_step is NextStep.START_AGAIN
 
 
 def test_a_member_of_a_group_says_who_it_is_with_confluents_own_object(

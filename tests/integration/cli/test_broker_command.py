@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from kprod import KafkaProducer
-from kprod.admin import end_offsets, read_topic
+from kprod.admin import end_offsets
 from kprod.cli.app import app
 from tests.integration.cli.processes import Family, family
 from tests.support.tier import one_of
@@ -32,17 +30,6 @@ def test_it_listens_and_stops_cleanly(number: signal.Signals) -> None:
         assert broker.command.wait(30) == 0
 
 
-@pytest.mark.full
-def test_its_data_outlive_it(tmp_path: Path) -> None:
-    arguments = ("broker", "--port", "0", "--data-dir", str(tmp_path), "--topic", "t:1")
-    with family(*arguments) as broker, KafkaProducer(bootstrap_servers=address(broker)) as producer:
-        producer.send("t", b"kept").get(timeout=30)
-        broker.command.terminate()
-        broker.command.wait(30)
-    with family(*arguments) as broker:
-        assert [record.value for _p, record in read_topic(address(broker), "t")] == [b"kept"]
-
-
 def test_it_ends_with_its_parent_when_asked_to() -> None:
     with family("broker", "--port", "0", "--until-stdin-closes") as broker:
         address(broker)
@@ -56,15 +43,6 @@ def test_a_topic_that_makes_no_sense_is_refused(spec: str) -> None:
     ran = CliRunner().invoke(app, ["broker", "--port", "0", "--topic", spec])
     assert ran.exit_code == 2
     assert "NAME:PARTITIONS" in ran.output
-
-
-@pytest.mark.full
-def test_a_host_that_others_can_reach_must_be_meant() -> None:
-    with family("broker", "--port", "0", "--host", "0.0.0.0") as broker:
-        _out, err = broker.command.communicate(timeout=300)
-    assert broker.command.returncode == 1
-    assert "kprod broker: host '0.0.0.0' accepts other machines" in err
-    assert "--allow-remote" in err
 
 
 @pytest.mark.full

@@ -1,6 +1,6 @@
-"""Every call of a producer around its end and in callbacks, as the original has it and as kprod.
+"""Every call of a Producer around its end and in callbacks, as the original has it and as kprod.
 
-The same rows run with the package that is replaced, so that the tables say what it really does.
+The same rows run with confluent-kafka, so that the table says what it really does.
 """
 
 from __future__ import annotations
@@ -14,31 +14,24 @@ from typing import Any
 import pytest
 
 from kprod.broker import EmbeddedBroker
-from tests.integration.lifecycle import (
-    confluent_calls,
-    kafka_python_calls,
-)
+from tests.integration.lifecycle import confluent_calls
 from tests.support.forked_rows import Row
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
-TABLES = [
-    (confluent_calls, "confluent_kafka", "kprod.confluent"),
-    (kafka_python_calls, "kafka", "kprod.kafka"),
-]
+PROGRAM = confluent_calls.__name__
 CASES = [
-    pytest.param(table.__name__, module, row, id=f"{module}-{row.name}")
-    for table, *modules in TABLES
-    for module in modules
-    for row in table.ROWS
+    pytest.param(module, row, id=f"{module}-{row.name}")
+    for module in ("confluent_kafka", "kprod.confluent")
+    for row in confluent_calls.ROWS
 ]
 
 
 @cache
-def found(program: str, module: str) -> dict[str, Any]:
+def found(module: str) -> dict[str, Any]:
     """What becomes of each row, by name: one run for all tests."""
     with EmbeddedBroker(topics={"t": 1}) as broker:
         said = subprocess.run(
-            [sys.executable, "-m", program, module, broker.bootstrap_servers],
+            [sys.executable, "-m", PROGRAM, module, broker.bootstrap_servers],
             check=True,
             capture_output=True,
             text=True,
@@ -47,7 +40,7 @@ def found(program: str, module: str) -> dict[str, Any]:
     return outcomes
 
 
-@pytest.mark.parametrize(("program", "module", "row"), CASES)
-def test_a_call(program: str, module: str, row: Row) -> None:
+@pytest.mark.parametrize(("module", "row"), CASES)
+def test_a_call(module: str, row: Row) -> None:
     expected = row.expected(module.startswith("kprod"))
-    assert found(program, module)[row.name] == expected, row.why
+    assert found(module)[row.name] == expected, row.why

@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.errors import IllegalStateError, KprodTimeoutError, ProducerClosedError
+from kprod.errors import IllegalStateError, ProducerClosedError
 from kprod.transport.base import Readiness
 from kprod.transport.tcp import TcpBackend
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.broker_process import BrokerProcess
-from tests.support.interruption import Interrupted, interruptible
 
 TOPIC = "lone"
 PARTITIONS = 1
@@ -99,36 +98,6 @@ def test_records_nobody_waits_for_are_sent_as_ever(broker: BrokerProcess, linger
     lone.producer.close(LONG)
 
 
-def test_many_wait_at_once(lone: Lone) -> None:
-    lone.settle_in()
-    offsets: list[int] = []
-
-    def wait_often() -> None:
-        offsets.extend(lone.send().get(LONG).offset for _ in range(100))
-
-    threads = [threading.Thread(target=wait_often) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LONG)
-    assert len(set(offsets)) == 800
-
-
-def test_time_runs_out_as_ever(lone: Lone, broker: BrokerProcess) -> None:
-    lone.settle_in()
-    broker.freeze()
-    future = lone.send()
-    started = time.monotonic()
-    with pytest.raises(KprodTimeoutError):
-        future.get(0.05)
-    assert 0.04 < time.monotonic() - started < LONG
-    with pytest.raises(KprodTimeoutError):
-        lone.producer.flush(0.05)
-    broker.thaw()
-    wait_until_done(future)
-    assert future.succeeded()
-
-
 def test_another_thread_closes_meanwhile(broker: BrokerProcess) -> None:
     lone = Lone(broker.bootstrap_servers)
     lone.settle_in()
@@ -141,22 +110,6 @@ def test_another_thread_closes_meanwhile(broker: BrokerProcess) -> None:
         closing.join(LONG)
     finally:
         broker.thaw()
-
-
-def test_a_signal_handler_that_raises_ends_the_wait_and_nothing_else(
-    lone: Lone, broker: BrokerProcess
-) -> None:
-    lone.settle_in()
-    broker.freeze()
-    future = lone.send()
-    with interruptible():
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-        with pytest.raises(Interrupted):
-            future.get(LONG)
-    broker.thaw()
-    wait_until_done(future)
-    assert future.succeeded()
-    lone.settle_in()
 
 
 def test_what_a_handler_raises_is_not_taken_for_a_mistake_of_ours(

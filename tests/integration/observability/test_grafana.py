@@ -34,16 +34,3 @@ def test_every_panel_asks_for_what_a_scrape_has() -> None:
         for name in METRIC.findall(target["expr"])
     }
     assert asked == scraped
-
-
-def test_panels_do_not_cover_each_other() -> None:
-    panels = dashboard()["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    cells = [
-        (x, y)
-        for place in (panel["gridPos"] for panel in panels)
-        for x in range(place["x"], place["x"] + place["w"])
-        for y in range(place["y"], place["y"] + place["h"])
-    ]
-    assert len(cells) == len(set(cells))
-    assert max(x for x, _ in cells) == 23

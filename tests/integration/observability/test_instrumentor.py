@@ -191,20 +191,6 @@ def test_a_pickle_is_that_of_a_program_nobody_watches(
     assert b"opentelemetry" not in pickled
 
 
-def test_a_pickle_holds_no_secret(watched: Watched, broker: EmbeddedBroker) -> None:
-    with (
-        kprod.KafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="SCRAM-SHA-256",
-            sasl_plain_username="me",
-            sasl_plain_password="canary-1",
-        ) as producer,
-        pytest.raises(TypeError, match="secrets are not pickled"),
-    ):
-        pickle.dumps(producer)
-
-
 def test_nothing_is_traced_after_uninstrument(broker: EmbeddedBroker) -> None:
     watched = Watched()
     KprodInstrumentor().instrument(tracer_provider=watched.tracer_provider)

@@ -15,12 +15,10 @@ from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
 from kprod.errors import SaslAuthenticationError, TlsAuthenticationError
-from kprod.transport.tcp import TcpBackend
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.guards import ODD_PASSWORD, ODD_USER, PROTOCOLS, guards
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.certificates import Certificates
-from tests.support.cutting_proxy import CutPlan, CuttingProxy
 from tests.support.guarded_broker import PASSWORD, USER, unsigned_token
 from tests.support.judge import read_back
 from tests.support.topic_admin import TopicAdmin
@@ -29,9 +27,6 @@ pytestmark = pytest.mark.full
 
 LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
 VERSIONS = [NEWEST, OLDER] if LONG else [NEWEST]
-CUTS = 200 if LONG else 30
-CODECS = (None, "gzip", "snappy", "lz4", "zstd")
-LARGE = b"x" * 1_000_000
 VALUES = [b"small", b"x" * 900_000, b"last"]
 
 
@@ -43,7 +38,7 @@ def kafka(
 ) -> Iterator[ApacheKafka]:
     folder = tmp_path_factory.mktemp("kafka")
     with ApacheKafka(folder, request.param, guards=guards(certificates)) as broker:
-        for name in [*LOGINS, "again", "odd", *(f"cut-{login}" for login in LOGINS)]:
+        for name in [*LOGINS, "again", "odd"]:
             TopicAdmin(broker.bootstrap_servers).create(name, 1)
         yield broker
 
@@ -81,43 +76,6 @@ def test_records_arrive(name: str, kafka: ApacheKafka, certificates: Certificate
         futures = [producer.send(name, value) for value in VALUES]
         assert [future.get(timeout=30).offset for future in futures] == [0, 1, 2]
     assert [record.value for record in read_back(kafka.bootstrap_servers, name, 1)] == VALUES
-
-
-@pytest.mark.parametrize("name", LOGINS if LONG else ["scram-256"])
-def test_nothing_is_lost_or_doubled_by_cuts(
-    name: str, kafka: ApacheKafka, certificates: Certificates
-) -> None:
-    """At random bytes, with five requests in flight; then a record of a megabyte."""
-    number = list(LOGINS).index(name)
-    plan = CutPlan(seed=170 + number, cuts=CUTS, most_up=12_000, most_down=6_000)
-    sent, topic = 0, f"cut-{name}"
-    with CuttingProxy(plan) as cutter:
-        cutter.upstream_port = int(kafka.addresses[LOGINS[name][0]].rpartition(":")[2])
-
-        class Through(TcpBackend):
-            def dial(self, host: str, port: int) -> Any:
-                return super().dial("127.0.0.1", cutter.port)
-
-        options = {
-            **options_of(name, kafka, certificates),
-            "transport": Through,
-            "reconnect_backoff_ms": 1,
-            "reconnect_backoff_max_ms": 5,
-            "retry_backoff_ms": 1,
-            "retry_backoff_max_ms": 5,
-            "batch_size": 500,
-            "compression_type": CODECS[number % len(CODECS)],
-        }
-        with KafkaProducer(**options) as producer:
-            while cutter.cuts < CUTS:
-                futures = [producer.send(topic, b"%d" % n) for n in range(sent, sent + 20)]
-                sent += 20
-                for future in futures:
-                    future.get(timeout=60)
-            producer.send(topic, LARGE).get(timeout=60)
-    found = [record.value for record in read_back(kafka.bootstrap_servers, topic, 1)]
-    assert found == [*(b"%d" % n for n in range(sent)), LARGE]
-    print(f"{name}: {cutter.cuts} cuts, {len(found)} records, each once and in order")
 
 
 @pytest.mark.parametrize("name", ["scram-256", "scram-512"])
