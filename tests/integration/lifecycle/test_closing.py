@@ -122,6 +122,22 @@ def test_a_send_that_waits_for_memory_ends_at_once(broker: BrokerProcess) -> Non
     assert counters["buffer-available-bytes"] == counters["buffer-total-bytes"]
 
 
+def test_a_send_that_waits_for_metadata_ends_at_once(broker: BrokerProcess) -> None:
+    producer = knowing(broker)
+    broker.freeze()
+    producer.send(TOPIC, b"something to wait for")
+    blocked = [Blocked(partial(producer.send, f"unknown-{n}", b"v")) for n in range(4)]
+    blocked.append(Blocked(partial(producer.partitions_for, "unknown")))
+    time.sleep(0.1)  # they may be told before they wait, too; most of them wait by now
+    closing = close_slowly(producer)
+    for waiter in blocked:
+        waiter.thread.join(LONG)
+    assert closing.is_alive(), "they were told only when everything had ended"
+    assert {type(waiter.error) for waiter in blocked} == {ProducerClosedError}
+    broker.thaw()
+    closing.join(LONG)
+
+
 # Many who close -----------------------------------------------------------------------------------
 
 
@@ -163,6 +179,17 @@ def test_the_shortest_of_many_deadlines_holds(broker: BrokerProcess) -> None:
         closer.join(LONG)
     assert time.monotonic() - started < 0.1 + LATE
     assert isinstance(future.exception, ProducerClosedError)
+
+
+def test_close_from_a_callback_does_not_wait_for_itself(broker: BrokerProcess) -> None:
+    producer = knowing(broker)
+    account = Account(producer, TOPIC, PARTITIONS)
+    account.send(1)
+    account.futures[0].add_both(lambda _: producer.close(0))
+    with pytest.raises(ProducerClosedError):
+        account.send(10**9)
+    assert producer.close(LONG).pending == 0
+    account.check_against(broker.bootstrap_servers)
 
 
 # An exception leaves the block --------------------------------------------------------------------
