@@ -59,10 +59,14 @@ from kprod.transactional.two_phase_commit import PreparedTransaction
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a batch has ended. If not ``by_us``, an already stored decision was carried out."""
+    """How a batch has ended. If not ``by_us``, an already stored decision was carried out.
+
+    ``as_prepared``: the decision counts all that these tasks have prepared.
+    """
 
     committed: bool
     by_us: bool
+    as_prepared: bool = True
 
 
 Ending: TypeAlias = Generator[Step, Any, Ended]
@@ -133,7 +137,7 @@ def abort(of: Shard, prepared: Sequence[PreparedShard]) -> Ending:
         yield EndAll(mine, committed=False)
         return (yield from abandon(of))
     yield from _finish(of, decision, mine)
-    return Ended(committed=True, by_us=False)
+    return Ended(committed=True, by_us=False, as_prepared=not _uncounted(decision, mine))
 
 
 def abandon(of: Shard) -> Ending:

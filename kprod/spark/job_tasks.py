@@ -205,12 +205,12 @@ log = logging.getLogger(__name__)
 ENDED = (BatchIncomplete, BatchNotCommitted, TransactionTooSlow)
 """Errors after which nothing is left to commit or abort."""
 
-RunsEnd = Callable[[BatchEnd, bool], KprodError | None]
+RunsEnd = Callable[[BatchEnd, bool], Ended | KprodError]
 """Commits (True) or aborts a batch. Returns an error if no other attempt could succeed; raises
 others."""
 
 
-def end_here(end: BatchEnd, commits: bool) -> KprodError | None:
+def end_here(end: BatchEnd, commits: bool) -> Ended | KprodError:
     """Commit or abort in this process: a task, or the Python worker where a data source commits."""
     try:
         ended = end.commit() if commits else end.abort()
@@ -220,16 +220,16 @@ def end_here(end: BatchEnd, commits: bool) -> KprodError | None:
         raise
     what = "committed" if ended.committed else "aborted"
     log.info("batch %d of %r was %s", end.of.batch, end.of.job_name, what)
-    return None
+    return ended
 
 
 def end_in_task(spark: SparkSession) -> RunsEnd:
     """Return a function that runs the end as a Spark job with one task."""
 
-    def run(end: BatchEnd, commits: bool) -> KprodError | None:
+    def run(end: BatchEnd, commits: bool) -> Ended | KprodError:
         title = f"kprod: {'commit' if commits else 'abort'} batch {end.of.batch} of {end.of.job}"
-        failure: KprodError | None = call_in_task(spark, title, partial(end_here, end, commits))
-        return failure
+        ended: Ended | KprodError = call_in_task(spark, title, partial(end_here, end, commits))
+        return ended
 
     return run
 
@@ -239,8 +239,9 @@ def commit_batch(
 ) -> list[TaskOutcome]:
     """Commit everything that the tasks have prepared, or nothing; return the new outcomes.
 
-    If a task has failed permanently, the batch is aborted. Raises WriteFailed, which says what is
-    visible, and Spark's exceptions.
+    If a task has failed permanently, the batch is aborted. If the commit fails after its decision
+    was stored, it is completed. Raises WriteFailed, which says what is visible, and Spark's
+    exceptions.
     """
     end = _batch_end(writer, outcomes)
     if end is None or not end.is_atomic:
@@ -257,33 +258,41 @@ def commit_batch(
     if not end.prepared:
         return list(outcomes)
     try:
-        failure = run(end, True)
-    except BaseException:  # of Spark's, or Ctrl-C: it goes forward if the batch is decided
-        abort_batch(writer, outcomes, run)
-        raise
-    if failure is not None:
-        raise WriteFailed(f"{type(failure).__name__}: {failure}", task=-1) from failure
+        ended = run(end, True)
+    except BaseException as error:  # of Spark's, or Ctrl-C
+        if not abort_batch(writer, outcomes, run):
+            raise
+        if not isinstance(error, Exception):
+            error.add_note("kprod has committed the batch: do not write it again")
+            raise
+        log.warning("the commit failed, and was completed by a second attempt: %s", error)
+    else:
+        if not isinstance(ended, Ended):
+            raise WriteFailed(f"{type(ended).__name__}: {ended}", task=-1) from ended
     return [_committed(found) for found in outcomes]
 
 
-def abort_batch(writer: PartitionWriter, outcomes: Sequence[TaskOutcome], run: RunsEnd) -> None:
+def abort_batch(writer: PartitionWriter, outcomes: Sequence[TaskOutcome], run: RunsEnd) -> bool:
     """Abort what tasks have left open or prepared, unless the batch is decided: then complete it.
 
-    Called when the job has ended or was cancelled. Errors are logged: the next run of the job
-    fences the remaining transactions, or they time out.
+    Returns whether all that these tasks have prepared is committed. Called when the job has ended
+    or was cancelled. Errors are logged: the next run of the job fences the remaining transactions,
+    or they time out.
     """
     if writer.terms is None:
-        return
+        return False
     end = _batch_end(writer, outcomes)
     if end is None:
         _warn(f"{writer.terms.prefix}.QUERY", "Spark does not report the id of the query")
-        return
+        return False
     try:
-        failure = run(end, False)
+        ended: Any = run(end, False)
     except Exception as error:  # whatever Spark raises: the error of the job comes first
-        failure = error  # type: ignore[assignment]
-    if failure is not None:
-        _warn(end.of.job_name, failure)
+        ended = error
+    if not isinstance(ended, Ended):
+        _warn(end.of.job_name, ended)
+        return False
+    return ended.committed and ended.as_prepared
 
 
 def _warn(job_name: str, why: object) -> None:

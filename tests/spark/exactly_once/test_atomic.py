@@ -28,8 +28,10 @@ from kprod.exactly_once.marker import Marker
 from kprod.exactly_once.protocol import decided
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered, PreparedShard
-from kprod.spark.job_tasks import BatchEnd
+from kprod.spark.job_tasks import BatchEnd, TaskOutcome, commit_batch, end_here
 from kprod.spark.options import job_options, transactional_options
+from kprod.spark.partition_writer import task_writer
+from kprod.spark.shard_rows import TaskRows
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from tests.spark.exactly_once.attempts import attempt as attempted
 from tests.spark.exactly_once.test_shards import deliver, forget
@@ -115,6 +117,35 @@ def test_nothing_is_visible_before_the_end_and_all_of_it_after(servers: str) -> 
     again = [write(servers, shard("whole", n, run="second"), rows_of(n)) for n in (0, 1)]
     assert [(one.by_us, one.prepared) for one in again] == [(False, None)] * 2
     assert_there(servers, "whole", BOTH)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_commit_that_breaks_off_behind_its_decision(
+    servers: str, error: type[BaseException]
+) -> None:
+    """A caller who is shown a failure writes the batch again, and all of it is there twice."""
+    topic = f"decided-{error.__name__}"
+    writer = task_writer(topic, bootstrap_servers=servers, delivery="atomic")
+    report = replace(writer.write(TaskRows(())), delivered="prepared")
+    outcomes = [
+        TaskOutcome(task=one.shard.number, report=replace(report, prepared=one))
+        for one in prepared(servers, topic)
+    ]
+
+    def breaks_off(end: BatchEnd, commits: bool) -> Any:
+        ended = end_here(end, commits)
+        if commits:
+            raise error("the executor has died")
+        return ended
+
+    if error is RuntimeError:
+        reports = [found.report for found in commit_batch(writer, outcomes, breaks_off)]
+        assert [one.delivered for one in reports if one is not None] == ["committed"] * 2
+    else:
+        with pytest.raises(error) as raised:
+            commit_batch(writer, outcomes, breaks_off)
+        assert "do not write it again" in raised.value.__notes__[0]
+    assert_there(servers, topic, BOTH)
 
 
 def test_an_abort_leaves_nothing(servers: str) -> None:

@@ -460,14 +460,18 @@ def test_a_slow_attempt_that_lost_its_race_loses_no_row_of_its_count(servers: st
             clock[0] = 400.0
 
     def send(producer: Any, tick: Callable[[], None]) -> None:
-        for value in values.each(lambda: (wins(), tick())[1]):
+        def ticks() -> None:
+            wins()
+            tick()
+
+        for value in values.each(ticks):
             producer.send("slow", value)
             producer.finish()
 
     options = transactional_options(job_options({"bootstrap_servers": servers}))
     task = ShardTask(rows=values, send=send, of_job=job_producer(options))
-    given = {"options": producer_options(options), "rows": task, "now": lambda: clock[0]}
-    with Runner(shard=wanted, **given) as runner:
+    given: dict[str, Any] = {"options": producer_options(options), "now": lambda: clock[0]}
+    with Runner(shard=wanted, rows=task, **given) as runner:
         assert not runner.follow(protocol.deliver(wanted, runner.patience)).by_us
     assert_there(servers, "slow", [b"a", b"b"])
 
