@@ -8,12 +8,15 @@ plan of the DataFrame that ``foreachBatch`` passes shows only an RDD.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 
 from kprod.errors import ConfigError
+
+_log = logging.getLogger(__name__)
 
 MOST_PRUNINGS = 20
 ORDERED = {"AnyValue", "CollectList", "CollectSet", "First", "Last", "ListAgg"}
@@ -53,11 +56,21 @@ def micro_batch(df: DataFrame) -> MicroBatch | None:
 def check_repeatable(df: DataFrame, columns: Sequence[str] | None) -> None:
     """Raise ConfigError if a restart may compute other rows, or other values of ``columns``.
 
-    None means all columns. In either case, the set of rows has to be the same.
+    None means all columns. In either case, the set of rows has to be the same. If this version of
+    Spark has another plan than those that kprod knows, a warning is logged instead.
     """
     frame: Any = getattr(df, "_jdf", None)
     if frame is None:
         return
+    from py4j.protocol import Py4JError  # a client of Spark Connect may not have it
+
+    try:
+        _check_frame(df, frame, columns)
+    except (Py4JError, TypeError, AttributeError) as error:
+        _log.warning("cannot check whether the rows of the query are repeatable: %s", error)
+
+
+def _check_frame(df: DataFrame, frame: Any, columns: Sequence[str] | None) -> None:
     _check(df, columns, is_stream=df.isStreaming)
     found = micro_batch(df)
     if found is not None:
@@ -74,11 +87,16 @@ def _check(df: DataFrame, columns: Sequence[str] | None, *, is_stream: bool) -> 
     jvm: Any = df.sparkSession.sparkContext._jvm
     plan = _pruned(jvm, chosen._jdf.queryExecution().analyzed())
     pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    for query in (plan, *_items(plan.subqueriesAll())):
+        _check_query(query, pattern, is_stream=is_stream)
+
+
+def _check_query(plan: Any, pattern: Any, *, is_stream: bool) -> None:
     if not plan.deterministic():
         _refuse("rand(), uuid(), or a UDF that is marked as non-deterministic")
     if not is_stream and plan.containsPattern(pattern.CURRENT_LIKE()):
         _refuse("current_timestamp() or a similar function")
-    orders = (pattern.AGGREGATE(), pattern.DISTINCT_LIKE(), pattern.LIMIT())
+    orders = (pattern.AGGREGATE(), pattern.DISTINCT_LIKE(), pattern.LIMIT(), pattern.OFFSET())
     if any(map(plan.containsPattern, orders)):
         for what in filter(None, map(_depends_on_order, _nodes(plan))):
             _refuse(what)
@@ -89,8 +107,8 @@ def _depends_on_order(node: Any) -> str | None:
     name = node.nodeName()
     if name == "Aggregate" and ORDERED & _names(node.expressions()):
         return "first(), last(), any_value(), collect_list() or a similar aggregate"
-    if name == "GlobalLimit" and not _is_sorted(node):
-        return "limit() of rows that are not sorted"
+    if name in ("GlobalLimit", "Offset") and not _is_sorted(node):
+        return "limit() or offset() of rows that are not sorted"
     if name.startswith("Deduplicate") and node.keys().size() < node.output().size():
         return "dropDuplicates() by some of the columns"
     return None
@@ -106,23 +124,27 @@ def _pruned(jvm: Any, plan: Any) -> Any:
     return plan
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    children = plan.children()
-    for number in range(children.size()):
-        yield from _nodes(children.apply(number))
+def _nodes(root: Any) -> Iterator[Any]:
+    """A plan or an expression, and all that is below it."""
+    yield root
+    for child in _items(root.children()):
+        yield from _nodes(child)
+
+
+def _items(found: Any) -> Iterator[Any]:
+    """The items of a sequence of Scala's."""
+    return map(found.apply, range(found.size()))
 
 
 def _names(expressions: Any) -> set[str]:
     """The class names of these expressions and of all expressions in them."""
-    roots = map(expressions.apply, range(expressions.size()))
-    return {str(node.nodeName()) for root in roots for node in _nodes(root)}
+    return {str(node.nodeName()) for root in _items(expressions) for node in _nodes(root)}
 
 
 def _is_sorted(limit: Any) -> bool:
     """Whether the limited rows are sorted. If there are no ties, they are then always the same."""
     node = limit
-    while node.nodeName() in ("GlobalLimit", "LocalLimit", "Project", "SubqueryAlias"):
+    while node.nodeName() in ("GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias"):
         node = node.children().apply(0)
     return bool(node.nodeName() == "Sort" and getattr(node, "global")())
 

@@ -35,6 +35,16 @@ REFUSED: dict[str, Plan] = {
     "clock": lambda rows: rows.withColumn("value", current_timestamp().cast("string")),
     "filter": lambda rows: rows.where(rand() < 0.5),
     "limit": lambda rows: rows.limit(5),
+    "offset": lambda rows: rows.offset(5),
+    "limit in a subquery": lambda rows: rows.where(
+        rows.value >= rows.select("value").limit(1).scalar()
+    ),
+    "first() in a subquery": lambda rows: rows.where(
+        rows.value >= rows.select(first("value")).scalar()
+    ),
+    "rand in a subquery": lambda rows: rows.where(
+        rows.value >= rows.select(rand().cast("string").alias("r")).agg({"r": "max"}).scalar()
+    ),
     "limit of a local order": lambda rows: rows.sortWithinPartitions("key").limit(5),
     "first": lambda rows: rows.groupBy("key").agg(first("value").alias("value")),
     "list": lambda rows: rows.groupBy("key").agg(
@@ -48,6 +58,10 @@ REFUSED: dict[str, Plan] = {
 TAKEN: dict[str, Plan] = {
     "plain": lambda rows: rows,
     "limit of an order": lambda rows: rows.orderBy(asc("key")).select("key", "value").limit(5),
+    "offset of an order": lambda rows: rows.orderBy(asc("key")).offset(5).limit(5),
+    "maximum in a subquery": lambda rows: rows.where(
+        rows.value >= rows.select(expr("max(value)")).scalar()
+    ),
     "maximum": lambda rows: rows.groupBy("key").agg({"value": "max"}).toDF("key", "value"),
     "distinct": lambda rows: rows.distinct(),
     "all duplicates": lambda rows: rows.dropDuplicates(),
