@@ -211,10 +211,12 @@ def _end(
     for one, committed in zip(winners, done, strict=True):
         if not committed:  # by us; the marker shows whether another driver has
             marker: Marker | None = yield ReadMarker(one.shard.group)
-            others = marker is not None and marker.run != of.run == decided_by
-            if others or not was_won(
-                marker, one.shard
-            ):  # others: a later run, with rows of its own
+            # This run has decided, so the marker of another run is that of a later one, with its
+            # own rows.
+            is_of_later_run = (
+                marker is not None and of.run == decided_by and marker.run != decided_by
+            )
+            if is_of_later_run or not was_won(marker, one.shard):
                 missing.append(one.shard.number)
     if missing:
         visible = tuple(one.shard.number for one in winners if one.shard.number not in missing)
