@@ -18,12 +18,13 @@ class ColumnRoles:
     """The column names by role. A role that is not in ``named`` uses the column with its own name.
 
     With ``packs``, a frame without a value column gets one: a struct of its columns, without those
-    whose own name is a role. A column that ``named`` assigns to a role stays in the struct.
-    Immutable.
+    whose own name is a role. A column that ``named`` assigns to a role stays in the struct, unless
+    kprod has ``added`` it. Immutable.
     """
 
     named: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     packs: bool = False
+    added: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.named) - set(ROLES))
@@ -31,7 +32,11 @@ class ColumnRoles:
             raise ConfigError(f"columns: expected parts of a record, {list(ROLES)}; got {unknown}")
 
     def __reduce__(self) -> Any:  # a view of a dict does not pickle
-        return type(self), (dict(self.named), self.packs)
+        return type(self), (dict(self.named), self.packs, self.added)
+
+    def with_added(self, role: str, name: str) -> ColumnRoles:
+        """These roles, with a column ``name`` for ``role`` that is added to the frame."""
+        return ColumnRoles({**self.named, role: name}, self.packs, self.added | {name})
 
     def find(self, columns: Sequence[str]) -> dict[str, str]:
         """The column of each role that has one; a packed value has none.
@@ -59,7 +64,7 @@ class ColumnRoles:
 
     def packed(self, columns: Iterable[str]) -> list[str]:
         """The columns that a packed value consists of. See ``find``."""
-        own = {role for role in ROLES if role not in self.named}
+        own = {role for role in ROLES if role not in self.named} | self.added
         return [name for name in columns if name not in own]
 
     def arrange(self, batch: Any) -> Any:

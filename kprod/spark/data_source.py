@@ -243,7 +243,7 @@ def _task(options: Mapping[str, str], schema: StructType, scope: Scope) -> JobTa
     writer = source_writer(options)
     if writer.terms is not None:
         writer = replace(writer, terms=replace(writer.terms, scope=scope))
-        check_placed(writer.terms, schema)
+    check_placed(writer.terms, schema)
     check_schema(schema, writer)
     freeze_modules()
     return JobTask(writer=writer, job=uuid.uuid4().hex)

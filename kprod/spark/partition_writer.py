@@ -61,6 +61,11 @@ from kprod.spark.write_result import (
 
 log = logging.getLogger("kprod")
 
+NEEDLESSLY_SHARDED = (
+    'sharded() is for delivery="exactly_once" and "atomic": set delivery, or write the rows'
+    " without sharded()"
+)
+
 
 def partition_writer(
     topic: str | None = None,
@@ -201,12 +206,14 @@ class PartitionWriter:
                 **told,
             )
 
+        layout = None if rows.is_empty else rows.place(task.partition)
         if self.terms is None:
+            if layout is not None:
+                raise ConfigError(NEEDLESSLY_SHARDED)
             with self.producer.lend() as producer:
                 # Row by row, reading a clock twice would cost too much.
                 self._send(rows, rows.each() if rows.are_batches else rows.items, producer)
             return report(**producer.figures())
-        layout = None if rows.is_empty else rows.place(task.partition)
         if rows.is_empty:  # no row can be there twice
             return report(delivered=COMMITTED)
         shard = self.terms.shard(task, layout)

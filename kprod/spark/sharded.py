@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from kprod.spark.delivery import UNPLACED, Terms
 from kprod.spark.errors import SchemaError
 from kprod.spark.job_tasks import call_in_task
 from kprod.spark.options import config_of
-from kprod.spark.partition_writer import PartitionWriter
+from kprod.spark.partition_writer import NEEDLESSLY_SHARDED, PartitionWriter
 from kprod.spark.repeatable import check_repeatable, quoted
 from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, check_count
 from kprod_ext import ArrowChunk, ArrowSource, partitions_for_keys
@@ -76,7 +77,8 @@ def chosen_partitions(keys: Any, count: int) -> Any:
 
 MASK = 0xFFFFFFFF
 HELD = "__kprod_task"
-CHOSEN = "__kprod_partition"
+CHOSEN = "__kprod_chosen"
+TARGET = "__kprod_partition"
 
 
 def partition_expression(chosen: str | None, partition: str | None, spread: str, count: int) -> str:
@@ -106,20 +108,24 @@ def check_gathers(writer: PartitionWriter) -> None:
         )
 
 
-def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) -> DataFrame:
+def by_kafka_partition(
+    frame: DataFrame, writer: PartitionWriter, count: int
+) -> tuple[DataFrame, PartitionWriter]:
     """Add the partition to each row of ``frame``, and shuffle each partition into one task.
 
-    The topic has ``count`` partitions. ``writer`` must have passed ``check_gathers``.
+    The topic has ``count`` partitions. ``writer`` must have passed ``check_gathers``; the returned
+    one writes each row to the partition in the added column.
     """
-    found = writer.plan.shapes.roles.find(frame.columns)
+    roles = writer.plan.shapes.roles
+    found = roles.find(frame.columns)
     key, partition = found.get("key"), found.get("partition")
+    packed = () if "value" in found else roles.packed(frame.columns)
+    kept = [quoted(name) for name in frame.columns if name != partition or name in packed]
     spread = [
         quoted(field.name)
         for field in frame.schema
         if isinstance(field.dataType, AtomicType) and field.name not in (key, partition)
     ]
-    name = "partition" if partition is None else partition
-    others = [quoted(other) for other in frame.columns if other != name]
     keyed = key is not None and not isinstance(frame.schema[key].dataType, NullType)
     if keyed:
         frame = frame.withColumn(CHOSEN, key_partitions(count)(frame[quoted(str(key))]))
@@ -129,8 +135,10 @@ def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) ->
         ", ".join(spread) or "1",
         count,
     )
-    placed = frame.selectExpr(*others, f"{target} as {quoted(name)}")
-    return _each_to_its_task(placed, quoted(name), count)
+    placed = frame.selectExpr(*kept, f"{target} as {TARGET}")
+    shapes = replace(writer.plan.shapes, roles=roles.with_added("partition", TARGET))
+    writer = replace(writer, plan=replace(writer.plan, shapes=shapes))
+    return _each_to_its_task(placed, TARGET, count), writer
 
 
 def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame:
@@ -203,12 +211,17 @@ def sharded(df: DataFrame, shards: int, by: str | Sequence[str] | None = None) -
     not written to Kafka. With them, ``delivery="exactly_once"`` checks that each row is in its
     shard, and that a retried shard has the same rows.
 
-    Raises ConfigError if ``shards`` is not 1 to 10,000, or if the query plan is not deterministic.
-    Raises SchemaError if a column does not exist or cannot be hashed. In a flow of a Declarative
-    Pipeline, ``by`` is required, and Spark checks the columns when the flow runs.
+    Raises ConfigError if ``shards`` is not 1 to 10,000, if the query plan is not deterministic, or
+    if the rows are sharded already. Raises SchemaError if a column does not exist or cannot be
+    hashed. In a flow of a Declarative Pipeline, ``by`` is required, and Spark checks the columns
+    when the flow runs.
     """
     check_count(shards)
     schema = _schema_of(df)
+    if schema is not None and is_sharded(schema):
+        raise ConfigError(
+            "sharded() was called twice for these rows: call it once, as the last step"
+        )
     placing = _columns(schema, by)
     if schema is not None:
         check_repeatable(df, None if by is None else placing)
@@ -242,9 +255,28 @@ def is_sharded(schema: StructType) -> bool:
 
 
 def check_placed(terms: Terms | None, schema: StructType) -> None:
-    """Raise ConfigError if rows are not sharded, and a later run could write the batch again."""
+    """Raise ConfigError if rows are not sharded, and a later run could write the batch again.
+
+    Also if they are sharded for at-least-once delivery.
+    """
+    if terms is None and is_sharded(schema):
+        raise ConfigError(NEEDLESSLY_SHARDED)
     if terms is not None and terms.is_lasting and not is_sharded(schema):
         raise ConfigError(UNPLACED)
+
+
+def shard_count(df: DataFrame) -> int | None:
+    """The number of shards of a frame that ``sharded`` has returned; None if unknown.
+
+    Only the plan of a classic session shows it.
+    """
+    frame: Any = getattr(df, "_jdf", None)
+    if frame is None or not is_sharded(df.schema):
+        return None
+    node = frame.queryExecution().analyzed()
+    while node.nodeName() in ("Project", "SubqueryAlias"):
+        node = node.children().apply(0)
+    return int(node.numPartitions()) if node.nodeName() == "RepartitionByExpression" else None
 
 
 def _columns(schema: StructType | None, by: str | Sequence[str] | None) -> list[str]:

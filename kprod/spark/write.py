@@ -44,6 +44,7 @@ from kprod.spark.sharded import (
     check_placed,
     is_sharded,
     partition_count,
+    shard_count,
     sharded,
 )
 from kprod.spark.spark_job import collect, faster_settings, is_connect, most_tasks_at_once, slots
@@ -121,7 +122,12 @@ class _Job:
             raise ConfigError('shards is for delivery="exactly_once" and "atomic"')
         elif self.repartition is not None:
             raise ConfigError("shards and repartition cannot be combined: both distribute the rows")
-        elif not is_sharded(df.schema):
+        elif is_sharded(df.schema):
+            raise ConfigError(
+                "shards: the rows are those of a DataFrame that already called sharded(): remove"
+                " shards, or that call"
+            )
+        else:
             df = sharded(df, self.shards, self.shard_by)
         check_placed(terms, df.schema)
         return df
@@ -145,11 +151,11 @@ def _write(
     check_schema(df.schema, writer)
     check_python(df.sparkSession)
     started = time.monotonic()
-    tasks = job.shards
+    tasks = shard_count(df) if job.shards is None else job.shards
     if gathers:
         check_gathers(writer)
         tasks = _ask_partitions(df, writer)
-        df = by_kafka_partition(df, writer, tasks)
+        df, writer = by_kafka_partition(df, writer, tasks)
     if not limit.is_unlimited:
         df, at_once = _bounded(df, tasks)
         writer = replace(writer, limit=limit.shared_by(at_once))
@@ -196,8 +202,8 @@ def _bounded(df: DataFrame, tasks: int | None) -> tuple[DataFrame, int]:
     if most is None and tasks is None:
         if is_sharded(df.schema):
             raise ConfigError(
-                "a rate limit is divided by the number of tasks: set shards to the number that you"
-                " passed to sharded()"
+                "a rate limit is divided by the number of tasks, which is not known after sharded()"
+                " on Spark Connect: set shards (and shard_by) instead"
             )
         tasks = slots(spark)
         df = df.coalesce(tasks)

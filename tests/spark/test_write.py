@@ -123,6 +123,28 @@ def test_rows_without_a_key_are_spread_and_named_partitions_kept(
         assert int(record.value or b"") >= 30 or partition == 2
 
 
+def test_gathering_rows_changes_no_value(cluster: SparkSession, kafka: str) -> None:
+    """The chosen partition is not written into a column that the values are made of."""
+    keys = "id", "cast(id as string) as k", "if(id < 3, null, 1) as p"
+    frame = cluster.range(6).selectExpr(*keys, "'a column' as partition")
+    options: Any = {"value_format": "json", "columns": {"key": "k", "partition": "p"}}
+    written = {}
+    cases: Any = (("as-they-are", None), ("as-gathered", "kafka"))
+    for topic, gathers in cases:
+        write(frame, topic, bootstrap_servers=kafka, repartition=gathers, **options)
+        found = list(read_topic(kafka, topic))
+        written[topic] = sorted(record.value or b"" for _, record in found)
+        assert [partition for partition, record in found if b'"p"' in (record.value or b"")] == [
+            1
+        ] * 3
+    assert written["as-gathered"] == written["as-they-are"]
+    assert written["as-gathered"][0] == b'{"id":0,"k":"0","partition":"a column"}'
+    columns: Any = {"partition": "p", "value": "k"}
+    few = frame.select("k", "p")
+    result = write(few, "named", bootstrap_servers=kafka, repartition="kafka", columns=columns)
+    assert result.records == 6
+
+
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_a_partition_beyond_what_an_int_holds_is_no_other_one(
     cluster: SparkSession, kafka: str, ansi: str
