@@ -8,13 +8,13 @@ from tests.simulation.actions import (
     ForgetProducers,
     Grow,
     HideBroker,
-    HideTopic,
+    MoveLeader,
     Recreate,
     Send,
     ShutDoor,
     StallClient,
 )
-from tests.simulation.broker_actions import CutAll, Disturb
+from tests.simulation.broker_actions import CutAll, Disturb, SlowWires
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup
@@ -76,19 +76,6 @@ def test_a_bootstrap_connection_is_used_before_it_is_let_go() -> None:
     assert world.watch.dials < 50
 
 
-def test_a_leader_that_lost_its_office_may_have_stored_the_batch() -> None:
-    """The record was in the log, its future said that it was not: sent again, it is there twice."""
-    schedule = Schedule(
-        seed=35,
-        setup=Setup(request_timeout_ms=300, delivery_timeout_ms=310),
-        actions=(
-            Disturb(0.0, 0, Interference("produce", "error-after", code=6), times=2),
-            Send(at=0.1, topic=0, records=1, keys="few"),
-        ),
-    )
-    assert not run(schedule).violations
-
-
 def test_batches_whose_time_runs_out_together_are_told_in_order() -> None:
     """Those on the wire were told in any order, and after younger ones that were still queued."""
     schedule = Schedule(
@@ -110,29 +97,6 @@ def test_batches_whose_time_runs_out_together_are_told_in_order() -> None:
     outcome = run(schedule)
     assert not outcome.violations
     assert outcome.failed == 30
-
-
-def test_a_topic_made_anew_has_to_prove_itself() -> None:
-    """Its leader has the same epoch, but accepts any first sequence.
-
-    Of two batches the first was refused for a passing reason and the second one accepted; the
-    first could only follow under a new epoch: in the wrong order.
-    """
-    schedule = Schedule(
-        seed=95,
-        setup=Setup(partitions=(1,), batch_size=150),
-        actions=(
-            Send(at=0.0, topic=0, records=3),
-            Recreate(at=0.5, topic=0, gap=0.0),
-            HideTopic(at=0.6, topic=0, seconds=0.3),  # makes the producer look again
-            Disturb(0.6, 0, Interference("metadata", "cut-response"), times=1),
-            CutAll(at=0.7, node=0),
-            Disturb(1.1, 0, Interference("produce", "error-before", code=19)),
-            Send(at=1.2, topic=0, records=9),
-        ),
-        gentle=True,
-    )
-    assert not run(schedule).violations
 
 
 def test_a_batch_whose_fate_is_unknown_is_split_all_the_same() -> None:
@@ -205,26 +169,6 @@ def test_a_refusal_without_an_offset_leaves_no_doubt() -> None:
     outcome = run(schedule)
     assert not outcome.violations
     assert outcome.failed == 1
-
-
-def test_a_batch_that_is_repeated_stays_within_the_brokers_memory() -> None:
-    """A new batch left beside a repetition, and was the sixth since: the broker knew five.
-
-    The record was stored, and its future said that it had failed.
-    """
-    schedule = Schedule(
-        seed=116877,
-        setup=Setup(partitions=(1, 2), batch_size=150),
-        actions=(
-            Send(at=0.0162, topic=1, records=1, size=60, keys="few"),
-            Disturb(0.2395, 0, Interference("produce", "error-after", code=7, part=1.0), times=2),
-            Send(at=0.3192, topic=0, records=1, keys="few"),
-            Send(at=0.4067, topic=1, records=12, size=60, keys="explicit"),
-            Disturb(0.428, 0, Interference("produce", "error-after", code=7)),
-        ),
-        gentle=True,
-    )
-    assert not run(schedule).violations
 
 
 def test_an_answer_that_comes_too_late_does_not_overtake_the_queue() -> None:
@@ -302,6 +246,48 @@ def test_a_new_producer_id_is_asked_for_when_the_last_epoch_was_used_up_by_forge
             ForgetProducers(at=3.7393),
             ForgetProducers(at=4.8001),
             ForgetProducers(at=5.7603),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations
+
+
+def test_a_new_log_that_begins_with_an_overtaken_batch_expects_another_sequence() -> None:
+    """Two batches behind it were acknowledged by the log that is gone. The next record had their
+    sequences before it, its first answer was lost, and the second refused it: it failed as MAYBE.
+    """
+    schedule = Schedule(
+        seed=5600017467,
+        setup=Setup(nodes=2, replication=0.05, latency=0.01, batch_size=150),
+        actions=(
+            Send(at=0.0258, topic=0, records=4, size=20, keys="none"),
+            Send(at=0.1313, topic=0, records=1, size=150, keys="explicit"),
+            Send(at=0.1327, topic=0, records=1, size=5, keys="explicit"),
+            Send(at=0.2541, topic=0, records=1, size=5, keys="explicit"),
+            MoveLeader(at=0.2586, topic=0, partition=0, to=0, gap=0.0, lose_tail=False),
+            Recreate(at=0.4119, topic=0, gap=0.01),
+            Send(at=0.4899, topic=0, records=1, size=20, keys="explicit"),
+            Disturb(0.4976, 0, Interference("produce", "lose-response", part=1.0)),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations
+
+
+def test_a_broker_that_left_the_list_for_a_moment_keeps_its_back_off() -> None:
+    """It came back as one that nothing was known of, and a batch was repeated at once."""
+    schedule = Schedule(
+        seed=888000650,
+        setup=Setup(
+            nodes=3, partitions=(1, 2), latency=0.002, window=150, reconnect_backoff_max_ms=100
+        ),
+        actions=(
+            Send(at=0.2698, topic=1, records=4, keys="explicit"),
+            SlowWires(at=0.2901, seconds=0.01, factor=500.0),
+            HideBroker(at=0.723, node=0, seconds=4.5),
+            Send(at=1.1419, topic=0, records=1, size=150, keys="few"),
+            Disturb(1.1599, 0, Interference("produce", "cut-request", partition=1), times=3),
+            HideBroker(at=1.3766, node=0, seconds=0.1),
         ),
         gentle=True,
     )
