@@ -61,16 +61,6 @@ def test_only_the_record_that_fills_it_wakes_the_sender() -> None:
     assert rig.drain()[0].record_count == 8
 
 
-def test_there_is_a_new_batch_when_it_has_its_largest_size() -> None:
-    rig = growing()
-    appended = [rig.append() for _ in range(30)]
-    counts = sizes(rig)
-    assert counts == [10, 10, 10]
-    begins = [number for number, one in enumerate(appended) if one.linger is not None]
-    assert begins == [0, 10, 20]
-    assert [appended[number].wake_sender for number in begins] == [False, True, True]
-
-
 def test_a_record_larger_than_a_batch_leaves_at_once_and_may_be_joined() -> None:
     rig = growing()
     appended = rig.append(value=bytes(2 * BATCH))

@@ -107,6 +107,13 @@ def test_a_change_of_leaders_says_nothing_of_a_partition() -> None:
         assert len(found) == 3
 
 
+def test_the_cluster_is_asked_for_without_naming_a_topic() -> None:
+    metadata = new_metadata()
+    asker = Asker(metadata, reply())
+    assert set(metadata.await_cluster(LONG, asker.wake).brokers) == {1, 2, 3}
+    assert asker.asked == [[]]
+
+
 def test_a_cluster_that_nobody_tells_of_is_an_error_that_says_why() -> None:
     metadata = new_metadata()
     lost = ConnectionLost("broker-1:9092: Connection refused")

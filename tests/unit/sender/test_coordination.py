@@ -76,25 +76,6 @@ def test_an_empty_transaction_asks_nobody(implicit: bool) -> None:
     assert dialogue.producer.epoch == 0
 
 
-@BOTH
-def test_offsets_go_to_the_coordinator_of_their_group(implicit: bool) -> None:
-    dialogue = ready(implicit)
-    dialogue.begin()
-    pending = dialogue.transactions.start_offsets(OFFSETS, MEMBER)
-    if not implicit:
-        assert dialogue.expect(AddOffsets).group_id == "group"
-        dialogue.answer(AddOffsets)
-    ask = dialogue.expect(CommitOffsets)
-    assert ask.coordinator == (0, "group")
-    assert ask.version_cap == (None if implicit else 4)
-    results = [("in", 0, 0), ("in", 1, 14)]
-    assert dialogue.coordination.take(ask, PartitionsReply(results, 0)) is Reaction.RETRY
-    assert [offset.partition for offset in dialogue.expect(CommitOffsets).offsets] == [1]
-    dialogue.answer(CommitOffsets)
-    dialogue.transactions.heard(pending)
-    dialogue.commit()
-
-
 def test_a_broker_that_checks_no_member_commits_for_none() -> None:
     """Java: "Broker doesn't support group metadata commit API", before TxnOffsetCommit 3."""
     dialogue = ready(implicit=False)
@@ -112,35 +93,6 @@ def test_a_broker_that_checks_no_member_commits_for_none() -> None:
 
 
 # Doubt --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("end", [Call.COMMIT, Call.ABORT])
-@pytest.mark.parametrize("lost", [AddPartitions, AddOffsets, CommitOffsets])
-def test_in_protocol_1_what_may_come_late_is_followed_by_another_epoch(
-    lost: type[Ask], end: Call
-) -> None:
-    """Offsets that an abort has dropped would be committed with the next transaction."""
-    dialogue = ready(implicit=False)
-    if lost is AddPartitions:
-        dialogue.transactions.begin()
-        dialogue.coordination.may_send(T0)
-    else:
-        dialogue.begin(T0)
-        dialogue.transactions.start_offsets(OFFSETS, MEMBER)
-    if lost is CommitOffsets:
-        dialogue.answer(AddOffsets)
-    dialogue.coordination.failed(dialogue.expect(lost), LOST, 0.0, sent=True)
-    if end is Call.COMMIT:
-        dialogue.answer(lost)
-        if lost is AddOffsets:
-            dialogue.answer(CommitOffsets)
-    dialogue.transactions.start(end)
-    if end is Call.ABORT and lost is not CommitOffsets:
-        dialogue.answer(lost)
-    dialogue.answer(EndTransaction)
-    dialogue.answer(InitProducerId)
-    dialogue.hear(end)
-    assert dialogue.producer.epoch == 1
 
 
 @pytest.mark.parametrize("sent", [False, True])

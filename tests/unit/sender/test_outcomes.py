@@ -14,8 +14,6 @@ from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.scripted_cluster import (
-    Answer,
-    Heard,
     ScriptedBroker,
     ScriptedCluster,
     cut,
@@ -35,23 +33,6 @@ def broker() -> ScriptedBroker:
 def failure(future: FutureRecordMetadata) -> KprodError:
     assert future.exception is not None
     return future.exception
-
-
-class Held:
-    """The next Produce requests, which the test answers when it likes."""
-
-    def __init__(self, broker: ScriptedBroker, requests: int) -> None:
-        self.heard: list[Heard] = []
-        self._broker = broker
-        broker.next(ApiKey.PRODUCE, *[self._hold] * requests)
-
-    def _hold(self, _: ScriptedBroker, heard: Heard) -> bytes:
-        self.heard.append(heard)
-        return b""
-
-    def answer(self, rig: SenderRig, answer: Answer) -> None:
-        """Answer the oldest."""
-        rig.backend.connections[0].deliver(answer(self._broker, self.heard.pop(0)) or b"")
 
 
 def all_memory_is_free(rig: SenderRig) -> bool:
@@ -148,20 +129,3 @@ def test_the_last_error_is_told_when_the_time_is_up(broker: ScriptedBroker) -> N
     assert "the last error was: NOT_ENOUGH_REPLICAS (19): t-0" in str(error)
     assert isinstance(error.__cause__, BrokerError)
     assert error.__cause__.code == 19
-
-
-def test_a_late_acknowledgement_changes_nothing_but_frees_the_memory(
-    broker: ScriptedBroker,
-) -> None:
-    rig = rig_of(broker.cluster, request_timeout_ms=30_000, delivery_timeout_ms=30_000, linger_ms=0)
-    future = rig.queue()
-    rig.clock.advance(10)
-    held = Held(broker, 1)
-    assert rig.run(lambda: future.is_done, seconds=25)
-    assert failure(future).persisted is Persisted.MAYBE
-    assert rig.sender.finished
-    assert not all_memory_is_free(rig)
-    held.answer(rig, ScriptedBroker.usual)
-    assert rig.run(lambda: all_memory_is_free(rig), seconds=1)
-    assert future.failed()
-    assert (rig.metrics.records_sent, rig.metrics.records_failed) == (0, 1)

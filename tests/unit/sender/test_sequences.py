@@ -39,10 +39,6 @@ def admitted(line: Line) -> int:
     return count
 
 
-def test_one_batch_is_sent_to_a_leader_that_has_not_proved_itself() -> None:
-    assert admitted(Line(max_in_flight=5)) == 1
-
-
 def test_a_new_leader_gets_nothing_until_the_old_one_owes_nothing() -> None:
     line = Line()
     line.prove()
@@ -102,45 +98,6 @@ def test_nothing_new_leaves_beside_the_repetition_of_what_may_be_stored() -> Non
 # A new epoch --------------------------------------------------------------------------------------
 
 
-def test_what_may_be_stored_is_given_up_instead() -> None:
-    line = Line()
-    line.prove()
-    first, doubtful, third = line.send(), line.send(), line.send()
-    line.refuse(first, third)
-    line.refuse(doubtful, maybe=True)
-    first.partition.want_new_epoch()
-    assert line.renumber() == [doubtful]
-    assert place(doubtful) == (7, 0, 2)
-    assert [place(first), place(third)] == [(7, 1, 0), (7, 1, 1)]
-
-
-def test_other_partitions_keep_their_epoch_until_they_owe_nothing() -> None:
-    line = Line()
-    line.prove(1)
-    busy = line.send(partition=1)
-    refused = line.send(partition=0)
-    line.refuse(refused)
-    refused.partition.want_new_epoch()
-    line.renumber()
-    assert not line.admits(line.batch(1)), "two epochs at once in one partition"
-    line.refuse(busy)
-    line.send(busy)
-    assert place(busy) == (7, 0, 1)
-    line.acknowledge(busy)
-    assert place(line.send(partition=1)) == (7, 1, 0)
-
-
-def test_an_idle_partition_takes_the_new_epoch_from_zero() -> None:
-    line = Line()
-    line.prove(1)
-    refused = line.send(partition=0)
-    line.refuse(refused)
-    refused.partition.want_new_epoch()
-    line.renumber()
-    assert place(line.send(partition=1)) == (7, 1, 0)
-    assert not line.admits(line.batch(1)), "the new epoch must be proved first"
-
-
 def test_after_the_last_epoch_a_new_producer_id_is_needed() -> None:
     line = Line(producer=ProducerId(7, 2**15 - 1))
     batch = line.send()
@@ -165,3 +122,28 @@ def test_what_is_under_way_under_the_old_id_is_retried_under_it() -> None:
     line.renumber()
     line.send(other)
     assert place(other) == (7, 2**15 - 1, 0)
+
+
+# What later batches prove of earlier ones that may be stored -------------------------------------
+
+
+def test_a_batch_that_was_overtaken_is_not_provable() -> None:
+    """A log that began with the second batch has a gap where the first would be."""
+    line = Line()
+    line.prove()
+    first, second, _ = (line.send() for _ in range(3))
+    line.refuse(first, maybe=True)
+    line.acknowledge(second)
+    assert not first.partition.is_provable(first)
+
+
+def test_room_is_counted_across_the_largest_number() -> None:
+    line = Line()
+    line.send(first := line.batch())
+    first.base_sequence = LAST
+    first.partition.off_wire(first)
+    first.partition.acknowledged(first, 10)
+    later = line.batch()
+    later.base_sequence = 4  # 0 to 3 were sent in between
+    assert first.partition.leaves_room(later, 15)
+    assert not first.partition.leaves_room(later, 14)

@@ -23,7 +23,6 @@ from kprod.sender.transactions import (
     Transactions,
     allowed,
 )
-from kprod.types import NextStep
 from kprod.wire.transactions import GroupMetadata, OffsetToCommit
 from kprod.wire.versions import ApiVersions
 
@@ -150,17 +149,6 @@ def test_a_move_that_is_not_in_the_table_ends_the_producer() -> None:
         transactions.start(Call.ABORT)
 
 
-@pytest.mark.parametrize("state", [State.FATAL_ERROR])
-def test_what_has_failed_for_good_stays_so(state: State) -> None:
-    transactions = in_state(state)
-    transactions.fail(FAILED)
-    transactions.end_for_good(KprodError("another one"))
-    for call in Call:
-        with pytest.raises(ProducerFencedError) as caught:
-            do(transactions, call)
-        assert caught.value.next_step is NextStep.START_AGAIN
-
-
 def test_a_call_that_was_not_heard_of_must_be_made_again() -> None:
     transactions = in_state(State.COMMITTING)
     pending = transactions.start(Call.COMMIT)
@@ -175,20 +163,6 @@ def test_a_call_that_was_not_heard_of_must_be_made_again() -> None:
     transactions.heard(pending)
     transactions.begin()
     assert transactions.number == 2
-
-
-def test_a_commit_hears_of_the_record_that_failed() -> None:
-    transactions = in_state(State.COMMITTING)
-    transactions.fail(FAILED)
-    with pytest.raises(TransactionAbortableError, match="INVALID_TXN_STATE") as caught:
-        end(transactions, Call.COMMIT)
-    assert caught.value.__cause__ is FAILED
-    assert caught.value.next_step is NextStep.ABORT
-    transactions.start(Call.ABORT)
-    transactions.ready()
-    end(transactions, Call.ABORT)
-    assert transactions.error is None
-    transactions.begin()
 
 
 @pytest.mark.parametrize("end", [started(Call.ABORT), Transactions.close])

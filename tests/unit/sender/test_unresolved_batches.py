@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kprod.errors import DeliveryTimeoutError
 from kprod.types import Persisted
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
@@ -16,7 +15,6 @@ from tests.support.scripted_cluster import (
     ScriptedBroker,
     ScriptedCluster,
     refuse,
-    silence,
 )
 from tests.support.sender_rig import SenderRig, rig_of
 
@@ -32,12 +30,6 @@ def store_and_cut(broker: ScriptedBroker, heard: Heard) -> None:
     """The batch is stored, and the connection breaks."""
     store_silently(broker, heard)
     raise ConnectionResetError("Connection reset by peer")
-
-
-def move(broker: ScriptedBroker, heard: Heard) -> bytes | None:
-    """Broker 2 leads now."""
-    broker.cluster.topics["t"], broker.cluster.leader_epoch = [2], 1
-    return refuse(NOT_LEADER)(broker, heard)
 
 
 def recognise(offset: int) -> Answer:
@@ -86,19 +78,3 @@ def test_an_offset_too_low_for_what_was_sent_before_proves_nothing(answer: Answe
     assert second.succeeded()
     assert first.exception is not None
     assert first.exception.persisted is Persisted.MAYBE
-
-
-def test_another_leader_proves_nothing() -> None:
-    rig, (first, second) = two_unanswered(move, brokers=2)
-    assert rig.run(lambda: first.is_done and second.is_done)
-    assert second.succeeded()
-    assert first.exception is not None
-    assert first.exception.persisted is Persisted.MAYBE
-
-
-def test_doubt_lasts_no_longer_than_the_delivery_timeout() -> None:
-    rig, unproven = two_unanswered(silence, request_timeout_ms=60_000, delivery_timeout_ms=60_000)
-    assert rig.run(lambda: all(future.is_done for future in unproven), seconds=65)
-    for future in unproven:
-        assert isinstance(future.exception, DeliveryTimeoutError)
-        assert future.exception.persisted is Persisted.MAYBE
