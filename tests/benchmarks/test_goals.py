@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from io import StringIO
-
 import pytest
-from rich.console import Console
 
 from benchmarks.acceptance.goals import GOALS, LEAST, MOST, Figure, Goal, Ratio, judge
-from benchmarks.acceptance.tables import goals_table
 from benchmarks.rivals.clients import CLIENTS
 from benchmarks.rivals.comparison import Taken
 from benchmarks.rivals.comparisons import comparisons
@@ -30,11 +26,6 @@ def test_ratios_are_of_the_same_round() -> None:
     assert list(RATIO.values(TAKEN, {})) == [5.0, 10.0]
 
 
-def test_figures_are_those_of_rounds_that_went_well() -> None:
-    assert list(Figure("race", "rate", "a").values(TAKEN, {})) == [10.0, 30.0, 20.0]
-    assert TAKEN["race"].spreads("a")["rate"].median == 20.0
-
-
 @pytest.mark.parametrize(
     ("bound", "limit", "reached"),
     [(LEAST, 7.5, True), (LEAST, 7.6, False), (MOST, 7.5, True), (MOST, 7.4, False)],
@@ -44,13 +35,6 @@ def test_the_median_is_judged(bound: str, limit: float, reached: bool) -> None:
     assert judged.spread is not None
     assert judged.spread.median == 7.5
     assert judged.reached is reached
-
-
-def test_nothing_measured_is_nothing_reached() -> None:
-    judged = judge(GOALS, {}, {})
-    assert not any(one.reached for one in judged)
-    console = Console(file=StringIO(), width=200)
-    console.print(goals_table(judged))
 
 
 def test_every_goal_is_about_a_comparison_there_is() -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks.spark.brokers import cpu_seconds_since, cpu_ticks
-from benchmarks.spark.goals import SECONDS, Goal, judged
+from benchmarks.spark.goals import SECONDS, Goal
 from benchmarks.spark.ways import NO_OP, WRITE
 
 pytestmark = pytest.mark.full
@@ -31,12 +31,6 @@ def test_the_median_of_the_ratios_of_rounds_is_judged(
     assert found["ratio"]["median"] == 1.5
     assert (found["ratio"]["min"], found["ratio"]["max"]) == (1.0, 3.0)
     assert found["reached"] is reached
-
-
-def test_what_was_not_measured_is_not_judged() -> None:
-    (found,) = judged(TURNS)
-    assert found["goal"] == "write beside a no-op mapInArrow"
-    assert Goal("beside", "requests_per_gb", NO_OP, WRITE).judged(TURNS) is None
 
 
 def test_only_the_cpu_time_of_the_process_and_those_below_it_counts() -> None:

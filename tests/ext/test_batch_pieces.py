@@ -67,12 +67,6 @@ def test_a_batch_that_is_open_has_no_pieces() -> None:
         new_builder().pieces()
 
 
-def test_it_is_read_only() -> None:
-    (piece,) = closed(SMALL).pieces()
-    with pytest.raises(TypeError):
-        piece[0] = 1
-
-
 def test_it_lends_the_memory() -> None:
     pool = BufferPool(1000, 1000)
     buffer = pool.allocate(1000, 0)

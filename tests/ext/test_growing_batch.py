@@ -101,18 +101,6 @@ def test_a_buffer_that_is_lost_gives_all_of_it_back() -> None:
     assert pool.available == pool.total
 
 
-def test_chunks_are_used_again() -> None:
-    growing = Growing(memory=20 * CHUNK)
-    for _ in range(10):
-        growing.fill([VALUE] * 100)
-        growing.pool.deallocate(growing.buffer)
-        growing.buffer = growing.pool.allocate(CHUNK, 0)
-        growing.builder = MemoryRecordsBuilder(
-            growing.buffer, write_limit=100 * CHUNK, full_size=CHUNK, pool=growing.pool
-        )
-    assert growing.used == CHUNK
-
-
 def test_without_memory_it_takes_no_more() -> None:
     growing = Growing(memory=3 * CHUNK)
     taken = 0

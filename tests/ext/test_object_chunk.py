@@ -12,7 +12,6 @@ from kprod_ext import (
     ObjectChunk,
     SentRecords,
     TopicAppender,
-    all_plain,
 )
 
 
@@ -44,11 +43,6 @@ class Asked:
     def size(self, row: int, key: Any, value: Any, headers: Any) -> None:
         self.about.append((row, "size", len(bytes(value))))
         raise OverflowError(f"row {row}")
-
-
-def test_there_is_no_row_in_an_empty_chunk() -> None:
-    with pytest.raises(IndexError):
-        ObjectChunk(4, 1000, Asked()).row()
 
 
 def test_only_what_is_not_plain_is_asked_about() -> None:
@@ -83,38 +77,6 @@ def test_the_rows_before_the_first_bad_one_are_there(
     with pytest.raises((TypeError, OverflowError), match=f"row {good}"):
         chunk.load(values, keys, None, partitions)
     assert (chunk.count, chunk.at) == (good, 0)
-
-
-def test_columns_must_fit() -> None:
-    chunk = ObjectChunk(2, 1000, Asked())
-    with pytest.raises(ValueError, match="3 rows for a chunk of 2"):
-        chunk.load([b"", b"", b""])
-    for column in range(4):
-        columns: list[Any] = [None, None, None, None]
-        columns[column] = [None]
-        with pytest.raises(ValueError, match="a column of 1 for 2 rows"):
-            chunk.load([b"", b""], *columns)
-    for capacity in (0, -1, 2**20 + 1):
-        with pytest.raises(ValueError, match="capacity"):
-            ObjectChunk(capacity, 1000, Asked())
-
-
-def test_plain_means_bytes_that_are_small_enough() -> None:
-    assert all_plain([b"a", None, (b"k", b"v"), (None, None)], None, 10)
-    assert all_plain([b"a", None], [None, b"k"], 10)
-    for values, keys in (
-        (["a"], None),
-        ([bytearray()], None),
-        ([b"x" * 11], None),
-        ([(b"k" * 6, b"v" * 5)], None),
-        ([(b"k", b"v")], [b"k"]),
-        ([b"x"], ["k"]),
-        ([b"x"], [b"k" * 10]),
-        ([(b"a", b"b", b"c")], None),
-    ):
-        assert not all_plain(values, keys, 10)
-    with pytest.raises(ValueError, match="1 keys for 2 values"):
-        all_plain([b"", b""], [b""], 10)
 
 
 def test_an_appender_without_batches_says_what_it_needs() -> None:

@@ -13,9 +13,9 @@ import pytest
 from crc32c import crc32c
 
 from kprod.errors import KprodError
-from kprod_ext import BufferPool, PartitionQueue, RecordClock, TopicAppender
+from kprod_ext import BufferPool, PartitionQueue, RecordClock
 from tests.support.batch_writing import new_builder
-from tests.support.partition_queues import SETTINGS, TP, ignore, new_context, new_queue
+from tests.support.partition_queues import SETTINGS, ignore, new_queue
 
 VALUE = bytes(100)
 ENDED_QUEUES = 20 if getattr(sys, "_is_gil_enabled", lambda: True)() else 500
@@ -216,17 +216,6 @@ def test_a_batch_is_read_while_its_queue_is_freed() -> None:
             over.set()
             gc.unfreeze()
     assert all(reader.result() for reader in readers)
-
-
-def test_an_appender_refuses_what_it_cannot_take() -> None:
-    appender, context = TopicAppender(2, 1_000), new_context()
-    appender.admit(0, PartitionQueue(context, TP, SETTINGS))
-    for partition in (-1, 2):
-        with pytest.raises(IndexError):
-            appender.admit(partition, PartitionQueue(context, TP, SETTINGS))
-    with pytest.raises(TypeError, match="one accumulator"):
-        appender.admit(1, new_queue())
-    assert (appender.admits(0), appender.admits(1)) == (True, False)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="collects between two lines of Python only")

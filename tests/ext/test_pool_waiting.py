@@ -33,15 +33,6 @@ def test_a_large_request_is_not_starved() -> None:
     assert pool.available == 40
 
 
-def test_one_release_serves_many() -> None:
-    pool = BufferPool(1000, 100)
-    whole = pool.allocate(1000, 0)
-    waiters = [PoolWaiter(pool, 300), PoolWaiter(pool, 100), PoolWaiter(pool, 500)]
-    pool.deallocate(whole)
-    assert [waiter.buffer().capacity for waiter in waiters] == [300, 100, 500]
-    assert pool.available == 100
-
-
 def test_a_waiter_that_had_a_part_takes_a_pooled_block_instead() -> None:
     pool = BufferPool(150, 100)
     pooled, rest = pool.allocate(100, 0), pool.allocate(50, 0)
@@ -52,15 +43,6 @@ def test_a_waiter_that_had_a_part_takes_a_pooled_block_instead() -> None:
     pool.deallocate(pooled)
     assert first.buffer().capacity == 100
     assert second.buffer().capacity == 50
-
-
-def test_a_deadline_passes() -> None:
-    pool, buffers = exhausted(1, 100)
-    with pytest.raises(TimeoutError, match="no 50 bytes"):
-        pool.allocate(50, 0.01)
-    assert pool.waiting == 0
-    pool.deallocate(buffers[0])
-    assert pool.available == 100
 
 
 def test_who_gives_up_passes_on_its_share() -> None:

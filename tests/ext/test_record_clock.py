@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from kprod_ext import RecordClock
 
 MINUTE = 60_000
@@ -36,8 +34,3 @@ def test_without_a_source_it_is_the_time_of_day() -> None:
     clock = RecordClock()
     before = time.time_ns() // 1_000_000
     assert before - TICK_MS <= clock.wall_ms() <= time.time_ns() // 1_000_000
-
-
-def test_what_is_no_source_is_refused() -> None:
-    with pytest.raises(TypeError, match="call"):
-        RecordClock(7)  # type: ignore[arg-type]

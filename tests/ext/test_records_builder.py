@@ -83,19 +83,6 @@ def test_a_reopened_batch_is_as_if_written_with_the_new_state() -> None:
     assert builder.build() == expected
 
 
-@pytest.mark.parametrize("state", [(-1, 0, 0, True), (5, -1, 0, False), (5, 0, -1, False)])
-def test_states_that_cannot_be(state: tuple[int, int, int, bool]) -> None:
-    builder = new_builder()
-    with pytest.raises(ValueError, match="producer id"):
-        builder.set_producer_state(*state)
-
-
-@pytest.mark.parametrize("state", [(2**63, 0, 0), (0, 2**15, 0), (0, 0, 2**31)])
-def test_states_that_do_not_fit_the_header(state: tuple[int, int, int]) -> None:
-    with pytest.raises(OverflowError):
-        new_builder().set_producer_state(*state)
-
-
 def test_a_buffer_given_back_is_not_written_to() -> None:
     pool = BufferPool(4096, 1024)
     buffer = pool.allocate(1024, 0)
@@ -125,23 +112,3 @@ def test_a_batch_given_back_cannot_be_built_or_reopened() -> None:
         builder.build()
     with pytest.raises(ValueError, match="given back"):
         builder.reopen_producer_state(1, 1, 1)
-
-
-def test_options_out_of_range() -> None:
-    pool = BufferPool(4096, 1024)
-    buffer = pool.allocate(1024, 0)
-    for options in (
-        {"compression": -1},
-        {"compression": 5},
-        {"compression_ratio": 0.0},
-        {"compression_ratio": -1.0},
-        {"compression_ratio": float("nan")},
-        {"compression_ratio": float("inf")},
-        {"pool": BufferPool(10, 10)},
-    ):
-        with pytest.raises(ValueError, match=r"compression|pool"):
-            MemoryRecordsBuilder(buffer, write_limit=1024, **options)
-    with pytest.raises(ValueError, match="61"):
-        MemoryRecordsBuilder(pool.allocate(60, 0), write_limit=60)
-    with pytest.raises(TypeError):
-        MemoryRecordsBuilder(None, write_limit=60)  # type: ignore[arg-type]

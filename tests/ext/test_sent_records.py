@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,20 +59,6 @@ def test_a_part_of_a_batch_is_listed(partitions: list[int], records: int, first:
     pieces = [(batch, first, 2) for batch, _, _ in sent.runs()]
     wanted = [n for n, (_, index) in enumerate(found) if first <= index < first + 2]
     assert sent.records_of(pieces) == wanted
-
-
-def test_what_is_not_there_is_not_found() -> None:
-    sent = sent_as([0, 1], 2)
-    for number in (-1, 2):
-        with pytest.raises(IndexError):
-            sent.locate(number)
-    assert sent.records_of([]) == []
-    with pytest.raises(KeyError):
-        sent.records_of([((7, 7), 0, 1)])
-    for index in (-1, 2**32):
-        with pytest.raises(ValueError, match="no record of a batch"):
-            sent.add((0, 0), index)
-    assert SentRecords().runs() == []
 
 
 def test_a_gap_in_a_batch_begins_a_new_run() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, date, datetime, timedelta, timezone
-from decimal import Decimal
 from io import BytesIO
 from math import isfinite
 from typing import Any
@@ -187,14 +186,4 @@ def test_a_type_that_is_named_again_is_left_to_fastavro() -> None:
     fields = [{"name": "a", "type": ENUM}, {"name": "b", "type": "State"}]
     schema = {"type": "record", "name": "R", "fields": fields}
     data = {"a": "NEW", "b": "SENT"}
-    assert AvroEncoding(json.dumps(schema)).encoder(PREFIX)(data) == by_fastavro(schema, data)
-
-
-def test_a_decimal_is_written_by_fastavro_and_the_rest_is_not() -> None:
-    schema = {
-        "type": "record",
-        "name": "R",
-        "fields": [{"name": "price", "type": DECIMAL}, {"name": "id", "type": "long"}],
-    }
-    data = {"price": Decimal("12.50"), "id": 7}
     assert AvroEncoding(json.dumps(schema)).encoder(PREFIX)(data) == by_fastavro(schema, data)

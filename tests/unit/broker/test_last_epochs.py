@@ -55,27 +55,6 @@ def values(log: PartitionLog) -> list[bytes | None]:
     return [record.value for record in log.records(committed=True)]
 
 
-@pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_of_the_highest_epoch_ends_and_leads_to_a_new_id(
-    tmp_path: Path, committed: bool
-) -> None:
-    with at_the_highest_epoch(tmp_path) as (_, log, producer):
-        before = producer.identity
-        assert producer.send(b"a") is NONE
-        assert producer.end(committed=committed) is NONE
-        _, producer_id, epoch = producer.identity
-        assert producer_id != OLD_ID
-        assert epoch == 0
-        assert log.last_stable_offset == log.end_offset, "nothing is open in the partition"
-        again = {"producer_id": before.producer_id, "producer_epoch": before.epoch}
-        assert producer.end(committed=committed, **again) is NONE, "the answer was lost"
-        assert producer.identity == ("x", producer_id, 0)
-        assert producer.end(committed=not committed, **again) is ErrorCode.invalid_txn_state
-        assert producer.send(b"b") is NONE
-        assert producer.end(committed=True) is NONE
-        assert values(log) == ([b"a", b"b"] if committed else [b"b"])
-
-
 def test_nothing_is_aborted_in_the_highest_epoch_but_by_its_producer(tmp_path: Path) -> None:
     with at_the_highest_epoch(tmp_path) as (node, log, producer):
         assert producer.send(b"a") is NONE

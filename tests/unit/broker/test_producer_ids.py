@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -19,20 +18,6 @@ def test_ids_go_on_and_never_come_back(tmp_path: Path) -> None:
     many = [ids.take() for _ in range(2500)]
     assert many == list(range(3000, 5500))
     assert ProducerIds(path).take() == 6000
-
-
-def test_threads_share_them(tmp_path: Path) -> None:
-    ids = ProducerIds(tmp_path / "ids")
-    taken: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: taken.extend([ids.take() for _ in range(700)]))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(taken) == list(range(2800))
 
 
 @pytest.mark.parametrize("content", ["", "1\n5\n", "0\n", "0\n-3\n", "0\nx\n"])

@@ -100,12 +100,6 @@ def test_size_is_bounded_from_above_by_a_segment(tmp_path: Path) -> None:
     log.close()
 
 
-def test_nothing_goes_without_a_limit(tmp_path: Path) -> None:
-    log = filled(tmp_path)
-    assert log.delete_old_segments(NOW + 10_000 * HOUR) == 0
-    log.close()
-
-
 def test_records_before_an_offset_are_deleted_on_request(tmp_path: Path) -> None:
     log = filled(tmp_path)
     assert log.delete_records(17) == 17

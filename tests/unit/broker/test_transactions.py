@@ -35,23 +35,6 @@ BOTH = pytest.mark.parametrize("version", [1, 2])
 
 
 @BOTH
-def test_ending_twice_is_ending_once(tmp_path: Path, version: int) -> None:
-    with running(tmp_path, version) as (node, log):
-        producer = AskingProducer(node, version)
-        producer.init()
-        producer.send(b"a")
-        before = producer.identity
-        assert producer.end(committed=True) is NONE
-        after = producer.identity
-        again = {"producer_id": before.producer_id, "producer_epoch": before.epoch}
-        assert producer.end(committed=True, **again) is NONE
-        assert producer.identity == after
-        assert producer.end(committed=False, **again) is ErrorCode.invalid_txn_state
-        assert values(log) == [b"a"]
-        assert log.end_offset == 2, "one marker"
-
-
-@BOTH
 def test_the_next_producer_fences_the_one_before(tmp_path: Path, version: int) -> None:
     with running(tmp_path, version) as (node, log):
         first, second = AskingProducer(node, version), AskingProducer(node, version)

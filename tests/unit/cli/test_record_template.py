@@ -19,10 +19,6 @@ def test_every_sign_stands_for_its_part() -> None:
     assert printed == b"orders [3] at 7, 1000: k\xff (2) = v (1) from=JFK,gone=NULL 100 %\n"
 
 
-def test_a_null_has_the_length_minus_one() -> None:
-    assert RecordTemplate("%k%K %s%S")("t", 0, stored(None, b"")) == b"-1 0"
-
-
 @pytest.mark.parametrize("text", ["%q", "100 %", "%%%"])
 def test_a_sign_that_stands_for_nothing_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="unknown placeholder"):

@@ -63,11 +63,6 @@ def test_times_have_the_range_of_an_int32(name: str) -> None:
     assert "got -1 (int)" in problem(**{name: -1})
 
 
-@pytest.mark.parametrize("name", ["max_block_ms", "linger_ms", "buffer_memory", "batch_size"])
-def test_infinity_has_a_meaning_for_retries_only(name: str) -> None:
-    assert f"{name}: expected a whole number" in problem(**{name: float("inf")})
-
-
 def test_a_huge_integer_does_not_fill_the_message() -> None:
     assert "got <a huge integer> (int)" in problem(linger_ms=10**5000)
 
@@ -135,10 +130,6 @@ def test_codec_that_is_not_installed(
 
 def test_client_id_too_long_for_the_protocol() -> None:
     assert "it has 32768 bytes" in problem(client_id="x" * 32768)
-
-
-def test_client_id_that_is_no_unicode_text() -> None:
-    assert "cannot be encoded as UTF-8" in problem(client_id="\ud800")
 
 
 class NeedsInstance:

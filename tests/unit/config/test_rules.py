@@ -43,14 +43,6 @@ def test_idempotence_by_default_gives_in_with_a_warning(
     assert f"idempotence is off because of {reason}" in caplog.text
 
 
-@pytest.mark.parametrize(("options", "reason"), NOT_IDEMPOTENT)
-def test_idempotence_switched_off_needs_no_warning(
-    options: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert not configured(enable_idempotence=False, **options).enable_idempotence
-    assert not caplog.records
-
-
 def test_every_conflict_with_idempotence_is_named() -> None:
     with pytest.raises(ConfigError, match="acks=1, not all and retries=0"):
         configured(enable_idempotence=True, acks=1, retries=0)
@@ -60,11 +52,6 @@ def test_transactions_without_idempotence() -> None:
     """The words are those of kafka-python."""
     with pytest.raises(ConfigError, match="transactional_id without enable_idempotence"):
         configured(transactional_id="t", enable_idempotence=False)
-
-
-def test_idempotence_with_everything_it_needs() -> None:
-    options = {"acks": "all", "retries": 1, "max_in_flight_requests_per_connection": 5}
-    assert configured(enable_idempotence=True, **options).enable_idempotence
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -128,11 +127,3 @@ def test_a_problem_of_the_producers_is_not_repeated_for_every_topic() -> None:
     topics = {"a": {"linger_ms": 3}, "b": {}}
     assert "topic_options" not in problem(topics, compression_level=3)
     assert "topic_options" not in problem(topics, delivery_timeout_ms=-5)
-
-
-def test_later_changes_of_what_was_given_have_no_effect() -> None:
-    topics = {"t": {"linger_ms": 3}}
-    config = configured(topics)
-    topics["t"]["linger_ms"] = 4
-    assert config == configured({"t": {"linger_ms": 3}})
-    assert pickle.loads(pickle.dumps(config)) == config

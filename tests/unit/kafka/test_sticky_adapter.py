@@ -97,15 +97,6 @@ def test_the_record_that_would_begin_a_batch_goes_where_the_partitioner_turns_to
         assert future.get(20).partition == 4
 
 
-def test_keys_and_named_partitions_ask_for_no_turn(cluster: ScriptedCluster) -> None:
-    partitioner = Stubborn(2, 4)
-    with producer_for(cluster, partitioner) as producer:
-        keyed, named = producer.send("t", b"v", key=b"k"), producer.send("t", b"v", partition=5)
-        producer.flush()
-        assert (keyed.get().partition, named.get().partition) == (2, 5)
-    assert not partitioner.told
-
-
 class Broken(Stubborn):
     def on_new_batch(self, *given: Any) -> None:
         raise ZeroDivisionError

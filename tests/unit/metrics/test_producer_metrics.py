@@ -114,11 +114,6 @@ def test_the_traffic_of_all_brokers_adds_up(metrics: ProducerMetrics) -> None:
     assert (both["response-total"], one["response-rate"]) == (4, 0.2)
 
 
-def test_gauges_stand_among_the_others(metrics: ProducerMetrics) -> None:
-    metrics.look_up(lambda now: {"waiting-threads": 3 * now})
-    assert metrics.groups(1)["producer-metrics"]["waiting-threads"] == 3
-
-
 # The recent past ----------------------------------------------------------------------------------
 
 
@@ -174,12 +169,6 @@ def test_after_a_long_sleep_the_past_begins_anew(metrics: ProducerMetrics) -> No
     metrics.acknowledged(Batch(size=561))
     named = producer(metrics, 1010)
     assert (named["record-send-rate"], named["batch-size-max"]) == (1, 561)
-
-
-def test_a_topic_that_came_up_late_counts_from_nothing(metrics: ProducerMetrics) -> None:
-    metrics.mark(30)
-    metrics.acknowledged(Batch())
-    assert metrics.groups(40)["producer-topic-metrics.t"]["record-send-rate"] == 10 / 40
 
 
 @pytest.mark.parametrize(("samples", "remembered"), [(1, 30), (2, 60), (5, 150)])

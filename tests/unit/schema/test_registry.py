@@ -273,12 +273,6 @@ def test_addresses_are_tried_in_turn(fake: FakeRegistry) -> None:
     assert len(fake.asked) == 2
 
 
-def test_nobody_is_there() -> None:
-    with pytest.raises(RegistryError, match="refused") as raised:
-        SchemaRegistry(f"http://127.0.0.1:{free_port()}", timeout_ms=200).latest("s")
-    assert raised.value.status is None
-
-
 def told(fake: FakeRegistry) -> str | None:
     return fake.asked[-1].headers.get("authorization")
 
@@ -314,13 +308,6 @@ def test_tokens_of_an_issuer_are_used_until_they_are_old(
         refused = SchemaRegistry(fake.url, token=token)
         with pytest.raises(RegistryError, match="invalid_client"):
             refused.register("u", ORDER)
-
-
-def test_a_user_of_none_leaves_that_of_the_address(fake: FakeRegistry) -> None:
-    fake.register("s", {"schema": '"string"'})
-    with_login = fake.url.replace("//", "//me:secret@")
-    SchemaRegistry(with_login, username=None, password=None).latest("s")
-    assert told(fake) == "Basic " + base64.b64encode(b"me:secret").decode()
 
 
 def test_each_address_has_a_login_of_its_own(fake: FakeRegistry) -> None:
@@ -443,18 +430,6 @@ def test_options_that_cannot_be(url: Any, options: dict[str, Any], said: str) ->
         SchemaRegistry(url, **options)
     assert "canary" not in str(raised.value)
     assert raised.value.__context__ is None or "canary" not in str(raised.value.__context__)
-
-
-def test_an_odd_answer_is_that_of_one_request(fake: FakeRegistry) -> None:
-    def only_registering(asked: Asked) -> tuple[int, Any] | None:
-        return (422, {"message": "no"}) if asked.path.endswith("/versions") else None
-
-    fake.odd = only_registering
-    registry = SchemaRegistry(fake.url)
-    with pytest.raises(RegistryError):
-        registry.register("s", ORDER)
-    fake.register("s", ORDER.as_json())
-    assert registry.look_up("s", ORDER).id == 1
 
 
 def test_an_answer_too_long_for_a_schema_is_not_parsed(fake: FakeRegistry) -> None:

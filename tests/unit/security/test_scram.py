@@ -10,7 +10,6 @@ from collections.abc import Callable
 import pytest
 from scramp import ScramMechanism
 
-from kprod.broker import Authentication
 from kprod.errors import SaslAuthenticationError
 from kprod.security.password import ScramConversation
 
@@ -84,18 +83,6 @@ def test_a_name_is_told_as_it_is(user: str) -> None:
     told = first.removeprefix("n,,n=").partition(",r=")[0]
     assert told.replace("=2C", ",").replace("=3D", "=") == user
     assert "," not in told
-
-
-@pytest.mark.parametrize("password", AS_IT_IS.values(), ids=AS_IT_IS)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_embedded_broker_takes_the_password_as_it_is(mechanism: str, password: str) -> None:
-    exchange = Authentication({"user": password}).begin(mechanism)
-    assert exchange is not None
-    conversation = ScramConversation(mechanism, lambda: ("user", password))
-    message = conversation.respond(None)
-    while message is not None:
-        message = conversation.respond(exchange.step(message))
-    assert exchange.done
 
 
 FIRST: dict[str, Callable[[str], str]] = {

@@ -203,15 +203,6 @@ def test_a_cut_connection_is_reported_and_lost(network: Network) -> None:
         end_of(network.backend, transport)
 
 
-def test_sending_into_a_cut_connection_is_lost_too(network: Network) -> None:
-    transport = connected(network.backend, network.listen(Silence))
-    network.cut()
-    while not ready_for(network.backend, transport, LONG)[0]:
-        pass
-    with pytest.raises(ConnectionLost):
-        use_until_lost(network.backend, lambda: transport.send([b"x"]))
-
-
 def test_a_closed_transport_carries_nothing(network: Network) -> None:
     transport = connected(network.backend, network.listen(Echo))
     network.backend.forget(transport)
@@ -226,13 +217,6 @@ def test_a_closed_transport_carries_nothing(network: Network) -> None:
         with pytest.raises(ConnectionLost, match="closed"):
             use()
     assert network.backend.poll(0) == []
-
-
-def test_closing_without_forgetting_leaves_nothing_behind(network: Network) -> None:
-    transport = connected(network.backend, network.listen(Echo))
-    transport.close()
-    assert network.backend.poll(0) == []
-    network.backend.forget(transport)
 
 
 # Waiting --------------------------------------------------------------------------------------

@@ -56,16 +56,6 @@ def test_answers_can_be_read_byte_by_byte() -> None:
     assert [transport.receive(100) for _ in range(3)] == [b"o", b"k", None]
 
 
-def test_an_answer_may_come_later_and_from_another_thread() -> None:
-    backend = MemoryBackend({ADDRESS: Recorder})
-    transport = connected(backend)
-    late = threading.Timer(0.02, transport.deliver, [b"late"])
-    late.start()
-    assert backend.poll(20) == [Readiness(transport, True, False)]
-    assert transport.receive(100) == b"late"
-    late.join()
-
-
 @pytest.mark.parametrize("ending", ["hang_up", "cut"])
 def test_the_end_ends_a_poll_in_another_thread(ending: str) -> None:
     backend = MemoryBackend({ADDRESS: Recorder})

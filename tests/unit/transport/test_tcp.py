@@ -106,23 +106,6 @@ def test_failing_at_every_address_at_once_is_reported_by_poll() -> None:
         assert backend.poll(0) == []
 
 
-def test_a_name_without_addresses() -> None:
-    with backend_of() as backend, pytest.raises(ConnectionLost, match="no address"):
-        connect(backend)
-
-
-def test_a_name_that_cannot_be_encoded_cannot_be_resolved() -> None:
-    backend = TcpBackend()
-    with pytest.raises(ConnectionLost, match=r"cannot resolve x+\.example:9092: "):
-        connect(backend, "x" * 70 + ".example", 9092)
-    backend.close()
-
-
-def test_an_ipv6_address_is_told_in_brackets() -> None:
-    with backend_of() as backend, pytest.raises(ConnectionLost, match=r"to \[::1\]:9092 "):
-        connect(backend, "::1", 9092)
-
-
 def test_after_a_silent_address_the_next_one_is_tried_first(listener: socket.socket) -> None:
     with (
         silent_address() as silent,
