@@ -66,19 +66,25 @@ class _QuietLog(ConnectionLog):
         self.detail("%s", error)
 
 
+class _Answer(NamedTuple, Generic[T]):
+    value: T
+    throttle_ms: int
+
+
 class _Asked(Generic[T]):
     """A request that was sent, and its answer or error."""
 
     def __init__(self, question: Question[T]) -> None:
-        self._decode = question.decode
+        self._question = question
         self.answer: T | None = None
         self.error: KprodError | None = None
         self.over = False
 
-    def answered(self, version: int, body: memoryview, _now: float) -> int:
-        self.answer, throttle_ms = self._decode(version, body)
-        self.over = True
-        return throttle_ms
+    def decode(self, version: int, body: memoryview) -> _Answer[T]:
+        return _Answer(*self._question.decode(version, body))
+
+    def answered(self, answer: _Answer[T], _now: float) -> None:
+        self.answer, self.over = answer.value, True
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         self.error, self.over = error, True
@@ -143,7 +149,7 @@ class ClusterClient:
             target = None if sent else self._usable(node, now)
             if target is not None:
                 request = ControlRequest(
-                    question.api, question.encode, asked.answered, asked.failed
+                    question.api, question.encode, asked.decode, asked.answered, asked.failed
                 )
                 sent = True
                 target.send(request, now)

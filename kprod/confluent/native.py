@@ -9,7 +9,6 @@ from kprod.confluent.errors import Purged
 from kprod.errors import KprodError
 from kprod.producer import KafkaProducer
 from kprod.sender.engine import FOREVER
-from kprod.sender.loop import Purge
 from kprod.sender.transactions import Call
 from kprod.wire.control import MetadataReply
 
@@ -30,10 +29,10 @@ class NativeProducer(KafkaProducer):
         """
         if self._inherited:  # by a forked child: what was queued belongs to the parent
             return
-        purge = Purge(Purged("discarded by purge()"), queued=queued, in_flight=in_flight)
-        self._sender.purge(purge)
+        reason = Purged("discarded by purge()")
+        ended = self._sender.purge(reason, queued=queued, in_flight=in_flight)
         if blocking and not self._engine.is_sender:
-            purge.ended.wait()
+            ended.wait()
             self._callbacks.drain(FOREVER)  # they deliver the reports
 
     def end_transaction(self, call: Call, timeout: float, meanwhile: Callable[[], object]) -> None:

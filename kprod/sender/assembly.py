@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
@@ -61,16 +61,94 @@ def assemble(
     None: one that asks ``clock``.
     """
     refuse_green_threads()
-    parts = _Parts(config, metrics, clock, rng or random.Random(), callbacks, record_clock)
-    return Sender(
-        parts.outcomes,
-        parts.network,
-        parts.metadata_requests(),
-        parts.produce_requests(load_watcher),
+    rng = rng or random.Random()
+    retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
+    deadlines = Deadlines()
+    metadata = Metadata(
+        clock=clock,
+        max_age=config.metadata_max_age_ms / 1000,
+        max_idle=config.metadata_max_idle_ms / 1000,
+        backoff=retry_backoff,
+    )
+    identity = (ApiKey.INIT_PRODUCER_ID,) if config.enable_idempotence else ()
+    needed = (ApiKey.METADATA, ApiKey.PRODUCE, *identity)
+    learners: list[Callable[[ApiVersions], None]] = []
+    network = Network(
+        open_network(config),
+        config.bootstrap_servers,
+        broker_settings(config, rng, needed=needed, learners=learners),
+        metrics,
         clock,
-        parts.loop_owner,
-        transactions=parts.transactions,
-        telemetry=parts.telemetry,
+        metadata.connection_failed,
+        rng,
+        goes_back=config.metadata_recovery_strategy == "rebootstrap",
+        deadlines=deadlines,
+    )
+    loop_owner = LoopOwner(network, clock)
+    metadata.subscribe(MetadataListener(wanted=loop_owner.wake))
+    transactions: Transactions | None = None
+    if config.transactional_id is not None:
+        transactions = Transactions(config.transactional_id, config.transaction_timeout_ms)
+        learners.append(transactions.on_api_versions)
+    accumulator = RecordAccumulator(
+        BufferPool(config.buffer_memory, config.batch_size),
+        clock=clock,
+        batch_size=config.batch_size,
+        batch_max_size=config.batch_max_size,
+        settings=_settings_by_topic(config),
+        wake=loop_owner.wake,
+        look_within=loop_owner.look_within,
+        wait=loop_owner.wait,
+        callbacks=callbacks,
+        record_clock=record_clock,
+        exhausted=metrics.found_no_room,
+        refusal=None if transactions is None else transactions.refusal,
+    )
+    partitions = PartitionSet(
+        accumulator,
+        deadlines,
+        idempotent=config.enable_idempotence,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        delivery_timeout=config.delivery_timeout_ms / 1000,
+        retry_backoff=retry_backoff,
+        new_window=partial(_window, config),
+    )
+    unread = UnobservedFailures(config.client_id, clock.monotonic)
+    outcomes = Outcomes(partitions, metadata, network, metrics, unread, retries=config.retries)
+    if transactions is None:
+        ProducerIdRequests(partitions, network, deadlines, retry_backoff)
+    else:
+        Coordination(transactions, outcomes, metadata, network, deadlines, retry_backoff)
+    telemetry: Telemetry | None = None
+    if config.enable_metrics_push:
+        payload = _payload(config, clock)
+        telemetry = Telemetry(payload, network, deadlines, metrics.groups, clock, rng.uniform)
+        learners.append(telemetry.on_api_versions)
+    metrics.look_up(partial(_gauges, metrics, accumulator, metadata, network))
+    if load_watcher is not None:
+        load_watcher.watch(partitions)
+    return Sender(
+        outcomes,
+        network,
+        MetadataRequests(
+            metadata,
+            network,
+            deadlines,
+            allow_auto_create=config.allow_auto_create_topics,
+            busy_topics=outcomes.busy_topics,
+            rebootstrap_after=config.metadata_recovery_rebootstrap_trigger_ms / 1000,
+        ),
+        ProduceRequests(
+            outcomes,
+            network,
+            request_timeout_ms=config.request_timeout_ms,
+            max_request_size=config.max_request_size,
+            load_watcher=load_watcher,
+        ),
+        clock,
+        loop_owner,
+        transactions=transactions,
+        telemetry=telemetry,
     )
 
 
@@ -79,7 +157,7 @@ def broker_settings(
     rng: random.Random,
     *,
     needed: tuple[ApiKey, ...],
-    on_versions: Callable[[ApiVersions], None] | None = None,
+    learners: Sequence[Callable[[ApiVersions], None]] = (),
 ) -> BrokerSettings:
     """The settings of connections, of a producer or another client. See ``BrokerSettings``."""
     return BrokerSettings(
@@ -96,7 +174,7 @@ def broker_settings(
         reconnect=_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, rng),
         needed=needed,
         login=_login(config, rng),
-        on_versions=on_versions,
+        learners=learners,
         software=(
             config.client_software_name or KPROD[0],
             config.client_software_version or KPROD[1],
@@ -117,152 +195,15 @@ def _backoff(initial_ms: float, maximum_ms: float, rng: random.Random) -> Expone
     return ExponentialBackoff(initial_ms / 1000, maximum_ms / 1000, rng)
 
 
-class _Parts:
-    """The parts of a sender, each made of those before it."""
+def _window(config: ProducerConfig) -> Window:
+    most = config.max_in_flight_requests_per_connection * config.max_request_size
+    return Window(config.batch_size, most, config.request_timeout_ms / 1000 * SLOW)
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        metrics: ProducerMetrics,
-        clock: Clock,
-        rng: random.Random,
-        callbacks: Callbacks | None,
-        record_clock: RecordClock | None,
-    ) -> None:
-        self._config, self._metrics, self._clock, self._rng = config, metrics, clock, rng
-        self._retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
-        self._goes_back = config.metadata_recovery_strategy == "rebootstrap"
-        self.deadlines = Deadlines()
-        self.transactions: Transactions | None = None
-        if config.transactional_id is not None:
-            timeout_ms = config.transaction_timeout_ms
-            self.transactions = Transactions(config.transactional_id, timeout_ms)
-        self.metadata = Metadata(
-            clock=clock,
-            max_age=config.metadata_max_age_ms / 1000,
-            max_idle=config.metadata_max_idle_ms / 1000,
-            backoff=self._retry_backoff,
-        )
-        self.network = self._network()
-        self.loop_owner = LoopOwner(self.network, clock)
-        self.metadata.subscribe(MetadataListener(wanted=self.loop_owner.wake))
-        self.accumulator = self._accumulator(callbacks, record_clock)
-        self.partitions = PartitionSet(
-            self.accumulator,
-            self.deadlines,
-            idempotent=config.enable_idempotence,
-            max_in_flight=config.max_in_flight_requests_per_connection,
-            delivery_timeout=config.delivery_timeout_ms / 1000,
-            retry_backoff=self._retry_backoff,
-            new_window=self._new_window,
-        )
-        self.outcomes = self._outcomes()
-        self._ask_for_identity()
-        self.telemetry = self._telemetry() if config.enable_metrics_push else None
-        metrics.look_up(partial(_gauges, metrics, self.accumulator, self.metadata, self.network))
 
-    def _new_window(self) -> Window:
-        config = self._config
-        most = config.max_in_flight_requests_per_connection * config.max_request_size
-        return Window(config.batch_size, most, config.request_timeout_ms / 1000 * SLOW)
-
-    # Who sends requests ---------------------------------------------------------------------------
-
-    def metadata_requests(self) -> MetadataRequests:
-        after = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
-        return MetadataRequests(
-            self.metadata,
-            self.network,
-            self.deadlines,
-            allow_auto_create=self._config.allow_auto_create_topics,
-            busy_topics=self.outcomes.busy_topics,
-            rebootstrap_after=after if self._goes_back else float("inf"),
-        )
-
-    def _ask_for_identity(self) -> None:
-        parts = self.network, self.deadlines, self._retry_backoff
-        if self.transactions is None:
-            ProducerIdRequests(self.partitions, *parts)
-        else:
-            Coordination(self.transactions, self.outcomes, self.metadata, *parts)
-
-    def produce_requests(self, load_watcher: LoadWatcher | None) -> ProduceRequests:
-        if load_watcher is not None:
-            load_watcher.watch(self.partitions)
-        return ProduceRequests(
-            self.outcomes,
-            self.network,
-            request_timeout_ms=self._config.request_timeout_ms,
-            max_request_size=self._config.max_request_size,
-            load_watcher=load_watcher,
-        )
-
-    def _telemetry(self) -> Telemetry:
-        named = self._config.transactional_id
-        resource = {} if named is None else {"transactional_id": named}
-        payload = TelemetryPayload(self._clock.wall_ms() * 1_000_000, resource)
-        measure = self._metrics.groups
-        return Telemetry(
-            payload, self.network, self.deadlines, measure, self._clock, self._rng.uniform
-        )
-
-    # What they share ------------------------------------------------------------------------------
-
-    def _network(self) -> Network:
-        config = self._config
-        identity = (ApiKey.INIT_PRODUCER_ID,) if config.enable_idempotence else ()
-        needed = (ApiKey.METADATA, ApiKey.PRODUCE, *identity)
-        return Network(
-            open_network(config),
-            config.bootstrap_servers,
-            broker_settings(config, self._rng, needed=needed, on_versions=self._learn_versions),
-            self._metrics,
-            self._clock,
-            self.metadata.connection_failed,
-            self._rng,
-            goes_back=self._goes_back,
-            deadlines=self.deadlines,
-        )
-
-    def _learn_versions(self, versions: ApiVersions) -> None:
-        if self.transactions is not None:
-            self.transactions.on_api_versions(versions)
-        if self.telemetry is not None:
-            self.telemetry.on_api_versions(versions)
-
-    def _accumulator(
-        self, callbacks: Callbacks | None, record_clock: RecordClock | None
-    ) -> RecordAccumulator:
-        config, transactions = self._config, self.transactions
-        usual = _queue_settings(config)
-        own = {options.topic: _queue_settings(options) for options in config.topic_options}
-        return RecordAccumulator(
-            BufferPool(config.buffer_memory, config.batch_size),
-            clock=self._clock,
-            batch_size=config.batch_size,
-            batch_max_size=config.batch_max_size,
-            settings=lambda topic: own.get(topic, usual),
-            wake=self.loop_owner.wake,
-            look_within=self.loop_owner.look_within,
-            wait=self.loop_owner.wait,
-            callbacks=callbacks,
-            record_clock=record_clock,
-            exhausted=self._metrics.found_no_room,
-            refusal=None if transactions is None else transactions.refusal,
-        )
-
-    def _outcomes(self) -> Outcomes:
-        return Outcomes(
-            self.accumulator,
-            self.metadata,
-            self.partitions,
-            self._metrics,
-            retries=self._config.retries,
-            delivery_timeout=self._config.delivery_timeout_ms / 1000,
-            trouble_with=self.network.trouble,
-            log=self.network.log,
-            unread=UnobservedFailures(self._config.client_id, self._clock.monotonic),
-        )
+def _payload(config: ProducerConfig, clock: Clock) -> TelemetryPayload:
+    named = config.transactional_id
+    resource = {} if named is None else {"transactional_id": named}
+    return TelemetryPayload(clock.wall_ms() * 1_000_000, resource)
 
 
 def _gauges(
@@ -283,6 +224,12 @@ def _gauges(
         "connection-count": metrics.connections,
         "metadata-age": metadata.age(now),
     }
+
+
+def _settings_by_topic(config: ProducerConfig) -> Callable[[str], QueueSettings]:
+    usual = _queue_settings(config)
+    own = {options.topic: _queue_settings(options) for options in config.topic_options}
+    return lambda topic: own.get(topic, usual)
 
 
 def _queue_settings(options: ProducerConfig | TopicOptions) -> QueueSettings:

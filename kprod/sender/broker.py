@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kprod.clock import ExponentialBackoff
@@ -34,7 +34,7 @@ class BrokerSettings:
 
     ``setup`` is the time to connect and shake hands, longer after each time it was too short
     (KIP-601). ``needed``: the APIs without which a broker is of no use. ``login`` gives the
-    settings of the login for a host; None: there is none. ``on_versions`` is called with the
+    settings of the login for a host; None: there is none. ``learners`` are called with the
     versions that a broker offers, after every handshake. ``software``: the name and the version
     that are sent to brokers.
     """
@@ -48,7 +48,7 @@ class BrokerSettings:
     reconnect: ExponentialBackoff
     needed: tuple[ApiKey, ...] = ()
     login: Callable[[str], LoginSettings] | None = None
-    on_versions: Callable[[ApiVersions], None] | None = None
+    learners: Sequence[Callable[[ApiVersions], None]] = ()
     software: tuple[str, str] = KPROD
 
 
@@ -312,7 +312,7 @@ class Broker:
             needed=settings.needed,
             login=settings.login(self.address.host) if settings.login is not None else None,
             wake=self._goes_on,
-            on_versions=settings.on_versions,
+            learners=settings.learners,
             on_request=self._traffic.sent,
         )
         self.connection = connection

@@ -14,7 +14,12 @@ from functools import partial
 from kprod.errors import BrokerError, ErrorCode, KprodError, ProtocolError, UnsupportedVersionError
 from kprod.sender.exchange import Buffers, ControlRequest, Exchange
 from kprod.sender.login import Login, LoginSettings
-from kprod.wire.control import KPROD, decode_api_versions_response, encode_api_versions_request
+from kprod.wire.control import (
+    KPROD,
+    ApiVersionsReply,
+    decode_api_versions_response,
+    encode_api_versions_request,
+)
 from kprod.wire.framing import FrameReader, split_response_header
 from kprod.wire.versions import SUPPORTED, ApiKey, ApiVersions, asks_for_silence
 
@@ -53,8 +58,8 @@ class BrokerConnection:
     ``wrote``, feeds ``received``, and ends with ``close``, which fails whatever is unanswered. A
     broker that offers no version of an API among ``needed`` fails the handshake: it may be no
     broker, or its answer was garbled, and a request that finds no version would fail its records.
-    ``on_versions``
-    gets the versions that the broker offers, ``on_request`` the bytes of each request that is
+    ``learners``
+    get the versions that the broker offers, ``on_request`` the bytes of each request that is
     queued, those of handshakes and logins too. ``software``: name and version.
     """
 
@@ -68,14 +73,14 @@ class BrokerConnection:
         needed: Sequence[ApiKey] = (),
         login: LoginSettings | None = None,
         wake: Callable[[], None] = lambda: None,
-        on_versions: Callable[[ApiVersions], None] | None = None,
+        learners: Sequence[Callable[[ApiVersions], None]] = (),
         on_request: Callable[[int], None] = lambda nbytes: None,
     ) -> None:
         self._client_id = client_id
         self._software = software
         self.on_request = on_request
         self._needed = needed
-        self._on_versions = on_versions
+        self._learners = learners
         self._max_in_flight = max_in_flight
         self._max_frame_bytes = max_frame_bytes
         self._frames = FrameReader(min(max_frame_bytes, MAX_FRAME_OF_STRANGERS))
@@ -119,21 +124,19 @@ class BrokerConnection:
 
     def _start_handshake(self, version: int, now: float) -> None:
         encode = partial(encode_api_versions_request, software=self._software)
-        handshake = ControlRequest(ApiKey.API_VERSIONS, encode, self._handshake_answered)
-        self.send(handshake, now, version)
+        decode, answered = decode_api_versions_response, partial(self._handshake_answered, version)
+        self.send(ControlRequest(ApiKey.API_VERSIONS, encode, decode, answered), now, version)
 
-    def _handshake_answered(self, version: int, body: memoryview, now: float) -> int:
-        reply = decode_api_versions_response(version, body)
+    def _handshake_answered(self, version: int, reply: ApiVersionsReply, now: float) -> None:
         if reply.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
             _, offered = reply.ranges.get(ApiKey.API_VERSIONS, (0, 0))
             self._start_handshake(max(0, min(offered, version - 1)), now)
-            return 0
+            return
         if reply.error_code:
             raise ProtocolError(
                 f"the ApiVersions handshake was refused: {BrokerError(reply.error_code)}"
             )
         self._adopt(ApiVersions(reply.ranges, reply.features, reply.features_epoch), now)
-        return reply.throttle_ms
 
     def _adopt(self, versions: ApiVersions, now: float) -> None:
         for api in self._needed:
@@ -143,8 +146,8 @@ class BrokerConnection:
                 hint = f"; {HINTS[api]}" if api in HINTS else ""
                 raise UnsupportedVersionError(f"{error}{hint}") from None
         self._versions = versions
-        if self._on_versions is not None:
-            self._on_versions(versions)
+        for learn in self._learners:
+            learn(versions)
         if self._login is not None:
             self._login.begin(now)
 

@@ -323,7 +323,7 @@ class Coordination:
         self._in_flight = ask
         self.leaves(ask)
         answered, failed = partial(self.answered, ask), partial(self.failed, ask)
-        request = ControlRequest(ask.api, ask.encode, answered, failed, ask.version_cap)
+        request = ControlRequest(ask.api, ask.encode, ask.decode, answered, failed, ask.version_cap)
         broker.send(request, now)
 
     def _reachable(
@@ -355,9 +355,8 @@ class Coordination:
 
     # Answers --------------------------------------------------------------------------------------
 
-    def answered(self, ask: Ask, version: int, body: memoryview, now: float) -> int:
+    def answered(self, ask: Ask, reply: Any, now: float) -> None:
         """Take the answer, and decide what becomes of the question."""
-        reply = ask.decode(version, body)
         self._in_flight = None
         self._deadlines.queued.append(self)
         if isinstance(ask, FindCoordinator):
@@ -377,8 +376,6 @@ class Coordination:
             if left is Reaction.FIND_AGAIN:
                 self._coordinators.pop(ask.coordinator, None)
             self._back_off(now, SOON if left is Reaction.RETRY_SOON else FOREVER)
-        throttle_ms: int = reply.throttle_ms
-        return throttle_ms
 
     def _found(self, ask: FindCoordinator, reply: Any, now: float) -> Reaction | None:
         if not reply.error_code:

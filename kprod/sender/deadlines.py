@@ -97,15 +97,11 @@ class Deadlines:
 
 
 class Pending:
-    """One call. ``ended`` opens with its outcome; ``error`` is the reason if it has none.
+    """One call. ``ended`` opens with its outcome; ``error`` is the reason if it has none."""
 
-    ``asked``: a request for it is on its way (the sender's thread only).
-    """
-
-    __slots__ = ("asked", "ended", "error")
+    __slots__ = ("ended", "error")
 
     def __init__(self) -> None:
-        self.asked = False
         self.ended = Latch()
         self.error: KprodError | None = None
 
@@ -143,11 +139,9 @@ class PendingQueue(Generic[_P]):
                 self.calls.remove(call)
 
     def next(self) -> _P | None:
-        """The oldest call that no request has asked yet, or None."""
-        if not self.calls:
-            return None
+        """The oldest call, or None."""
         with self._lock:
-            return next((call for call in self.calls if not call.asked), None)
+            return self.calls[0] if self.calls else None
 
     def end(self, call: _P, error: KprodError | None = None) -> None:
         """``call`` has its outcome: the result that was set before, or ``error``."""

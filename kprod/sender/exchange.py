@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from kprod.errors import KprodError
 from kprod.wire.versions import ApiKey
@@ -77,23 +77,36 @@ def connection_ends(error: KprodError, now: float, *, sent: bool) -> None:
     """Nothing: the connection of a failed handshake ends anyway, with a reason."""
 
 
-class ControlRequest(Exchange):
-    """Any request but Produce: the functions that write it, and that take its end.
+class Reply(Protocol):
+    """An answer that was decoded."""
 
-    ``encode`` takes version, correlation id and client id, and returns the whole frame.
+    @property
+    def throttle_ms(self) -> int: ...
+
+
+R = TypeVar("R", bound=Reply)
+
+
+class ControlRequest(Exchange, Generic[R]):
+    """Any request but Produce: the functions that write it, read its answer, and take its end.
+
+    ``encode`` takes version, correlation id and client id, and returns the whole frame. ``decode``
+    takes version and body; ``answered`` gets what it returns.
     """
 
     def __init__(
         self,
         api: ApiKey,
         encode: Callable[[int, int, str], bytes],
-        answered: Callable[[int, memoryview, float], int],
+        decode: Callable[[int, memoryview], R],
+        answered: Callable[[R, float], object],
         failed: Failed = connection_ends,
         version_cap: int | None = None,
     ) -> None:
         self.api = api
         self.version_cap = version_cap
         self._encode = encode
+        self._decode = decode
         self._answered = answered
         self._failed = failed
 
@@ -103,7 +116,9 @@ class ControlRequest(Exchange):
         return [encode(version, correlation_id, client_id)]
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
-        return self._answered(version, body, now)
+        reply = self._decode(version, body)
+        self._answered(reply, now)
+        return reply.throttle_ms
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         self._failed(error, now, sent=sent)

@@ -21,6 +21,8 @@ from kprod.errors import (
 from kprod.security.steps import Steps
 from kprod.sender.exchange import ControlRequest, Exchange
 from kprod.wire.sasl import (
+    SaslAuthenticateReply,
+    SaslHandshakeReply,
     decode_sasl_authenticate_response,
     decode_sasl_handshake_response,
     encode_sasl_authenticate_request,
@@ -91,10 +93,11 @@ class Login:
         self._rounds = 0
         self.due = FOREVER
         encode = partial(encode_sasl_handshake_request, mechanism=self._settings.mechanism)
-        self._enqueue(ControlRequest(ApiKey.SASL_HANDSHAKE, encode, self._handshake_answered), now)
+        decode = decode_sasl_handshake_response
+        handshake = ControlRequest(ApiKey.SASL_HANDSHAKE, encode, decode, self._handshake_answered)
+        self._enqueue(handshake, now)
 
-    def _handshake_answered(self, version: int, body: memoryview, now: float) -> int:
-        reply = decode_sasl_handshake_response(version, body)
+    def _handshake_answered(self, reply: SaslHandshakeReply, now: float) -> None:
         if reply.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             offered = printable(", ".join(reply.mechanisms)) or "none"
             wanted = f"sasl_mechanism={self._settings.mechanism!r}"
@@ -111,7 +114,6 @@ class Login:
             raise SaslAuthenticationError(f"no login: {BrokerError(reply.error_code)}")
         self._taken_up = now
         self._step(None, now)
-        return 0
 
     def _step(self, challenge: bytes | None, now: float) -> None:
         steps = self._steps
@@ -136,10 +138,11 @@ class Login:
             self._end(now)
         else:
             encode = partial(encode_sasl_authenticate_request, auth_bytes=message.data)
-            self._enqueue(ControlRequest(ApiKey.SASL_AUTHENTICATE, encode, self._answered), now)
+            decode = decode_sasl_authenticate_response
+            request = ControlRequest(ApiKey.SASL_AUTHENTICATE, encode, decode, self._answered)
+            self._enqueue(request, now)
 
-    def _answered(self, version: int, body: memoryview, now: float) -> int:
-        reply = decode_sasl_authenticate_response(version, body)
+    def _answered(self, reply: SaslAuthenticateReply, now: float) -> None:
         if reply.error_code:
             code = BrokerError(reply.error_code)
             refused = (
@@ -152,7 +155,6 @@ class Login:
             )
         self._last_reply = reply.lifetime_ms
         self._step(reply.auth_bytes, now)
-        return 0
 
     def _end(self, now: float) -> None:
         self._steps = None

@@ -25,19 +25,6 @@ from kprod.wire.control import MetadataReply
 from kprod_ext import hold_signals, raised_by_signal, sender_begins, sender_ends
 from kprod_ext.batch import ProducerBatch
 
-
-class Purge(Pending):
-    """Records that the application gives up: those queued, those in flight, or both."""
-
-    __slots__ = ("in_flight", "queued", "reason")
-
-    def __init__(self, reason: KprodError, *, queued: bool, in_flight: bool) -> None:
-        super().__init__()
-        self.reason = reason
-        self.queued = queued
-        self.in_flight = in_flight
-
-
 FOREVER = float("inf")
 CLOSED = "the producer was closed before the record was acknowledged"
 CRASHED = "the producer has ended: its sender loop crashed; make a new one"
@@ -67,11 +54,10 @@ class Sender:
         self.transactions = transactions
         self.telemetry = telemetry
         self.loop_owner = loop_owner
-        self._purges: PendingQueue[Purge] = PendingQueue()
+        self._calls: PendingQueue[Pending] = PendingQueue()  # of any thread
         self._outcomes = outcomes
         self._partitions = outcomes.partitions
         self._deadlines = outcomes.partitions.deadlines
-        self.due = FOREVER  # see Deadlines
         self.accumulator = outcomes.partitions.accumulator
         self.metadata = outcomes.metadata
         self.network = network
@@ -104,7 +90,7 @@ class Sender:
             more = self._produce_requests.run(now)
             refusal = self._ended_by or self.identity.fatal
             if refusal is not None:
-                self._end_batches(self._partitions.withdraw(now, in_flight=False), refusal, now)
+                self._end(self._partitions.withdraw(now, in_flight=False), refusal, now)
             awaited = owner.awaited
             wait = deadlines.first - now
             if wait > longest:
@@ -124,22 +110,24 @@ class Sender:
                 self.broken_by = error
             raise
 
-    def fire(self, now: float) -> None:
-        """A caller gives records up (see ``Deadlines``)."""
-        while (purge := self._purges.next()) is not None:
-            try:
-                given_up = self._partitions.withdraw(
-                    now, queued=purge.queued, in_flight=purge.in_flight
-                )
-                self._end_batches(given_up, purge.reason, now)
-            finally:
-                self._purges.end(purge)
+    def purge(self, reason: KprodError, *, queued: bool, in_flight: bool) -> Latch:
+        """Give up records: those queued, those in flight, or both. Any thread.
 
-    def purge(self, purge: Purge) -> None:
-        """Give records up, in the next iteration. Any thread; ``purge.ended`` opens then."""
-        self._purges.add(purge)
-        self._deadlines.queued.append(self)
+        The latch opens when they have ended, in the next iteration.
+        """
+
+        def end_records(now: float) -> None:
+            left = self._partitions.withdraw(now, queued=queued, in_flight=in_flight)
+            try:
+                self._end(left, reason, now)
+            finally:
+                self._calls.end(purge)
+
+        purge = Purge(end_records)
+        self._calls.add(purge)
+        self._deadlines.queued.append(purge)
         self.loop_owner.wake()
+        return purge.ended
 
     def fetch_metadata(self, topics: Sequence[str] | None, timeout: float) -> MetadataReply:
         """The answer of a broker about ``topics``, None for all. Any thread; the snapshot stays.
@@ -147,15 +135,15 @@ class Sender:
         Waits at most ``timeout`` seconds. The error codes in the reply are not looked at. Raises
         KprodTimeoutError, ProducerClosedError when the producer ends, and the error of the request.
         """
-        query = MetadataQuery(topics)
-        queries = self._metadata_requests.queries
-        queries.add(query)
-        self._deadlines.queued.append(self._metadata_requests)
+        query = MetadataQuery(topics, self._metadata_requests)
+        self._calls.add(query)
+        self._deadlines.queued.append(query)
         self.loop_owner.wake()
         try:
             query.ended.wait(timeout)
         finally:
-            queries.withdraw(query)
+            self._calls.withdraw(query)
+            query.ended.open()  # nobody asks for it any more
         if query.error is not None:
             raise query.error
         if query.reply is None:
@@ -198,12 +186,12 @@ class Sender:
         try:
             left = self._partitions.withdraw(now)
             self._sends_no_more = True  # last: no batch will get on the wire from here on
-            self._end_batches(left, error, now)
+            self._end(left, error, now)
         finally:
             if held:
                 callbacks.go_on()
 
-    def _end_batches(self, batches: list[ProducerBatch], error: KprodError, now: float) -> None:
+    def _end(self, batches: list[ProducerBatch], error: KprodError, now: float) -> None:
         for batch in batches:
             self._outcomes.end(batch, error, now)
 
@@ -218,8 +206,7 @@ class Sender:
 
     def _end_waits(self, error: KprodError) -> None:
         """End the calls that wait for something other than records."""
-        self._purges.close(error)
-        self._metadata_requests.queries.close(error)
+        self._calls.close(error)
         if self.transactions is not None:
             self.transactions.end(error)
         self.identity.settled.open()
@@ -246,6 +233,16 @@ class Sender:
             if hold_signals(batch.delivery.fail, never_left if known else maybe):
                 ended += batch.record_count
         return ended
+
+
+class Purge(Pending):
+    """Records that the application gives up: ``fire`` ends them."""
+
+    due = FOREVER
+
+    def __init__(self, fire: Callable[[float], None]) -> None:
+        super().__init__()
+        self.fire = fire
 
 
 class SenderThread:

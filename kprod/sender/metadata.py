@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import ConnectionLost, ErrorCode, KprodError
-from kprod.sender.deadlines import Deadlines, Pending, PendingQueue
+from kprod.sender.deadlines import Deadlines, Owner, Pending
 from kprod.sender.exchange import ControlRequest, Failed
 from kprod.sender.network import Network
 from kprod.wire.control import MetadataReply, decode_metadata_response, encode_metadata_request
@@ -20,23 +20,44 @@ MOST_TOLD = 5
 
 
 class MetadataQuery(Pending):
-    """A caller's question about ``topics``, None for all of them, apart from the snapshot."""
+    """A caller's question about ``topics``, None for all of them, apart from the snapshot.
 
-    __slots__ = ("reply", "topics")
+    It looks for a broker when it is queued (see ``Deadlines``), until it has ended.
+    """
 
-    def __init__(self, topics: Sequence[str] | None) -> None:
+    due = FOREVER
+
+    def __init__(self, topics: Sequence[str] | None, requests: MetadataRequests) -> None:
         super().__init__()
-        self.topics = topics
         self.reply: MetadataReply | None = None
+        self._topics = topics
+        self._requests = requests
+
+    def fire(self, now: float) -> None:
+        """Ask a broker."""
+        if not self.ended.is_open:
+            self._requests.ask(self, lambda _: self._topics, self._answered, self._failed, now)
+
+    def _answered(self, reply: MetadataReply, now: float) -> None:
+        self.reply = reply
+        self.ended.open()
+
+    def _failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        if isinstance(error, ConnectionLost):
+            self._requests.deadlines.queued.append(self)  # another connection carries it
+        else:
+            self.error = error
+            self.ended.open()
 
 
 class MetadataRequests:
-    """Keeps the metadata fresh. Thread: the sender's only, but for ``queries``.
+    """Keeps the metadata fresh. Thread: the sender's only.
 
-    It looks when it is queued (see ``Deadlines``): by ``Metadata``, and by who adds a query.
+    It looks when it is queued (see ``Deadlines``), by ``Metadata``.
 
     ``rebootstrap_after``: when no broker has answered for so many seconds, they are forgotten and
-    the bootstrap addresses asked (KIP-1102); infinite for never, not even when a broker asks.
+    the bootstrap addresses asked (KIP-1102); never, not even when a broker asks, where the
+    network does not go back to them.
     ``busy_topics``: those with batches that have no outcome, which are not idle.
     """
 
@@ -48,74 +69,53 @@ class MetadataRequests:
         *,
         allow_auto_create: bool,
         busy_topics: Callable[[], set[str]],
-        rebootstrap_after: float = FOREVER,
+        rebootstrap_after: float,
     ) -> None:
         self._metadata = metadata
-        self.queries: PendingQueue[MetadataQuery] = PendingQueue()  # of any thread
         self._network = network
-        self._deadlines = deadlines
+        self.deadlines = deadlines
         self.due = FOREVER  # see Deadlines
         metadata.subscribe(MetadataListener(due=partial(deadlines.queued.append, self)))
         self._allow_auto_create = allow_auto_create
         self._busy_topics = busy_topics
-        self._rebootstrap_after = rebootstrap_after
+        self._rebootstrap_after = rebootstrap_after if network.goes_back else FOREVER
         self._asking_since: float | None = None  # None: the last answer is recent enough
 
     def fire(self, now: float) -> None:
         """Send what is due, once a broker can take it."""
-        while (query := self.queries.next()) is not None and self._ask(query, now):
-            pass
         wait = self._metadata.due(now)
         if wait > 0:
-            self._deadlines.set(self, now + wait)
+            self.deadlines.set(self, now + wait)
             return
-        self._deadlines.set(self, self._look_for_answers(now))
-        broker = self._network.any_usable(now)
-        if broker is None:
-            self._network.waiting[self] = None
-            return
-        topics = self._metadata.wanted(now)
-        request = self._request(topics, partial(self.answered, topics), self.failed)
-        broker.send(request, now)
+        self.deadlines.set(self, self._look_for_answers(now))
+        self.ask(self, self._metadata.wanted, self.answered, self.failed, now)
 
-    def _ask(self, query: MetadataQuery, now: float) -> bool:
-        """Send a query; False while no broker can take it."""
-        broker = self._network.any_usable(now)
-        if broker is None:
-            self._network.waiting[self] = None
-            return False
-        query.asked = True
-        ends = partial(self._query_answered, query), partial(self._query_failed, query)
-        broker.send(self._request(query.topics, *ends), now)
-        return True
-
-    def _query_answered(
-        self, query: MetadataQuery, version: int, body: memoryview, now: float
-    ) -> int:
-        topics = query.topics
-        query.reply = decode_metadata_response(version, body, topics and frozenset(topics))
-        self.queries.end(query)
-        return query.reply.throttle_ms
-
-    def _query_failed(
-        self, query: MetadataQuery, error: KprodError, now: float, *, sent: bool
-    ) -> None:
-        if isinstance(error, ConnectionLost):
-            query.asked = False  # another connection carries it; the caller has a time limit
-            self._deadlines.queued.append(self)
-        else:
-            self.queries.end(query, error)
-
-    def _request(
+    def ask(
         self,
-        topics: Sequence[str] | None,
-        answered: Callable[[int, memoryview, float], int],
+        owner: Owner,
+        wanted: Callable[[float], Sequence[str] | None],
+        answered: Callable[[MetadataReply, float], None],
         failed: Failed,
-    ) -> ControlRequest:
+        now: float,
+    ) -> None:
+        """Send a request about ``wanted``, or queue ``owner`` again once a broker may take it."""
+        broker = self._network.any_usable(now)
+        if broker is None:
+            self._network.waiting[owner] = None
+            return
+        topics = wanted(now)
         encode = partial(
             encode_metadata_request, topics=topics, allow_auto_create=self._allow_auto_create
         )
-        return ControlRequest(ApiKey.METADATA, encode, answered, failed)
+        decode = partial(self._decode, topics and frozenset(topics))
+        broker.send(ControlRequest(ApiKey.METADATA, encode, decode, answered, failed), now)
+
+    def _decode(
+        self, topics: Collection[str] | None, version: int, body: memoryview
+    ) -> MetadataReply:
+        reply = decode_metadata_response(version, body, topics)
+        self._metadata.request_version = version
+        return reply
 
     def _look_for_answers(self, now: float) -> float:
         """Give up on known brokers if it is time; else when that is, if any are known."""
@@ -136,11 +136,9 @@ class MetadataRequests:
         self._network.rebootstrap(now)
         self._asking_since = now
 
-    def answered(self, topics: Sequence[str], version: int, body: memoryview, now: float) -> int:
+    def answered(self, reply: MetadataReply, now: float) -> None:
         """Publish the snapshot; the network follows its brokers."""
-        reply = decode_metadata_response(version, body, frozenset(topics))
         known = self._metadata.snapshot
-        self._metadata.request_version = version
         # A record may have come since the request left: the answer must not drop its topic.
         self._metadata.used(self._busy_topics(), now)
         if self._metadata.answered(reply, now):
@@ -156,7 +154,6 @@ class MetadataRequests:
             reply.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._rebootstrap_after < FOREVER
         ):
             self._rebootstrap("a broker asks for it", now)
-        return reply.throttle_ms
 
     def _tell(self, known: ClusterSnapshot, fresh: ClusterSnapshot) -> None:
         log = self._network.log

@@ -46,7 +46,7 @@ class Network:
         deadlines: Deadlines | None = None,
         log: ConnectionLog | None = None,
     ) -> None:
-        self._goes_back = goes_back
+        self.goes_back = goes_back
         self._backend = backend
         self.wake: Callable[[], None] = backend.wake  # ends a running or the next ``poll`` early
         self._settings = settings
@@ -237,7 +237,7 @@ class Network:
             if broker.may_connect(now) and broker.address[1:3] not in taken
         ]
         known = [broker for broker in able if broker.address.node_id >= 0]
-        stays = not self._goes_back and any(node_id >= 0 for node_id in self._brokers)
+        stays = not self.goes_back and any(node_id >= 0 for node_id in self._brokers)
         return known if stays or (known and taken) else able
 
     def _connect(self, broker: Broker, now: float) -> None:

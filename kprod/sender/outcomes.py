@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from contextlib import suppress
 
-from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import BrokerError, DeliveryTimeoutError, ErrorCode, KprodError
 from kprod.metrics.producer_metrics import ProducerMetrics
 from kprod.quantities import counted
-from kprod.sender.connection_log import ConnectionLog, UnobservedFailures
+from kprod.sender.connection_log import UnobservedFailures
+from kprod.sender.network import Network
 from kprod.sender.partition import Partition
 from kprod.sender.partitions import PartitionSet, age
 from kprod.sender.retry import (
@@ -66,27 +65,24 @@ class Outcomes:
 
     def __init__(
         self,
-        accumulator: RecordAccumulator,
-        metadata: Metadata,
         partitions: PartitionSet,
+        metadata: Metadata,
+        network: Network,
         metrics: ProducerMetrics,
+        unread: UnobservedFailures,
         *,
         retries: int,
-        delivery_timeout: float,
-        trouble_with: Callable[[int, float], KprodError | None],
-        log: ConnectionLog,
-        unread: UnobservedFailures,
     ) -> None:
-        self._accumulator = accumulator
-        self.metadata = metadata
         self.partitions = partitions
         partitions.expired = self.expired
+        self._accumulator = partitions.accumulator
+        self._delivery_timeout = partitions.delivery_timeout
+        self.metadata = metadata
+        self._network = network
+        self.log = network.log
         self.metrics = metrics
-        self._retries = retries
-        self._delivery_timeout = delivery_timeout
-        self._trouble_with = trouble_with
-        self.log = log
         self._unread = unread
+        self._retries = retries
 
     @property
     def drained(self) -> bool:
@@ -265,7 +261,7 @@ class Outcomes:
         if cause is None and self.partitions.needs_producer_id:
             cause = self.partitions.identity.trouble
         if cause is None and (leader := self.metadata.snapshot.leader(batch.tp)) is not None:
-            cause = self._trouble_with(leader.leader_id, now)
+            cause = self._network.trouble(leader.leader_id, now)
         return expired(batch, limit, state, cause)
 
     def _end_unresolved(self, partition: Partition) -> None:

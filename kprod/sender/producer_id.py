@@ -12,7 +12,11 @@ from kprod.sender.network import Network
 from kprod.sender.partitions import PartitionSet
 from kprod.sender.retry import FATAL
 from kprod.types import ProducerId
-from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
+from kprod.wire.control import (
+    InitProducerIdReply,
+    decode_init_producer_id_response,
+    encode_init_producer_id_request,
+)
 from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
@@ -60,13 +64,17 @@ class ProducerIdRequests:
             self._network.waiting[self] = None
             return
         self._in_flight = True
-        encode = encode_init_producer_id_request
-        request = ControlRequest(ApiKey.INIT_PRODUCER_ID, encode, self.answered, self.failed)
+        request = ControlRequest(
+            ApiKey.INIT_PRODUCER_ID,
+            encode_init_producer_id_request,
+            decode_init_producer_id_response,
+            self.answered,
+            self.failed,
+        )
         broker.send(request, now)
 
-    def answered(self, version: int, body: memoryview, now: float) -> int:
+    def answered(self, reply: InitProducerIdReply, now: float) -> None:
         """Take the id, or react to the refusal."""
-        reply = decode_init_producer_id_response(version, body)
         if reply.error_code:
             self._refused(BrokerError(reply.error_code, "asking for a producer id"), now)
         elif reply.producer_id < 0 or reply.producer_epoch < 0:
@@ -79,7 +87,6 @@ class ProducerIdRequests:
             self._identity.producer = ProducerId(reply.producer_id, reply.producer_epoch)
             self._identity.settled.open()
             self._network.log.detail("%s", self._identity.producer)
-        return reply.throttle_ms
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """No answer came: try again after a back-off."""

@@ -282,19 +282,26 @@ class Telemetry:
             self._deadlines.set(self, self._leave_by if self._leave_by > now else FOREVER)
 
     def _send(self, broker: Broker, now: float) -> None:
-        encode: Callable[[int, int, str], bytes]
-        answered: Callable[[int, memoryview, float], int]
+        request: ControlRequest[Subscription] | ControlRequest[PushReply]
         if self.subscription is None:
-            api = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
-            encode = partial(encode_get_subscriptions_request, instance_id=self.own_id)
-            answered = self._subscription_answered
+            request = ControlRequest(
+                ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+                partial(encode_get_subscriptions_request, instance_id=self.own_id),
+                decode_get_subscriptions_response,
+                self.subscribed,
+                self.failed,
+            )
         else:
-            api = ApiKey.PUSH_TELEMETRY
             push = self._push(self.subscription, now)
-            encode = partial(encode_push_request, push=push)
-            answered = partial(self._push_answered, last=push.terminating)
+            request = ControlRequest(
+                ApiKey.PUSH_TELEMETRY,
+                partial(encode_push_request, push=push),
+                decode_push_response,
+                partial(self.pushed, last=push.terminating),
+                self.failed,
+            )
         self._in_flight, self._node_id = True, broker.address.node_id
-        broker.send(ControlRequest(api, encode, answered, self.failed), now)
+        broker.send(request, now)
 
     def _push(self, subscription: Subscription, now: float) -> Push:
         wanted = Wanted(subscription.metrics, subscription.delta, subscription.max_bytes)
@@ -323,15 +330,6 @@ class Telemetry:
 
     # Answers --------------------------------------------------------------------------------------
 
-    def _subscription_answered(self, version: int, body: memoryview, now: float) -> int:
-        reply = decode_get_subscriptions_response(version, body)
-        known = self.instance_id
-        self.subscribed(reply, now)
-        if self.instance_id != known:
-            self._network.log.detail("client telemetry knows it by the id %s", self.own_id.hex())
-        self._log_refusal(reply.error_code)
-        return reply.throttle_ms
-
     def subscribed(self, reply: Subscription, now: float) -> None:
         """A broker has answered with its subscription, or with a refusal."""
         self._in_flight = False
@@ -340,6 +338,8 @@ class Telemetry:
         if reply.error_code or instance_id is None:
             self._refused(reply.error_code or ErrorCode.INVALID_REQUEST, now, of_push=False)
             return
+        if self.instance_id != instance_id:
+            self._network.log.detail("client telemetry knows it by the id %s", instance_id.hex())
         self.instance_id = instance_id
         self.identified.open()
         self._interval = _interval(reply)
@@ -349,19 +349,13 @@ class Telemetry:
             wait *= self._jitter(*JITTER)
         self._set_due(now + wait)
 
-    def _push_answered(self, version: int, body: memoryview, now: float, *, last: bool) -> int:
-        reply = decode_push_response(version, body)
-        if self.pushed(reply, now, last=last):
-            self._payload.taken()
-        self._log_refusal(reply.error_code)
-        return reply.throttle_ms
-
     def pushed(self, reply: PushReply, now: float, *, last: bool) -> bool:
         """A broker has taken a push, or refused it; True when it has taken it."""
         self._in_flight = False
         if reply.error_code:
             self._refused(reply.error_code, now, of_push=True)
             return False
+        self._payload.taken()
         self._set_due(now if self._ending else now + self._interval)
         if last:
             self.end()
@@ -375,12 +369,8 @@ class Telemetry:
             self._set_due(now)
         else:  # too large, throttled, or an unknown code: a later push may succeed
             self._set_due(now + self._interval)
-
-    def _log_refusal(self, code: int) -> None:
-        if code:
-            ends = "no more of it" if self.over else "it goes on"
-            what = "client telemetry was refused with error %d; %s"
-            self._network.log.detail(what, code, ends)
+        ends = "no more of it" if self.over else "it goes on"
+        self._network.log.detail("client telemetry was refused with error %d; %s", code, ends)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """No answer came. A push is not repeated: the next one has newer values."""

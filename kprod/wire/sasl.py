@@ -23,6 +23,11 @@ class SaslHandshakeReply(NamedTuple):
     error_code: int
     mechanisms: list[str]
 
+    @property
+    def throttle_ms(self) -> int:
+        """None: brokers throttle no login."""
+        return 0
+
 
 class SaslAuthenticateReply(NamedTuple):
     """``lifetime_ms`` is how long the login is valid; 0 means without limit."""
@@ -31,6 +36,11 @@ class SaslAuthenticateReply(NamedTuple):
     error_message: str | None
     auth_bytes: bytes
     lifetime_ms: int
+
+    @property
+    def throttle_ms(self) -> int:
+        """None: brokers throttle no login."""
+        return 0
 
 
 def encode_sasl_handshake_request(

@@ -78,11 +78,10 @@ class NamesNoTransaction(Coordination):
 class StaysWithACoordinator(Coordination):
     """Who was found once is asked for ever."""
 
-    def answered(self, ask: Ask, version: int, body: memoryview, now: float) -> int:
+    def answered(self, ask: Ask, reply: Any, now: float) -> None:
         before = dict(self._coordinators)
-        throttle_ms = super().answered(ask, version, body, now)
+        super().answered(ask, reply, now)
         self._coordinators = {**self._coordinators, **before}
-        return throttle_ms
 
 
 class KeepsWhatWasQueued(Coordination):
