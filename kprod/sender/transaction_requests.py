@@ -8,7 +8,7 @@ after an abort the coordinator itself says whether the producer may go on.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -36,10 +36,12 @@ class Request(NamedTuple):
 class Ask:
     """One question to a coordinator; only ``too_old`` changes.
 
-    ``coordinator`` gets the request. ``version_cap`` as in ``Exchange``.
+    ``coordinator`` gets the request. ``version_cap`` as in ``Exchange``. ``write`` writes the whole
+    frame: of version, correlation id, client id, and what ``said`` returns.
     """
 
     api: ClassVar[ApiKey]
+    write: ClassVar[Callable[..., bytes]]
     version_cap: int | None = None
     too_old = False
     """True once a broker's versions could not say what is asked."""
@@ -56,6 +58,10 @@ class Ask:
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         """The whole frame."""
+        return type(self).write(version, correlation_id, client_id, *self.said(version))
+
+    def said(self, version: int) -> tuple[Any, ...]:
+        """What is asked, as this version says it."""
         raise NotImplementedError
 
     def decode(self, version: int, body: memoryview) -> Any:
@@ -63,16 +69,19 @@ class Ask:
         raise NotImplementedError
 
     @property
-    def _producer(self) -> tuple[int, int]:
+    def _transaction(self) -> tuple[str, tuple[int, int]]:
+        """The transactional id, and the id and epoch of the producer."""
         if self.of.producer is None:
             raise AssertionError("a transaction has a producer id")
-        return self.of.producer.producer_id, self.of.producer.epoch
+        return self.of.transactional_id, self.of.producer[:2]
 
 
 class FindCoordinator(Ask):
     """The coordinator that ``then``, the question to follow, is for; any broker knows it."""
 
     api = ApiKey.FIND_COORDINATOR
+    write = staticmethod(wire.encode_find_coordinator_request)
+    decode = staticmethod(wire.decode_find_coordinator_response)
 
     def __init__(self, then: Ask) -> None:
         super().__init__(then.of)
@@ -83,62 +92,45 @@ class FindCoordinator(Ask):
         kind, key = self.wanted
         return f"{self.api.name} of the {'transactional id' if kind else 'group'} {key!r}"
 
-    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
+    def said(self, version: int) -> tuple[Any, ...]:
         kind, key = self.wanted
-        return wire.encode_find_coordinator_request(version, correlation_id, client_id, key, kind)
-
-    def decode(self, version: int, body: memoryview) -> wire.CoordinatorReply:
-        return wire.decode_find_coordinator_response(version, body)
+        return key, kind
 
 
 class InitProducerId(Ask):
     """An id and epoch for the transactional id; another epoch when there is one (KIP-360)."""
 
     api = ApiKey.INIT_PRODUCER_ID
+    write = staticmethod(encode_init_producer_id_request)
+    decode = staticmethod(decode_init_producer_id_response)
 
     def __init__(self, of: Request, timeout_ms: int) -> None:
         super().__init__(of)
         self._timeout_ms = timeout_ms
 
-    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        identity = {}
-        if self.of.producer is not None:
-            if version < EPOCH_BUMP_FROM:  # it would fence a producer that has taken over
-                self.too_old = True
-                raise UnsupportedVersionError(
-                    "INIT_PRODUCER_ID: brokers before Apache Kafka 2.5 give a producer no new epoch"
-                )
-            producer_id, epoch = self._producer
-            identity = {"producer_id": producer_id, "producer_epoch": epoch}
-        return encode_init_producer_id_request(
-            version,
-            correlation_id,
-            client_id,
-            transactional_id=self.of.transactional_id,
-            transaction_timeout_ms=self._timeout_ms,
-            **identity,
-        )
-
-    def decode(self, version: int, body: memoryview) -> Any:
-        return decode_init_producer_id_response(version, body)
+    def said(self, version: int) -> tuple[Any, ...]:
+        if self.of.producer is None:
+            return self.of.transactional_id, self._timeout_ms
+        if version < EPOCH_BUMP_FROM:  # it would fence a producer that has taken over
+            self.too_old = True
+            raise UnsupportedVersionError(
+                "INIT_PRODUCER_ID: brokers before Apache Kafka 2.5 give a producer no new epoch"
+            )
+        return self.of.transactional_id, self._timeout_ms, *self.of.producer[:2]
 
 
 class AddPartitions(Ask):
     """Records are about to be written to these partitions (protocol 1)."""
 
     api = ApiKey.ADD_PARTITIONS_TO_TXN
+    write = staticmethod(wire.encode_add_partitions_request)
 
     def __init__(self, of: Request, partitions: Sequence[TopicPartition]) -> None:
         super().__init__(of)
         self.partitions = tuple(partitions)
 
-    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in self.partitions:
-            topics.setdefault(topic, []).append(partition)
-        return wire.encode_add_partitions_request(
-            version, correlation_id, client_id, self.of.transactional_id, self._producer, topics
-        )
+    def said(self, version: int) -> tuple[Any, ...]:
+        return *self._transaction, _by_topic(self.partitions)
 
     def decode(self, version: int, body: memoryview) -> wire.PartitionsReply:
         return wire.decode_add_partitions_response(version, body, len(self.partitions))
@@ -148,29 +140,22 @@ class AddOffsets(Ask):
     """Offsets of this group are about to be committed (protocol 1)."""
 
     api = ApiKey.ADD_OFFSETS_TO_TXN
+    write = staticmethod(wire.encode_add_offsets_request)
+    decode = staticmethod(wire.decode_add_offsets_response)
 
     def __init__(self, of: Request, group_id: str) -> None:
         super().__init__(of)
         self.group_id = group_id
 
-    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        return wire.encode_add_offsets_request(
-            version,
-            correlation_id,
-            client_id,
-            self.of.transactional_id,
-            self._producer,
-            self.group_id,
-        )
-
-    def decode(self, version: int, body: memoryview) -> wire.CodeReply:
-        return wire.decode_add_offsets_response(version, body)
+    def said(self, version: int) -> tuple[Any, ...]:
+        return *self._transaction, self.group_id
 
 
 class CommitOffsets(Ask):
     """These offsets of the group shall hold once the transaction is committed."""
 
     api = ApiKey.TXN_OFFSET_COMMIT
+    write = staticmethod(wire.encode_txn_offset_commit_request)
 
     def __init__(
         self, of: Request, member: wire.GroupMetadata, offsets: Sequence[wire.OffsetToCommit]
@@ -184,22 +169,14 @@ class CommitOffsets(Ask):
     def coordinator(self) -> Coordinator:
         return wire.GROUP, self.member.group_id
 
-    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
+    def said(self, version: int) -> tuple[Any, ...]:
         if version < wire.MEMBER_FROM and self.member != wire.GroupMetadata(self.member.group_id):
             self.too_old = True  # it would commit for a member that was expelled
             raise UnsupportedVersionError(
                 "TXN_OFFSET_COMMIT: brokers before Apache Kafka 2.5 check no member of a group:"
                 " give the id of the group alone"
             )
-        return wire.encode_txn_offset_commit_request(
-            version,
-            correlation_id,
-            client_id,
-            self.of.transactional_id,
-            self._producer,
-            self.member,
-            self.offsets,
-        )
+        return *self._transaction, self.member, self.offsets
 
     def decode(self, version: int, body: memoryview) -> wire.PartitionsReply:
         return wire.decode_txn_offset_commit_response(version, body, len(self.offsets))
@@ -209,6 +186,7 @@ class FetchOffsets(Ask):
     """The committed offsets of a group, once no open transaction can change them any more."""
 
     api = ApiKey.OFFSET_FETCH
+    write = staticmethod(wire.encode_offset_fetch_request)
 
     def __init__(self, of: Request, fetch: OffsetFetch) -> None:
         super().__init__(of)
@@ -218,41 +196,34 @@ class FetchOffsets(Ask):
     def coordinator(self) -> Coordinator:
         return wire.GROUP, self.fetch.group_id
 
-    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in self.fetch.partitions:
-            topics.setdefault(topic, []).append(partition)
-        return wire.encode_offset_fetch_request(
-            version, correlation_id, client_id, self.fetch.group_id, topics
-        )
+    def said(self, version: int) -> tuple[Any, ...]:
+        return self.fetch.group_id, _by_topic(self.fetch.partitions)
 
     def decode(self, version: int, body: memoryview) -> wire.OffsetsReply:
-        asked = len(self.fetch.partitions)
-        return wire.decode_offset_fetch_response(version, body, asked)
+        return wire.decode_offset_fetch_response(version, body, len(self.fetch.partitions))
 
 
 class EndTransaction(Ask):
     """Commit, or abort."""
 
     api = ApiKey.END_TXN
+    write = staticmethod(wire.encode_end_txn_request)
+    decode = staticmethod(wire.decode_end_txn_response)
 
     def __init__(self, of: Request, *, committed: bool) -> None:
         super().__init__(of)
         self.version_cap = None if of.implicit else 4
         self.committed = committed
 
-    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        return wire.encode_end_txn_request(
-            version,
-            correlation_id,
-            client_id,
-            self.of.transactional_id,
-            self._producer,
-            self.committed,
-        )
+    def said(self, version: int) -> tuple[Any, ...]:
+        return *self._transaction, self.committed
 
-    def decode(self, version: int, body: memoryview) -> wire.EndTxnReply:
-        return wire.decode_end_txn_response(version, body)
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
 
 
 UNKNOWN_SERVER_ERROR = -1

@@ -341,7 +341,6 @@ def encode_init_producer_id_request(
     version: int,
     correlation_id: int,
     client_id: str,
-    *,
     transactional_id: str | None = None,
     transaction_timeout_ms: int = 2**31 - 1,
     producer_id: int = -1,
