@@ -155,7 +155,7 @@ class BatchDelivery(BatchOutcome):
 
     def wait_for_record(self, index: int, timeout: float | None) -> None:
         """Wait for the result of one record: see ``FutureRecordMetadata.get``."""
-        if timeout is not None:
+        if timeout is not None and not (type(timeout) in NUMBERS and timeout >= 0):
             check_timeout(timeout)
         outcome, _ = self.locate(index)
         if not outcome.done:

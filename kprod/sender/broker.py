@@ -74,7 +74,6 @@ class Broker:
 
     __slots__ = (
         "_backend",
-        "_broken",
         "_changed",
         "_coming_up",
         "_counts_every_byte",
@@ -88,7 +87,6 @@ class Broker:
         "_on_failure",
         "_retry_at",
         "_settings",
-        "_setup_began",
         "_setup_limit",
         "_setups_too_long",
         "_traffic",
@@ -98,6 +96,7 @@ class Broker:
         "address",
         "connection",
         "due",
+        "setup_began",
         "transport",
     )
 
@@ -126,12 +125,11 @@ class Broker:
         self._metrics = metrics
         # By the first ``connect``: most brokers of a large cluster are never asked for anything.
         self._traffic: NodeCounters
-        self._broken: ConnectionLost  # for a failure that cannot be explained
         self.connection: BrokerConnection | None = None
         self._counts_every_byte = False  # see Transport
         self._waits_to_write = True  # the last word to the backend
         self._unread = False  # there was more to read than an iteration has time for
-        self._setup_began = NEVER
+        self.setup_began = NEVER  # when a connection was begun the last time
         self._setup_limit = 0.0
         self._setups_too_long = 0
         self._coming_up = False
@@ -156,11 +154,6 @@ class Broker:
     def connected(self) -> bool:
         """True from the first attempt to connect until the connection ends."""
         return self.transport is not None
-
-    @property
-    def last_attempt(self) -> float:
-        """When a connection was begun the last time."""
-        return self._setup_began
 
     @property
     def in_flight(self) -> int:
@@ -200,7 +193,7 @@ class Broker:
     def _deadline(self) -> float:
         """When the connection is ended if nothing happens before."""
         if self.connection is None or not self.connection.established:
-            return self._setup_began + self._setup_limit
+            return self.setup_began + self._setup_limit
         since = self.connection.waiting_since()
         if since is not None:
             return since + self._settings.request_timeout
@@ -218,16 +211,15 @@ class Broker:
     def connect(self, now: float) -> None:
         """Start a connection; a failure is reported, and followed by a back-off."""
         self._traffic = self._metrics.node(self.address.node_id)
-        self._broken = ConnectionLost(f"the connection to {self.address} broke")
-        self._setup_began = self._last_active = now
+        self.setup_began = self._last_active = now
         self._coming_up = True
         self._setup_limit = self._settings.setup.delay(self._setups_too_long + 1)
         self._log.detail("connecting to %s", self.address)
         try:
             self.transport = self._backend.dial(self.address.host, self.address.port)
         except Exception as error:
-            explained = self._explain(error, now)
-            self._tell(explained, now)
+            explained = self._explained(error, now)
+            self._log.failed(str(self.address), explained, now)
             self._back_off(explained, now)
         else:
             self._transports[id(self.transport)] = self
@@ -294,7 +286,7 @@ class Broker:
         except Exception as error:
             if self.connection is not None and self.connection.mistake is error:
                 raise
-            failure = self._explain(error, now)
+            failure = self._explained(error, now)
         else:
             return
         # After the except clause: the traceback refers to the views that were being written.
@@ -333,7 +325,7 @@ class Broker:
         self._changed()
 
     def _read(self, now: float) -> None:
-        connection, self._unread = self.connection, False
+        connection, traffic, self._unread = self.connection, self._traffic, False
         for _ in READS:
             if self.transport is None or connection is None:
                 return
@@ -344,8 +336,8 @@ class Broker:
                 raise ConnectionLost("the broker closed the connection")
             if connection.steady or not connection.logs_in:
                 self._last_active = now  # a login that is repeated keeps no idle connection open
-            self._traffic.bytes_in += len(chunk)
-            self._traffic.responses += connection.received(chunk, now)  # which may end it
+            traffic.bytes_in += len(chunk)
+            traffic.responses += connection.received(chunk, now)  # which may end it
             if not connection.steady and (silence := connection.throttled_for(now)) >= LONG_SILENCE:
                 self._log.seldom(f"silence {self.address}", silenced(self.address, silence), now)
             if self._coming_up and connection.established:
@@ -393,13 +385,13 @@ class Broker:
             self._give_up_setup(why, now)
         elif self.connection.waiting_since() is not None:
             limit = f"{self._settings.request_timeout:g} s"
-            self.drop(self._explain(ConnectionLost(f"no response within {limit}"), now), now)
+            self.drop(self._explained(ConnectionLost(f"no response within {limit}"), now), now)
         else:
             self.close(now)
 
     def _give_up_setup(self, why: ConnectionLost, now: float) -> None:
         self._setups_too_long += 1
-        self.drop(self._explain(why, now), now)
+        self.drop(self._explained(why, now), now)
 
     def drop(self, error: KprodError, now: float) -> None:
         """The connection failed: end it, back off, fail its requests."""
@@ -411,7 +403,10 @@ class Broker:
             quietly, self._idle_lost_at = now >= self._idle_lost_at + OFTEN, now
         try:
             self._end(error, now)
-            self._tell(error, now, quietly=quietly)
+            if quietly:  # no request is lost: brokers close idle connections
+                self._log.detail("%s", error)
+            else:
+                self._log.failed(str(self.address), error, now)
         finally:
             self._back_off(error, now)
 
@@ -448,12 +443,6 @@ class Broker:
         except Exception as error:
             self._log.mistake(f"{self.address}: the connection could not be closed", error, now)
 
-    def _tell(self, error: KprodError, now: float, *, quietly: bool = False) -> None:
-        if quietly:  # no request is lost: brokers close idle connections
-            self._log.detail("%s", error)
-        else:
-            self._log.failed(str(self.address), error, now)
-
     def _back_off(self, error: KprodError, now: float) -> None:
         self._failures += 1
         self._latest_failure = error
@@ -461,15 +450,8 @@ class Broker:
         self._set_deadline(now)
         self._on_failure(str(self.address), error)
 
-    def _explain(self, error: Exception, now: float) -> KprodError:
-        """The error that callers get. Raises nothing: the connection must end anyway."""
-        try:
-            return self._named(error, now)
-        except Exception:  # no memory for that, or a log handler that raises
-            forget_frames(error)
-        return self._broken
-
-    def _named(self, error: Exception, now: float) -> KprodError:
+    def _explained(self, error: Exception, now: float) -> KprodError:
+        """The error that callers get, without the frames it passed."""
         new = self.connection is not None and not self.connection.useful
         explained = named(error, self.address, new=new)
         if not isinstance(error, KprodError):

@@ -281,9 +281,9 @@ class BrokerConnection:
         # Taken off first: the answer may lead to close(), which must not end the exchange a second
         # time. Put back when the answer could not be read, so that close() ends it.
         unanswered.popleft()
-        established = self.steady or self.established
+        useful = self.useful or self.steady or self.established
         throttle_ms = self._answer(exchange, body, now)
-        self.useful = self.useful or established
+        self.useful = useful
         if throttle_ms > 0 and asks_for_silence(api, version):
             self._apply_throttle(min(throttle_ms, LONGEST_SILENCE_MS) / 1000, now)
         if self.steady:

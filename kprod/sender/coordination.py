@@ -100,7 +100,7 @@ class Coordination:
         self._deadlines = deadlines
         self._backoff = backoff
         self.due = FOREVER  # see Deadlines
-        self.implicit = False
+        self.implicit = False  # brokers add partitions to the transaction themselves (KIP-890)
         self.transactional_id = transactions.transactional_id
         self.holds = False
         """True for a moment after a transaction: batches of the next one have to wait."""

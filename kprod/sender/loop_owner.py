@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kprod.clock import Clock
 from kprod.errors import IllegalStateError
 from kprod.latch import Latch
 from kprod.sender.network import Network
 from kprod_ext import Poller, generation, hold_signals, raised_by_signal
+
+if TYPE_CHECKING:
+    from kprod.sender.loop import Sender
 
 FOREVER = float("inf")
 IDLE_BEFORE_RESUME = 0.005
@@ -29,24 +32,6 @@ LEAST = 0.0005
 """Seconds that a caller has at least, after it has sent, to begin to wait and to take the loop."""
 MIN_STACK_HEADROOM = 200
 """Frames that one run and the logging within it may need of the caller's stack."""
-
-
-class Work(Protocol):
-    """The work of the owner: the sender."""
-
-    def run_once(self, longest: float) -> None:
-        """See ``Sender.run_once``."""
-        ...
-
-    @property
-    def finished(self) -> bool:
-        """True when every record has its outcome."""
-        ...
-
-    @property
-    def broken_by(self) -> BaseException | None:
-        """The exception that ended the last iteration."""
-        ...
 
 
 class LoopOwner:
@@ -61,7 +46,7 @@ class LoopOwner:
     """
 
     def __init__(self, network: Network, clock: Clock) -> None:
-        self.work: Work | None = None
+        self.work: Sender | None = None
         self.wanted = False
         self._network = network
         self._clock = clock

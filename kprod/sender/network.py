@@ -222,7 +222,7 @@ class Network:
         """Connect to the one that was tried longest ago, as Kafka's ``leastLoadedNode`` does."""
         if order := self._untried(now):
             self._rng.shuffle(order)
-            self._connect(min(order, key=lambda broker: broker.last_attempt), now)
+            self._connect(min(order, key=lambda broker: broker.setup_began), now)
 
     def _untried(self, now: float) -> list[Broker]:
         """Known brokers; the bootstrap addresses, too, when all brokers back off (KIP-899).
@@ -266,10 +266,11 @@ class Network:
                 # Nobody has it: letting go of it broke off, and it would be ready again and again.
                 self._backend.forget(transport)
                 transport.close()
-        if self.waiting and ready:
-            self.look_again()
-        if ready and self._asks_bootstrap:
-            self._close_idle_bootstrap(now)
+        if ready:
+            if self.waiting:
+                self.look_again()
+            if self._asks_bootstrap:
+                self._close_idle_bootstrap(now)
         if self._leaving:
             self._close_leaving(now)
 

@@ -128,7 +128,8 @@ class Outcomes:
     ) -> None:
         """Settle unresolved batches by ``acknowledged``, the first batch after them."""
         roomy = partition.leaves_room(acknowledged, base_offset)
-        for batch in partition.take_unresolved():
+        unresolved, partition.unresolved = partition.unresolved, []
+        for batch in unresolved:
             if roomy and proves(acknowledged, batch):
                 self._succeed(batch, -1, -1)
             else:
@@ -168,7 +169,7 @@ class Outcomes:
             self.stored(batch, -1, -1)
         elif verdict is Verdict.UNRESOLVED:
             partition.resolved(batch)
-            partition.hold(batch)
+            partition.unresolved.append(batch)
         elif verdict is Verdict.FAIL:
             self._refused(batch, error, now)
         elif verdict is Verdict.SPLIT:
@@ -207,7 +208,7 @@ class Outcomes:
             retries=self._retries,
             out_of_time=self._out_of_time(batch, now),
             has_sequence=batch.has_sequence,
-            oldest=batch.partition.is_oldest(batch),
+            oldest=batch.partition.in_flight[0] is batch,
             provable=batch.partition.is_provable(batch),
             maybe_written=batch.maybe_written,
             repeated=repeated,
@@ -233,7 +234,8 @@ class Outcomes:
         """End a batch that is neither queued nor on the wire with ``error``."""
         final = self._final(batch, error, now)
         partition: Partition = batch.partition
-        partition.let_go(batch)
+        if batch in partition.unresolved:
+            partition.unresolved.remove(batch)
         partition.resolved(batch)
         if not partition.in_flight:
             self._end_unresolved(partition)
@@ -266,7 +268,8 @@ class Outcomes:
 
     def _end_unresolved(self, partition: Partition) -> None:
         """No later batch of the partition will settle its unresolved ones."""
-        for batch in partition.take_unresolved():
+        unresolved, partition.unresolved = partition.unresolved, []
+        for batch in unresolved:
             self._leave_unresolved(batch)
 
     def _leave_unresolved(self, batch: ProducerBatch) -> None:
@@ -282,7 +285,7 @@ class Outcomes:
         """End a batch that ran out of time: on the wire, unresolved, or taken from its queue."""
         if batch.on_wire:
             state = "its last attempt is unanswered"
-        elif batch.partition.let_go(batch):
+        elif batch in batch.partition.unresolved:
             state = "the broker refused its repetition"
         else:
             state = "it was still queued"

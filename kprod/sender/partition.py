@@ -22,7 +22,6 @@ Without idempotence the same object keeps the order of retries and the in-flight
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kprod.cluster.snapshot import Leadership
@@ -165,7 +164,7 @@ class Partition:
             before = batch.attempted_leader
             if batch.retry_at > now and (before is None or before == self.leader):
                 place, self._goes_on_at = BACKING_OFF, batch.retry_at
-        elif not (full or everything.hurry or batch.delivery.awaited):
+        elif not (full or batch.delivery.awaited or everything.hurries()):
             self._goes_on_at = batch.created_at + self._linger
             if self._goes_on_at > now:
                 place = LINGERING
@@ -379,13 +378,6 @@ class Partition:
             self.move(READY)
         return True
 
-    def is_oldest(self, batch: ProducerBatch) -> bool:
-        """True when no earlier batch is without an outcome."""
-        return bool(self.in_flight) and self.in_flight[0] is batch
-
-    def _is_newest(self, batch: ProducerBatch) -> bool:
-        return bool(self.in_flight) and self.in_flight[-1] is batch
-
     def is_provable(self, batch: ProducerBatch) -> bool:
         """True when a later batch, if it is acknowledged, proves that ``batch`` is stored.
 
@@ -393,7 +385,7 @@ class Partition:
         that ended just before ``batch``. A topic that was made anew in between has another log,
         which takes any sequence as its first: a batch on its way may have overtaken ``batch``.
         """
-        if not self.in_flight or self._is_newest(batch) or batch.overtaken:
+        if not self.in_flight or self.in_flight[-1] is batch or batch.overtaken:
             return False
         if self.anchor_offset < 0 or self.proven_leader is None:
             return False
@@ -447,7 +439,7 @@ class Partition:
         Nothing will show which sequence the broker expects then. Retried after a lost answer, the
         next batch would be refused as out of sequence, and given up as maybe stored.
         """
-        if self._all.idempotent and self._is_newest(batch):
+        if self._all.idempotent and self.in_flight and self.in_flight[-1] is batch:
             self.has_gap = True
             self._all.awaiting_epoch[self] = None
 
@@ -455,24 +447,6 @@ class Partition:
         """True when the topic was made anew after the last acknowledgement."""
         before, now = self.proven_leader, batch.attempted_leader
         return before is not None and now is not None and before.topic_id != now.topic_id
-
-    # Unresolved batches ---------------------------------------------------------------------------
-
-    def hold(self, batch: ProducerBatch) -> None:
-        """``batch``, which follows the unresolved ones, may be stored."""
-        self.unresolved.append(batch)
-
-    def let_go(self, batch: ProducerBatch) -> bool:
-        """``batch`` ends; False when it was not unresolved."""
-        if batch not in self.unresolved:
-            return False
-        self.unresolved.remove(batch)
-        return True
-
-    def take_unresolved(self) -> Sequence[ProducerBatch]:
-        """The unresolved batches, which are settled now."""
-        taken, self.unresolved = self.unresolved, []
-        return taken
 
     # A new epoch ----------------------------------------------------------------------------------
 

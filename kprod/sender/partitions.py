@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.clock import ExponentialBackoff
@@ -22,6 +22,9 @@ from kprod.sender.partition import EMPTY, READY, WAITING, Partition
 from kprod.types import ProducerId, TopicPartition
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue
+
+if TYPE_CHECKING:
+    from kprod.sender.coordination import Coordination
 
 LAST_EPOCH = 2**15 - 1
 _depth = attrgetter("depth")
@@ -49,26 +52,6 @@ class ProducerIdentity:
         self.trouble: KprodError | None = None
         self.settled = Latch()
         self.used_up: Callable[[], object] = bool
-
-
-class Transaction(Protocol):
-    """The transaction that the records of a transactional producer are part of."""
-
-    @property
-    def transactional_id(self) -> str: ...
-
-    @property
-    def implicit(self) -> bool:
-        """True when brokers add partitions to the transaction themselves (KIP-890)."""
-
-    def may_send(self, tp: TopicPartition) -> bool:
-        """True when a batch of ``tp`` may leave; once it may again, ``reopen`` is called."""
-
-    def sequence_lost(self) -> None:
-        """A batch ended without an acknowledgement: its sequence must not be used again."""
-
-    def record_failed(self, error: KprodError) -> None:
-        """Records ended in ``error``; their callers do not know it yet."""
 
 
 class Window:
@@ -125,12 +108,12 @@ class Window:
     def answered(self, nbytes: int, seconds: float) -> None:
         """A request of ``nbytes`` was answered after so many ``seconds``."""
         self.in_flight -= nbytes
-        if self.size == self._most or seconds > self._slow:
-            return
-        earned = nbytes if self.size < self._half else nbytes * self._least // self.size
-        self.size = min(self.size + earned, self._most)
-        if self.size == self._most:
-            self.limits = False  # the window has its former size again
+        size = self.size
+        if size < self._most and seconds <= self._slow:
+            size += nbytes if size < self._half else nbytes * self._least // size
+            self.size = size if size < self._most else self._most
+            if self.size == self._most:
+                self.limits = False  # the window has its former size again
 
     def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
         """A request of ``nbytes`` ended without an answer; ``lost``: with its connection.
@@ -217,11 +200,11 @@ class PartitionSet:
         self.delivery_timeout = delivery_timeout
         self.retry_backoff = retry_backoff
         self.identity = ProducerIdentity()
-        self.transaction: Transaction | None = None
+        self.transaction: Coordination | None = None
         self.expired: Callable[[list[ProducerBatch], float], None]
         self.snapshot = ClusterSnapshot()
         self.snapshots = 1  # how many there have been: a partition knows which one it looked into
-        self.hurry = False  # none lingers
+        self._hurry: bool | None = None  # none lingers; None: not asked since the last look
         self.lingering: dict[Partition, None] = {}
         self.leaderless: dict[str, int] = {}
         self.groups: dict[RequestGroup, None] = {}
@@ -257,12 +240,18 @@ class PartitionSet:
             self._follow(snapshot, now)
         if not (self.accumulator.noted or self.lingering or self.groups):
             return
-        self.hurry = self.accumulator.hurries()
-        if self.hurry and self.lingering:
+        self._hurry = None
+        if self.lingering and self.hurries():
             for partition in list(self.lingering):
                 partition.move(READY)
         if self.accumulator.noted:
             self._take_noted(now)
+
+    def hurries(self) -> bool:
+        """True when no batch may linger now."""
+        if self._hurry is None:
+            self._hurry = self.accumulator.hurries()
+        return self._hurry
 
     def reopen(self, partitions: Iterable[TopicPartition]) -> None:
         """The transaction lets batches of these partitions leave."""
@@ -284,7 +273,7 @@ class PartitionSet:
         changed, self.snapshot = snapshot != self.snapshot, snapshot
         if changed:
             self.snapshots += 1
-            self.hurry = self.accumulator.hurries()  # a flush may have ended since the last look
+            self._hurry = None  # a flush may have ended since the last look
             for partition in self._waiting():
                 partition.follow(now)
             brokers, groups, windows = snapshot.brokers, self._by_leader, self._windows

@@ -13,7 +13,7 @@ from kprod.sender.exchange import Buffers, Exchange
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.partition import Partition
-from kprod.sender.partitions import PartitionSet, RequestGroup, Transaction
+from kprod.sender.partitions import PartitionSet, RequestGroup
 from kprod.sender.retry import unknown_fate
 from kprod.types import Broker as Address
 from kprod.types import TopicPartition
@@ -68,22 +68,24 @@ class ProduceExchange(Exchange):
         batches: list[ProducerBatch],
         timeout_ms: int,
         sent_at: float,
-        transaction: Transaction | None = None,
     ) -> None:
-        self.expects_response = group.acks != 0
+        if not group.acks:
+            self.expects_response = False
         self._outcomes = outcomes
         self._group = group
         self._timeout_ms = timeout_ms
         self._sent_at = sent_at
         # The batches without a verdict yet.
         self._batches: dict[tuple[str, int], ProducerBatch] = {}
-        self.topics = topics = dict[bytes | str | None, str]()
+        topics: dict[bytes | str | None, str] = {}
+        self.topics = topics
         nbytes = records = 0
         for batch in batches:
             partition: Partition = batch.partition
             partition.sent(batch, sent_at)
-            self._batches[partition.tp] = batch
-            topic, topic_id = partition.tp.topic, batch.attempted_leader.topic_id
+            tp = partition.tp
+            self._batches[tp] = batch
+            topic, topic_id = tp.topic, batch.attempted_leader.topic_id
             if topic_id is None:
                 self.version_cap = LAST_VERSION_BY_NAME
             topics[topic_id or topic] = topic
@@ -91,6 +93,7 @@ class ProduceExchange(Exchange):
             records += batch.record_count
         self._nbytes, self._records = nbytes, records
         group.window.in_flight += nbytes
+        transaction = outcomes.partitions.transaction
         if transaction is not None:
             self._transactional_id = transaction.transactional_id
             if not transaction.implicit:
@@ -279,8 +282,7 @@ class ProduceRequests:
                 break
         if not taken:  # all were cut
             return True
-        timeout_ms, transaction = self._request_timeout_ms, self._partitions.transaction
-        request = ProduceExchange(self._outcomes, group, taken, timeout_ms, now, transaction)
+        request = ProduceExchange(self._outcomes, group, taken, self._request_timeout_ms, now)
         self._metadata.used(request.topics.values(), now)
         broker.send(request, now)
         return True

@@ -190,12 +190,12 @@ class TcpBackend(Backend):
         # Before waiting: a later answer wakes the poll, and is handled in the next call.
         if self._resolving:
             self._begin_resolved()
-        ready: list[Readiness] = []
         if self._stillborn:
-            ready = [Readiness(transport, True, True) for transport in self._stillborn]
             timeout = 0.0
         busy = self._busy_poll if self.eager else 0.0
-        ready.extend(map(_readiness, let_signals_in(self._poller.wait, timeout, busy)))
+        ready = list(map(_readiness, let_signals_in(self._poller.wait, timeout, busy)))
+        if self._stillborn:
+            ready += [Readiness(transport, True, True) for transport in self._stillborn]
         return ready
 
     def forget(self, transport: Transport) -> None:

@@ -174,9 +174,9 @@ class TcpTransport:
 
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
         """See ``Transport.send``. One system call; at most IOV_MAX buffers of one call are sent."""
-        if self._resolving:
-            return 0
         if self._fd < 0:
+            if self._resolving:
+                return 0
             raise self._no_socket()
         try:
             return send_buffers(self._fd, buffers)
@@ -185,9 +185,9 @@ class TcpTransport:
 
     def receive(self, limit: int) -> bytes | None:
         """See ``Transport.receive``. One system call."""
-        if self._resolving:
-            return None
         if self._fd < 0:
+            if self._resolving:
+                return None
             raise self._no_socket()
         try:
             return receive(self._fd, limit)

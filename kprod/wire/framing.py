@@ -45,14 +45,14 @@ class FrameReader:
         for a size below 4 or above the limit, with a hint if the bytes look like another protocol.
         The stream is unusable then, and the frames of that chunk are lost.
         """
-        view = memoryview(chunk)
-        frames: list[memoryview] = []
         size: int
         end = len(chunk)
         if not self._filled and end >= _SMALLEST_WHOLE:
             size = _SIZE.unpack_from(chunk)[0]
             if size == end - _PREFIX and size <= self._max_frame_bytes:  # as nearly always
-                return [view[_PREFIX:]]
+                return [memoryview(chunk)[_PREFIX:]]
+        view = memoryview(chunk)
+        frames: list[memoryview] = []
         at = self._finish_partial(view, frames) if self._filled else 0
         while (begin := at + _PREFIX) <= end:
             size = _SIZE.unpack_from(chunk, at)[0]

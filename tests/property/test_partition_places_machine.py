@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -69,7 +70,7 @@ class PlacesMachine(RuleBasedStateMachine):
             retry_backoff=ExponentialBackoff(1, 20, SteadyRandom()),
             new_window=partial(Window, BATCH, 10 * BATCH, FOREVER),
         )
-        self.partitions.transaction = self.gate
+        self.partitions.transaction = cast(Any, self.gate)
         self.partitions.expired = self.expired
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.hastened: set[ProducerBatch] = set()  # those that a flush has made ready

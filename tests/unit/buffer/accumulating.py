@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
 from kprod.buffer.compression import CODEC_IDS
@@ -92,7 +92,7 @@ class Accumulating:
             retry_backoff=ExponentialBackoff(1, 8, SteadyRandom()),
             new_window=partial(Window, BATCH, 10 * BATCH, float("inf")),
         )
-        self.partitions.transaction = self.gate
+        self.partitions.transaction = cast(Any, self.gate)
         self.late: list[ProducerBatch] = []
         self.partitions.expired = lambda batches, now: self.late.extend(batches)
 

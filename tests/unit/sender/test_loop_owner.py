@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from kprod.latch import Latch
@@ -50,7 +52,7 @@ def test_a_caller_does_not_wait_for_the_network_once_its_record_has_ended(
         return []
 
     monkeypatch.setattr(rig.backend, "poll", poll)
-    loop_owner.work = Ending()
+    loop_owner.work = cast(Any, Ending())
     loop_owner.take()
     loop_owner.give_up()
     assert loop_owner.wait(told, timeout=None, hurry=False)
@@ -63,7 +65,7 @@ def test_a_callers_turn_that_breaks_off_is_the_last_and_lets_the_thread_look() -
     rig = SenderRig(cluster)
     rig.sender.network.interruptible = True
     loop_owner = rig.sender.loop_owner
-    work = loop_owner.work = Mistaken()
+    work = loop_owner.work = cast(Any, Mistaken())
     loop_owner.take()
     loop_owner.give_up()  # the thread has begun, and rests
     assert not loop_owner.wait(Latch(), timeout=0.001, hurry=False)
