@@ -42,33 +42,6 @@ def call(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
     return BulkDelivery(sent)
 
 
-def test_acknowledged_records_are_counted_by_partition() -> None:
-    outcomes = Acknowledgements(timeout=1)
-    first, second = batch_of(), batch_of()
-    elsewhere = batch_of(TopicPartition("flights", 0))
-    for batch, count in ((first, 3), (elsewhere, 1), (second, 2)):
-        send(outcomes, batch, count)
-    second.succeed(90, -1)
-    first.succeed(10, -1)
-    elsewhere.succeed(5, -1)
-    outcomes.finish()
-    assert (outcomes.records, outcomes.bytes) == (6, 6 * 13)
-    assert outcomes.ranges() == [
-        OffsetRange(topic="flights", partition=0, first=5, last=5, records=1),
-        OffsetRange(topic="flights", partition=2, first=10, last=91, records=5),
-    ]
-
-
-def test_offsets_the_broker_did_not_tell_are_minus_one() -> None:
-    outcomes = Acknowledgements(timeout=1)
-    batch = batch_of()
-    send(outcomes, batch, 2)
-    batch.succeed(-1, -1)
-    outcomes.finish()
-    (found,) = outcomes.ranges()
-    assert (found.first, found.last, found.records) == (-1, -1, 2)
-
-
 def test_a_failed_record_is_named_with_its_cause() -> None:
     outcomes = Acknowledgements(timeout=1)
     good, bad, unknown = (batch_of() for _ in range(3))
@@ -87,16 +60,6 @@ def test_a_failed_record_is_named_with_its_cause() -> None:
         "2 of 6 records failed, 2 have no outcome yet, 2 were acknowledged; first: flights-2: "
         "BrokerError: MESSAGE_TOO_LARGE (10): too large for flights"
     )
-
-
-def test_a_refusal_of_everything_leaves_nothing_in_the_log() -> None:
-    outcomes = Acknowledgements(timeout=1)
-    batch = batch_of()
-    send(outcomes, batch, 2)
-    batch.fail(BrokerError(29))
-    with pytest.raises(DeliveryError) as caught:
-        outcomes.finish()
-    assert caught.value.persisted is Persisted.NO
 
 
 def test_a_failure_is_noticed_while_sending() -> None:
