@@ -83,11 +83,6 @@ class Driver:
         """AssertionError if a job failed."""
         assert self._process.poll() in (None, 0), "".join(self._errors)
 
-    def await_end(self) -> None:
-        """Let it write the jobs that are left. AssertionError if one of them failed."""
-        self._process.wait(900)
-        self.check()
-
     @property
     def runs(self) -> bool:
         return self._process.poll() is None

@@ -24,6 +24,9 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(7_200)]
 
 ROWS = 200
 TOPICS = ("batches", "sources", "once", "streams", "functions")
+QUERIES = {"first": "a\nb\nc\nd\n", "other": "e\nf\ng\nh\n", "same": "a\nb\nc\nd\n"}
+"""Lines of queries under one ``job_id``, each with a new checkpoint: Connect does not say which
+query it is. Others are as many and as large as those that were written, in each of two shards."""
 KPRODS_OWN = ("crc32c", "lz4", "zstandard")
 
 PROGRAM = """
@@ -53,8 +56,21 @@ stream(sharded(lines, 3).writeStream.format("kprod")
        .options(**source, topic="streams", delivery="exactly_once"), "stream")
 stream(lines.writeStream.foreachBatch(foreach_batch("functions", job_id="functions", **once)),
        "function")
+nightly = foreach_batch("nightly", job_id="nightly", **{**once, "shards": 2})
+ends = {}
+for name, text in given["queries"].items():
+    (folder / name).mkdir()
+    (folder / name / "1.txt").write_text(text)
+    try:
+        lines = spark.readStream.text(str(folder / name))
+        stream(lines.writeStream.foreachBatch(nightly), f"checkpoint of {name}")
+        ends[name] = "ended"
+    except Exception as error:
+        ends[name] = str(error)
 has_py4j = importlib.util.find_spec("py4j") is not None
-print(json.dumps({"told": told, "pandas": pandas.__version__, "has_py4j": has_py4j}))
+print(json.dumps(
+    {"told": told, "ends": ends, "pandas": pandas.__version__, "has_py4j": has_py4j}
+))
 """
 
 
@@ -92,10 +108,11 @@ def test_a_client_writes_by_every_surface(tmp_path: Path) -> None:
     client = python_with("spark-client", "pyspark-client>=4.0", "pyarrow>=18.0", *KPRODS_OWN)
     (tmp_path / "lines").mkdir()
     (tmp_path / "lines" / "1.txt").write_text("".join(f"row {row}\n" for row in range(ROWS)))
-    with EmbeddedBroker(topics=dict.fromkeys(TOPICS, 2)) as broker:
+    with EmbeddedBroker(topics=dict.fromkeys((*TOPICS, "nightly"), 2)) as broker:
         servers = broker.bootstrap_servers
         with connect_server(connect_python(), tmp_path) as remote:
             given = {"servers": servers, "remote": remote, "rows": ROWS, "folder": str(tmp_path)}
+            given["queries"] = QUERIES
             ran = subprocess.run(
                 [client, "-c", PROGRAM, json.dumps(given)],
                 env=environment(client),
@@ -113,4 +130,7 @@ def test_a_client_writes_by_every_surface(tmp_path: Path) -> None:
         for topic in TOPICS:
             found = sorted(committed(servers, topic, 2))
             assert found == sorted(b"row %d" % row for row in range(ROWS)), topic
+        assert "RowsChanged" in told["ends"].pop("other")
+        assert told["ends"] == {"first": "ended", "same": "ended"}
+        assert sorted(committed(servers, "nightly", 2)) == [b"a", b"b", b"c", b"d"]
         assert open_transactions(servers) == []

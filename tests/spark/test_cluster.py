@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 from pyspark import TaskContext
-from pyspark.errors import PythonException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from kprod.admin import read_topic
 from kprod.records.record_batch import StoredRecord
@@ -64,30 +63,6 @@ def test_map_in_arrow_delivers_every_row_once(cluster: SparkSession, kafka: str)
         assert record.headers == (("source", b"spark"),)
     assert sum(report["records"] for report in reports) == ROWS
     assert sum(offsets["records"] for report in reports for offsets in report["offsets"]) == ROWS
-
-
-def test_foreach_partition_writes_without_being_asked_for_results(
-    cluster: SparkSession, kafka: str
-) -> None:
-    frame = cluster.createDataFrame([Row(value=f"row {n}") for n in range(100)])
-    frame.foreachPartition(partition_writer("frame", bootstrap_servers=kafka, output="none"))
-    assert once_each(stored(kafka, "frame"), 100)
-    frame.rdd.foreachPartition(partition_writer("rdd", bootstrap_servers=kafka))
-    assert once_each(stored(kafka, "rdd"), 100)
-
-
-def test_a_failing_record_fails_the_job_and_says_why(cluster: SparkSession, kafka: str) -> None:
-    rows = cluster.sparkContext.parallelize([b"fits", bytes(2_000_000)], 1)
-    writer = partition_writer("too-large", bootstrap_servers=kafka)
-    with pytest.raises(PythonException, match="RecordTooLargeError"):
-        rows.mapPartitions(writer).collect()
-
-
-def test_an_unreachable_broker_fails_the_job_and_says_where(cluster: SparkSession) -> None:
-    rows = cluster.sparkContext.parallelize([b"v"], 1)
-    writer = partition_writer("t", bootstrap_servers="127.0.0.1:1", max_block_ms=1_000)
-    with pytest.raises(PythonException, match=r"127\.0\.0\.1:1"):
-        rows.mapPartitions(writer).collect()
 
 
 def test_a_task_that_is_tried_again_loses_nothing(cluster: SparkSession, kafka: str) -> None:

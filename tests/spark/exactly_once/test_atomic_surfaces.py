@@ -53,18 +53,6 @@ def test_a_frame_is_there_as_a_whole_or_not_at_all(cluster: SparkSession, kafka:
     assert all(shard.prepared is None for shard in result.shards)
 
 
-def test_a_job_that_is_started_again_under_its_id_writes_nothing(
-    cluster: SparkSession, kafka: str
-) -> None:
-    given = {"bootstrap_servers": kafka, "job_id": "atomic-night", **ATOMIC}
-    first = write(frame(cluster), "atomic-job", shards=5, **given)
-    second = write(frame(cluster), "atomic-job", shards=5, **given)
-    assert (first.committed, second.committed, second.already_there) == (5, 0, 5)
-    with pytest.raises(WriteFailed, match="started with 5 shards, and now has 4"):
-        write(frame(cluster), "atomic-job", shards=4, **given)
-    assert_once_each(kafka, "atomic-job")
-
-
 def test_what_has_no_driver_is_refused(kafka: str) -> None:
     with pytest.raises(ConfigError, match="partition_writer runs in tasks only"):
         partition_writer("t", bootstrap_servers=kafka, delivery="atomic")

@@ -170,19 +170,19 @@ def assert_nothing_open(kafka: str, topic: str) -> None:
     assert len(committed(kafka, topic, PARTITIONS)) < 400
 
 
-@pytest.mark.parametrize("delivery", ["atomic", "exactly_once"])
-@pytest.mark.parametrize("named", ["", "mine"])
+@pytest.mark.parametrize(("delivery", "named"), [("atomic", ""), ("exactly_once", "mine")])
 def test_ctrl_c(driver: subprocess.Popen[str], kafka: str, delivery: str, named: str) -> None:
-    topic = f"interrupted-{delivery.replace('_', '-')}-{named}"
-    ask(driver, f"write {topic} {delivery} {named and delivery}")
+    topic = f"interrupted-{delivery.replace('_', '-')}"
+    ask(driver, f"write {topic} {delivery} {named}")
     wait_for_open(kafka, 2)
     driver.send_signal(signal.SIGINT)
     assert said(driver) == "interrupted"
     assert_nothing_open(kafka, topic)
 
 
-@pytest.mark.parametrize("delivery", ["atomic", "exactly_once"])
-@pytest.mark.parametrize("session", ["classic", "connect"])
+@pytest.mark.parametrize(
+    ("session", "delivery"), [("classic", "exactly_once"), ("connect", "atomic")]
+)
 def test_ctrl_c_in_a_data_source(tmp_path: Path, kafka: str, session: str, delivery: str) -> None:
     """The interrupted call does not wait until Spark has aborted what its tasks have left."""
     python = connect_python() if session == "connect" else sys.executable

@@ -24,7 +24,7 @@ from tests.spark.exactly_once.names_model import NamesWorld, Rules, Situation
 from tests.spark.exactly_once.names_mutants import NAMES_MUTANTS, NamesMutant
 from tests.support.tier import seeds
 
-SEEDS = seeds("KPROD_SHARD_SEEDS", 200, 2000)
+SEEDS = seeds("KPROD_SHARD_SEEDS", 200, 1000)
 pytestmark = pytest.mark.timeout(600 + SEEDS // 10)  # each seed is a world of its own
 ENOUGH = 2_000
 """Seeds in which every wrong version is found; most are found in a few."""
