@@ -45,16 +45,6 @@ def test_memory_of_the_poolable_size_is_reused() -> None:
     assert {address(pool.allocate(100, 0)) for _ in range(10)} <= places
 
 
-def test_a_buffer_is_bytes_that_can_be_written() -> None:
-    buffer = BufferPool(1000, 100).allocate(100, 0)
-    view = memoryview(buffer)
-    assert not view.readonly
-    assert view.contiguous
-    assert (view.format, view.itemsize, view.ndim, view.shape) == ("B", 1, 1, (100,))
-    view[:] = bytes(range(100))
-    assert bytes(memoryview(buffer)) == bytes(range(100))
-
-
 def test_views_are_counted() -> None:
     buffer = BufferPool(1000, 100).allocate(100, 0)
     assert buffer.lent == 0

@@ -47,29 +47,6 @@ def later(work: Callable[[], object], seconds: float = 0.02) -> threading.Timer:
 # Descriptors ------------------------------------------------------------------------------------
 
 
-def test_it_tells_what_a_descriptor_is_ready_for(poller: Poller, pair: Pair) -> None:
-    ours, theirs = pair
-    poller.watch(ours.fileno(), "it", False)
-    assert poller.wait(0) == []
-    poller.watch(ours.fileno(), "it", True)
-    assert poller.wait(LONG) == [("it", False, True)]
-    theirs.send(b"x")
-    assert poller.wait(LONG) == [("it", True, True)]
-    poller.watch(ours.fileno(), "other", False)
-    assert poller.wait(None) == [("other", True, False)]
-
-
-def test_a_broken_descriptor_is_ready_for_what_it_is_watched_for(
-    poller: Poller, pair: Pair
-) -> None:
-    ours, theirs = pair
-    theirs.close()
-    poller.watch(ours.fileno(), "it", False)
-    assert poller.wait(LONG) == [("it", True, False)]
-    poller.watch(ours.fileno(), "it", True)
-    assert poller.wait(LONG) == [("it", True, True)]
-
-
 def test_what_is_forgotten_is_not_told_of(poller: Poller) -> None:
     ends = [os.pipe() for _ in range(20)]
     for number, (_, writing) in enumerate(ends):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pyarrow as pa
@@ -100,14 +99,3 @@ def calls(request: pytest.FixtureRequest) -> Any:
     found = Calls(batch_size=1_000, **options)
     with found.producer:
         yield found
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_every_size_around_the_limit_without_headers(kind: Any) -> None:
-    calls = Calls(max_request_size=LIMIT)
-    with calls.producer:
-        for key, size in itertools.product([None, b"k", b"k" * 64], range(LIMIT - 40, LIMIT + 10)):
-            value = value_for(size, key, [])
-            told = calls.send(key, value, [])
-            assert calls.send_arrow(key, value, [], kind) == told
-            assert (told is None) == (batch_size_upper_bound(key, value, []) <= LIMIT)

@@ -8,26 +8,35 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kprod.broker.dispatch import Dispatcher
+from kprod.broker.handlers import HANDLERS
+from kprod.broker.network.listener import Session
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.protocol.messages import response_schema
 from tests.unit.broker.logs import append, read_log
-from tests.unit.broker.nodes import ask, running_node
+from tests.unit.broker.nodes import WaitingReply, ask, request, running_node
+from tests.unit.broker.requests import REQUESTS
 
 LONG = 30_000
 
 
-def fetch(node: Node, *parts: dict[str, Any], version: int = 12, **options: Any) -> Any:
-    """One request about partitions of topic t."""
+def wanted(node: Node, *parts: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """The fields of a request about partitions of topic t."""
     topic = node.topics.find("t")
-    wanted = {
+    asked = {
         "topic": "t",
         "topic_id": topic and topic.id,
         "partitions": [
             {"partition_max_bytes": 1 << 20, "current_leader_epoch": -1, **part} for part in parts
         ],
     }
-    values = {"max_bytes": 1 << 20, "session_epoch": -1, "topics": [wanted], **options}
-    return ask(node, ApiKey.FETCH, version, **values)
+    return {"max_bytes": 1 << 20, "session_epoch": -1, "topics": [asked], **options}
+
+
+def fetch(node: Node, *parts: dict[str, Any], version: int = 12, **options: Any) -> Any:
+    """The answer to such a request."""
+    return ask(node, ApiKey.FETCH, version, **wanted(node, *parts, **options))
 
 
 def parts_of(answer: Any) -> list[Any]:
@@ -46,10 +55,10 @@ def test_limits_hold_except_for_the_first_batch(tmp_path: Path) -> None:
             append(log, b"y" * 1000)
         one = read_log(logs[1], 0, 1)
         size = len(one)
-        wanted = [{"partition": number} for number in range(3)]
-        assert sizes(fetch(node, *wanted, max_bytes=1)) == [0, size, 0]
-        assert sizes(fetch(node, *wanted, max_bytes=3 * size)) == [0, 2 * size, size]
-        small = [{**part, "partition_max_bytes": size + 10} for part in wanted]
+        every = [{"partition": number} for number in range(3)]
+        assert sizes(fetch(node, *every, max_bytes=1)) == [0, size, 0]
+        assert sizes(fetch(node, *every, max_bytes=3 * size)) == [0, 2 * size, size]
+        small = [{**part, "partition_max_bytes": size + 10} for part in every]
         assert sizes(fetch(node, *small)) == [0, size + 10, size + 10]
 
 
@@ -98,3 +107,16 @@ def test_a_damaged_batch_is_not_served(tmp_path: Path) -> None:
         file.write_bytes(content)
         (part,) = parts_of(fetch(node, {"partition": 0}))
         assert part.error_code is ErrorCode.corrupt_message
+
+
+def test_a_waiting_fetch_is_answered_by_a_produced_batch(tmp_path: Path) -> None:
+    """Otherwise a consumer would have each record only when its wait is over."""
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+        values = wanted(node, {"partition": 0}, max_wait=100 * LONG, min_bytes=1)
+        reply = WaitingReply()
+        dispatcher = Dispatcher(node, HANDLERS)
+        dispatcher.dispatch(request(ApiKey.FETCH, 12, values), Session(), reply)
+        ask(node, ApiKey.PRODUCE, 9, **REQUESTS[ApiKey.PRODUCE])
+        body = response_schema(ApiKey.FETCH, 12).decode(reply.wait()[4:])[1]
+    assert sizes(body)[0] > 61

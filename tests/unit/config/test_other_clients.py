@@ -54,23 +54,6 @@ LIBRDKAFKA = """
     transactional.id value.serializer
 """
 
-KAFKA_PYTHON = """
-    acks allow_auto_create_topics api_version api_version_auto_timeout_ms batch_size
-    bootstrap_servers bootstrap_timeout_ms buffer_memory client_dns_lookup client_id
-    compression_type connections_max_idle_ms default_api_timeout_ms delivery_timeout_ms
-    enable_idempotence kafka_client key_serializer linger_ms max_block_ms
-    max_in_flight_requests_per_connection max_request_size metadata_max_age_ms
-    metric_group_prefix metric_reporters metrics_enabled metrics_num_samples
-    metrics_sample_window_ms net partitioner proxy_url receive_buffer_bytes
-    receive_message_max_bytes reconnect_backoff_max_ms reconnect_backoff_ms request_timeout_ms
-    retries retry_backoff_ms sasl_mechanism security_protocol selector send_buffer_bytes
-    sock_chunk_buffer_count sock_chunk_bytes socket_connection_setup_timeout_max_ms
-    socket_connection_setup_timeout_ms socket_options socks5_proxy ssl_cafile ssl_certfile
-    ssl_check_hostname ssl_ciphers ssl_context ssl_crlfile ssl_keyfile ssl_password
-    state_change_callback transaction_timeout_ms transactional_id value_serializer
-    wakeup_timeout_ms
-"""
-
 AIOKAFKA = """
     acks api_version bootstrap_servers client_id compression_type connections_max_idle_ms
     enable_idempotence key_serializer linger_ms loop max_batch_size max_request_size
@@ -81,7 +64,7 @@ AIOKAFKA = """
 """
 
 
-@pytest.mark.parametrize("names", [JAVA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA])
+@pytest.mark.parametrize("names", [JAVA, LIBRDKAFKA, AIOKAFKA])
 def test_the_options_of_other_clients_are_known(names: str) -> None:
     for name in names.split():
         problem = ""

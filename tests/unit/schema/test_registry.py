@@ -50,22 +50,6 @@ def test_a_schema_is_registered_once(fake: FakeRegistry) -> None:
     assert fake.asked[0].body == {"schema": ORDER.text}
 
 
-def test_threads_that_come_together_ask_once(fake: FakeRegistry) -> None:
-    registry = SchemaRegistry(fake.url)
-    together = threading.Barrier(8)
-
-    def register() -> None:
-        together.wait()
-        registry.register("orders-value", ORDER)
-
-    threads = [threading.Thread(target=register) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(fake.asked) == 1
-
-
 def test_what_was_not_used_for_longest_is_asked_for_again(fake: FakeRegistry) -> None:
     registry = SchemaRegistry(fake.url, cache_size=2)
     for subject in ("a", "b", "a", "c", "a", "b"):
@@ -197,12 +181,6 @@ def test_a_schema_that_is_none(fake: FakeRegistry, schema: bytes) -> None:
     fake.odd = lambda _: (200, b'{"id": 1, "schema": ' + schema + b"}")
     with pytest.raises(RegistryError, match="is this its address"):
         SchemaRegistry(fake.url, timeout_ms=200).latest("s")
-
-
-def test_silence_ends(fake: FakeRegistry) -> None:
-    fake.odd = lambda _: (SILENCE, None)
-    with pytest.raises(RegistryError, match=r"no answer within 0\.\d+ s"):
-        SchemaRegistry(fake.url, request_timeout_ms=200, timeout_ms=400).latest("s")
 
 
 def test_no_thread_waits_for_the_time_of_another(fake: FakeRegistry) -> None:
