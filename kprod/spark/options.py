@@ -15,9 +15,12 @@ from kprod.config.option_types import ClientOptions
 from kprod.config.reading import concealed
 from kprod.config.secret import Secret, exposed
 from kprod.errors import ConfigError
+from kprod.schema.columns.payload_format import Kind
 from kprod.security.placeholders import filled, has_placeholder
 
 OnRowError = Literal["fail", "skip", "dead_letter"]
+KeyFormat = Literal["binary", "json"]
+Delivery = Literal["at_least_once", "exactly_once", "atomic"]
 
 
 class WriterOptions(ClientOptions, total=False):
@@ -55,8 +58,8 @@ class WriterOptions(ClientOptions, total=False):
     value: str
     timeout: float | None
     columns: Mapping[str, str] | None
-    value_format: str
-    key_format: str
+    value_format: Kind
+    key_format: KeyFormat
     avro_schema: str | None
     schema_id: int | None
     json_schema: str | None
@@ -66,7 +69,7 @@ class WriterOptions(ClientOptions, total=False):
     on_row_error: OnRowError
     dead_letter_topic: str | None
     max_row_errors: int | None
-    delivery: str
+    delivery: Delivery
     job_id: str | None
     transaction_prefix: str
     marker_topic: str | None

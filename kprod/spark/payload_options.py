@@ -20,6 +20,7 @@ from kprod.schema.columns.payload_format import (
     plain_avro,
     registered_values,
 )
+from kprod.spark.options import KeyFormat
 
 SCHEMAS = {"avro": "avro_schema", "json_schema": "json_schema", "protobuf": "protobuf_message"}
 """For each format with a schema, the option that has the schema."""
@@ -27,7 +28,7 @@ SCHEMAS = {"avro": "avro_schema", "json_schema": "json_schema", "protobuf": "pro
 
 def key_format(kind: str) -> PayloadFormat:
     """How keys are converted to bytes. Raises ConfigError."""
-    return PayloadFormat(_checked("key", kind, ("binary", "json")))
+    return PayloadFormat(_checked("key", kind, get_args(KeyFormat)))
 
 
 def value_format(topic: str | None, options: Mapping[str, Any]) -> PayloadFormat:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from kprod.config.option_types import ClientOptions
 from kprod.errors import ConfigError
-from kprod.spark.options import OF_THE_JOB, OF_THE_WRITER, WriteOptions
+from kprod.spark.delivery import DELIVERIES
+from kprod.spark.options import OF_THE_JOB, OF_THE_WRITER, Delivery, WriteOptions
 from kprod.spark.partition_writer import task_writer
 
 
@@ -15,6 +18,10 @@ def test_the_options_of_a_job_are_those_of_its_parts() -> None:
     assert WriteOptions.__annotations__.keys() == producers | OF_THE_WRITER | OF_THE_JOB
     assert producers & OF_THE_WRITER == {"dead_letter_topic"}
     assert not OF_THE_JOB & OF_THE_WRITER
+
+
+def test_the_type_of_delivery_has_the_values_that_are_accepted() -> None:
+    assert get_args(Delivery) == DELIVERIES
 
 
 def test_brokers_have_to_be_named() -> None:

@@ -414,7 +414,7 @@ def test_a_writer_proves_that_rows_belong_to_its_task(servers: str) -> None:
     with pytest.raises(ConfigError, match="marker_topic"):
         partition_writer(bootstrap_servers=servers, delivery="exactly_once")
     with pytest.raises(ConfigError, match='expected one of "at_least_once", "exactly_once"'):
-        partition_writer("t", bootstrap_servers=servers, delivery="sometimes")
+        partition_writer("t", bootstrap_servers=servers, delivery="sometimes")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("option", ["job_id", "marker_topic", "transaction_prefix"])

@@ -16,6 +16,7 @@ from kprod.admin import open_transactions
 from kprod.cli.spark_pipeline import Pipeline, run_pipeline
 from kprod.errors import ConfigError
 from kprod.spark import WriteFailed, WriteResult, foreach_batch, partition_writer, sharded, write
+from kprod.spark.options import Delivery
 from tests.support.committed_records import committed
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
@@ -261,7 +262,7 @@ def test_foreach_batch_that_is_retried(cluster: SparkSession, kafka: str, tmp_pa
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
 def test_a_micro_batch_that_is_written_without_a_name(
-    cluster: SparkSession, kafka: str, tmp_path: Path, delivery: str
+    cluster: SparkSession, kafka: str, tmp_path: Path, delivery: Delivery
 ) -> None:
     lines = Lines(cluster, tmp_path)
     lines.add(10)
