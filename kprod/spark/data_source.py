@@ -18,9 +18,10 @@ from pyspark.sql.types import StructType
 
 from kprod.config.reading import from_text
 from kprod.errors import ConfigError
+from kprod.schema.bounded_cache import BoundedCache
 from kprod.spark.delivery import Scope
 from kprod.spark.job_tasks import JobTask, TaskOutcome, abort_batch, commit_batch, end_here
-from kprod.spark.options import OF_THE_WRITER, PREFIX, concealed_source
+from kprod.spark.options import OF_THE_WRITER, PREFIX, concealed_source, fingerprint_of
 from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.python_worker import freeze_modules, log_for_spark
 from kprod.spark.schema_check import check_schema
@@ -186,17 +187,27 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     options = concealed_source(options)
     if overwrite:
         raise ConfigError('a topic cannot be overwritten: use mode("append")')
-    return BatchWriter(_task(options, schema, Scope.CALL))
+    return BatchWriter(_task(source_writer(options), schema, Scope.CALL))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> MicroBatchWriter:
     """For ``df.writeStream.format("kprod")``, output modes append and complete.
 
-    Raises ConfigError and SchemaError, on the driver.
+    Spark calls it for each micro-batch. Only the first call of a process with these options asks
+    the schema registry. Raises ConfigError and SchemaError, on the driver.
     """
     options = concealed_source(options)
+    name = fingerprint_of(options)
+    writer = _of_streams.get(name)
+    if writer is None:
+        writer = source_writer(options)
+        _of_streams.put(name, writer)
     given = {name.lower(): text for name, text in options.items()}
-    return MicroBatchWriter(_task(options, schema, Scope.QUERY), given.get("checkpointlocation"))
+    return MicroBatchWriter(_task(writer, schema, Scope.QUERY), given.get("checkpointlocation"))
+
+
+MOST_STREAMS = 64
+_of_streams: BoundedCache[str, PartitionWriter] = BoundedCache(MOST_STREAMS)
 
 
 def query_of(checkpoint: str | None) -> str | None:
@@ -239,10 +250,10 @@ def _commit(task: JobTask, messages: Sequence[WriterCommitMessage | None], what:
     raise_failure(outcomes, result)
 
 
-def _task(options: Mapping[str, str], schema: StructType, scope: Scope) -> JobTask:
-    writer = source_writer(options)
+def _task(writer: PartitionWriter, schema: StructType, scope: Scope) -> JobTask:
     if writer.terms is not None:
-        writer = replace(writer, terms=replace(writer.terms, scope=scope))
+        fresh = uuid.uuid4().hex  # a batch that is written again has another one
+        writer = replace(writer, terms=replace(writer.terms, scope=scope, fresh=fresh))
     check_placed(writer.terms, schema)
     check_schema(schema, writer)
     freeze_modules()

@@ -8,7 +8,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 from pyspark.errors import PySparkException
@@ -38,6 +38,7 @@ from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.python_worker import QUERY, check_python, python_failure
 from kprod.spark.repeatable import micro_batch
 from kprod.spark.schema_check import check_schema
+from kprod.spark.shard_rows import check_count
 from kprod.spark.sharded import (
     by_kafka_partition,
     check_gathers,
@@ -78,7 +79,8 @@ def write(df: DataFrame, topic: str | None = None, **options: Unpack[WriteOption
     - KeyboardInterrupt on Ctrl-C, after the job is cancelled and its transactions are aborted.
     """
     options = concealed_for_tasks(options)
-    return _write(df, topic, options, lambda terms: _of_this_call(df, terms))
+    job, writer = _prepared(topic, options)
+    return _write(df, job, writer, lambda terms: _of_this_call(df, terms))
 
 
 def _of_this_call(df: DataFrame, terms: Terms) -> Terms:
@@ -99,8 +101,7 @@ def _of_this_call(df: DataFrame, terms: Terms) -> Terms:
 class _Job:
     """The options of ``WriteOptions`` that a single task does not have. Immutable."""
 
-    max_records_per_second: float | None = None
-    max_bytes_per_second: float | None = None
+    limit: RateLimit
     repartition: str | None = None
     results: str = "shards"
     progress: bool = True
@@ -112,39 +113,52 @@ class _Job:
             raise ConfigError(f'repartition: expected "kafka" or None; got {self.repartition!r}')
         if self.results not in ("shards", "summary"):
             raise ConfigError(f'results: expected "shards" or "summary"; got {self.results!r}')
+        if self.shards is not None:
+            check_count(self.shards)
+            if self.repartition is not None:
+                raise ConfigError(
+                    "shards and repartition cannot be combined: both distribute the rows"
+                )
+        elif self.shard_by is not None:
+            raise ConfigError("shard_by needs shards, the number of shards")
 
     def place(self, df: DataFrame, terms: Terms | None) -> DataFrame:
         """The rows in their shards, if the options ask for shards."""
-        if self.shards is None:
-            if self.shard_by is not None:
-                raise ConfigError("shard_by needs shards, the number of shards")
-        elif terms is None:
-            raise ConfigError('shards is for delivery="exactly_once" and "atomic"')
-        elif self.repartition is not None:
-            raise ConfigError("shards and repartition cannot be combined: both distribute the rows")
-        elif is_sharded(df.schema):
-            raise ConfigError(
-                "shards: the rows are those of a DataFrame that already called sharded(): remove"
-                " shards, or that call"
-            )
-        else:
+        if self.shards is not None:
+            if is_sharded(df.schema):
+                raise ConfigError(
+                    "shards: the rows are those of a DataFrame that already called sharded():"
+                    " remove shards, or that call"
+                )
             df = sharded(df, self.shards, self.shard_by)
         check_placed(terms, df.schema)
         return df
 
 
-def _write(
-    df: DataFrame,
-    topic: str | None,
-    options: Mapping[str, Any],
-    name: Callable[[Terms], Terms],
-) -> WriteResult:
-    """The job of ``write`` and ``foreach_batch``; ``name`` names it for exactly-once delivery."""
+def _prepared(topic: str | None, options: Mapping[str, Any]) -> tuple[_Job, PartitionWriter]:
+    """What the options describe. Asks the schema registry, if there is one.
+
+    Raises ConfigError for whatever can be checked without the rows, and what the registry raises.
+    """
     chosen, of_task = divided(options, OF_THE_JOB)
-    job = _Job(**chosen)
-    limit = RateLimit(records=job.max_records_per_second, bytes=job.max_bytes_per_second)
+    limit = RateLimit(
+        records=chosen.pop("max_records_per_second", None),
+        bytes=chosen.pop("max_bytes_per_second", None),
+    )
+    job = _Job(limit=limit, **chosen)
     gathers = job.repartition == "kafka"
     writer = task_writer(topic, **(with_large_batches(of_task) if gathers else of_task))
+    if gathers:
+        check_gathers(writer)
+    if job.shards is not None and writer.terms is None:
+        raise ConfigError('shards is for delivery="exactly_once" and "atomic"')
+    return job, writer
+
+
+def _write(
+    df: DataFrame, job: _Job, writer: PartitionWriter, name: Callable[[Terms], Terms]
+) -> WriteResult:
+    """The job of ``write`` and ``foreach_batch``; ``name`` names it for exactly-once delivery."""
     if writer.terms is not None:
         writer = replace(writer, terms=name(writer.terms))
     df = job.place(df, writer.terms)
@@ -152,13 +166,12 @@ def _write(
     check_python(df.sparkSession)
     started = time.monotonic()
     tasks = shard_count(df) if job.shards is None else job.shards
-    if gathers:
-        check_gathers(writer)
+    if job.repartition is not None:
         tasks = _ask_partitions(df, writer)
         df, writer = by_kafka_partition(df, writer, tasks)
-    if not limit.is_unlimited:
+    if not job.limit.is_unlimited:
         df, at_once = _bounded(df, tasks)
-        writer = replace(writer, limit=limit.shared_by(at_once))
+        writer = replace(writer, limit=job.limit.shared_by(at_once))
     ran = _run(df, writer, job.progress)
     outcomes = commit_batch(writer, ran, end_in_task(df.sparkSession))
     reports = [found.report for found in outcomes if found.report is not None]
@@ -278,18 +291,19 @@ OnResult = Callable[[WriteResult, int], object]
 class ForeachBatch:
     """For ``writeStream.foreachBatch``. Immutable."""
 
-    topic: str | None
     on_result: OnResult | None
-    options: Mapping[str, Any] = field(repr=False)  # those of ``concealed_for_tasks``
+    job: _Job
+    writer: PartitionWriter
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write one micro-batch. If it raises, as ``write``, Spark ends the query."""
         query = _query(df)
 
         def name(terms: Terms) -> Terms:
-            return replace(terms, scope=Scope.QUERY, query=query, batch=batch_id)
+            fresh = uuid.uuid4().hex  # a batch that is written again has another one
+            return replace(terms, scope=Scope.QUERY, query=query, batch=batch_id, fresh=fresh)
 
-        result = _write(df, self.topic, {**self.options, "progress": False}, name)
+        result = _write(df, self.job, self.writer, name)
         _log.info("micro-batch %d: %s", batch_id, result)
         if self.on_result is not None:
             self.on_result(result, batch_id)
@@ -309,9 +323,13 @@ def foreach_batch(
     ``job_id`` on Spark Connect, which does not pass the id of the query, and if one query writes
     more than once.
 
-    Raises ConfigError for an invalid option when the first micro-batch is written.
+    The schema registry is contacted by this call, and not for each micro-batch.
+
+    Raises ConfigError for an invalid option, and what the schema registry raises.
     """
-    return ForeachBatch(topic=topic, on_result=on_result, options=concealed_for_tasks(options))
+    options = concealed_for_tasks(options)
+    job, writer = _prepared(topic, options)
+    return ForeachBatch(on_result=on_result, job=replace(job, progress=False), writer=writer)
 
 
 def _query(df: DataFrame) -> str | None:

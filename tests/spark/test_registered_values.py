@@ -5,18 +5,21 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession, types
 
 from kprod.admin import read_topic
 from kprod.errors import ConfigError
-from kprod.schema import SchemaNotFoundError, SchemaRegistry
-from kprod.spark import partition_writer, write
+from kprod.schema import RegistryError, SchemaNotFoundError, SchemaRegistry
+from kprod.spark import foreach_batch, partition_writer, write
+from kprod.spark.data_source import stream_writer
 from tests.support.proto_messages import Order
 from tests.support.schema_registry import FakeRegistry
 
@@ -154,3 +157,66 @@ def test_what_the_registry_refuses_is_told_on_the_driver(fake: FakeRegistry) -> 
             subject="s",
             schema_registry=fake.url,
         )
+
+
+def test_a_stream_keeps_the_schema_that_it_began_with(fake: FakeRegistry) -> None:
+    """Spark makes a writer for each micro-batch; the registry may be away by then, or newer."""
+    fake.register("events", {"schema": json.dumps(SALE)})
+    options = {
+        "kafka.bootstrap.servers": "broker:9092",
+        "topic": "kept",
+        "valueFormat": "avro",
+        "subject": "events",
+        "schemaRegistry": fake.url,
+    }
+    schema = types.StructType([types.StructField("id", types.LongType())])
+    first = stream_writer(options, schema)
+    asked = len(fake.asked)
+    newer = {**SALE, "fields": [*SALE["fields"], {"name": "x", "type": "long", "default": 0}]}
+    fake.register("events", {"schema": json.dumps(newer)})
+    second = stream_writer(options, schema)
+    assert len(fake.asked) == asked
+    assert second._task.writer.plan.value == first._task.writer.plan.value
+    with pytest.raises(RegistryError):
+        stream_writer({**options, "schemaRegistry": "http://127.0.0.1:1"}, schema)
+
+
+def test_foreach_batch_asks_when_it_is_called(
+    cluster: SparkSession, kafka: str, fake: FakeRegistry
+) -> None:
+    writes = foreach_batch(
+        "each-batch",
+        bootstrap_servers=kafka,
+        value_format="avro",
+        avro_schema=json.dumps(SALE),
+        schema_registry=fake.url,
+    )
+    asked = len(fake.asked)
+    assert asked > 0
+    shipped = pickle.loads(cloudpickle.dumps(writes))  # type: ignore[no-untyped-call]
+    rows = cluster.range(0, 3, 1, 1).selectExpr("id", "'Ada' as who")
+    writes(rows, 0)
+    shipped(rows, 1)
+    assert len(fake.asked) == asked
+    assert len(values(kafka, "each-batch")) == 6
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"linger_ms": -1},
+        {"value_format": "xml"},
+        {"repartition": "hash"},
+        {"repartition": "kafka", "partitioner": "crc32"},
+        {"results": "rows"},
+        {"max_records_per_second": 0},
+        {"shards": 4},
+        {"shards": 0, "delivery": "exactly_once"},
+        {"shards": 4, "delivery": "exactly_once", "repartition": "kafka"},
+        {"shard_by": "key", "delivery": "exactly_once"},
+    ],
+    ids=str,
+)
+def test_foreach_batch_judges_its_options_when_it_is_called(options: Any) -> None:
+    with pytest.raises(ConfigError):
+        foreach_batch("t", bootstrap_servers="broker:9092", **options)
