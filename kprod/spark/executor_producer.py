@@ -49,36 +49,49 @@ class ProducerCache:
     def __init__(self) -> None:
         self._lock = Lock()  # guards the two below
         self._producers: dict[str, KafkaProducer] = {}  # the one that was lent last at the end
-        self._lent: Counter[str] = Counter()  # how many blocks have it
+        self._lent: Counter[KafkaProducer] = Counter()  # how many blocks have it
 
     @contextmanager
     def lend(self, fingerprint: str, options: Mapping[str, Any]) -> Iterator[KafkaProducer]:
-        """Lend the producer with these options to one block, after creating it if necessary."""
+        """Lend the producer with these options to one block, after creating it if necessary.
+
+        If the block raises, the next one gets a new producer. The old one is closed at once, or
+        when the last block that has it ends. Its unsent records are dropped on purpose: the next
+        attempt of the failed task sends every record again, and each would be a duplicate.
+        """
         with self._lock:
             producer = self._producers.pop(fingerprint, None) or make_producer(options)
             self._producers[fingerprint] = producer
-            self._lent[fingerprint] += 1
+            self._lent[producer] += 1
+        failed = True
         try:
             yield producer
+            failed = False
         finally:
             with self._lock:
-                self._lent[fingerprint] -= 1
-                idle = [name for name in self._producers if not self._lent[name]]
-            for name in idle[:-MOST]:
-                self.evict(name)
+                if failed and self._producers.get(fingerprint) is producer:
+                    del self._producers[fingerprint]
+                unused = self._take_back(fingerprint, producer)
+            for each in unused:
+                each.close(timeout=0)
+
+    def _take_back(self, fingerprint: str, producer: KafkaProducer) -> list[KafkaProducer]:
+        """The producers to close when a block has ended. Requires the lock."""
+        self._lent[producer] -= 1
+        unused = []
+        if not self._lent[producer]:
+            del self._lent[producer]
+            if self._producers.get(fingerprint) is not producer:
+                unused.append(producer)
+        idle = [name for name, each in self._producers.items() if not self._lent[each]]
+        return unused + [self._producers.pop(name) for name in idle[:-MOST]]
 
     def evict(self, fingerprint: str) -> None:
-        """Close the producer at once and forget it; the next task gets a new one.
-
-        Its unsent records are dropped on purpose. The task that called this has failed, and its
-        next attempt sends every record again, so each record that is still sent would be a
-        duplicate.
-        """
+        """Forget the producer, as if a block had failed."""
         with self._lock:
             found = self._producers.pop(fingerprint, None)
-            if not self._lent[fingerprint]:
-                del self._lent[fingerprint]
-        if found is not None:
+            closes = found is not None and not self._lent[found]
+        if found is not None and closes:
             found.close(timeout=0)
 
     def close(self) -> None:
@@ -168,7 +181,8 @@ def executor_producer(
     Blocks with the same options share one producer. At the end of the block, it waits until every
     record that was sent in the block is acknowledged. It raises DeliveryError if a record failed,
     or if it was not acknowledged within ``timeout`` seconds (default: ``delivery_timeout_ms`` plus
-    10 seconds). After any exception, the producer is closed, and the next block gets a new one.
+    10 seconds). After any exception, the next block gets a new producer. The old one is closed,
+    when no other block uses it any more.
 
     The options are those of ``KafkaProducer``, with larger batches by default. Raises ConfigError
     for an invalid one. The function is thread-safe. Use the producer of a block in one thread only.
@@ -190,15 +204,10 @@ class JobProducer:
     @contextmanager
     def lend(self) -> Iterator[TaskProducer]:
         """Lend this process's producer to one block, as ``executor_producer`` does."""
-        cache = process_cache()
-        try:
-            with cache.lend(self.fingerprint, self.options) as lent:
-                producer = TaskProducer(lent, self.timeout, self.policy)
-                yield producer
-                producer.finish()
-        except BaseException:
-            cache.evict(self.fingerprint)
-            raise
+        with process_cache().lend(self.fingerprint, self.options) as lent:
+            producer = TaskProducer(lent, self.timeout, self.policy)
+            yield producer
+            producer.finish()
 
 
 def job_producer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,20 @@ def test_an_evicted_producer_is_closed_and_replaced(bootstrap: str) -> None:
         new.send("evicted", b"v").get(timeout=30)
     cache.evict("a")
     cache.evict("never there")
+
+
+def test_a_failed_block_leaves_the_producer_to_another_that_uses_it(bootstrap: str) -> None:
+    """It was closed at once, and so the records of the other block failed."""
+    options: Any = {"bootstrap_servers": bootstrap, "linger_ms": 60_000, "client_id": "shared"}
+    with executor_producer(**options) as one:
+        future = one.send("shared", b"v")
+        with pytest.raises(ValueError, match="its own"), executor_producer(**options):
+            raise ValueError("its own")
+        with executor_producer(**options) as fresh:
+            assert fresh._producer is not one._producer
+    assert future.succeeded()
+    with pytest.raises(IllegalStateError):
+        one._producer.send("shared", b"v")
 
 
 def test_a_closed_cache_has_closed_its_producers(bootstrap: str) -> None:
