@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
@@ -128,8 +129,14 @@ class Runner:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for producer in self._producers.values():
-            producer.close(CLOSING_SECONDS)
+        try:
+            with ExitStack() as closing:
+                for producer in self._producers.values():
+                    closing.callback(producer.close, CLOSING_SECONDS)
+        except Exception as failure:
+            if error is None:
+                raise
+            error.add_note(f"a producer could not be closed: {failure}")
 
     @property
     def patience(self) -> float:

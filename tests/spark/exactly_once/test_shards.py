@@ -495,3 +495,30 @@ def test_a_marker_has_no_more_than_brokers_take() -> None:
     many = {"t": [[n, 10**12, 10**12 + 1, 1] for n in range(500)]}
     assert len(Marker(batch=1, ranges=many).metadata) < 4_000
     assert '"ranges"' in Marker(batch=1, ranges={"t": [[0, 1, 2, 2]]}).metadata
+
+
+class Unclosable:
+    """A producer that remembers whether it was closed, and may raise then."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.closed = False
+        self._error = error
+
+    def close(self, _timeout: float) -> None:
+        self.closed = True
+        if self._error is not None:
+            raise self._error
+
+
+def test_every_producer_is_closed_and_the_error_of_the_attempt_stays(servers: str) -> None:
+    options = producer_options(job_options({"bootstrap_servers": servers}))
+    made: Any = {"a": Unclosable(RuntimeError("no close")), "b": Unclosable()}
+    runner = Runner(shard=shard("closing"), options=options)
+    runner._producers = made
+    with pytest.raises(ValueError, match="of the attempt") as raised, runner:
+        raise ValueError("of the attempt")
+    assert made["a"].closed
+    assert made["b"].closed
+    assert "no close" in raised.value.__notes__[0]
+    with pytest.raises(RuntimeError, match="no close"), runner:
+        pass
