@@ -91,16 +91,14 @@ log = SenderLog(__name__)
 INTERVAL = 60.0
 """Seconds between two lines about the same broker."""
 KEPT = 1000
-"""Brokers remembered at most; beyond that the one that was quiet for longest is forgotten."""
+"""Brokers remembered at most; beyond that the one that has failed for longest is forgotten."""
 
 
 @dataclass(slots=True)
 class _Trouble:
-    logged_at: float
     since: float
-    failures: int = 1  # in a row
-    left_out: int = 0  # since the last line
-    logged: bool = True  # the log has a line about the failure, and none about its end
+    failures: int = 0  # in a row
+    logged: bool = False  # the log has a line about one of them
 
 
 @dataclass(slots=True)
@@ -137,43 +135,38 @@ class ConnectionLog:
     def __init__(self, client_id: str) -> None:
         self.come_up = 0  # connections that have come up
         self._client_id = client_id
-        self._troubles: dict[str, _Trouble] = {}
-        self._limit = RateLimit()  # of all other lines
+        self._troubles: dict[str, _Trouble] = {}  # of brokers whose last connection failed
+        self._limit = RateLimit()
 
     def failed(self, broker: str, error: KprodError, now: float) -> None:
         """A connection to ``broker`` could not be made, or broke; ``error`` names it."""
         trouble = self._troubles.get(broker)
         if trouble is None:
-            self._make_room()
-            self._troubles[broker] = _Trouble(logged_at=now, since=now)
-            log.warning("%s: %s", self._client_id, error.with_number())
-            return
-        trouble.since = trouble.since if trouble.failures else now
+            if len(self._troubles) >= KEPT:
+                del self._troubles[next(iter(self._troubles))]
+            trouble = self._troubles[broker] = _Trouble(since=now)
         trouble.failures += 1
-        if now - trouble.logged_at < INTERVAL:
-            trouble.left_out += 1
+        before = self._limit.admit(broker, now)
+        if before is None:
             self.detail("%s", error)
             return
-        others = _others(trouble.left_out, "failures", now - trouble.logged_at)
+        others = _others(before.left_out, "failures", now - before.at)
         log.warning("%s: %s%s", self._client_id, error.with_number(), others)
-        trouble.logged_at, trouble.left_out, trouble.logged = now, 0, True
+        trouble.logged = True
 
     def works(self, broker: str, now: float) -> None:
         """A connection to ``broker`` has come up."""
         self.come_up += 1
-        trouble = self._troubles.get(broker)
+        trouble = self._troubles.pop(broker, None)
         if trouble is None or not trouble.logged:
             self.detail("connected to %s", broker)
         else:
             after = f"after {now - trouble.since:.3g} s, {counted(trouble.failures, 'failure')}"
             log.info("%s: %s is connected again %s", self._client_id, broker, after)
-        if trouble is not None:
-            trouble.failures, trouble.logged = 0, False
 
     def is_failing(self, broker: str) -> bool:
         """Whether the last connection to ``broker``, or the attempt to make one, has failed."""
-        trouble = self._troubles.get(broker)
-        return trouble is not None and trouble.failures > 0
+        return broker in self._troubles
 
     @property
     def tells_details(self) -> bool:
@@ -202,10 +195,6 @@ class ConnectionLog:
         # As text: a handler that keeps records would keep the frames, and the memory they look at.
         stack = "".join(traceback.format_exception(error)).rstrip()
         log.error("%s: %s\n%s", self._client_id, what, stack)
-
-    def _make_room(self) -> None:
-        if len(self._troubles) >= KEPT:
-            del self._troubles[min(self._troubles, key=lambda name: self._troubles[name].logged_at)]
 
 
 def _others(left_out: int, what: str, seconds: float) -> str:
