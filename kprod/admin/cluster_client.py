@@ -217,7 +217,7 @@ class ClusterClient:
         """Metadata of the brokers, and of these topics, or of all topics if ``every`` is set."""
         reply = self.ask(admin.metadata(None if every else topics))
         self._brokers = {broker.node_id: broker for broker in reply.brokers}
-        self._network.follow(self._brokers)
+        self._network.adopt(self._brokers)
         return reply
 
     def leaders(self, topic: str, wait: LeaderWait = ALL_LEADERS) -> dict[int, int]:

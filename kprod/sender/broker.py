@@ -19,7 +19,7 @@ from kprod.sender.connection_log import (
     silent_setup,
     slow_setup,
 )
-from kprod.sender.deadlines import Deadlines
+from kprod.sender.deadlines import FOREVER, Deadlines
 from kprod.sender.exchange import Exchange
 from kprod.sender.login import LoginSettings
 from kprod.transport.base import Backend, Transport
@@ -52,7 +52,6 @@ class BrokerSettings:
     software: tuple[str, str] = KPROD
 
 
-FOREVER = float("inf")
 NEVER = -FOREVER
 LONG_SILENCE = 5.0
 """Seconds of silence that a broker may ask for before the log says so."""

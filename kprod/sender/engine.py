@@ -190,7 +190,7 @@ class Engine:
     def report(self) -> DeliveryReport:
         """The counts of records by outcome until now."""
         pending = sum(map(_pending, self._sender.accumulator.incomplete.copy()))
-        failed = self._metrics.records_failed + self._thread.disowned
+        failed = self._metrics.records_failed + self._sender.disowned
         return DeliveryReport(self._metrics.records_sent, failed, pending)
 
     def metrics(self) -> dict[str, dict[str, float]]:

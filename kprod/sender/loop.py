@@ -12,7 +12,7 @@ from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.quantities import in_seconds
 from kprod.sender.connection_log import forget_frames
-from kprod.sender.deadlines import Pending, PendingQueue
+from kprod.sender.deadlines import FOREVER, Pending, PendingQueue
 from kprod.sender.loop_owner import LoopOwner
 from kprod.sender.metadata import MetadataQuery, MetadataRequests
 from kprod.sender.network import Network
@@ -25,7 +25,6 @@ from kprod.wire.control import MetadataReply
 from kprod_ext import hold_signals, raised_by_signal, sender_begins, sender_ends
 from kprod_ext.batch import ProducerBatch
 
-FOREVER = float("inf")
 CLOSED = "the producer was closed before the record was acknowledged"
 CRASHED = "the producer has ended: its sender loop crashed; make a new one"
 GRACE = 0.04
@@ -67,7 +66,7 @@ class Sender:
         self._produce_requests = produce_requests
         self.broken_by: BaseException | None = None  # the exception that ended the last iteration
         self._ended_by: KprodError | None = None  # the error that callers get because of it
-        self.lost = 0  # records of batches that a crash left half done; no metric counts them
+        self.disowned = 0  # records that ``disown`` has ended; no metric has them
         self._sends_no_more = False  # nothing is queued, and never will be
 
     @property
@@ -197,7 +196,7 @@ class Sender:
 
     def _end_rest(self, error: KprodError) -> None:
         try:
-            self.lost += self.disown(error)  # first: connections that end look which batches have
+            self.disown(error)  # first: connections that end look which batches have
         finally:
             try:
                 self._end_waits(error)
@@ -217,10 +216,10 @@ class Sender:
         """Give back the memory that is left, once the connections have ended."""
         self._outcomes.free()
 
-    def disown(self, error: KprodError) -> int:
+    def disown(self, error: KprodError) -> None:
         """End every record without an outcome in ``error``, even while the sender is busy.
 
-        Returns how many those were. Any thread. Memory and counters follow when the sender goes on.
+        Any thread. Memory and counters follow when the sender goes on.
         """
         never_left, maybe = copy.copy(error), error
         maybe.persisted = Persisted.MAYBE
@@ -232,7 +231,7 @@ class Sender:
             # the next call would put them there again.
             if hold_signals(batch.delivery.fail, never_left if known else maybe):
                 ended += batch.record_count
-        return ended
+        self.disowned += ended
 
 
 class Purge(Pending):
@@ -252,12 +251,9 @@ class SenderThread:
     with an error that names the cause. The cause is logged once, and later calls raise this error.
 
     ``ended`` is called once, in the thread, when every record has its outcome and none follows.
-    ``disowned`` counts the records that ``stop`` failed because the thread did not end in time. No
-    metric counts them.
     """
 
     def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:
-        self.disowned = 0
         self._sender = sender
         self._loop_owner = sender.loop_owner
         self._loop_owner.work = sender
@@ -266,7 +262,7 @@ class SenderThread:
         self._stop_at = FOREVER
         self._error = ProducerClosedError(CLOSED)  # of records that are left at the end
         self._last_steps: tuple[Callable[[], None], ...] = (
-            *(self._name_cause, self._log_cause, self._abort, self._count, sender.free),
+            *(self._name_cause, self._log_cause, self._abort, sender.free),
             self._loop_owner.close,
             *(() if ended is None else (ended,)),
             self._settled.open,
@@ -304,7 +300,7 @@ class SenderThread:
             self._thread.join(GRACE)
         else:
             closed = ProducerClosedError("the producer was closed in the middle of work")
-            self.disowned += self._sender.disown(closed)
+            self._sender.disown(closed)
         return settled
 
     # The thread -----------------------------------------------------------------------------------
@@ -381,7 +377,3 @@ class SenderThread:
             self._sender.abort(self._error)
         finally:
             self._loop_owner.give_up()
-
-    def _count(self) -> None:
-        lost, self._sender.lost = self._sender.lost, 0
-        self.disowned += lost

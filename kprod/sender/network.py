@@ -11,12 +11,11 @@ from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.broker import Broker, BrokerSettings
 from kprod.sender.connection_log import ConnectionLog
-from kprod.sender.deadlines import Deadlines, Owner
+from kprod.sender.deadlines import FOREVER, Deadlines, Owner
 from kprod.transport.base import Backend
 from kprod.types import Broker as Address
 from kprod.wire.versions import ApiKey
 
-FOREVER = float("inf")
 PATIENCE = 0.5
 """Seconds that brokers may be busy or coming up before another broker is tried."""
 MOST_TRIES = 10
@@ -88,13 +87,10 @@ class Network:
             self.look_again,
         )
 
-    def follow(self, cluster: Mapping[int, Address]) -> None:
-        """``adopt`` it unless this very mapping was adopted last."""
-        if cluster is not self._adopted:
-            self.adopt(cluster)
-
     def adopt(self, cluster: Mapping[int, Address]) -> None:
         """The cluster has these brokers now: keep, add, and let go of some accordingly."""
+        if cluster is self._adopted:
+            return
         self._adopted = cluster
         away = {broker.address[:3]: broker for broker in self._leaving if not broker.connected}
         reached = {

@@ -242,7 +242,7 @@ class ProduceRequests:
         """Metadata has changed, or a hint at a leader, which may have named a new broker."""
         self._snapshot = snapshot
         self._forget_unused()
-        self._network.follow(snapshot.brokers)
+        self._network.adopt(snapshot.brokers)
 
     def _serve(self, now: float) -> bool:
         """Make a request for every group whose node can take one; True when there is more for one.

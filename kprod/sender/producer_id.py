@@ -6,7 +6,7 @@ from functools import partial
 
 from kprod.clock import ExponentialBackoff
 from kprod.errors import BrokerError, ConnectionLost, ErrorCode, KprodError, ProtocolError
-from kprod.sender.deadlines import Deadlines
+from kprod.sender.deadlines import FOREVER, Deadlines
 from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.sender.partitions import PartitionSet
@@ -19,7 +19,6 @@ from kprod.wire.control import (
 )
 from kprod.wire.versions import ApiKey
 
-FOREVER = float("inf")
 FINAL = FATAL | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """Refusals of a producer id that a later request cannot change; other ones may pass."""
 

@@ -25,7 +25,7 @@ from kprod.metrics.table import (
     Metric,
 )
 from kprod.sender.broker import Broker
-from kprod.sender.deadlines import Deadlines
+from kprod.sender.deadlines import FOREVER, Deadlines
 from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.version import VERSION
@@ -172,7 +172,6 @@ def _rank(group: str) -> int:
     return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
 
 
-FOREVER = float("inf")
 USUAL_INTERVAL = 300.0
 """Seconds between pushes where a broker has named no valid interval."""
 SHORTEST_INTERVAL = 0.1

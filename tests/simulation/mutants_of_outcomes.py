@@ -183,9 +183,9 @@ def withdraws_the_queued(_real: type[PartitionSet]) -> type[PartitionSet]:
 
 def disowns_the_queued(_real: type[Sender]) -> type[Sender]:
     class Broken(Sender):
-        def disown(self, error: KprodError) -> int:
+        def disown(self, error: KprodError) -> None:
             queued = [one for one in self.accumulator.incomplete.copy() if not one.on_wire]
-            return sum(one.record_count for one in queued if one.delivery.fail(error))
+            self.disowned += sum(one.record_count for one in queued if one.delivery.fail(error))
 
     return Broken
 
