@@ -52,6 +52,7 @@ from kprod.spark.task_sender import RateLimit, RateLimiter, RecordPlan, TaskSend
 from kprod.spark.write_result import (
     ALREADY_THERE,
     COMMITTED,
+    EMPTY,
     PREPARED,
     SCHEMA,
     OffsetRange,
@@ -215,7 +216,7 @@ class PartitionWriter:
                 self._send(rows, rows.each() if rows.are_batches else rows.items, producer)
             return report(**producer.figures())
         if rows.is_empty:  # no row can be there twice
-            return report(delivered=COMMITTED)
+            return report(delivered=EMPTY)
         shard = self.terms.shard(task, layout)
         writes = ShardTask(
             rows=rows,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 ACKNOWLEDGED, COMMITTED, ALREADY_THERE = "acknowledged", "committed", "already_there"
-PREPARED = "prepared"
+PREPARED, EMPTY = "prepared", "empty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,12 @@ class PartitionReport:
     were spent waiting for rows, and ``flush_seconds`` at the end waiting for acknowledgements.
 
     ``delivered`` is "acknowledged" or, with ``delivery="exactly_once"``, "committed" (by this
-    attempt) or "already_there" (another attempt wrote the shard). In the last case, ``records``,
-    ``bytes`` and ``offsets`` are those of that attempt. ``rewritten`` is True if an earlier attempt
-    had started the shard. ``transactional_id`` is the id of the shard. With ``delivery="atomic"``,
-    ``delivered`` is "prepared" until the batch is committed, and ``prepared`` contains what is
-    needed to commit it.
+    attempt), "already_there" (another attempt wrote the shard) or "empty" (there were no rows, and
+    no transaction). With "already_there", ``records``, ``bytes`` and ``offsets`` are those of the
+    other attempt. ``rewritten`` is True if Spark or an earlier run had started the task before,
+    whether it had sent rows or not. ``transactional_id`` is the id of the shard. With
+    ``delivery="atomic"``, ``delivered`` is "prepared" until the batch is committed, and
+    ``prepared`` contains what is needed to commit it.
     """
 
     task: int
@@ -142,8 +143,9 @@ class WriteResult:
     include the attempts of a stage that Spark ran again.
 
     With ``delivery="exactly_once"`` and "atomic", ``committed``, ``already_there`` and
-    ``rewritten`` count shards. This job committed ``committed`` of them; ``already_there`` were
-    committed before; of the committed ones, an earlier attempt had started ``rewritten``.
+    ``rewritten`` count shards that have rows. This job committed ``committed`` of them;
+    ``already_there`` were committed before; ``rewritten`` of the committed ones had been started
+    before, by a task attempt that may have sent rows.
     ``transactional_ids`` are the transactional ids of the shards.
     """
 

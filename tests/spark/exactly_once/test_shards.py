@@ -35,7 +35,7 @@ from kprod.spark.executor_producer import job_producer, producer_options
 from kprod.spark.options import job_options, transactional_options
 from kprod.spark.partition_writer import PartitionWriter, partition_writer, task_writer
 from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, ShardTask, TaskRows
-from kprod.spark.write_result import PartitionReport
+from kprod.spark.write_result import PartitionReport, write_result
 from tests.spark.exactly_once.attempts import attempt
 from tests.support.committed_records import committed
 
@@ -429,6 +429,17 @@ def write_call(servers: str, topic: str, job: str) -> PartitionWriter:
     writer = task_writer(topic, bootstrap_servers=servers, delivery="exactly_once")
     assert writer.terms is not None
     return replace(writer, terms=replace(writer.terms, scope=Scope.CALL, fresh=job))
+
+
+@pytest.mark.parametrize("batches_without_rows", [0, 2])
+def test_a_shard_without_rows_was_not_committed(servers: str, batches_without_rows: int) -> None:
+    """It has no transaction, so nobody can find it committed."""
+    nothing = next(batches(Layout(0, 2), "a")).slice(1)
+    items = [nothing] * batches_without_rows
+    report = write_call(servers, "empty", "empty").write(TaskRows(items))
+    result = write_result([report], 1.0)
+    assert (report.delivered, report.records, report.transactional_id) == ("empty", 0, None)
+    assert (result.committed, result.already_there, result.rewritten) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("arrow", [True, False])
