@@ -26,7 +26,7 @@ from kprod import (
     aio,
 )
 from kprod.admin import open_transactions
-from kprod.broker import EmbeddedBroker
+from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.faults import Fault
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.confluent import KafkaException
@@ -359,6 +359,24 @@ def test_a_block_of_a_fenced_producer_says_that_it_is_over(
             heir.send(TOPIC, b"after")
     assert sorted(committed(broker.bootstrap_servers, TOPIC, 2)) == [b"after", b"before"]
     assert "the producer can only be closed" in caplog.text
+
+
+@pytest.mark.parametrize("fences", [False, True], ids=["before-KAFKA-20785", "KAFKA-20785"])
+def test_a_commit_after_a_takeover_is_fenced(fences: bool) -> None:
+    config = TransactionConfig(fences_late_commits=fences)
+    with (
+        EmbeddedBroker(topics={TOPIC: 2}, transaction_config=config) as broker,
+        KafkaProducer(**options(broker)) as zombie,
+        KafkaProducer(**options(broker)) as heir,
+    ):
+        zombie.init_transactions()
+        zombie.begin_transaction()
+        zombie.send(TOPIC, b"late").get(10)
+        broker.time_out_transactions()
+        heir.init_transactions()
+        with pytest.raises(ProducerFencedError) as caught:
+            zombie.commit_transaction()
+        assert caught.value.next_step is NextStep.START_AGAIN
 
 
 def test_a_member_of_a_group_says_who_it_is_with_confluents_own_object(

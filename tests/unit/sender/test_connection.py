@@ -48,6 +48,17 @@ def test_a_response_to_a_request_that_has_not_left_is_refused() -> None:
     assert request.ends == [("failed", False)]
 
 
+@pytest.mark.parametrize("answered", [0, 2, 7], ids=["an earlier", "a later", "none"])
+def test_an_answer_to_another_request_than_the_oldest_is_refused(answered: int) -> None:
+    connection = established()
+    oldest, later = Noted(), Noted()
+    send(connection, oldest, later)
+    with pytest.raises(ProtocolError, match="1 is the oldest"):
+        connection.received(answer(answered, b"?"), NOW)
+    connection.close(GONE, NOW)
+    assert oldest.ends == later.ends == [("failed", True)]
+
+
 def test_a_response_that_cannot_be_read_leaves_the_request_to_be_failed() -> None:
     connection = established()
     request = Noted(refuses=True)
