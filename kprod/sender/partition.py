@@ -44,12 +44,11 @@ PROOF_LASTS = 60.0
 class Place(enum.Enum):
     """Where a partition stands, and what lets it go on.
 
-    EMPTY: no batch is queued, until a caller opens one. READY: its broker takes it, with the
-    others of its group. LINGERING: until its linger is over, its oldest batch is full or awaited,
-    or all batches are to leave at once. BACKING_OFF: its oldest batch has failed, until the
-    back-off is over or another broker leads; nothing else shortens that. WAITING: ``may_send``
-    said no, until an answer, a new epoch or the transaction lets it go on. LEADERLESS: until the
-    metadata names a leader.
+    EMPTY: no batch is queued, until a caller opens one. READY: its oldest batch can be
+    sent at once. LINGERING: until its linger is over, its oldest batch is full or awaited, or all
+    batches are to leave at once. BACKING_OFF: its oldest batch has failed; until the back-off is
+    over, or another broker leads the partition. WAITING: ``may_send`` said no; until an answer, a
+    new epoch or the transaction allows it. LEADERLESS: until the metadata names a leader.
     """
 
     EMPTY = enum.auto()
