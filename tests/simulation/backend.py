@@ -24,7 +24,6 @@ class SimBackend(Backend):
         self.stuck = False  # the client waits for ever, and nothing will ever happen
         self.stalled_until = 0.0  # the client's thread gets no processor before
         self.polls = 0
-        self.kind: Callable[[Wires, int, int, str], SimTransport] = SimTransport
         self._clock = clock
         self._events = events
         self._wires = wires
@@ -42,7 +41,7 @@ class SimBackend(Backend):
             raise ConnectionLost(f"cannot resolve {host}:{port}")
         node_id, accept = listener
         self._count += 1
-        transport = self.kind(self._wires, self._count, node_id, f"{host}:{port}")
+        transport = SimTransport(self._wires, self._count, node_id, f"{host}:{port}")
         self._wires.trace.note("dial", self._count, host)
         self._wires.watcher.dialled(transport)
         self._transports[transport] = None
