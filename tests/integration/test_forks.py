@@ -14,13 +14,14 @@ import pytest
 from kprod.broker import EmbeddedBroker
 from tests.support import forks
 from tests.support.committed_records import committed
+from tests.support.tier import one_of
 
 ROOT = Path(__file__).parents[2]
 SENDING = ["native", "native-flush", "send-many", "send-arrow", "kafka", "confluent-flush"]
 SENDING += ["confluent-poll", "confluent-aio", "aio", "aiokafka"]
 
 
-@pytest.mark.parametrize("kind", ["child", "daemon"])
+@pytest.mark.parametrize("kind", one_of("child", "daemon"))
 @pytest.mark.parametrize("fork", forks.FORKS)
 def test_each_process_is_told_where_its_records_are(fork: Callable[[], int], kind: str) -> None:
     """A daemon closes what it has inherited; its own files then have the numbers of that."""

@@ -63,20 +63,6 @@ def test_a_record_that_lingers_is_stored(send: Callable[[str], object], freeze: 
 
 FROZEN_BEFORE_THE_IMPORT = """
 import datetime
-import sys
-
-past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-{freeze}
-from kprod import KafkaProducer
-
-with KafkaProducer(bootstrap_servers=sys.argv[1], linger_ms=20) as producer:
-    print(producer.send("frozen", b"value").get(60).offset)
-"""
-
-
-FROZEN_WITH_A_BROKER = """
-import datetime
-import sys
 
 past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 {freeze}
@@ -92,7 +78,6 @@ with EmbeddedBroker(topics={{"frozen": 1}}) as broker:
 """
 
 
-@pytest.mark.parametrize("program", [FROZEN_BEFORE_THE_IMPORT, FROZEN_WITH_A_BROKER])
 @pytest.mark.parametrize(
     "freeze",
     [
@@ -100,8 +85,7 @@ with EmbeddedBroker(topics={{"frozen": 1}}) as broker:
         "from time_machine import travel; travel(past, tick=False).start()",
     ],
 )
-def test_a_record_is_stored_by_a_kprod_that_was_imported_then(freeze: str, program: str) -> None:
-    with EmbeddedBroker(topics={"frozen": 1}) as broker:
-        command = [sys.executable, "-c", program.format(freeze=freeze), broker.bootstrap_servers]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+def test_a_record_is_stored_by_a_kprod_that_was_imported_then(freeze: str) -> None:
+    command = [sys.executable, "-c", FROZEN_BEFORE_THE_IMPORT.format(freeze=freeze)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ran.stdout.strip() == "0", ran.stderr
