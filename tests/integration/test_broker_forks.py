@@ -111,15 +111,19 @@ def test_files_of_a_daemon_are_not_closed(
 
 def test_a_child_keeps_neither_its_port_nor_its_lock(broker: EmbeddedBroker) -> None:
     reading, writing = os.pipe()
+    running, runs = os.pipe()
     child = by_python()
     if child == 0:
         os.close(writing)
+        os.write(runs, b"x")
         os.read(reading, 1)  # until the parent has no more use for it
         os._exit(0)
     os.close(reading)
+    os.read(running, 1)
     assert written(broker) == 0
     broker.stop()
     broker.start()
     assert written(broker) == 1
-    os.close(writing)
+    for end in (writing, running, runs):
+        os.close(end)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
