@@ -14,6 +14,8 @@ from kprod.intake.serializers import (
     float_serializer,
     int32_serializer,
     int_serializer,
+    json_serializer,
+    str_serializer,
 )
 from tests.support.steady_names import steady_repr
 
@@ -21,6 +23,14 @@ from tests.support.steady_names import steady_repr
 @pytest.mark.parametrize("name", NAMED_SERIALIZERS)
 def test_null_stays_null(name: str) -> None:
     assert NAMED_SERIALIZERS[name](None) is None
+
+
+def test_text() -> None:
+    assert str_serializer("Übergröße") == b"\xc3\x9cbergr\xc3\xb6\xc3\x9fe"
+
+
+def test_json() -> None:
+    assert json_serializer({"a": [1, None], "ü": True}) == '{"a":[1,null],"ü":true}'.encode()
 
 
 @pytest.mark.parametrize(
