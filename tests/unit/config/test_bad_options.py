@@ -132,6 +132,10 @@ def test_client_id_too_long_for_the_protocol() -> None:
     assert "it has 32768 bytes" in problem(client_id="x" * 32768)
 
 
+def test_client_id_that_is_no_unicode_text() -> None:
+    assert "cannot be encoded as UTF-8" in problem(client_id="\ud800")
+
+
 class NeedsInstance:
     """A serializer that somebody may pass without making an instance of it."""
 
