@@ -13,7 +13,7 @@ class Transport(Protocol):
     with the host, the port and the cause. After a failure, only ``close`` may be called.
 
     ``counts_every_byte`` is true if the return values of ``send`` account for every byte that may
-    reach the broker. A call of ``send`` that raises has then sent nothing. If it is false, kprod
+    reach the broker: a call of ``send`` that raises has sent nothing. If it is false, kprod
     assumes that the broker may have read a request as soon as it was passed to ``send``.
     """
 
