@@ -23,6 +23,7 @@ from pyspark.sql.functions import (
 
 from kprod.errors import ConfigError
 from kprod.spark import WriteFailed, foreach_batch, sharded, write
+from kprod.spark.repeatable import check_repeatable
 from tests.spark.exactly_once.test_surfaces import ONCE, PARTITIONS, Lines, frame
 from tests.support.committed_records import committed
 
@@ -88,6 +89,20 @@ def test_what_a_plan_shows(cluster: SparkSession) -> None:
     random_key = rows.withColumn("key", rand().cast("string"))
     with pytest.raises(ConfigError, match=NOT_THE_SAME):
         sharded(random_key, 2, by=["key"])
+
+
+class OfAnotherSpark:
+    """A DataFrame whose plan has none of the methods that kprod calls."""
+
+    isStreaming = False
+    _jdf = object()
+
+
+def test_a_plan_that_kprod_does_not_know_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """It was an error of py4j's, and exactly-once delivery could not be used."""
+    frame: Any = OfAnotherSpark()
+    check_repeatable(frame, None)
+    assert "cannot check whether the rows of the query are repeatable" in caplog.text
 
 
 def run(stream: DataFrame, function: Any, folder: Path) -> None:
