@@ -446,10 +446,11 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return {info.partition for info in known.partitions}
 
     def connect(self, timeout: float | None = None) -> None:
-        """Wait until a broker has returned metadata. Use it as a health check or to warm up.
+        """Wait until a broker has returned metadata. Use it at the start of a program.
 
-        ``timeout`` is in seconds; None means ``max_block_ms``. Raises KprodTimeoutError with the
-        error of each broker that was tried.
+        If the producer already has metadata, it returns immediately. ``timeout`` is in seconds;
+        None means ``max_block_ms``. Raises KprodTimeoutError, with the errors of up to five
+        brokers, AuthenticationError, and ProducerClosedError.
         """
         check_seconds("connect", timeout, FOREVER)
         self._ensure_usable()

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files: each partition needs three descriptors, each client one."""
+    """Raise the limit of open files: each segment needs up to five, each client one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

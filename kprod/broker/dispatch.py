@@ -174,9 +174,9 @@ class Dispatcher:
     def dispatch(self, frame: BytesLike, session: Session, reply: Reply) -> None:
         """Answer the request in ``frame``, now or later.
 
-        Raises ``HangUp`` for bytes that are not a request, for APIs and versions that were not
-        advertised (except ApiVersions, which answers every version), for requests that are not
-        allowed before a login, and if a handler raises it.
+        Raises ``HangUp``, so that the connection is closed, in these cases: the bytes are not a
+        request; the API or version was not advertised (ApiVersions answers every version); the
+        client has not logged in, or its login has expired; a handler raises ``HangUp``.
         """
         key, version, correlation_id = _start(frame)
         header = {"correlation_id": correlation_id}

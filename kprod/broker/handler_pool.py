@@ -111,11 +111,11 @@ class HandlerPool:
         return len(self._requests) + len(self._urgent)
 
     def start(self) -> None:
-        """Start the threads, unless they run: as many as the system allows, but at least one.
+        """Start all threads, unless they are running or the pool is closed.
 
-        They are all started early, because ``Thread.start`` waits for ever if the new thread has no
-        memory to start with: the network thread must not call it. Raises ``RuntimeError`` if no
-        thread can start.
+        If the system refuses some of them, the others are used. Raises ``RuntimeError`` if it
+        refuses all. Threads are not started later, when they are needed: the network thread would
+        have to call ``Thread.start``, which never returns if memory is exhausted.
         """
         with self._starting:
             if self._threads or self._closed:

@@ -150,10 +150,10 @@ _CONNECTING = (
 def reader_options(
     texts: Sequence[str] | None, config: Path | None, servers: str | None
 ) -> dict[str, Any]:
-    """The connection options, the only ones that a reader needs.
+    """The options of a connection. A reader needs no others.
 
-    Other options in a file are ignored. Raises typer.BadParameter for another option on the command
-    line, and for invalid values.
+    Other options are ignored in a file. On the command line, they raise typer.BadParameter. So do
+    invalid values.
     """
     from kprod.config import ProducerConfig
 

@@ -101,7 +101,10 @@ class MetadataErrors:
     def not_found(
         self, search: Search, found: TopicInfo | None, seconds: float
     ) -> KprodTimeoutError:
-        """The error of a search that timed out; ``found`` is the topic without the partition."""
+        """The error of a search that timed out.
+
+        ``found`` is the topic, if only the partition is missing; otherwise None.
+        """
         what, why = f"topic {search.topic!r}", self.why(search.topic)
         if found is not None and search.partition is not None:
             what = f"partition {search.partition} of {what}"

@@ -64,11 +64,11 @@ class Verdict(enum.Enum):
 class Attempt:
     """The state of a batch at the moment its attempt failed.
 
-    ``oldest``: no earlier batch of its partition was sent and is still without an outcome.
-    ``provable``: what becomes of later ones will show whether it is stored.
+    ``oldest``: it is the first of the batches in flight of its partition.
+    ``provable``: the results of later batches will show whether it is stored.
     ``maybe_written``: this or an earlier attempt may have reached the log.
-    ``repeated``: it was sent before this attempt, or it is part of a batch that may be stored.
-    ``transactional``: it is part of a transaction, in the midst of which there is no other epoch.
+    ``repeated``: it was sent before, or it was split from a batch that may be stored.
+    ``transactional``: it belongs to a transaction, whose epoch cannot change before its end.
     """
 
     records: int

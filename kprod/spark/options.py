@@ -200,7 +200,7 @@ SIZES = ("batch_size", "batch_max_size", "max_request_size", "buffer_memory")
 
 
 def with_large_batches(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` with batches as large as requests, unless they set a size themselves."""
+    """A copy of ``options``. ``batch_size`` is 1 MiB, unless one of ``SIZES`` is set."""
     large = {"batch_size": ONE_PARTITION_A_TASK}
     return dict(options) if any(_says(options, name) for name in SIZES) else {**options, **large}
 
