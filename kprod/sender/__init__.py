@@ -1,1 +1,1 @@
-"""The background thread: takes ready batches, sends them, and settles them by the answers."""
+"""The background thread: it sends ready batches, and settles them when brokers answer."""

@@ -1,4 +1,4 @@
-"""Assembly of a sender: every part receives values, none the configuration."""
+"""Assembly of a sender. Its parts receive single values instead of the configuration."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from kprod.wire.versions import ApiKey, ApiVersions
 from kprod_ext import BufferPool, RecordClock
 
 RENEWED_AT = (0.85, 0.95)
-"""Between which parts of its lifetime a login is repeated (Kafka: the same)."""
+"""A login is repeated after a part of its lifetime that lies between these two, as in Kafka."""
 SLOW = 0.25
-"""Of ``request_timeout_ms``: twice as many bytes still arrive when the network becomes half as fast
-as it was when an answer took that long."""
+"""Part of ``request_timeout_ms`` after which an answer counts as slow. A request of twice the size
+would then still be answered in time if the network became half as fast."""
 
 
 def assemble(
@@ -51,14 +51,14 @@ def assemble(
     callbacks: Callbacks | None = None,
     record_clock: RecordClock | None = None,
 ) -> Sender:
-    """A sender that is ready to run. Opens a backend, connects to nothing yet.
+    """Make a sender that is ready to run. It opens a backend, but no connection yet.
 
-    Raises IllegalStateError on green threads.
+    ``rng`` makes every random choice: a run with the same seed can be repeated. ``load_watcher`` is
+    notified of queues, and of brokers that cannot take more. ``callbacks`` runs the callbacks of
+    futures; None: the sender runs them. ``record_clock`` gives records their timestamps; None:
+    ``clock`` does.
 
-    ``rng`` makes every random choice; with one of its own a run can be repeated. ``load_watcher``
-    is notified of queues and of brokers that are full. ``callbacks`` runs those of the futures;
-    None: the sender does. ``record_clock`` stamps records;
-    None: one that asks ``clock``.
+    Raises IllegalStateError if green threads have replaced Python's threads.
     """
     refuse_green_threads()
     rng = rng or random.Random()
@@ -159,7 +159,7 @@ def broker_settings(
     needed: tuple[ApiKey, ...],
     learners: Sequence[Callable[[ApiVersions], None]] = (),
 ) -> BrokerSettings:
-    """The settings of connections, of a producer or another client. See ``BrokerSettings``."""
+    """The settings of the connections of a producer or of another client."""
     return BrokerSettings(
         client_id=config.client_id,
         max_in_flight=config.max_in_flight_requests_per_connection,
@@ -213,7 +213,7 @@ def _gauges(
     network: Network,
     now: float,
 ) -> dict[str, float]:
-    """The metrics that nothing counts, by name. Any thread."""
+    """The metrics that are measured when they are read, by name. Any thread."""
     pool = accumulator.pool
     return {
         "buffer-total-bytes": pool.total,

@@ -1,4 +1,7 @@
-"""One broker: at most one connection, made when needed, remade after a back-off."""
+"""One broker.
+
+It has at most one connection, which is made when needed, and again after a back-off.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,13 @@ from kprod.wire.versions import ApiKey, ApiVersions
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The settings that all brokers of a producer share; times in seconds.
+    """The settings that all brokers of a producer share. Times are in seconds.
 
-    ``setup`` is the time to connect and shake hands, longer after each time it was too short
-    (KIP-601). ``needed``: the APIs without which a broker is of no use. ``login`` gives the
-    settings of the login for a host; None: there is none. ``learners`` are called with the
-    versions that a broker offers, after every handshake. ``software``: the name and the version
-    that are sent to brokers.
+    ``setup`` limits the time of connecting, handshake and login; the limit grows each time it was
+    too short (KIP-601). ``needed``: the APIs that a broker must offer. ``login`` returns the
+    settings of the login at a host; None: no login. ``learners`` are called after every handshake
+    with the API versions that the broker offers. ``software``: the name and the version that
+    brokers are told.
     """
 
     client_id: str
@@ -54,21 +57,21 @@ class BrokerSettings:
 
 NEVER = -FOREVER
 LONG_SILENCE = 5.0
-"""Seconds of silence that a broker may ask for before the log says so."""
+"""Seconds. If a broker asks for a longer silence, it is logged."""
 OFTEN = 60.0
-"""Seconds; the log names a connection that is lost while idle twice within them."""
+"""Seconds. The log names a connection that is lost while idle twice within this time."""
 RECEIVE_BYTES = 32 * 1024
-"""Of one system call: answers are small, and for more than this memory comes from the kernel."""
+"""Maximum of one system call. Answers are small, and a larger buffer comes from the kernel."""
 READS_PER_TURN = 32
-"""A broker that sends without end must not keep other brokers and deadlines waiting."""
+"""Reads in a row: other brokers and deadlines must not wait for a broker that sends without end."""
 READS = range(READS_PER_TURN)
 
 
 class Broker:
     """Connects, moves bytes between transport and protocol, and enforces the time limits.
 
-    Thread: the sender's only. Failures of the transport, the protocol or the peer end the
-    connection and fail its requests; they never travel further.
+    A failure of the transport, the protocol or the peer ends the connection and fails its requests;
+    it is not raised. Used only by the sender's thread.
     """
 
     __slots__ = (
@@ -142,11 +145,11 @@ class Broker:
 
     @property
     def can_send(self) -> bool:
-        """True when a request handed over now would leave at once."""
+        """True if a request that is sent now would be written at once."""
         return self.connection is not None and self.connection.can_send
 
     def offers(self, api: ApiKey, cap: int | None = None) -> bool:
-        """True when the broker has a version of this request, of at most ``cap``, that we know."""
+        """True if broker and kprod share a version of this request that is at most ``cap``."""
         return self.connection is not None and self.connection.offers(api, cap)
 
     @property
@@ -156,28 +159,31 @@ class Broker:
 
     @property
     def in_flight(self) -> int:
-        """Requests without a response, the handshake among them. Any thread."""
+        """The number of requests without a response, including those of the handshake.
+
+        Any thread.
+        """
         connection = self.connection  # once: the sender may end it meanwhile
         return connection.in_flight if connection is not None else 0
 
     @property
     def idle_bootstrap(self) -> bool:
-        """True when this is a connection to a bootstrap address that has nothing to do."""
+        """True if this is an idle connection to a bootstrap address."""
         return self.address.node_id < 0 and self.can_send and not self.in_flight
 
     def trouble(self, now: float) -> KprodError | None:
-        """Why requests cannot be sent; None while they can, and before the first attempt."""
+        """Why requests cannot be sent. None if they can, or before the first attempt to connect."""
         if self.connection is None or not self.connection.established:
             return self._latest_failure
         left = self.connection.throttled_for(now)
         return KprodError(silenced(self.address, left)) if left > 0 else None
 
     def may_connect(self, now: float) -> bool:
-        """True when there is no connection and no back-off forbids one."""
+        """True if there is no connection, and no back-off is running."""
         return self.transport is None and now >= self._retry_at
 
     def next_deadline(self, now: float) -> float:
-        """When this broker needs a look although no byte moved."""
+        """When this broker must be looked at again, even if no bytes arrive."""
         if self.transport is None:
             # After the back-off nothing is due: the next request for the broker connects.
             return self._retry_at if self._retry_at > now else FOREVER
@@ -186,11 +192,11 @@ class Broker:
         return min(self._deadline(), self.connection.next_change)
 
     def _set_deadline(self, now: float) -> None:
-        """To be called when the next event may have changed, but for one that is put off."""
+        """Call this if the next deadline may be earlier than before. ``fire`` finds a later one."""
         self._deadlines.set(self, self.next_deadline(now))
 
     def _deadline(self) -> float:
-        """When the connection is ended if nothing happens before."""
+        """When to end the connection if nothing happens until then."""
         if self.connection is None or not self.connection.established:
             return self.setup_began + self._setup_limit
         since = self.connection.waiting_since()
@@ -199,7 +205,7 @@ class Broker:
         return self._last_active + self._settings.idle_timeout
 
     def becomes(self, address: Address) -> None:
-        """The bootstrap address turned out to be that of a broker that metadata names."""
+        """This bootstrap address turned out to be the broker ``address`` of the metadata."""
         self.address = address
         self._traffic = self._metrics.node(address.node_id)
         if self.connection is not None:
@@ -208,7 +214,7 @@ class Broker:
     # Actions of the network ---------------------------------------------------------------------
 
     def connect(self, now: float) -> None:
-        """Start a connection; a failure is reported, and followed by a back-off."""
+        """Start a connection. A failure is reported, and a back-off follows it."""
         self._traffic = self._metrics.node(self.address.node_id)
         self.setup_began = self._last_active = now
         self._coming_up = True
@@ -227,9 +233,9 @@ class Broker:
             self._set_deadline(now)
 
     def send(self, exchange: Exchange, now: float) -> None:
-        """Queue a request and write as much as the socket takes. ``can_send`` must be True.
+        """Queue a request, and write as much of it as the socket takes. ``can_send`` must be True.
 
-        The exchange gets an error that comes at once.
+        An error that occurs immediately is passed to the exchange, and not raised.
         """
         connection = self.connection
         if connection is None:
@@ -259,7 +265,7 @@ class Broker:
         exchange.failed(failure, now, sent=False)
 
     def receive(self, now: float, *, readable: bool) -> None:
-        """The transport can go on: connecting, reading or writing."""
+        """The transport is ready: go on connecting, reading or writing."""
         connection = self.connection
         steady = connection is not None and connection.steady
         self._move(now, readable=readable)
@@ -267,9 +273,9 @@ class Broker:
             self._set_deadline(now)
 
     def _move(self, now: float, *, readable: bool, goes_on: bool = False) -> None:
-        """Go on connecting, or read and write; a failure ends the connection.
+        """Go on connecting, or read and write. A failure ends the connection.
 
-        An exchange that raises halfway ends the sender; other errors cost the connection.
+        If an exchange raises while it handles an answer, the sender ends.
         """
         try:
             if self.connection is None:
@@ -311,7 +317,7 @@ class Broker:
         connection.open(now)
 
     def _goes_on(self) -> None:
-        """The next message of a login has been worked out, or more can be read. Any thread."""
+        """The next message of a login is ready, or there is more to read. Any thread."""
         self._deadlines.queued.append(self)
         self._backend.wake()
 
@@ -373,7 +379,7 @@ class Broker:
             self._waits_to_write = waits
 
     def _check_time_limits(self, now: float) -> None:
-        """End a connection that is too slow to come up, to answer, or was idle for too long."""
+        """End a connection whose setup or answer takes too long, or which was idle for too long."""
         if self.transport is None or now < self._deadline():
             return
         if self.connection is None:
@@ -393,7 +399,7 @@ class Broker:
         self.drop(self._explained(why, now), now)
 
     def drop(self, error: KprodError, now: float) -> None:
-        """The connection failed: end it, back off, fail its requests."""
+        """The connection has failed: end it, start a back-off, and fail its requests."""
         self._metrics.connections_lost += 1
         quietly = self.can_send and not self.in_flight
         if quietly:
@@ -433,7 +439,10 @@ class Broker:
                 connection.close(as_lost(error), now)
 
     def _let_go(self, transport: Transport, now: float) -> None:
-        """Close ``transport``; an error in it must not keep its requests from being failed."""
+        """Close ``transport``.
+
+        If that fails, the requests of the connection are failed nevertheless.
+        """
         try:
             try:
                 self._backend.forget(transport)
@@ -450,7 +459,10 @@ class Broker:
         self._on_failure(str(self.address), error)
 
     def _explained(self, error: Exception, now: float) -> KprodError:
-        """The error that callers get, without the frames it passed."""
+        """The error for callers.
+
+        The tracebacks of ``error`` are dropped (see ``forget_frames``).
+        """
         new = self.connection is not None and not self.connection.useful
         explained = named(error, self.address, new=new)
         if not isinstance(error, KprodError):

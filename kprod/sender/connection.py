@@ -1,8 +1,8 @@
-"""The Kafka protocol on one connection, without the socket: requests in, bytes out, and back.
+"""The Kafka protocol on one connection, without the socket: requests to bytes, bytes to answers.
 
-Handshake by ApiVersions (KIP-35, KIP-511), a correlation id per request, responses matched in the
-order of their requests (a broker answers one connection in order), at most ``max_in_flight``
-requests unanswered. Nothing here blocks, reads a clock or knows a thread.
+The handshake is ApiVersions (KIP-35, KIP-511). Each request has a correlation id. A broker answers
+the requests of a connection in order, so each response belongs to the oldest request. At most
+``max_in_flight`` requests are unanswered. This module does not block, read a clock or use threads.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ HINTS = {
 }
 FOREVER = float("inf")
 MAX_FRAME_OF_STRANGERS = 512 * 1024
-"""Bytes of a frame from a broker before its versions are known, and before the login."""
+"""Maximum bytes of a frame before the broker's API versions are known and the login is over."""
 SETUP = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""The requests before a connection is of use: other libraries and the application take part."""
+"""The requests of handshake and login. Libraries and code of the application take part in a
+login."""
 LONG_ANSWERS = frozenset(
     {
         ApiKey.METADATA,
@@ -44,23 +45,25 @@ LONG_ANSWERS = frozenset(
         ApiKey.DESCRIBE_TRANSACTIONS,
     }
 )
-"""Their answers may be as long as ``receive_message_max_bytes``: they hold records, all that a
-broker coordinates, or text for each partition that the request names (metadata of 4 KiB with each
-offset, by default)."""
+"""Requests whose answers may be as long as ``receive_message_max_bytes``: they contain records,
+everything that a broker coordinates, or text for each partition of the request (by default, up to 4
+KiB of metadata with each offset)."""
 LONGEST_OTHER_ANSWER = 1024 * 1024
-"""Bytes: room for the results of 50,000 partitions of a transaction."""
+"""In bytes. It is enough for the results of 50,000 partitions of a transaction."""
 
 
 class BrokerConnection:
-    """One connection's protocol state. Used by the sender's thread only.
+    """The protocol state of one connection. Used only by the sender's thread.
 
-    The driver calls ``open`` once bytes may flow, writes ``pending_output`` and reports that to
-    ``wrote``, feeds ``received``, and ends with ``close``, which fails whatever is unanswered. A
-    broker that offers no version of an API among ``needed`` fails the handshake: it may be no
-    broker, or its answer was garbled, and a request that finds no version would fail its records.
-    ``learners``
-    get the versions that the broker offers, ``on_request`` the bytes of each request that is
-    queued, those of handshakes and logins too. ``software``: name and version.
+    The caller calls ``open`` when bytes can be sent. It writes ``pending_output``, reports the
+    number of written bytes to ``wrote``, and passes received bytes to ``received``. At the end it
+    calls ``close``, which fails all unanswered requests.
+
+    ``needed``: if the broker does not offer all these APIs, the handshake fails. The peer may not
+    be a broker, or its answer may be garbled. Without this check, a request would find no version
+    later, and fail its records. ``learners`` get the versions that the broker offers.
+    ``on_request`` gets the size of each request that is queued, including those of handshake and
+    login. ``software``: the name and the version that the broker is told.
     """
 
     def __init__(
@@ -92,34 +95,36 @@ class BrokerConnection:
         self._next_correlation_id = 0
         self._throttled_until = 0.0
         self.steady = False
-        """True while established, not asked to be silent, and without a login that is due."""
+        """True while requests may be sent: there is no silence to keep, and no login that is
+        due."""
         self.can_send = False
-        """True while a request handed over would start to leave at once."""
+        """True while a request that is sent would be written immediately."""
         self.next_change = FOREVER
-        """When ``pass_time`` is to be called though no byte came; infinite for never."""
+        """When ``pass_time`` must be called even if no bytes arrive, or infinity."""
         self.useful = False
         """True once a request has succeeded that is not part of the handshake."""
         self._closed = False
         self.mistake: BaseException | None = None
-        """The exception of an exchange for which no broker is to blame: memory has run out, say."""
+        """The exception of an exchange if it is not the broker's fault, for example a
+        MemoryError."""
 
     @property
     def established(self) -> bool:
-        """True once the handshake is over, the login as well, and requests may be sent."""
+        """True when handshake and login are over, so that requests can be sent."""
         login = self._login
         return self._versions is not None and (login is None or login.established)
 
     def offers(self, api: ApiKey, cap: int | None = None) -> bool:
-        """True when the broker has a version of this request, of at most ``cap``, that we know."""
+        """True if broker and kprod share a version of this request that is at most ``cap``."""
         return self._versions is not None and self._versions.offers(api, cap)
 
     @property
     def in_flight(self) -> int:
-        """Requests without a response."""
+        """The number of requests without a response."""
         return len(self.unanswered)
 
     def open(self, now: float) -> None:
-        """Bytes may flow: start the handshake."""
+        """Bytes can be sent: start the handshake."""
         self._start_handshake(SUPPORTED[ApiKey.API_VERSIONS][1], now)
 
     def _start_handshake(self, version: int, now: float) -> None:
@@ -152,9 +157,9 @@ class BrokerConnection:
             self._login.begin(now)
 
     def pass_time(self, now: float) -> None:
-        """Log in again if it is time, go on with a login that waits for us, or end a silence.
+        """Log in again if it is time, continue a login if it is ready, or end a silence.
 
-        Raises KprodError when the login failed; the connection is of no use then.
+        Raises KprodError if the login failed. The connection must then be closed.
         """
         login = self._login
         if login is not None and self._versions is not None:
@@ -164,7 +169,7 @@ class BrokerConnection:
         self._settle(now)
 
     def _settle(self, now: float) -> None:
-        """Set what follows from the state of the handshake, of the login and of a silence."""
+        """Update what depends on the state of the handshake, of the login and of a silence."""
         login, established = self._login, self.established
         if established:
             self._frames.allow(self._max_frame_bytes)
@@ -183,23 +188,23 @@ class BrokerConnection:
 
     @property
     def logs_in(self) -> bool:
-        """True while a login is under way, and only its messages come and go."""
+        """True during a login, when only its messages may be sent."""
         return self._login is not None and self._login.under_way
 
     @property
     def prepares_login(self) -> bool:
-        """True while the login's next message is worked out here, and the broker waits for it."""
+        """True while the broker waits for a message of the login, which is being prepared here."""
         return self._login is not None and self._login.begun is not None
 
     def throttled_for(self, now: float) -> float:
-        """Seconds for which the broker asked us to be silent."""
+        """The seconds left of a silence that the broker asked for."""
         return max(0.0, self._throttled_until - now)
 
     def send(self, exchange: Exchange, now: float, version: int | None = None) -> None:
-        """Queue a request, of the newest version that both sides know unless one is given.
+        """Queue a request of ``version``; None means the newest version that both sides know.
 
-        Raises UnsupportedVersionError when no version fits, and whatever ``encode`` raises, having
-        queued nothing.
+        Raises UnsupportedVersionError if there is no such version, and whatever ``encode`` raises.
+        Nothing is queued then.
         """
         if version is None:
             if self._versions is None:
@@ -216,16 +221,19 @@ class BrokerConnection:
         self.on_request(size)
 
     def pending_output(self) -> Buffers:
-        """The bytes that wait for the socket, in order."""
+        """The bytes to write to the socket, in order."""
         return [buffer for exchange in self.output for buffer in exchange.left]
 
     def offered(self) -> None:
-        """All output may leave before ``wrote`` says so: the transport buffers bytes itself."""
+        """All output may reach the broker now, because the transport buffers bytes itself."""
         for exchange in self.output:
             exchange.may_be_read = True
 
     def wrote(self, nbytes: int, now: float) -> None:
-        """The socket took ``nbytes``. Requests that expect no response end here."""
+        """The socket took ``nbytes``.
+
+        A fully written request that expects no response ends here.
+        """
         output, unanswered = self.output, self.unanswered
         unanswerable: list[Exchange] = []
         while nbytes:
@@ -247,10 +255,11 @@ class BrokerConnection:
         self.can_send = self.steady and not output and len(unanswered) < self._max_in_flight
 
     def received(self, chunk: bytes, now: float) -> int:
-        """Bytes came; returns the number of frames that they complete.
+        """Bytes arrived.
 
-        Ends the exchanges they answer; raises ProtocolError when they make no sense, and
-        UnsupportedVersionError when the broker offers no version of a needed API.
+        Ends the exchanges that they answer; returns the number of complete frames. Raises
+        ProtocolError if the bytes are invalid, and UnsupportedVersionError if the broker does not
+        offer a needed API.
         """
         frames = self._frames.feed(chunk)
         for frame in frames:
@@ -307,21 +316,20 @@ class BrokerConnection:
             raise
 
     def waiting_since(self) -> float | None:
-        """The time since which the broker has to answer or to read; None when it has not.
+        """Since when the broker has kept this connection waiting; None if it does not.
 
-        Or since when a login's next message is worked out here: that takes as long at most.
-
-        Not before the last bytes it took of its oldest request, nor before the end of a silence it
-        asked for: that may be in the future.
+        This is ``Exchange.since`` of the oldest unanswered request. It may be in the future, if the
+        broker asked for silence. If all requests are answered, but a message of a login is being
+        prepared here, this is when the preparation began: the same time limit applies.
         """
         if not self.unanswered:
             return None if self._login is None else self._login.begun
         return self.unanswered[0].since
 
     def close(self, error: KprodError, now: float) -> None:
-        """The connection is gone: fail every unanswered request, oldest first.
+        """The connection has ended: fail every unanswered request, oldest first.
 
-        Raises what one of them raised, once all have failed.
+        An exception of one of them is raised after all have failed.
         """
         self._closed = True
         self.output.clear()

@@ -1,4 +1,4 @@
-"""Failures of connections and records in words for users, and a log of them that does not flood."""
+"""The texts of failed connections and records, and a log that limits how often they are written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from kprod.types import Broker
 def as_lost(error: KprodError) -> KprodError:
     """The error for the requests of a connection that ended because of ``error``.
 
-    That the broker will not know us any more is about the next connection: they go out again on it.
+    An AuthenticationError of a repeated login becomes a lost connection, so that the requests are
+    sent again on the next connection.
     """
     if not isinstance(error, AuthenticationError):
         return error
@@ -34,17 +35,24 @@ def as_lost(error: KprodError) -> KprodError:
 
 
 def silenced(broker: Broker, seconds: float) -> str:
-    """The line about a broker that asked for ``seconds`` of silence."""
+    """The text about a broker that asked for ``seconds`` without requests."""
     return f"{broker} asks for {seconds:.3g} s without requests (throttle_time_ms)"
 
 
 def slow_setup(seconds: float, progress: str) -> ConnectionLost:
-    """The error of a connection that took too long; ``progress``: what it waits for, or empty."""
+    """The error of a connection that took too long.
+
+    ``progress``: what it waits for, or an empty text.
+    """
     return ConnectionLost(f"not connected after {seconds:.3g} s" + (progress and f": {progress}"))
 
 
 def silent_setup(seconds: float, *, logs_in: bool, waits_for_us: bool) -> ConnectionLost:
-    """The error of a silent broker. ``waits_for_us``: this side has a login message to work out."""
+    """The error of a connection whose setup got no answer in time.
+
+    ``waits_for_us``: the broker waits for a message of the login, which this side has not prepared
+    yet.
+    """
     limit = f"within {seconds:.3g} s of connecting"
     if waits_for_us:
         return ConnectionLost(
@@ -55,9 +63,9 @@ def silent_setup(seconds: float, *, logs_in: bool, waits_for_us: bool) -> Connec
 
 
 def forget_frames(error: BaseException | None) -> None:
-    """Drop the tracebacks: their frames hold the views that were being written.
+    """Drop the tracebacks, whose frames refer to memory of batches that were being written.
 
-    The error lives as long as someone may ask why; the memory of a batch must not.
+    The error may be kept for a long time, and must not keep that memory.
     """
     while error is not None:
         error.__traceback__ = None
@@ -65,9 +73,9 @@ def forget_frames(error: BaseException | None) -> None:
 
 
 def named(error: Exception, broker: Broker, *, new: bool) -> KprodError:
-    """``error`` with the broker's name. Any other exception becomes a lost connection.
+    """``error`` with the broker's name. An exception from outside kprod becomes a lost connection.
 
-    ``new``: the connection has been of no use yet.
+    ``new``: no request on the connection has succeeded yet.
     """
     explained: KprodError
     if isinstance(error, (AuthenticationError, ProtocolError, UnsupportedVersionError)):
@@ -81,7 +89,7 @@ def named(error: Exception, broker: Broker, *, new: bool) -> KprodError:
 
 
 def port_hint(error: Exception) -> str:
-    """A hint: a port that expects another protocol ends connections like this one."""
+    """A hint at the security options: a port that expects TLS or a login behaves like this."""
     named = "security_protocol" in str(error)
     return "" if named else "; does this port expect TLS or a login? see security_protocol"
 
@@ -91,7 +99,8 @@ log = SenderLog(__name__)
 INTERVAL = 60.0
 """Seconds between two lines about the same broker."""
 KEPT = 1000
-"""Brokers remembered at most; beyond that the one that has failed for longest is forgotten."""
+"""Maximum number of brokers to remember. When it is reached, the broker that has been failing for
+the longest time is forgotten."""
 
 
 @dataclass(slots=True)
@@ -108,13 +117,16 @@ class _Line:
 
 
 class RateLimit:
-    """Lets one line about a subject pass per ``INTERVAL``, and counts those it leaves out."""
+    """Lets one line about a subject pass per ``INTERVAL``, and counts the suppressed lines."""
 
     def __init__(self) -> None:
         self._latest: dict[Hashable, _Line] = {}
 
     def admit(self, subject: Hashable, now: float, count: int = 1) -> _Line | None:
-        """The entry of the line before; an empty one for the first; None: leave this line out."""
+        """Return the entry of the previous line about ``subject``; None: suppress this line.
+
+        If there was no such line, the returned entry is empty.
+        """
         latest = self._latest.get(subject)
         if latest is not None and now - latest.at < INTERVAL:
             latest.left_out += count
@@ -126,10 +138,11 @@ class RateLimit:
 
 
 class ConnectionLog:
-    """One line per broker and ``INTERVAL``, with the number of those left out; one when it works.
+    """Limits the log to one line per broker and ``INTERVAL``, with the number of suppressed lines.
 
-    At DEBUG every connection that is made, fails or ends has a line. Thread: the sender's only.
-    Times are seconds on the monotonic clock.
+    Another line says that a failed broker is connected again. At level DEBUG, every connection that
+    is made, fails or ends has a line. Times are seconds on the monotonic clock. Used only by the
+    sender's thread.
     """
 
     def __init__(self, client_id: str) -> None:
@@ -139,7 +152,7 @@ class ConnectionLog:
         self._limit = RateLimit()
 
     def failed(self, broker: str, error: KprodError, now: float) -> None:
-        """A connection to ``broker`` could not be made, or broke; ``error`` names it."""
+        """A connection to ``broker`` could not be made, or was lost. ``error`` names the broker."""
         trouble = self._troubles.get(broker)
         if trouble is None:
             if len(self._troubles) >= KEPT:
@@ -155,7 +168,7 @@ class ConnectionLog:
         trouble.logged = True
 
     def works(self, broker: str, now: float) -> None:
-        """A connection to ``broker`` has come up."""
+        """A connection to ``broker`` is established."""
         self.come_up += 1
         trouble = self._troubles.pop(broker, None)
         if trouble is None or not trouble.logged:
@@ -165,16 +178,16 @@ class ConnectionLog:
             log.info("%s: %s is connected again %s", self._client_id, broker, after)
 
     def is_failing(self, broker: str) -> bool:
-        """Whether the last connection to ``broker``, or the attempt to make one, has failed."""
+        """Whether the last connection to ``broker`` failed, or could not be made."""
         return broker in self._troubles
 
     @property
     def tells_details(self) -> bool:
-        """True while ``detail`` writes lines; costly details need no work otherwise."""
+        """True if ``detail`` writes lines. Check it before you compute an expensive detail."""
         return log.isEnabledFor(DEBUG)
 
     def detail(self, what: str, *arguments: object) -> None:
-        """A detail for debugging."""
+        """Log a detail for debugging."""
         log.debug("%s: " + what, self._client_id, *arguments)
 
     def warn(self, what: str) -> None:
@@ -182,14 +195,17 @@ class ConnectionLog:
         log.warning("%s: %s", self._client_id, what)
 
     def seldom(self, subject: str, text: str, now: float) -> None:
-        """Log ``text``: one line about ``subject`` per ``INTERVAL``, with the number left out."""
+        """Log ``text``, at most once per ``INTERVAL`` and ``subject``.
+
+        The line contains the number of those that were suppressed.
+        """
         before = self._limit.admit(subject, now)
         if before is not None:
             others = _others(before.left_out, "times", now - before.at)
             log.warning("%s: %s%s", self._client_id, text, others)
 
     def mistake(self, what: str, error: BaseException, now: float) -> None:
-        """Log a bug, here or in a transport, with its stack; not each time."""
+        """Log a bug of kprod or of a transport with its stack, at most once per ``INTERVAL``."""
         if self._limit.admit(what, now) is None:
             return
         # As text: a handler that keeps records would keep the frames, and the memory they look at.
@@ -202,9 +218,10 @@ def _others(left_out: int, what: str, seconds: float) -> str:
 
 
 class UnobservedFailures:
-    """One line per topic, cause and ``INTERVAL``, with the number of records.
+    """Logs failed records whose futures nobody has read.
 
-    Thread: the sender's only. ``monotonic`` is a clock in seconds.
+    There is one line per topic, cause and ``INTERVAL``, with the number of records. ``monotonic``
+    is a clock in seconds. Used only by the sender's thread.
     """
 
     def __init__(self, client_id: str, monotonic: Callable[[], float]) -> None:

@@ -1,10 +1,10 @@
 """A transaction's requests to its coordinators, and the effect of each answer (KIP-98, KIP-890).
 
-One request at a time, as Kafka's ``TransactionManager``: the coordinator takes one change after the
-other anyway. Two protocols: in the first, partitions and groups are added to a transaction before
-anything is written to them; in the second the brokers do that, and each end of a transaction brings
-the epoch of the next one. Which one is used is decided between two transactions, by the level of
-the cluster's feature ``transaction.version``.
+One request is sent at a time, as in Kafka's ``TransactionManager``: a coordinator makes one change
+after another anyway. There are two protocols. In protocol 1, the producer adds partitions and
+groups to the transaction before anything is written to them. In protocol 2, the brokers add them,
+and the end of each transaction returns the epoch of the next one. The cluster's feature
+``transaction.version`` decides which protocol the next transaction uses.
 """
 
 from __future__ import annotations
@@ -55,31 +55,29 @@ from kprod.wire.transactions import TRANSACTION, OffsetsReply
 log = SenderLog(__name__)
 
 IMPLICIT_FROM = 2
-"""The level of the feature from which on brokers add partitions themselves."""
+"""The lowest level of the feature at which brokers add partitions themselves."""
 FENCED = (
     "another producer with this transactional id has been started since, or the transaction has"
     " lasted longer than transaction_timeout_ms and its coordinator has ended it"
 )
 SOON = 0.02
-"""Seconds until something is added again while the transaction before is still being ended."""
+"""Seconds until an addition is repeated, if the previous transaction is still being ended."""
 MARKERS = 0.0006
 """Seconds that a cluster needs for the markers of a transaction after it has answered EndTxn.
-
-Apache Kafka puts off a request of the next transaction that comes before that by 20 ms (decision
-0042)."""
+Apache Kafka delays an earlier request of the next transaction by 20 ms (decision 0042)."""
 FLUSHING = (State.COMMITTING, State.PREPARED)
 ENDING = FLUSHING + DOOMED
 PATIENCE = 1.0
-"""Seconds for which the metadata may lack a broker that was named as coordinator."""
+"""Seconds for which metadata may lack a broker that was named as coordinator."""
 
 
 class Coordination:
-    """The sender's side of ``Transactions``: all its requests but Produce and Metadata.
+    """The sender's side of ``Transactions``: all its requests except Produce and Metadata.
 
-    It looks when it is queued (see ``Deadlines``): by each change of ``Transactions``, and by each
-    answer. As ``PartitionSet.transaction`` it says which batches may leave. ``drained``: every
-    record of the transaction has its outcome, and nothing is on its way to a broker.
-    Thread: the sender's only.
+    Each answer and each change of ``Transactions`` queues it, so that ``fire`` is called (see
+    ``Deadlines``). As ``PartitionSet.transaction`` it decides which batches may be sent.
+    ``drained``, an argument of some methods: every record of the transaction has its outcome, and
+    no request with a batch is in flight. Used only by the sender's thread.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class Coordination:
         self.implicit = False  # brokers add partitions to the transaction themselves (KIP-890)
         self.transactional_id = transactions.transactional_id
         self.holds = False
-        """True for a moment after a transaction: batches of the next one have to wait."""
+        """True for a moment after a transaction, when batches of the next one must wait."""
         self._hold_until = 0.0
         self._held: dict[TopicPartition, None] = {}  # partitions with batches that wait for its end
         self._needs_epoch = False  # before the next transaction
@@ -131,7 +129,10 @@ class Coordination:
     # Questions of the gate ------------------------------------------------------------------------
 
     def may_send(self, tp: TopicPartition) -> bool:
-        """True when a batch of ``tp`` may leave; else the partition is noted as waiting."""
+        """True if a batch of ``tp`` may be sent.
+
+        Otherwise the partition is remembered as waiting.
+        """
         if self._transactions.state not in OPEN:
             return False
         if self.holds:
@@ -147,13 +148,13 @@ class Coordination:
         return False
 
     def release_hold(self) -> None:
-        """The moment after a transaction is over."""
+        """Called a moment after a transaction has ended: let waiting partitions go on."""
         self.holds = False
         held, self._held = self._held, {}
         self._partitions.reopen(held)
 
     def sequence_lost(self) -> None:
-        """Sequence numbers were used that may not be in a log: they must not be used again."""
+        """Some sequence numbers may be missing in the log. They must not be used again."""
         self._needs_epoch = True
 
     def record_failed(self, error: KprodError) -> None:
@@ -169,7 +170,7 @@ class Coordination:
     # The sender's loop ---------------------------------------------------------------------------
 
     def fire(self, now: float) -> None:
-        """Do what the state asks for: send a question, end a call, or look again later."""
+        """Do what the state asks for: send a request, end a call, or look again later."""
         state = self._transactions.state
         drained = False
         if state in ENDING:
@@ -194,9 +195,9 @@ class Coordination:
                 self._ask(ask, now)
 
     def _gather(self, state: State, now: float) -> bool:
-        """A transaction that ends takes no more records; those in it leave at once, or never.
+        """End the transaction's batches: send them at once, or drop them. No more records join it.
 
-        True when all have their outcome.
+        True when all records have their outcome.
         """
         if self._closed_for != self._transactions.number:
             # From here on a record can only be one of the next transaction.
@@ -281,7 +282,7 @@ class Coordination:
         return EndTransaction(self._request(), committed=committed)
 
     def settle(self, *, drained: bool) -> bool:
-        """End the calls that need no request; True when a call has ended."""
+        """End the calls that need no request; True if a call has ended."""
         transactions = self._transactions
         if transactions.producer is not None and self._identity.producer is None:
             # Another process has prepared it under its id and epoch. How far the sequence numbers
@@ -329,7 +330,10 @@ class Coordination:
     def _reachable(
         self, wanted: Coordinator, node_id: int, since: float, now: float
     ) -> Broker | None:
-        """The node, if it takes a request now; where it never may, it is looked for anew."""
+        """The node, if it takes a request now.
+
+        If it seems unreachable, the coordinator is found anew.
+        """
         broker = self._network.usable(node_id, now)
         if broker is not None:
             return broker
@@ -356,7 +360,7 @@ class Coordination:
     # Answers --------------------------------------------------------------------------------------
 
     def answered(self, ask: Ask, reply: Any, now: float) -> None:
-        """Take the answer, and decide what becomes of the question."""
+        """Handle the answer, and decide whether ``ask`` is repeated."""
         self._in_flight = None
         self._deadlines.queued.append(self)
         if isinstance(ask, FindCoordinator):
@@ -388,7 +392,7 @@ class Coordination:
         return found if found is Reaction.RETRY else self.take(ask, reply)
 
     def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
-        """No answer came: ask again, perhaps another broker."""
+        """No answer came. Ask again, perhaps another broker."""
         self._in_flight = None
         self._deadlines.queued.append(self)
         self._coordinators.pop(ask.coordinator, None)
@@ -406,7 +410,10 @@ class Coordination:
         self._back_off(now)
 
     def take(self, ask: Ask, reply: Any) -> Reaction | None:
-        """Take the answer; one of ``AGAIN`` if the request has to be repeated, else None."""
+        """Handle the answer.
+
+        Returns one of ``AGAIN`` if the request must be repeated, otherwise None.
+        """
         if isinstance(ask, FetchOffsets):
             return self._offsets_fetched(ask, reply)
         if isinstance(ask, FindCoordinator) and self._fail_offset_fetch(ask, reply.error_code):
@@ -456,7 +463,7 @@ class Coordination:
         self.implicit = self._transactions.level >= IMPLICIT_FROM
 
     def _end_taken(self, *, renewed: bool) -> None:
-        """The coordinator has ended the transaction; ``renewed`` as in ``_ended``."""
+        """The coordinator has ended the transaction. ``renewed``: see ``_ended``."""
         refused = self._refused_commit
         if refused is None or self._transactions.state is not State.COMMITTING:
             self._ended(renewed=renewed)
@@ -467,7 +474,7 @@ class Coordination:
         self._transactions.fail(refused)
 
     def _ended(self, *, renewed: bool) -> None:
-        """The transaction is over; ``renewed``: its end has brought another epoch."""
+        """The transaction is over. ``renewed``: its end returned the epoch of the next one."""
         upgraded = not self.implicit and self._transactions.level >= IMPLICIT_FROM
         if renewed:
             self._needs_epoch = False
@@ -535,7 +542,10 @@ class Coordination:
         return None
 
     def _fail_offset_fetch(self, ask: FindCoordinator, code: int) -> bool:
-        """True when there will be no coordinator for a question about a group's offsets."""
+        """End a question about a group's offsets, whose coordinator cannot be found.
+
+        False if ``ask`` was to find the coordinator of another question.
+        """
         if not isinstance(ask.then, FetchOffsets):
             return False
         # Also if its caller has gone: the transaction has nothing to do with it.
@@ -543,7 +553,7 @@ class Coordination:
         return True
 
     def _worst(self, ask: Ask, refused: dict[TopicPartition, int]) -> Reaction | None:
-        """React to the most severe of several codes."""
+        """React to the most severe of several error codes."""
         worst = max(
             refused,
             key=lambda tp: (
@@ -577,7 +587,10 @@ class Coordination:
         return None
 
     def _is_for_the_end(self, ask: Ask) -> bool:
-        """False for a question about a group: a transaction is aborted without it."""
+        """Whether a transaction needs ``ask`` to end.
+
+        It can end without questions about a group.
+        """
         if isinstance(ask, FindCoordinator):
             return ask.wanted[0] == TRANSACTION
         return isinstance(ask, EndTransaction)

@@ -1,6 +1,6 @@
-"""What the sender has to do: a queue of what was asked for, a heap of what happens by time.
+"""What the sender must do: a queue of what others have asked for, and a heap of deadlines.
 
-And the calls of other threads that wait until it has done something for them.
+It also contains the calls of other threads that wait for the sender.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from kprod.lock import Lock
 
 FOREVER = float("inf")
 SLACK = 8
-"""Entries that are out of date and may be left before the heap is made anew."""
+"""The number of outdated entries that the heap may have before it is rebuilt."""
 
 
 class Owner(Protocol):
-    """Something with a deadline. ``due`` is its time, infinite for none; only Deadlines sets it."""
+    """Something with a deadline. ``due`` is its time, or infinite. Only Deadlines sets it."""
 
     due: float
 
     def fire(self, now: float) -> None:
-        """Look what is to be done: the deadline has come, and is set no more, or it was queued."""
+        """Do what is due: the owner was queued, or its deadline has come, and is now removed."""
         ...
 
 
 class Deadlines:
-    """The deadlines of all owners, on one clock. Thread: the sender's only, but for ``queued``.
+    """The deadlines of all owners, on one clock. Only the sender's thread uses all but ``queued``.
 
-    ``queued``: owners to which something has happened. Any thread appends to it, after the change
-    that the owner is to see, and wakes the sender if it may sleep.
-    ``first``: when the first deadline comes, infinite without one. A deadline that is set anew or
-    withdrawn leaves its entry in the heap until it comes up, or until such entries are more than
-    the others.
+    ``queued``: owners to which something has happened. Any thread may append to it, after it has
+    made the change that the owner must see. That thread then wakes the sender if the sender may be
+    waiting.
+
+    ``first``: the time of the first deadline, or infinity. A deadline that is changed or withdrawn
+    leaves an outdated entry in the heap. Such entries are removed when they come first, or when
+    they outnumber the others by more than ``SLACK``.
     """
 
     __slots__ = ("_armed", "_heap", "_number", "first", "queued")
@@ -49,7 +51,7 @@ class Deadlines:
         self.first = FOREVER
 
     def set(self, owner: Owner, when: float) -> None:
-        """Set the deadline of ``owner``; infinite: withdraw it."""
+        """Set the deadline of ``owner``. An infinite ``when`` withdraws it."""
         if when == owner.due:
             return
         self._armed += (when < FOREVER) - (owner.due < FOREVER)
@@ -73,9 +75,9 @@ class Deadlines:
         self.first = heap[0][0] if heap else FOREVER
 
     def fire(self, now: float) -> None:
-        """Call each owner whose deadline has come, then each that is queued.
+        """Call each owner whose deadline has come, then each owner that is queued.
 
-        What they set or queue comes later.
+        What these calls set or queue is handled by the next ``fire``.
         """
         if self.first <= now:
             self._fire_due(now)
@@ -97,7 +99,7 @@ class Deadlines:
 
 
 class Pending:
-    """One call. ``ended`` opens with its outcome; ``error`` is the reason if it has none."""
+    """A call of another thread. ``ended`` opens when it is over; ``error`` is set if it failed."""
 
     __slots__ = ("ended", "error")
 
@@ -110,9 +112,10 @@ _P = TypeVar("_P", bound=Pending)
 
 
 class PendingQueue(Generic[_P]):
-    """The calls without an outcome, oldest first. Thread-safe.
+    """The calls that are not over, oldest first. Thread-safe.
 
-    ``calls`` may be read without a lock: a call that is added meanwhile wakes the sender.
+    ``calls`` may be read without a lock. If a call is added at the same time, its caller wakes the
+    sender.
     """
 
     def __init__(self) -> None:
@@ -124,7 +127,7 @@ class PendingQueue(Generic[_P]):
         return bool(self.calls)
 
     def add(self, call: _P) -> None:
-        """Queue ``call``; a closed queue ends it at once."""
+        """Queue ``call``. A closed queue ends it at once."""
         with self._lock:
             closed_by = self._closed_by
             if closed_by is None:
@@ -133,7 +136,7 @@ class PendingQueue(Generic[_P]):
             self.end(call, copy.copy(closed_by))
 
     def withdraw(self, call: _P) -> None:
-        """Forget ``call``: its caller has stopped waiting."""
+        """Remove ``call``, whose caller has stopped waiting."""
         with self._lock:
             if call in self.calls:
                 self.calls.remove(call)
@@ -144,13 +147,13 @@ class PendingQueue(Generic[_P]):
             return self.calls[0] if self.calls else None
 
     def end(self, call: _P, error: KprodError | None = None) -> None:
-        """``call`` has its outcome: the result that was set before, or ``error``."""
+        """End ``call``, with the result that was set before or with ``error``."""
         call.error = error
         self.withdraw(call)
         call.ended.open()
 
     def close(self, error: KprodError) -> None:
-        """End every call in ``error``, also later ones."""
+        """End all calls with ``error``, including those that are added later."""
         with self._lock:
             self._closed_by = error
             calls = list(self.calls)

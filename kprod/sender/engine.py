@@ -1,4 +1,4 @@
-"""The engine of a producer in one process: the sender, its thread, the callbacks, their end."""
+"""The engine of a producer in one process: the sender, its thread and the callbacks."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ FOREVER = 10.0**9
 
 
 class Engine:
-    """Runs from the start until ``stop``. Thread-safe.
+    """Runs from its creation until ``stop``. Thread-safe.
 
-    ``callbacks`` are those the sender was assembled with; ``last``, if there is one, is called once
-    when every record has its outcome and every callback has returned, in the callbacks' thread.
+    ``callbacks`` are those that the sender was assembled with. ``last`` is called once in their
+    thread, when every record has its outcome and every callback has returned.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class Engine:
 
     @property
     def is_stopping(self) -> bool:
-        """True once ``stop`` was called, even while parts of it still run."""
+        """True once ``stop`` was called, even while parts of the engine still run."""
         return self._stopping
 
     @property
     def is_sender(self) -> bool:
         """True in the sender's thread, where a wait for the sender would never end.
 
-        A log handler of the application that sends log lines runs there.
+        Application code may run there, for example a log handler that sends log lines to Kafka.
         """
         return self._thread.is_current
 
@@ -101,7 +101,7 @@ class Engine:
         return self.report()
 
     def wait(self, ended: Latch, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds for a result of the sender; True when it came."""
+        """Wait at most ``timeout`` seconds for the sender to open ``ended``; True if it did."""
         return self._sender.loop_owner.wait(ended, timeout, True)
 
     def await_producer_id(self, timeout: float) -> None:
@@ -112,7 +112,7 @@ class Engine:
             raise copy.copy(self._sender.refusal)
 
     def blocking_time(self, longest: float) -> float:
-        """Seconds a call may wait: none in the thread that would have to end the wait."""
+        """The seconds that a call may wait: ``longest``, but 0 in the sender's thread."""
         return 0.0 if self.is_sender else longest
 
     def client_instance_id(self, timeout: float) -> UUID:
@@ -131,13 +131,14 @@ class Engine:
         return UUID(bytes=telemetry.instance_id)
 
     def drain_callbacks(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds until the callbacks that were due have returned."""
+        """Wait at most ``timeout`` seconds until the callbacks that are due now have returned."""
         return self._callbacks.drain(timeout)
 
     def stop(self, timeout: float) -> bool:
-        """End everything within ``timeout`` seconds; every record has its outcome then.
+        """End everything within ``timeout`` seconds. Every record then has its outcome.
 
-        True when nothing is left to run. In one of its own threads it does not wait for that.
+        Returns True if nothing is left to run. In one of the engine's own threads, it does not
+        wait, and returns False.
         """
         self._stopping = True
         if self._sender.transactions is not None:
@@ -159,7 +160,7 @@ class Engine:
         return self._callbacks.drain(max(GRACE, self._left(deadline)))
 
     def stop_at_exit(self, timeout: float) -> None:
-        """As ``stop``; callbacks that have not begun by then are dropped."""
+        """Like ``stop``, but drop the callbacks that have not begun when it returns."""
         stopped_before = self._stopping
         self.stop(timeout)
         self._callbacks.abandon()
@@ -167,7 +168,7 @@ class Engine:
             log.warning("%s was still open when the interpreter exited", self._client_id)
 
     def _log_losses(self) -> None:
-        """Log it once: ``with``, a dropped producer and the exit return nothing to read it from."""
+        """Log the counts once: ``with``, a dropped producer and the exit do not return them."""
         report = self.report()
         level = logging.WARNING if report.failed else logging.DEBUG
         if level > self._logged:
@@ -181,14 +182,14 @@ class Engine:
             )
 
     def abandon(self) -> None:
-        """In a forked child: the engine belongs to the parent, and no thread here does its work."""
+        """Called in a forked child: the engine and its thread belong to the parent."""
         self._sender.network.abandon()
 
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - self._sender.clock.monotonic())
 
     def report(self) -> DeliveryReport:
-        """The counts of records by outcome until now."""
+        """The current counts of records by outcome."""
         pending = sum(map(_pending, self._sender.accumulator.incomplete.copy()))
         failed = self._metrics.records_failed + self._sender.disowned
         return DeliveryReport(self._metrics.records_sent, failed, pending)

@@ -1,4 +1,4 @@
-"""A request and what happens with its answer: connections carry exchanges."""
+"""An exchange is a request, and what to do with its answer. Connections carry exchanges."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Failed(Protocol):
 
 
 class Exchange:
-    """A request on its way. It ends exactly once, by ``answered`` or by ``failed``.
+    """A request in flight. It ends exactly once, by ``answered`` or by ``failed``.
 
-    ``api`` and ``version_cap`` (None: no cap) choose the version. ``expects_response`` is False
+    ``api`` and ``version_cap`` (None: no cap) determine the version. ``expects_response`` is False
     only for Produce with acks=0, which ends when the socket has taken its last byte.
 
-    The rest belongs to the connection that carries it. ``since`` is the latest of: the request was
-    queued, its last byte was taken, a silence that the broker asked for is over. ``left`` are the
-    bytes that the socket has not taken, ``left_bytes`` how many. ``may_be_read``: the last byte may
-    have reached the broker.
+    The connection uses the other attributes. ``since`` is when the request was queued, when the
+    socket last took bytes of it, or the end of a silence that the broker asked for, whichever is
+    latest. ``left`` are the bytes that the socket has not taken, and ``left_bytes`` is their
+    number. ``may_be_read``: the last byte may have reached the broker.
     """
 
     api: ApiKey
@@ -40,31 +40,32 @@ class Exchange:
     may_be_read = False
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        """The whole frame, size prefix included.
+        """Return the whole frame, including the size prefix.
 
-        Raises UnsupportedVersionError when no frame of this version says what is asked: the request
-        fails, and the connection goes on.
+        Raises UnsupportedVersionError if this version cannot express the request. The request then
+        fails, but the connection continues.
         """
         raise NotImplementedError
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
-        """The response came; return its ``throttle_time_ms`` (KIP-219).
+        """Handle the response, and return its ``throttle_time_ms`` (KIP-219).
 
-        Raises ProtocolError, having changed nothing, for a body that cannot be read: the connection
-        is closed then, and ``failed`` follows.
+        Raises ProtocolError for a body that cannot be read, before it changes anything. The
+        connection is then closed, and ``failed`` follows.
         """
         raise NotImplementedError
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """No response will come.
 
-        ``sent``: the last byte may have left, so the broker may have acted on the request. Before
-        that it cannot: a request begins with its size, and a broker waits for all of it.
+        ``sent``: the last byte may have been sent, so the broker may have acted on the request.
+        Before the last byte, a broker cannot act: a request begins with its size, and the broker
+        waits for all of it.
         """
         raise NotImplementedError
 
     def took(self, nbytes: int) -> None:
-        """The socket took the first ``nbytes`` of the bytes left, but not all."""
+        """The socket took the first ``nbytes`` of the remaining bytes, but not all of them."""
         self.left_bytes -= nbytes
         for place, buffer in enumerate(self.left):
             if nbytes < len(buffer):
@@ -74,11 +75,11 @@ class Exchange:
 
 
 def connection_ends(error: KprodError, now: float, *, sent: bool) -> None:
-    """Nothing: the connection of a failed handshake ends anyway, with a reason."""
+    """Do nothing: after a failed handshake, the connection ends anyway, with a reason."""
 
 
 class Reply(Protocol):
-    """An answer that was decoded."""
+    """A decoded answer."""
 
     @property
     def throttle_ms(self) -> int: ...
@@ -88,10 +89,10 @@ R = TypeVar("R", bound=Reply)
 
 
 class ControlRequest(Exchange, Generic[R]):
-    """Any request but Produce: the functions that write it, read its answer, and take its end.
+    """Any request except Produce. Functions write it, read its answer, and handle its end.
 
     ``encode`` takes version, correlation id and client id, and returns the whole frame. ``decode``
-    takes version and body; ``answered`` gets what it returns.
+    takes version and body. ``answered`` takes the result of ``decode``.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""The SASL login of one connection: SaslHandshake, then SaslAuthenticate until it is over.
+"""The SASL login of a connection: SaslHandshake, then SaslAuthenticate until the login is over.
 
-The first login comes before any other request (KIP-152). Where a broker says for how long it holds,
-it is repeated before that is over (KIP-368), on the same connection: requests in flight stay so,
-later ones wait until it ends, for a broker takes nothing else in between.
+The first login comes before any other request (KIP-152). If the broker limits the lifetime of a
+login, the login is repeated before its end, on the same connection (KIP-368). Requests in flight
+are not affected. Later requests wait until the login ends, because the broker accepts no others
+during a login.
 """
 
 from __future__ import annotations
@@ -34,14 +35,16 @@ from kprod_ext.peer_text import printable
 FOREVER = float("inf")
 MOST_ROUNDS = 100
 LEAST_PAUSE = 1.0
-"""Seconds between two logins: Apache Kafka takes none sooner, by its own clock."""
+"""Minimum seconds between two logins. Apache Kafka refuses an earlier one, by its own clock."""
 
 
 class LoginSettings(NamedTuple):
-    """How logins are made: ``start`` gets a function that has ``Login.proceed`` called soon.
+    """How to log in.
 
-    ``part`` gives the part of its lifetime after which a login is repeated: about 0.9 (Kafka: 0.85
-    to 0.95), different each time so that not all connections do it at once.
+    ``start`` takes a function, which makes the sender call ``Login.proceed`` soon.
+
+    ``part`` returns the part of a login's lifetime after which it is repeated, between 0.85 and
+    0.95 as in Kafka. It is different each time, so that connections do not log in at the same time.
     """
 
     mechanism: str
@@ -50,7 +53,7 @@ class LoginSettings(NamedTuple):
 
 
 class Login:
-    """The login of one connection. Used by the sender's thread only."""
+    """The login of one connection. Used only by the sender's thread."""
 
     def __init__(
         self,
@@ -69,26 +72,26 @@ class Login:
         self._taken_up = 0.0  # when the broker had begun the last login, at the latest
         self._last_reply: int = 0
         self.holds_until = FOREVER
-        """The time from which on no other request may begin; ``due`` may be later."""
+        """From this time, no other request may begin. ``due`` may be later."""
         self.due = FOREVER
 
     @property
     def established(self) -> bool:
-        """Whether the first login has ended well."""
+        """Whether the first login has succeeded."""
         return self._first_over
 
     @property
     def under_way(self) -> bool:
-        """Whether nothing else may be sent."""
+        """Whether a login must end before other requests may be sent."""
         return self._steps is not None or not self._first_over
 
     @property
     def begun(self) -> float | None:
-        """The time since which an answer is being worked out; None while the broker must answer."""
+        """Since when the next message is being prepared here; None if it is the broker's turn."""
         return self._begun if self._waits_for_steps else None
 
     def begin(self, now: float) -> None:
-        """Log in, the first time or another one."""
+        """Log in, for the first time or again."""
         self._steps = self._settings.start(self._wake)
         self._rounds = 0
         self.due = FOREVER
@@ -127,7 +130,7 @@ class Login:
         self.proceed(now)
 
     def proceed(self, now: float) -> None:
-        """Go on if the next message has been worked out. Raises KprodError if that failed."""
+        """Continue if the next message is ready. Raises KprodError if preparing it failed."""
         if self._steps is None or not self._waits_for_steps:
             return
         message = self._steps.take()

@@ -28,14 +28,15 @@ from kprod_ext.batch import ProducerBatch
 CLOSED = "the producer was closed before the record was acknowledged"
 CRASHED = "the producer has ended: its sender loop crashed; make a new one"
 GRACE = 0.04
-"""Seconds beyond a deadline to end the records that are left, and as many to hand outcomes over."""
+"""Seconds after a deadline for ending the remaining records, and again for publishing their
+outcomes."""
 
 
 class Sender:
-    """One iteration at a time: take what is queued, send ready batches, wait, settle the answers.
+    """Runs one iteration at a time: handle what is due, send ready batches, wait for the network.
 
-    Thread: the owner of the loop (see ``LoopOwner``), which is ``SenderThread``, or for a while a
-    caller that waits for an outcome; a simulation calls ``run_once`` itself.
+    It runs in the thread that owns the loop (see ``LoopOwner``): ``SenderThread``, or temporarily a
+    caller that waits for an outcome. A simulation calls ``run_once`` itself.
     """
 
     def __init__(
@@ -71,14 +72,14 @@ class Sender:
 
     @property
     def refusal(self) -> KprodError | None:
-        """Why nothing of this producer can be sent any more, or None. Any thread."""
+        """Why this producer can send nothing any more, or None. Any thread."""
         return self._ended_by or self.identity.fatal
 
     def run_once(self, longest: float = FOREVER) -> None:
-        """One iteration of the loop; waits at most ``longest`` seconds for the network.
+        """Run one iteration of the loop. It waits at most ``longest`` seconds for the network.
 
-        An iteration that raises is the last: ``broken_by`` holds the cause, and ``abort`` follows.
-        Only an exception of a signal handler, while it waits, ends nothing.
+        If an iteration raises, it is the last: ``broken_by`` is the cause, and ``abort`` follows.
+        What a signal handler raises during the wait does not end the loop.
         """
         try:
             owner = self.loop_owner
@@ -110,9 +111,9 @@ class Sender:
             raise
 
     def purge(self, reason: KprodError, *, queued: bool, in_flight: bool) -> Latch:
-        """Give up records: those queued, those in flight, or both. Any thread.
+        """Give up the records that are queued, in flight, or both. Any thread.
 
-        The latch opens when they have ended, in the next iteration.
+        The returned latch opens in the next iteration, when they have ended.
         """
 
         def end_records(now: float) -> None:
@@ -129,10 +130,10 @@ class Sender:
         return purge.ended
 
     def fetch_metadata(self, topics: Sequence[str] | None, timeout: float) -> MetadataReply:
-        """The answer of a broker about ``topics``, None for all. Any thread; the snapshot stays.
+        """Ask a broker about ``topics``; None means all. The snapshot does not change. Any thread.
 
-        Waits at most ``timeout`` seconds. The error codes in the reply are not looked at. Raises
-        KprodTimeoutError, ProducerClosedError when the producer ends, and the error of the request.
+        Waits at most ``timeout`` seconds. Does not check the error codes in the reply. Raises
+        KprodTimeoutError, the error of the request, and ProducerClosedError if the producer ends.
         """
         query = MetadataQuery(topics, self._metadata_requests)
         self._calls.add(query)
@@ -151,23 +152,23 @@ class Sender:
 
     @property
     def finished(self) -> bool:
-        """True when every record has its outcome, and no caller waits for anything else."""
+        """True if every record has its outcome, and no transactional call is in progress."""
         if len(self.accumulator.incomplete):
             return False
         return self.transactions is None or not self.transactions.under_way
 
     def ready_to_close(self, now: float) -> bool:
-        """True when the producer may end; called again and again until then."""
+        """True if the producer can end. It is called repeatedly until then."""
         return self.finished and (self.telemetry is None or self.telemetry.leave(now))
 
     def refuse(self, error: KprodError) -> None:
-        """Raise ``error`` in every call from now on: the sender has broken off."""
+        """Raise ``error`` in every later call, because the loop has crashed."""
         self._ended_by = error
         self.accumulator.close(error)
         self.metadata.close(error)
 
     def abort(self, error: KprodError) -> None:
-        """Refuse new records; end those without an outcome in ``error``, and every connection."""
+        """Reject new records, end the remaining ones with ``error``, and end every connection."""
         self.accumulator.close()
         self.metadata.close()
         if self.broken_by is not None:  # it may have taken a batch off the wire, and stopped
@@ -213,13 +214,13 @@ class Sender:
             self.telemetry.end()
 
     def free(self) -> None:
-        """Give back the memory that is left, once the connections have ended."""
+        """Free the remaining memory, after the connections have ended."""
         self._outcomes.free()
 
     def disown(self, error: KprodError) -> None:
-        """End every record without an outcome in ``error``, even while the sender is busy.
+        """End every record without an outcome with ``error``, even while the sender is busy.
 
-        Any thread. Memory and counters follow when the sender goes on.
+        Any thread. The sender frees the memory and updates the counters when it continues.
         """
         never_left, maybe = copy.copy(error), error
         maybe.persisted = Persisted.MAYBE
@@ -235,7 +236,7 @@ class Sender:
 
 
 class Purge(Pending):
-    """Records that the application gives up: ``fire`` ends them."""
+    """Records that the application gives up. ``fire`` ends them."""
 
     due = FOREVER
 
@@ -245,12 +246,12 @@ class Purge(Pending):
 
 
 class SenderThread:
-    """Runs the sender's loop until ``request_stop``. Other methods may be called by any thread.
+    """Runs the sender's loop until ``request_stop``.
 
-    If an iteration raises, the producer ends (see ``run``). Every record without an outcome fails
-    with an error that names the cause. The cause is logged once, and later calls raise this error.
-
-    ``ended`` is called once, in the thread, when every record has its outcome and none follows.
+    Any thread may call its methods except ``run``. If an iteration raises, the producer ends. Every
+    record without an outcome fails with an error that names the cause, and later calls raise this
+    error. The cause is logged once. ``ended`` is called once in the sender's thread, when every
+    record has its outcome and no more can be queued.
     """
 
     def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:
@@ -276,13 +277,13 @@ class SenderThread:
 
     @property
     def is_current(self) -> bool:
-        """True in the thread that does the sender's work, which must not wait for the sender."""
+        """True in the thread that runs the loop, which must not wait for the sender."""
         # Idents are reused: another thread may have this one once this thread has ended.
         here = self._ident == threading.get_ident() and not self._settled.is_open
         return here or self._loop_owner.is_owner
 
     def request_stop(self, deadline: float) -> None:
-        """Ask the thread to end once everything has its outcome, at the latest at ``deadline``."""
+        """Ask the thread to end when every record has its outcome, or at ``deadline``."""
         with self._lock:
             self._stop_at = min(self._stop_at, deadline)
         self._loop_owner.recall()
@@ -290,7 +291,8 @@ class SenderThread:
     def stop(self, deadline: float) -> bool:
         """Send queued records until ``deadline``, then end the rest: every record has its outcome.
 
-        False when the thread is busy elsewhere, as in a transport of others: it ends later.
+        Returns False if the thread is still busy, for example in a transport that is not part of
+        kprod. It then ends later.
         """
         self.request_stop(deadline)
         # Not by Thread.join: interrupted by a signal it takes the thread for ended (bpo-45274).
@@ -306,7 +308,7 @@ class SenderThread:
     # The thread -----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """The thread's work: run the loop until the end, then end everything."""
+        """The work of the thread: run the loop, then end everything."""
         self._ident = threading.get_ident()
         sender_begins()
         try:
@@ -322,7 +324,7 @@ class SenderThread:
                 sender_ends()
 
     def _work(self) -> bool:
-        """Run the loop until a caller waits that can run it itself; False at the end."""
+        """Run the loop until a waiting caller can run it. False if the thread must end."""
         owner, sender = self._loop_owner, self._sender
         owner.take()
         try:
@@ -345,7 +347,7 @@ class SenderThread:
     # The end --------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Take each of the last steps even if another one raises: callers wait for each of them."""
+        """Take each of the last steps, even if another one raises: callers wait for all of them."""
         mistake: BaseException | None = None
         for step in self._last_steps:
             try:
@@ -356,7 +358,7 @@ class SenderThread:
             raise mistake
 
     def _name_cause(self) -> None:
-        """Refuse every call with an error that names the cause."""
+        """Make every later call raise an error that names the cause."""
         cause = self._sender.broken_by
         if cause is None:
             return

@@ -1,10 +1,10 @@
-"""The thread that runs the sender's loop: its own, or a caller that waits for an outcome anyway.
+"""The owner of the sender's loop: its own thread, or a caller that waits for an outcome anyway.
 
-A lone ``send(...).get()`` would pay for two changes of thread, there and back, which cost more than
-the work itself. So the sender's thread gives up the loop when it has nothing to do. A caller that
-begins to wait for an outcome then takes the loop, runs the sender, and gives the loop up again when
-its own outcome is there (the leader/followers pattern, without promotion). While more is under way
-than one caller waits for, the thread keeps the loop, as other records need it.
+A lone ``send(...).get()`` would need two switches between threads, which cost more than the work
+itself. So the sender's thread gives up the loop when it has nothing to do. A caller that begins to
+wait for an outcome then takes the loop and runs the sender. It gives the loop up when its own
+outcome is there (the leader/followers pattern, without promotion). While other records are being
+sent as well, the sender's thread keeps the loop.
 """
 
 from __future__ import annotations
@@ -24,25 +24,28 @@ if TYPE_CHECKING:
 
 FOREVER = float("inf")
 IDLE_BEFORE_RESUME = 0.005
-"""Seconds without a caller that runs the loop, after which the thread takes it again."""
+"""The sender's thread takes the loop again when no caller has run it for this many seconds."""
 TICK = 0.001
-"""Seconds after which the resting thread sees that a caller has set a time for it, while no caller
-runs the loop."""
+"""Seconds. While no caller runs the loop, the resting thread checks this often whether a caller has
+set a time for it."""
 LEAST = 0.0005
-"""Seconds that a caller has at least, after it has sent, to begin to wait and to take the loop."""
+"""Minimum seconds from a ``send`` until the resting thread takes the loop, so that the caller can
+begin to wait and take it first."""
 MIN_STACK_HEADROOM = 200
-"""Frames that one run and the logging within it may need of the caller's stack."""
+"""Frames of the caller's stack that one iteration and its logging may need."""
 
 
 class LoopOwner:
-    """One thread owns the loop at a time; the headings say which threads may call a method.
+    """One thread owns the loop at a time. The headings say which threads may call a method.
 
-    ``work`` is set before any thread owns it; ``wanted`` is True when a caller would have taken the
-    loop, had no other thread done so. The sender sets ``asked`` to False when an iteration begins
-    (it may miss work that comes from then on), and ``next_check`` to the time until which it waits
-    for the network, which is infinite until then. ``awaited`` is what the caller that owns the loop
-    waits for. An iteration may open it before it waits, as when a transaction is fenced, and does
-    not wait then.
+    ``work`` is set before any thread owns the loop. ``wanted`` is True if a caller would have taken
+    the loop, but another thread had it.
+
+    At the beginning of an iteration, the sender sets ``asked`` to False: the iteration may miss
+    work that comes later. Before it waits for the network, it sets ``next_check`` to the end of the
+    wait; until then ``next_check`` is infinite. ``awaited`` is what the caller that owns the loop
+    waits for. If an iteration opens it, for example because a transaction is fenced, the iteration
+    does not wait for the network.
     """
 
     def __init__(self, network: Network, clock: Clock) -> None:
@@ -67,11 +70,11 @@ class LoopOwner:
 
     @property
     def is_owner(self) -> bool:
-        """True in the thread that owns the loop, also in code that the sender calls."""
+        """True in the thread that owns the loop, including in code that the sender calls."""
         return self._owner == threading.get_ident()
 
     def wake(self) -> None:
-        """Let the sender look at once."""
+        """Make the sender look at once."""
         # First this, then a look at the owner. An owner that ends does it the other way round.
         self.asked = True
         if self._free:
@@ -80,12 +83,12 @@ class LoopOwner:
             self._network.wake()
 
     def about_to_wait(self) -> None:
-        """As ``wake``, unless ``wait``, which follows, runs the loop itself."""
+        """Call ``wake``, unless the following call of ``wait`` will run the loop itself."""
         if not self._may_own():
             self.wake()
 
     def look_within(self, seconds: float) -> None:
-        """Let the sender look within ``seconds``; while it rests, some milliseconds later."""
+        """Make the sender look within ``seconds``, or some milliseconds after that if it rests."""
         if self._free:
             # No wake-up: the caller that has sent may be about to wait, and to run.
             due = self._clock.monotonic() + (seconds if seconds > LEAST else LEAST)
@@ -95,11 +98,11 @@ class LoopOwner:
             self._network.wake()
 
     def wait(self, ended: Latch, timeout: float | None, hurry: bool) -> bool:
-        """Wait at most ``timeout`` seconds (None: without limit) until ``ended`` is open.
+        """Wait at most ``timeout`` seconds (None: no limit) for ``ended``; True if it is open.
 
-        Runs the loop meanwhile if nobody else does; else, with ``hurry``, lets the sender look.
-        Raises IllegalStateError within an iteration and in a forked child, and what signal handlers
-        raise.
+        If nobody runs the loop, the caller runs it meanwhile. Otherwise, ``hurry`` makes the sender
+        look at once. Raises IllegalStateError within an iteration and in a forked child. Exceptions
+        of signal handlers propagate.
         """
         if ended.is_open:
             return True
@@ -119,7 +122,7 @@ class LoopOwner:
         return ended.wait(None if timeout is None else max(0.0, deadline - self._clock.monotonic()))
 
     def recall(self) -> None:
-        """Give the loop back to the thread, for good."""
+        """Give the loop back to the sender's thread for ever."""
         self._recalled = True
         self.wake()
 
@@ -135,7 +138,7 @@ class LoopOwner:
         return False
 
     def _own_and_run(self, ended: Latch, deadline: float) -> bool:
-        """Run the loop until ``ended`` is open. Signals are held: only ``poll`` lets them in."""
+        """Run the loop until ``ended`` is open. Signals are delayed, except during ``poll``."""
         work, network = self.work, self._network
         if work is None or not self._lock.acquire(blocking=False):
             return False
@@ -175,7 +178,7 @@ class LoopOwner:
     # The sender's thread --------------------------------------------------------------------------
 
     def take(self) -> None:
-        """Take the loop, after a caller has given it up."""
+        """Take the loop when it is free."""
         self._lock.acquire()
         self._free, self._owner = False, threading.get_ident()
 
@@ -185,7 +188,7 @@ class LoopOwner:
         self._lock.release()
 
     def rest(self) -> None:
-        """Rest, without the loop, until there is something to do or no caller runs it."""
+        """Wait, without the loop, until there is something to do, or no caller runs the loop."""
         if self.asked or self._recalled:
             return
         now = quiet_since = self._clock.monotonic()
@@ -204,5 +207,5 @@ class LoopOwner:
         self._woken, self._due = False, FOREVER
 
     def close(self) -> None:
-        """The thread does not rest any more."""
+        """The sender's thread does not rest any more."""
         self._wakeup.close()

@@ -1,4 +1,4 @@
-"""Metadata requests: by age, or because something showed that the snapshot is old."""
+"""Metadata requests: the snapshot has become old, or something has shown that it is outdated."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kprod.wire.control import MetadataReply, decode_metadata_response, encode_m
 from kprod.wire.versions import ApiKey
 
 MOST_TOLD = 5
-"""Topics that a line of the log names."""
+"""Maximum number of topics in a line of the log."""
 
 
 class MetadataQuery(Pending):
-    """A caller's question about ``topics``, None for all of them, apart from the snapshot.
+    """A caller's question about ``topics`` (None: all), whose answer does not change the snapshot.
 
     It looks for a broker when it is queued (see ``Deadlines``), until it has ended.
     """
@@ -50,14 +50,14 @@ class MetadataQuery(Pending):
 
 
 class MetadataRequests:
-    """Keeps the metadata fresh. Thread: the sender's only.
+    """Keeps the metadata fresh. Used only by the sender's thread.
 
-    It looks when it is queued (see ``Deadlines``), by ``Metadata``.
+    ``Metadata`` queues it (see ``Deadlines``) when something is to be asked. ``busy_topics``
+    returns the topics with batches without an outcome, which are not idle.
 
-    ``rebootstrap_after``: when no broker has answered for so many seconds, they are forgotten and
-    the bootstrap addresses asked (KIP-1102); never, not even when a broker asks, where the
-    network does not go back to them.
-    ``busy_topics``: those with batches that have no outcome, which are not idle.
+    ``rebootstrap_after``: if no broker has answered for this many seconds, all brokers are
+    forgotten and the bootstrap addresses are asked (KIP-1102). The same happens if a broker asks
+    for it. With ``metadata_recovery_strategy="none"`` (``Network.goes_back``), neither happens.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class MetadataRequests:
         self._asking_since: float | None = None  # None: the last answer is recent enough
 
     def fire(self, now: float) -> None:
-        """Send what is due, once a broker can take it."""
+        """Send the request that is due, as soon as a broker can take it."""
         wait = self._metadata.due(now)
         if wait > 0:
             self.deadlines.set(self, now + wait)
@@ -97,7 +97,7 @@ class MetadataRequests:
         failed: Failed,
         now: float,
     ) -> None:
-        """Send a request about ``wanted``, or queue ``owner`` again once a broker may take it."""
+        """Send a request about ``wanted``, or queue ``owner`` again when a broker may take one."""
         broker = self._network.any_usable(now)
         if broker is None:
             self._network.waiting[owner] = None
@@ -117,7 +117,10 @@ class MetadataRequests:
         return reply
 
     def _look_for_answers(self, now: float) -> float:
-        """Give up on known brokers if it is time; else when that is, if any are known."""
+        """Forget the known brokers if none has answered for too long.
+
+        Returns the time of the next check, or infinity.
+        """
         if self._asking_since is None:
             self._asking_since = now
         if not self._metadata.snapshot.brokers:
@@ -136,7 +139,7 @@ class MetadataRequests:
         self._asking_since = now
 
     def answered(self, reply: MetadataReply, now: float) -> None:
-        """Publish the snapshot; the network follows its brokers."""
+        """Publish the new snapshot. The network adopts its brokers."""
         known = self._metadata.snapshot
         # A record may have come since the request left: the answer must not drop its topic.
         self._metadata.used(self._busy_topics(), now)
@@ -166,6 +169,6 @@ class MetadataRequests:
             )
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        """Try again after the back-off."""
+        """Try again after a back-off."""
         self._network.log.detail("asking about the cluster has failed: %s", error)
         self._metadata.failed(error, now)

@@ -1,4 +1,4 @@
-"""All brokers, and one place to wait for them (Kafka's ``NetworkClient``)."""
+"""All brokers, and the place where the sender waits for them (Kafka's ``NetworkClient``)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from kprod.types import Broker as Address
 from kprod.wire.versions import ApiKey
 
 PATIENCE = 0.5
-"""Seconds that brokers may be busy or coming up before another broker is tried."""
+"""Seconds that brokers may be busy or connecting before another broker is tried."""
 MOST_TRIES = 10
-"""Brokers that are tried within a second when any broker will do: a peer's list may be long."""
+"""Maximum number of brokers to try within a second if any broker will do. The list of brokers comes
+from a peer and may be long."""
 
 
 class Network:
-    """Links by node id; bootstrap addresses have ids -1, -2, ...
+    """Brokers by node id. Bootstrap addresses have the ids -1, -2, ...
 
-    ``goes_back``: bootstrap addresses are tried while brokers are known. ``waiting``
-    are those who found no broker that takes their request: they are queued when something happens
-    to a connection, or when another broker is to be tried.
-    Thread: the sender's only, but for ``wake``, ``connected`` and ``in_flight``.
+    ``goes_back``: bootstrap addresses are tried even while brokers are known. ``waiting``: owners
+    (see ``Deadlines``) that have found no broker for their request. They are queued when something
+    happens to a connection, or when another broker is to be tried.
+
+    Used only by the sender's thread, except ``wake``, ``connected`` and ``in_flight``.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class Network:
         )
 
     def adopt(self, cluster: Mapping[int, Address]) -> None:
-        """The cluster has these brokers now: keep, add, and let go of some accordingly."""
+        """``cluster`` is the new list of brokers: add new ones, and leave those that are gone."""
         if cluster is self._adopted:
             return
         self._adopted = cluster
@@ -116,7 +118,7 @@ class Network:
         self._metrics.keep_nodes({broker.address.node_id for broker in self._all_brokers()})
 
     def _is_away(self, broker: Broker) -> bool:
-        """True unless the broker has got its place back."""
+        """True unless the broker is in use again."""
         return self._brokers.get(broker.address.node_id) is not broker
 
     def _take_over(
@@ -125,11 +127,11 @@ class Network:
         away: dict[tuple[int, str, int], Broker],
         reached: dict[tuple[str, int], int],
     ) -> None:
-        """A broker turned up; if it is one we bootstrapped from, go on using that connection.
+        """Use a new broker. If a bootstrap address has a connection to it, that connection is kept.
 
-        If it is one that was gone from the list for a moment, its back-off holds. ``away`` are the
-        brokers that were left, by their address, ``reached`` the ids of the bootstrap addresses
-        with a connection.
+        A broker that was missing in the list for a moment keeps its back-off. ``away``: the brokers
+        that were left, by address. ``reached``: the ids of the bootstrap addresses with a
+        connection.
         """
         known = away.pop(address[:3], None)
         if known is not None:
@@ -146,9 +148,9 @@ class Network:
         self._brokers[bootstrap] = fresh
 
     def rebootstrap(self, now: float) -> None:
-        """Forget all brokers but the bootstrap addresses, which are resolved anew.
+        """Forget all brokers except the bootstrap addresses, which are resolved again.
 
-        Requests on their way fail as on a lost connection.
+        All connections are closed. Requests in flight fail as after a lost connection.
         """
         self._patient_until = None
         for node_id in [known for known in self._brokers if known >= 0]:
@@ -159,7 +161,10 @@ class Network:
     # Requests -------------------------------------------------------------------------------------
 
     def usable(self, node_id: int, now: float) -> Broker | None:
-        """The broker, if a request to it would leave at once; else start to connect if allowed."""
+        """The broker, if it takes a request at once.
+
+        Otherwise None; a connection is begun if allowed.
+        """
         broker = self._brokers.get(node_id)
         if broker is None:
             return None
@@ -170,14 +175,15 @@ class Network:
         return None
 
     def trouble(self, node_id: int, now: float) -> KprodError | None:
-        """Why no request can be sent to the node; None when there is no reason, or none yet."""
+        """Why no request can be sent to the node; None if there is no reason, or none yet."""
         broker = self._brokers.get(node_id)
         return None if broker is None else broker.trouble(now)
 
     def usable_for(self, api: ApiKey, preferred: int | None = None) -> Broker | None:
-        """A broker that takes requests of this kind at once; None: no connection leads to one.
+        """A connected broker that takes a request of this kind at once, or None.
 
-        The ``preferred`` node if it does, else the least busy. Begins no connection.
+        It is the ``preferred`` node if that takes one, otherwise the least busy. No connection is
+        begun.
         """
         known = self._brokers.items()
         fit = {at: each for at, each in known if each.can_send and each.offers(api)}
@@ -186,11 +192,11 @@ class Network:
         return min(fit.values(), key=lambda broker: broker.in_flight, default=None)
 
     def any_usable(self, now: float) -> Broker | None:
-        """The least busy broker that takes a request at once; None while there is none.
+        """The least busy broker that takes a request at once, or None.
 
-        One after the other is tried then, the next as soon as the last has failed or has been
-        coming up for ``PATIENCE``, at most ``MOST_TRIES`` within a second; so is another broker
-        when those that are connected are silent.
+        If there is none, brokers without a connection are tried one after the other, even if the
+        connected ones are only silent. The next one is tried when the last one has failed, or after
+        ``PATIENCE``. At most ``MOST_TRIES`` are tried within a second.
         """
         usable = [broker for broker in self._brokers.values() if broker.can_send]
         if usable:
@@ -207,7 +213,7 @@ class Network:
         return None
 
     def _patience_ends(self, now: float) -> float:
-        """When another broker is to be tried, for a request that waits for any."""
+        """When to try another broker, for a request that any broker can answer."""
         if not any(broker.connected for broker in self._brokers.values()):
             self._patient_until = max(now, self._tries[0] + 1.0)
         elif self._patient_until is None:
@@ -215,16 +221,17 @@ class Network:
         return self._patient_until
 
     def _connect_any(self, now: float) -> None:
-        """Connect to the one that was tried longest ago, as Kafka's ``leastLoadedNode`` does."""
+        """Connect to the broker whose last attempt is the oldest (Kafka's ``leastLoadedNode``)."""
         if order := self._untried(now):
             self._rng.shuffle(order)
             self._connect(min(order, key=lambda broker: broker.setup_began), now)
 
     def _untried(self, now: float) -> list[Broker]:
-        """Known brokers; the bootstrap addresses, too, when all brokers back off (KIP-899).
+        """The brokers to try: known ones, or also the bootstrap addresses (KIP-899).
 
-        Also while nothing is connected: of many brokers that are gone some never back off. Where
-        another connection leads already, nothing is to be gained.
+        The bootstrap addresses are added if all known brokers back off, or if nothing is connected:
+        of many brokers that are gone, some never back off. With ``goes_back=False``, they are added
+        only while no broker is known. An address that already has a connection is left out.
         """
         taken = {broker.address[1:3] for broker in self._brokers.values() if broker.connected}
         able = [
@@ -271,16 +278,16 @@ class Network:
             self._close_leaving(now)
 
     def fire(self, now: float) -> None:
-        """Let those look again who wait for a broker (see ``Deadlines``)."""
+        """Another broker may be tried: queue the owners that wait for one (see ``Deadlines``)."""
         self.look_again()
 
     def look_again(self) -> None:
-        """Something has happened for which those who wait for a broker may wait."""
+        """Something has happened to a connection: queue the owners that wait for a broker."""
         self._deadlines.queued.extend(self.waiting)
         self.waiting.clear()
 
     def let_connect(self) -> None:
-        """Begin the connections that were wanted while they could not be begun."""
+        """Begin the connections that were requested while they could not be begun."""
         self.connect_requested = False
         if self.waiting:
             self.look_again()
@@ -292,15 +299,15 @@ class Network:
         return False
 
     def _all_brokers(self) -> list[Broker]:
-        """Every broker. Any thread: one that gets another place meanwhile may be there twice.
+        """Every broker. Any thread.
 
-        It gets the new place before it loses the old one, the one among ``_leaving`` being looked
-        at last. So nobody sees a connection go that stands.
+        A broker that changes its place meanwhile may be in the list twice. It cannot be missing: it
+        gets the new place before it loses the old one, and ``_leaving`` is read last.
         """
         return [*self._brokers.values(), *self._leaving]
 
     def _close_idle_bootstrap(self, now: float) -> None:
-        """A bootstrap connection is of no use once a real broker can be asked instead."""
+        """Close idle bootstrap connections once a broker of the cluster can be asked instead."""
         asked = [broker for broker in self._transports.values() if broker.address.node_id < 0]
         self._asks_bootstrap = bool(asked)
         idle = [broker for broker in asked if broker.idle_bootstrap]
@@ -309,7 +316,7 @@ class Network:
                 broker.close(now)
 
     def _close_leaving(self, now: float) -> None:
-        """End connections of brokers that left the list, once their requests have ended."""
+        """Close connections of brokers that have left the cluster and have no more requests."""
         for broker in self._leaving:
             if broker.connected and not broker.in_flight:
                 broker.close(now)
@@ -320,14 +327,14 @@ class Network:
 
     @property
     def connected(self) -> bool:
-        """True when some connection exists or is being made. Any thread."""
+        """True if any connection exists or is being made. Any thread."""
         return any(broker.connected for broker in self._all_brokers())
 
     @property
     def out_of_reach(self) -> bool:
-        """True when the last attempt to connect has failed with every broker. The sender's thread.
+        """True if the last attempt to connect has failed for every broker. Sender's thread only.
 
-        The bootstrap addresses count while no broker is known.
+        While no broker is known, the bootstrap addresses count instead.
         """
         known = [broker for node_id, broker in self._brokers.items() if node_id >= 0]
         every = known or self._brokers.values()
@@ -335,15 +342,18 @@ class Network:
 
     @property
     def in_flight(self) -> int:
-        """Requests without a response. Any thread."""
+        """The number of requests without a response. Any thread."""
         return sum(broker.in_flight for broker in set(self._all_brokers()))
 
     def abandon(self) -> None:
-        """In a forked child: let go of the parent's connections without touching them."""
+        """Called in a forked child: drop the parent's connections without touching them."""
         self._backend.abandon()
 
     def close(self) -> None:
-        """End every connection and the backend. Raises what one of them raised, after all."""
+        """Close every connection and the backend.
+
+        An exception of a connection is raised at the end.
+        """
         now = self._clock.monotonic()
         mistake: Exception | None = None
         for broker in self._all_brokers():

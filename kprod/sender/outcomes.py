@@ -1,4 +1,4 @@
-"""The end of an attempt for its batch: acknowledged, tried again, or given up."""
+"""What becomes of a batch after an attempt: it is acknowledged, tried again, or given up."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from kprod_ext.batch import ProducerBatch
 
 
 def proves(acknowledged: ProducerBatch, earlier: ProducerBatch) -> bool:
-    """True when the broker that refused ``earlier`` is the one that acknowledged a later batch.
+    """True if the acknowledgement of a later batch proves that the refused ``earlier`` is stored.
 
-    Another broker, or a topic that was created anew, may know nothing of the producer, and takes
-    any batch as the first. The leader's epoch may have grown in between: a refusal that follows a
-    restart often comes before the metadata about it.
+    Both answers must come from the same broker, for the same topic id. Another broker, or a topic
+    that was created again, may not know the producer, and accepts any batch as the first. The
+    leader's epoch may have grown in between: after a restart, a refusal often comes before the
+    metadata with the new epoch.
     """
     now: Leadership | None = acknowledged.attempted_leader
     then: Leadership | None = earlier.attempted_leader
@@ -57,10 +58,10 @@ MAKE_ANEW = (
 
 
 class Outcomes:
-    """Settles batches, each exactly once, and frees their memory when they are off the wire.
+    """Gives each batch its outcome once, and frees its memory when no request holds it.
 
-    Thread: the sender's only. A batch that runs out of time on the wire has its outcome at once,
-    but keeps its memory until the request has ended: the socket may still be reading it.
+    If a batch expires on the wire, it has its outcome at once. Its memory is freed when the request
+    has ended, because the socket may still read it. Used only by the sender's thread.
     """
 
     def __init__(
@@ -86,23 +87,23 @@ class Outcomes:
 
     @property
     def drained(self) -> bool:
-        """True when every record has its outcome, and no request holds a batch."""
+        """True if every record has its outcome, and no request holds a batch."""
         return not self.partitions.on_wire and len(self._accumulator.incomplete) == 0
 
     def cut(self, batch: ProducerBatch, count: int, now: float) -> None:
-        """Queue ``batch``, which was taken for a request, as smaller ones under its numbers."""
+        """Replace ``batch``, taken for a request, by smaller ones with its sequence numbers."""
         self.metrics.batches_split += 1
         batch.partition.split(batch, count, now)
 
     def free(self) -> None:
-        """Free all memory. Every record has its outcome, and no request is on its way."""
+        """Free all memory. Every record has its outcome, and no request is in flight."""
         for batch in self.unsettled():
             with suppress(ValueError):  # its memory was given back before
                 batch.release()
             self._accumulator.incomplete.discard(batch)
 
     def unsettled(self) -> list[ProducerBatch]:
-        """Every batch without an outcome or on the wire, but unresolved ones."""
+        """All batches that have no outcome or are on the wire, except unresolved ones."""
         sent = self.partitions.in_flight()
         known = dict.fromkeys([*self._accumulator.incomplete.copy(), *sent])
         for batch in self.partitions.unresolved():
@@ -110,13 +111,13 @@ class Outcomes:
         return list(known)
 
     def busy_topics(self) -> set[str]:
-        """The topics with batches that have no outcome, or that a request holds."""
+        """The topics with batches that have no outcome or are on the wire."""
         return {batch.tp.topic for batch in [*self.unsettled(), *self.partitions.unresolved()]}
 
     # An attempt has ended -----------------------------------------------------------------------
 
     def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-        """The leader acknowledged ``batch``."""
+        """The leader has acknowledged ``batch``."""
         partition: Partition = batch.partition
         if partition.unresolved:
             self._resolve_by(partition, batch, base_offset)
@@ -126,7 +127,7 @@ class Outcomes:
     def _resolve_by(
         self, partition: Partition, acknowledged: ProducerBatch, base_offset: int
     ) -> None:
-        """Settle unresolved batches by ``acknowledged``, the first batch after them."""
+        """Settle the unresolved batches: ``acknowledged`` is the first batch after them."""
         roomy = partition.leaves_room(acknowledged, base_offset)
         unresolved, partition.unresolved = partition.unresolved, []
         for batch in unresolved:
@@ -143,7 +144,10 @@ class Outcomes:
         *,
         maybe: bool = False,
     ) -> None:
-        """An attempt ended in ``error``; ``maybe``: the broker may have stored it all the same."""
+        """An attempt ended in ``error``.
+
+        ``maybe``: the broker may have stored the batch nevertheless.
+        """
         partition: Partition = batch.partition
         was_on_wire = partition.off_wire(batch)
         repeated = batch.attempts > 1 or batch.maybe_written
@@ -186,7 +190,7 @@ class Outcomes:
             partition.put_back(batch, now)
 
     def _refused(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
-        """No further attempt would help this batch, or any batch."""
+        """The error is final for this batch, or for all batches."""
         code = error.code if isinstance(error, BrokerError) else None
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             batch.maybe_written = True
@@ -231,7 +235,7 @@ class Outcomes:
     # A batch has ended ----------------------------------------------------------------------------
 
     def give_up(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
-        """End a batch that is neither queued nor on the wire with ``error``."""
+        """End a batch with ``error``. It is neither queued nor on the wire."""
         final = self._final(batch, error, now)
         partition: Partition = batch.partition
         if batch in partition.unresolved:
@@ -243,7 +247,7 @@ class Outcomes:
         self._fail(batch, final)
 
     def _final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
-        """The error for the futures; its ``persisted`` says if the log may have the records."""
+        """The error for the futures. ``persisted`` says whether the records may be in the log."""
         limit = self._delivery_timeout
         if isinstance(error, BrokerError) and error.code in TOO_LARGE:
             final = too_large(batch)
@@ -267,7 +271,7 @@ class Outcomes:
         return expired(batch, limit, state, cause)
 
     def _end_unresolved(self, partition: Partition) -> None:
-        """No later batch of the partition will settle its unresolved ones."""
+        """Fail the unresolved batches of the partition: no later batch will settle them."""
         unresolved, partition.unresolved = partition.unresolved, []
         for batch in unresolved:
             self._leave_unresolved(batch)
@@ -277,12 +281,12 @@ class Outcomes:
         self._fail(batch, unknown_fate(batch))
 
     def expired(self, batches: list[ProducerBatch], now: float) -> None:
-        """End batches whose time is over."""
+        """End batches whose delivery timeout has passed."""
         for batch in sorted(batches, key=age):
             self.expire(batch, now)
 
     def expire(self, batch: ProducerBatch, now: float) -> None:
-        """End a batch that ran out of time: on the wire, unresolved, or taken from its queue."""
+        """End a batch that has expired on the wire, unresolved, or in its queue."""
         if batch.on_wire:
             state = "its last attempt is unanswered"
         elif batch in batch.partition.unresolved:
@@ -292,7 +296,7 @@ class Outcomes:
         self.end(batch, self._expired(batch, self._delivery_timeout, state, now), now)
 
     def end(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
-        """End a batch with ``error``: on the wire (its request goes on), held, or taken out."""
+        """End a batch with ``error``. If it is on the wire, its request continues."""
         if batch.on_wire:
             batch.maybe_written = True
             self._fail(batch, self._final(batch, error, now))

@@ -1,22 +1,22 @@
-"""One partition as the sender knows it: queue, leader, place, sequence numbers, batches sent.
+"""One partition as the sender sees it: queue, leader, place, sequence numbers, batches in flight.
 
-Its rules, which are exactly once and in order (KIP-98, KIP-360):
+These rules keep records in order and without duplicates (KIP-98, KIP-360):
 
-* At most one batch on the wire until the partition's present leader has acknowledged one: a broker
-  that knows nothing of this producer accepts *any* first sequence, so a second batch could
-  overtake a refused first one (KAFKA-14359). Then at most ``max_in_flight``. Brokers forget idle
-  producers (KIP-854): an acknowledgement a minute ago proves nothing.
-* A batch that failed goes out again only when it is the oldest without an outcome and nothing of
-  the partition is on the wire.
-* Until the oldest has an outcome no more than four are sent after it, whatever becomes of them: a
-  broker recognises the repetition of its last five batches only.
-* A new epoch is taken partition by partition, and only when nothing of the partition is on the
-  wire; batches that may be in the log are failed, not sent again under it (see ``retry``).
-* A batch that ends without an acknowledgement, with none sent behind it, leaves a gap: the broker
-  may expect its sequence next, and would refuse the one after it. So the next batch goes under a
-  new epoch, as Kafka's ``TransactionManager`` decides it for unresolved sequences.
+* At most one batch is on the wire until the partition's present leader has acknowledged one; then
+  at most ``max_in_flight``. A broker that does not know this producer accepts *any* first
+  sequence, so a second batch could overtake a refused first one (KAFKA-14359). Brokers forget idle
+  producers (KIP-854), so an acknowledgement counts only for ``PROOF_LASTS``.
+* A failed batch is sent again only when it is the oldest without an outcome, and no batch of the
+  partition is on the wire.
+* While the oldest batch has no outcome, at most four are sent after it. Those that end meanwhile
+  count as well: a broker recognizes only the repetition of its last five batches.
+* A partition takes a new epoch only when none of its batches is on the wire. Batches that may be in
+  the log are then failed, and not sent again under the new epoch (see ``retry``).
+* A batch that ends without an acknowledgement leaves a gap if no batch was sent after it: the
+  broker may expect its sequence next, and would refuse the following one. So the next batch is
+  sent under a new epoch, as Kafka's ``TransactionManager`` does for unresolved sequences.
 
-Without idempotence the same object keeps the order of retries and the in-flight limit.
+Without idempotence, the same object keeps the order of retries and the limit of batches in flight.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ if TYPE_CHECKING:
 FOREVER = float("inf")
 NO_OFFSET = -1
 LAST_SEQUENCE = 0x7FFFFFFF
-"""After it comes 0: sums and differences of sequence numbers are cut to its bits."""
+"""The largest sequence number; the next one is 0. Sums and differences are masked with it."""
 PROOF_LASTS = 60.0
-"""Seconds; far less than the time for which brokers remember a silent producer."""
+"""Seconds. Brokers remember a silent producer for much longer."""
 
 
 class Place(enum.Enum):
-    """Where a partition stands, and what lets it go on.
+    """Where a partition stands, and when it leaves that place.
 
-    EMPTY: no batch is queued, until a caller opens one. READY: its oldest batch can be
-    sent at once. LINGERING: until its linger is over, its oldest batch is full or awaited, or all
-    batches are to leave at once. BACKING_OFF: its oldest batch has failed; until the back-off is
-    over, or another broker leads the partition. WAITING: ``may_send`` said no; until an answer, a
-    new epoch or the transaction allows it. LEADERLESS: until the metadata names a leader.
+    EMPTY: no batch is queued. Ends when a caller opens one. READY: the oldest batch can be sent
+    now. LINGERING: the oldest batch waits for more records. Ends when the linger time is over, when
+    the batch is full or a caller waits for it, or when all batches must be sent. BACKING_OFF: the
+    oldest batch has failed. Ends with the back-off, or when another broker leads the partition.
+    WAITING: ``may_send`` returned False. Ends when an answer, a new epoch or the transaction may
+    allow the batch. LEADERLESS: no leader is known. Ends when metadata names a leader.
     """
 
     EMPTY = enum.auto()
@@ -64,19 +65,20 @@ BACKING_OFF, WAITING, LEADERLESS = Place.BACKING_OFF, Place.WAITING, Place.LEADE
 
 
 class Partition:
-    """Everything that the sender knows of one partition. Thread: the sender's only.
+    """Everything that the sender knows about one partition. Used only by the sender's thread.
 
-    Only the sender removes batches: what callers do to a queue never changes its oldest batch,
-    unless it was empty.
+    Only the sender removes batches from the queue. Callers add batches at its end, so they change
+    the oldest one only if the queue was empty.
 
-    ``in_flight``: batches that were sent and have no outcome, in sequence order; ``on_wire`` counts
-    those that a request holds, the others are queued again. ``unresolved``: batches that may be
-    stored, in sequence order, until an answer settles them. They are not in flight, for they are
-    not sent again, and nothing waits for them; they keep their memory. ``anchor_sequence`` and
-    ``anchor_offset``: right after the last acknowledged batch; the offset is -1 when it is not
-    known. ``has_gap``: the last sequence that was used may not be in the log. ``group``: the
-    partitions that it can share a request with. ``due``: see ``Deadlines``; no later than the next
-    thing that happens to it by time.
+    ``in_flight``: batches that were sent and have no outcome, in sequence order. ``on_wire`` counts
+    those that a request holds; the others are queued again. ``unresolved``: batches that may be
+    stored, in sequence order, until a later answer settles them. They are not in ``in_flight``,
+    because they are not sent again and no batch waits for them, but they keep their memory.
+
+    ``anchor_sequence`` and ``anchor_offset`` are the sequence number and the offset after the last
+    acknowledged batch; the offset is -1 if it is unknown. ``has_gap``: the last used sequence
+    number may be missing in the log. ``group``: the partitions that can share a request with this
+    one. ``due``: see ``Deadlines``; it is never later than the next timed event of the partition.
     """
 
     __slots__ = (
@@ -141,7 +143,7 @@ class Partition:
             self.queue.grows_to = self.group.window.size
 
     def find_place(self, now: float) -> None:
-        """Go where the oldest batch belongs: the sender has changed it, or a time has come."""
+        """Move to the place of the oldest batch: the sender has changed it, or a time has come."""
         everything, queue = self._all, self.queue
         everything.changes += 1
         batch, full = queue.head()
@@ -172,7 +174,7 @@ class Partition:
             everything.deadlines.set(self, self._goes_on_at)
 
     def move(self, place: Place) -> None:  # noqa: C901  (one step for each place, twice)
-        """Leave the present place for another one."""
+        """Leave the present place, and enter ``place``."""
         before, everything, group = self.place, self._all, self.group
         if before is place:
             return
@@ -205,7 +207,7 @@ class Partition:
             self.group = everything.group_of(leader.leader_id, self.queue.acks)
 
     def follow(self, now: float) -> None:
-        """There is another snapshot, and a batch is queued."""
+        """There is a new snapshot, and a batch is queued."""
         before = self.leader
         if self.place is READY and self._all.snapshot.leadership(self.tp) != before:
             self.move(WAITING)  # out of the group that it is in
@@ -214,14 +216,14 @@ class Partition:
             self.find_place(now)
 
     def go_on(self) -> None:
-        """``may_send`` may say yes where it has said no."""
+        """``may_send`` may return True now."""
         if self.place is WAITING:
             self.move(READY)
 
     # What happens to it by time -------------------------------------------------------------------
 
     def fire(self, now: float) -> None:
-        """A time has come: end what is late, and leave the linger or the back-off if it is over."""
+        """A time has come: end expired batches, and leave a linger or back-off that is over."""
         late = self._take_late(now)
         if late:
             self._all.expired(late, now)
@@ -232,18 +234,18 @@ class Partition:
             self._all.deadlines.set(self, when)
 
     def unanswered(self) -> list[ProducerBatch]:
-        """The batches on the wire or unresolved that have no outcome."""
+        """The batches on the wire or unresolved, except those that have an outcome."""
         sent = [batch for batch in self.in_flight if batch.on_wire] if self.on_wire else []
         return [batch for batch in [*sent, *self.unresolved] if not batch.delivery.done]
 
     def _oldest(self) -> float:
-        """When the oldest batch without an outcome was created; infinite for none."""
+        """When the oldest batch without an outcome was created, or infinity."""
         oldest = min((batch.created_at for batch in self.unanswered()), default=FOREVER)
         queued = self.queue.oldest
         return oldest if queued is None else min(oldest, queued.created_at)
 
     def _take_late(self, now: float) -> list[ProducerBatch]:
-        """The batches whose delivery time-out has come. Removes those that are queued."""
+        """The batches whose delivery timeout has passed. Those that are queued are removed."""
         limit = self._all.delivery_timeout
         late = [batch for batch in self.unanswered() if batch.created_at + limit <= now]
         queued: list[ProducerBatch] = []
@@ -257,9 +259,10 @@ class Partition:
     # The queue ------------------------------------------------------------------------------------
 
     def take(self, batch: ProducerBatch, room: int) -> bool:
-        """Take the oldest batch out of the queue: with its bytes, and its place in the sequence.
+        """Remove the oldest batch from the queue, complete its bytes, and give it its sequence.
 
-        False: a caller compresses it, or it takes more than ``room``. It is still queued then.
+        Returns False if a caller is compressing it, or if it needs more than ``room``. It then
+        stays in the queue.
         """
         queue, codec = self.queue, self._codec
         if not codec:
@@ -285,7 +288,7 @@ class Partition:
         self.find_place(now)
 
     def split(self, batch: ProducerBatch, count: int, now: float) -> list[ProducerBatch]:
-        """Queue ``batch``, which is off the wire, as smaller ones under its numbers."""
+        """Replace ``batch``, which is off the wire, by smaller ones with its sequence numbers."""
         parts = self._all.accumulator.parts(batch, self.queue, count)
         index = self.in_flight.index(batch)
         self.in_flight[index : index + 1] = parts
@@ -309,7 +312,7 @@ class Partition:
     # Before a batch leaves ------------------------------------------------------------------------
 
     def may_send(self, batch: ProducerBatch, now: float) -> bool:
-        """True when ``batch``, the oldest in the queue, may go to the leader now."""
+        """True if ``batch``, the oldest in the queue, may be sent to the leader now."""
         everything = self._all
         identity, idempotent = everything.identity, everything.idempotent
         producer, transaction = identity.producer, everything.transaction
@@ -334,7 +337,7 @@ class Partition:
         return self.on_wire < limit
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Give ``batch``, which is about to leave, a place in the order, unless it has one."""
+        """Give ``batch``, which is about to be sent, its place in the order, unless it has one."""
         if not batch.in_line:
             batch.partition, batch.in_line = self, True
             self.in_flight.append(batch)
@@ -345,7 +348,7 @@ class Partition:
             self._number(batch)
 
     def _start_over(self) -> None:
-        """Go on under the present producer id and epoch."""
+        """Continue under the present producer id and epoch."""
         self.producer, self.next_sequence = self._all.identity.producer, 0
         self.proven_leader = None
         self.anchor_offset = NO_OFFSET
@@ -359,7 +362,7 @@ class Partition:
         self.next_sequence = (self.next_sequence + batch.record_count) & LAST_SEQUENCE
 
     def sent(self, batch: ProducerBatch, now: float) -> None:
-        """``batch`` is part of a request now."""
+        """A request with ``batch`` is about to be sent."""
         batch.attempt(now, self.leader)
         self.on_wire += 1
         self._all.on_wire += 1
@@ -367,7 +370,7 @@ class Partition:
     # After an attempt -----------------------------------------------------------------------------
 
     def off_wire(self, batch: ProducerBatch) -> bool:
-        """No request holds ``batch`` any more; False when that was so before."""
+        """The request with ``batch`` has ended. False if the batch was not on the wire."""
         if not batch.on_wire:
             return False
         batch.on_wire = False
@@ -378,11 +381,11 @@ class Partition:
         return True
 
     def is_provable(self, batch: ProducerBatch) -> bool:
-        """True when a later batch, if it is acknowledged, proves that ``batch`` is stored.
+        """True if the acknowledgement of a later batch can prove that ``batch`` is stored.
 
-        A later batch was sent, and its log has no gap before it. The log has none if it is the one
-        that ended just before ``batch``. A topic that was made anew in between has another log,
-        which takes any sequence as its first: a batch on its way may have overtaken ``batch``.
+        A later batch must have been sent, and the end of the log before ``batch`` must be known.
+        The log must still be the same one: a topic that was created again has a new log, which
+        accepts any sequence as its first. A later batch may then have overtaken ``batch``.
         """
         if not self.in_flight or self.in_flight[-1] is batch or batch.overtaken:
             return False
@@ -391,10 +394,10 @@ class Partition:
         return batch.attempted_leader is not None and not self._is_of_a_new_log(batch)
 
     def leaves_room(self, batch: ProducerBatch, base_offset: int) -> bool:
-        """True when all batches before ``batch`` may lie before ``base_offset``.
+        """True if all batches before ``batch`` can be in the log before ``base_offset``.
 
-        Behind the last acknowledged batch there must be as many offsets as sequence numbers. A log
-        that was cut short in between and began anew with ``batch`` has fewer.
+        Between the last acknowledged batch and ``batch``, there must be as many offsets as sequence
+        numbers. A log that was truncated, and continued with ``batch``, has fewer.
         """
         if self.anchor_offset < 0 or base_offset < 0:
             return False
@@ -402,7 +405,7 @@ class Partition:
         return base_offset - self.anchor_offset >= numbers
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
-        """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
+        """The leader has stored ``batch`` at ``base_offset``, or at -1 if it did not say where."""
         self.off_wire(batch)
         if not batch.overtaken:
             records = batch.record_count
@@ -424,7 +427,7 @@ class Partition:
             in_flight.remove(batch)
 
     def resolved(self, batch: ProducerBatch) -> None:
-        """``batch`` has its outcome, or will get none from the broker any more."""
+        """``batch`` has its outcome, or the broker will say no more about it."""
         self._open_gap(batch)
         if self._all.transaction is not None and batch in self.in_flight:
             self._all.transaction.sequence_lost()
@@ -433,31 +436,32 @@ class Partition:
             self.go_on()
 
     def _open_gap(self, batch: ProducerBatch) -> None:
-        """The next batch starts a new epoch, if none was sent behind ``batch``.
+        """Let the next batch start a new epoch, if no batch was sent after ``batch``.
 
-        Nothing will show which sequence the broker expects then. Retried after a lost answer, the
-        next batch would be refused as out of sequence, and given up as maybe stored.
+        No answer will show which sequence the broker expects. If the next batch kept the old epoch,
+        and was repeated after a lost answer, the broker might refuse it as out of sequence. It
+        would then fail, although it may be stored.
         """
         if self._all.idempotent and self.in_flight and self.in_flight[-1] is batch:
             self.has_gap = True
             self._all.awaiting_epoch[self] = None
 
     def _is_of_a_new_log(self, batch: ProducerBatch) -> bool:
-        """True when the topic was made anew after the last acknowledgement."""
+        """True if the topic was created again after the last acknowledgement."""
         before, now = self.proven_leader, batch.attempted_leader
         return before is not None and now is not None and before.topic_id != now.topic_id
 
     # A new epoch ----------------------------------------------------------------------------------
 
     def want_new_epoch(self) -> None:
-        """The broker refused a sequence for good: go on under a new epoch."""
+        """The broker has refused a sequence for good: continue under a new epoch."""
         self.needs_new_epoch = True
         self._all.awaiting_epoch[self] = None
 
     def renumber(self, now: float) -> list[ProducerBatch]:
-        """Give the batches in flight, none of which is on the wire, numbers of the present epoch.
+        """Number the batches in flight again, under the present epoch. None is on the wire.
 
-        Returns those that must fail instead, because they may be in the log, out of the queue.
+        Removes those from the queue that may be in the log, and returns them: they must fail.
         """
         doomed = [batch for batch in self.in_flight if batch.maybe_written]
         self.in_flight = [batch for batch in self.in_flight if not batch.maybe_written]

@@ -1,8 +1,9 @@
 """All partitions of a producer, and what they share: producer id, epochs, groups for a request.
 
-Kafka's ``RecordAccumulator.ready`` walks every partition in every iteration. Here a partition is
-looked at only after something happened to it (decision 0106): a caller noted its queue, its
-deadline came, the sender took a batch or put one back, an answer came, or its leader changed.
+Kafka's ``RecordAccumulator.ready`` visits every partition in every iteration. Here, a partition is
+visited only after something has happened to it (decision 0106): a caller has changed its queue, its
+deadline has come, the sender has taken a batch or put one back, an answer has come, or its leader
+has changed.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ _depth = attrgetter("depth")
 
 
 def age(batch: ProducerBatch) -> tuple[float, tuple[float, ...]]:
-    """A sort key: the order of ``send`` in a partition; batches that were never taken come last."""
+    """A sort key: the order of ``send`` within a partition. Batches never taken come last."""
     return batch.created_at, batch.drain_order or (FOREVER,)
 
 
 class ProducerIdentity:
-    """The producer id and epoch that batches carry now, None before brokers gave one.
+    """The producer id and epoch of new batches; None until brokers have assigned them.
 
-    ``fatal`` is the reason why nothing may be sent any more, ever; ``trouble`` the reason why no id
-    is there yet, as far as a broker or a connection has said. ``settled`` opens once there is an
-    id, or never will be, or none is needed. ``used_up`` is called when the id has no epochs left,
-    and another one is needed. Thread: the sender's; any may read ``fatal`` and ``settled``.
+    ``fatal``: why nothing can be sent any more. ``trouble``: why there is no id yet, if a broker or
+    a connection has given a reason. ``settled`` opens when there is an id, when there will never be
+    one, or when none is needed. ``used_up`` is called when the id has no epochs left and another id
+    is needed. Used only by the sender's thread; any thread may read ``fatal`` and ``settled``.
     """
 
     __slots__ = ("fatal", "producer", "settled", "trouble", "used_up")
@@ -55,24 +56,25 @@ class ProducerIdentity:
 
 
 class Window:
-    """The bytes in flight that one broker may have, and the size that its batches may reach.
+    """The bytes that may be in flight to one broker, and the maximum size of its batches.
 
-    As TCP's congestion window (RFC 5681) it is earned by what arrives and halved by what does not.
-    A network that breaks off every connection after some bytes, or that carries fewer bytes in
-    ``request_timeout_ms`` than a request has, would never let a large batch through: its repetition
-    is as large as the first attempt. Bytes are those of batches; times are seconds of one clock.
+    It works like TCP's congestion window (RFC 5681): answers make it grow, and a loss halves it.
+    Some networks break every connection after a number of bytes, or carry less than a request
+    within ``request_timeout_ms``. Without a window, a large batch would never arrive there: its
+    repetition is as large as the first attempt. Bytes are those of batches. Times are seconds of
+    one clock.
 
-    ``size`` begins with ``least``, a batch that has not grown, and rises up to ``most``: by the
-    bytes answered until it has half of its size before the last loss (slow start), then by
-    ``least`` for every window that is answered. An answer that took longer than ``slow`` earns
-    nothing: if bytes took that time, twice as many could take too long. A loss takes the window to
-    half of the bytes that were in flight.
+    ``size`` begins with ``least``, which is the size of a batch that has not grown, and grows to
+    ``most``. It grows by all answered bytes until it has half the size that it had before the last
+    loss (slow start). Then it grows by ``least`` for each answered window. An answer that took
+    longer than ``slow`` adds nothing, because twice as many bytes might take too long. After a
+    loss, ``size`` is half of the bytes that were in flight, but at least ``least``.
 
-    Batches may never be larger than ``size``. Requests are held back from the first loss until
-    ``size`` is ``most`` again. ``in_flight``: the bytes of requests without an answer; who makes a
-    request adds them, and its end, by ``answered`` or ``failed``, takes them off.
+    ``size`` always limits batches. If ``limits`` is True, it limits the bytes in flight as well:
+    from a loss until ``size`` is ``most`` again. ``in_flight``: the bytes of unanswered requests.
+    The maker of a request adds them; ``answered`` or ``failed`` subtracts them.
 
-    Thread: the sender's only.
+    Used only by the sender's thread.
     """
 
     __slots__ = (
@@ -97,16 +99,16 @@ class Window:
         self.limits = False  # True: it limits requests, too
 
     def room(self) -> int:
-        """The bytes another request may have now; 0: it may not go.
+        """The bytes that another request may have now; 0: it must wait.
 
-        One batch may always go when nothing is in flight, whatever its size.
+        If nothing is in flight, one batch may be sent, whatever its size.
         """
         if not self.limits:
             return self._most
         return max(self.size - self.in_flight, 0 if self.in_flight else 1)
 
     def answered(self, nbytes: int, seconds: float) -> None:
-        """A request of ``nbytes`` was answered after so many ``seconds``."""
+        """A request of ``nbytes`` was answered after ``seconds``."""
         self.in_flight -= nbytes
         size = self.size
         if size < self._most and seconds <= self._slow:
@@ -116,9 +118,10 @@ class Window:
                 self.limits = False  # the window has its former size again
 
     def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
-        """A request of ``nbytes`` ended without an answer; ``lost``: with its connection.
+        """A request of ``nbytes`` ended without an answer.
 
-        The end of a connection counts once for all requests that it carried.
+        ``lost``: because its connection was lost. The loss of a connection counts once, for all
+        requests that it carried.
         """
         if lost and sent_at > self._fell_at:
             self._fell_at = now
@@ -129,10 +132,10 @@ class Window:
 
 
 class RequestGroup:
-    """The partitions whose batches can share a request: one leader, one value of ``acks``.
+    """The partitions whose batches can share a request: they have the same leader and ``acks``.
 
     ``ready``: those that are ready, the one that has waited longest first. ``window``: that of the
-    leader, which its other groups share.
+    leader, shared with its other groups.
     """
 
     __slots__ = ("acks", "node_id", "ready", "window")
@@ -144,10 +147,10 @@ class RequestGroup:
         self.ready: OrderedDict[Partition, None] = OrderedDict()
 
     def drain(self, max_bytes: int, most: int, now: float) -> list[ProducerBatch]:
-        """Take at most one batch per partition for one request: sealed, in sequence.
+        """Take at most one batch per partition for one request: closed, and with a sequence.
 
-        Their sizes add up to at most ``max_bytes``, unless the first one is larger: that has at
-        most ``most``.
+        Together they have at most ``max_bytes``. If the first one alone is larger, it has at most
+        ``most``.
         """
         taken: list[ProducerBatch] = []
         room, ready = max_bytes, self.ready
@@ -171,15 +174,18 @@ class RequestGroup:
 
 
 class PartitionSet:
-    """The partitions that the producer wrote to. Thread: the sender's only, but for ``depths``.
+    """The partitions that the producer has written to.
 
-    ``transaction``: of a transactional producer, whose coordinator alone gives epochs. ``expired``
-    is called with batches whose delivery time-out has come, ``delivery_timeout`` seconds after they
-    were created. ``groups``: those with partitions that are ready, the one served last at the end;
-    ``leaderless``: how many partitions with a batch have no leader, by topic; ``on_wire``: how many
-    batches requests hold;
-    ``changes`` grows when the length of a queue may have changed. ``new_window`` makes the window
-    of a broker.
+    ``transaction``: decides when batches of a transactional producer may be sent, otherwise None. A
+    transactional producer gets epochs only from its coordinator. ``expired`` is called with batches
+    that have no outcome ``delivery_timeout`` seconds after they were created.
+
+    ``groups``: those with ready partitions; the one that was served last is at the end.
+    ``leaderless``: by topic, the number of partitions that have a batch but no leader. ``on_wire``:
+    the number of batches that requests hold. ``changes`` grows when the length of a queue may have
+    changed. ``new_window`` makes the window of a broker.
+
+    Used only by the sender's thread, except ``depths``.
     """
 
     def __init__(
@@ -219,7 +225,7 @@ class PartitionSet:
 
     @property
     def needs_producer_id(self) -> bool:
-        """True when nothing can be sent before an InitProducerId request was answered."""
+        """True if nothing can be sent before an InitProducerId request has been answered."""
         return self.idempotent and self.identity.producer is None
 
     def of(self, queue: PartitionQueue) -> Partition:
@@ -235,7 +241,10 @@ class PartitionSet:
     # What happened --------------------------------------------------------------------------------
 
     def look(self, snapshot: ClusterSnapshot, now: float) -> None:
-        """Look at partitions that something happened to; ``groups`` has those to send then."""
+        """Look at partitions to which something has happened.
+
+        ``groups`` then contains the ready ones.
+        """
         if snapshot is not self.snapshot:
             self._follow(snapshot, now)
         if not (self.accumulator.noted or self.lingering or self.groups):
@@ -248,13 +257,13 @@ class PartitionSet:
             self._take_noted(now)
 
     def hurries(self) -> bool:
-        """True when no batch may linger now."""
+        """True if no batch may linger now."""
         if self._hurry is None:
             self._hurry = self.accumulator.hurries()
         return self._hurry
 
     def reopen(self, partitions: Iterable[TopicPartition]) -> None:
-        """The transaction lets batches of these partitions leave."""
+        """The transaction allows batches of these partitions to be sent."""
         for tp in partitions:
             if tp in self._known:
                 self._known[tp].go_on()
@@ -282,11 +291,11 @@ class PartitionSet:
                 self._windows = {node: each for node, each in windows.items() if node in brokers}
 
     def _waiting(self) -> Iterator[Partition]:
-        """Those with a batch that is queued."""
+        """The partitions with a queued batch."""
         return (each for each in self._known.values() if each.place is not EMPTY)
 
     def group_of(self, node_id: int, acks: int) -> RequestGroup:
-        """The group of partitions with this leader and these ``acks``."""
+        """The group of partitions with this leader and this value of ``acks``."""
         group = self._by_leader.get((node_id, acks))
         if group is None:
             window = self.window_of(node_id)
@@ -294,15 +303,15 @@ class PartitionSet:
         return group
 
     def window_of(self, node_id: int) -> Window:
-        """The window of a broker, which begins anew once the broker has left the cluster."""
+        """The window of a broker. If a broker leaves the cluster and returns, it gets a new one."""
         return self._windows.get(node_id) or self._windows.setdefault(node_id, self._new_window())
 
     def lost_leader(self, topic: str) -> None:
-        """A partition of ``topic`` has a batch, and no leader."""
+        """A partition of ``topic`` has a batch but no leader."""
         self.leaderless[topic] = self.leaderless.get(topic, 0) + 1
 
     def found_leader(self, topic: str) -> None:
-        """A partition of ``topic`` has a leader again, or no batch."""
+        """A partition of ``topic`` has a leader again, or has no batch any more."""
         self.leaderless[topic] -= 1
         if not self.leaderless[topic]:
             del self.leaderless[topic]
@@ -310,14 +319,14 @@ class PartitionSet:
     # All of them ----------------------------------------------------------------------------------
 
     def take_queued(self, now: float) -> list[ProducerBatch]:
-        """Remove every queued batch."""
+        """Remove all queued batches, and return them."""
         self._take_noted(now)
         return [batch for each in list(self._waiting()) for batch in each.take_queued(now)]
 
     def withdraw(
         self, now: float, *, queued: bool = True, in_flight: bool = True
     ) -> list[ProducerBatch]:
-        """The batches without an outcome, oldest first; queued ones are taken out of their queues.
+        """The batches without an outcome, oldest first. Queued ones are removed from their queues.
 
         ``in_flight``: those on the wire, and unresolved ones.
         """
@@ -335,11 +344,14 @@ class PartitionSet:
         return [batch for each in self._known.values() for batch in each.unresolved]
 
     def queued_of(self, topic: str) -> dict[int, PartitionQueue]:
-        """The queues of ``topic`` with a batch, by partition; each enters and leaves by itself."""
+        """The queues of ``topic`` that have a batch, by partition.
+
+        Each partition updates its entry.
+        """
         return self._queued.setdefault(topic, {})
 
     def depths(self, topic: str) -> Mapping[int, int]:
-        """How many batches are queued, by partition; empty queues are not named. Any thread."""
+        """The number of queued batches by partition, without empty queues. Any thread."""
         queues = self._queued.get(topic)
         if not queues:
             return {}
@@ -349,7 +361,7 @@ class PartitionSet:
     # Epochs ---------------------------------------------------------------------------------------
 
     def renumber(self, now: float) -> list[ProducerBatch]:
-        """Renumber the partitions that wait for a new epoch and have nothing on the wire.
+        """Renumber the partitions that wait for a new epoch and have no batch on the wire.
 
         Returns the batches that must fail instead, because they may be in the log.
         """
@@ -368,7 +380,7 @@ class PartitionSet:
         return doomed
 
     def _bump_epoch(self) -> None:
-        """Take the next epoch; partitions with nothing in flight follow when they send again."""
+        """Take the next epoch. Partitions with nothing in flight use it when they send again."""
         known, self.identity.producer = self.identity.producer, None
         if known is not None and known.epoch < LAST_EPOCH:
             self.identity.producer = ProducerId(known.producer_id, known.epoch + 1)
@@ -376,10 +388,12 @@ class PartitionSet:
             self.identity.used_up()
 
     def forget(self, topics: set[str]) -> set[str]:
-        """Forget ``topics``, of which no request has a batch; returns those that are in use.
+        """Forget ``topics``, of which no request holds a batch. Returns those that are in use.
 
-        A broker may still know their sequences of the present epoch, and would take a batch that
-        begins anew for the repetition of an old one. So a new epoch begins for all partitions.
+        A broker may still know the sequence numbers of a forgotten partition, and would mistake a
+        batch that begins with 0 for a repetition. So all partitions get a new epoch. A
+        transactional producer gets epochs only from its coordinator. So if one of the partitions
+        has used the present epoch, it forgets none of them.
         """
         retired, used = self.accumulator.forget(topics)
         found = [self._known[tp] for tp in retired if tp in self._known]

@@ -1,4 +1,4 @@
-"""A producer and its process: exit, SIGTERM, forks, and no green threads."""
+"""A producer and its process: exit, SIGTERM, forks and green threads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EVENTLET = "Call eventlet.monkey_patch(os=True, time=True) without thread, sele
 
 
 def refuse_green_threads() -> None:
-    """Raise IllegalStateError where gevent or eventlet has patched the module threading."""
+    """Raise IllegalStateError if gevent or eventlet has replaced Python's threads."""
     gevent = sys.modules.get("gevent.monkey")
     if gevent is not None and gevent.is_module_patched("threading"):
         raise IllegalStateError(_ADVICE % ("gevent", _GEVENT))
@@ -42,23 +42,23 @@ def refuse_green_threads() -> None:
 log = logging.getLogger(__name__)
 
 STATUS = 128 + signal.SIGTERM
-"""The exit status that a shell gives a process that SIGTERM has ended."""
+"""The exit status that a shell reports for a process that SIGTERM has ended."""
 
 
 _ends = False
 
 
 def process_ends() -> None:
-    """The process ends, and delivers queued records: SIGTERM must not break that off."""
+    """The process is ending and delivers queued records: SIGTERM must not interrupt that."""
     global _ends  # noqa: PLW0603  (one process, one end)
     _ends = True
 
 
 def exit_on_sigterm() -> None:
-    """Turn SIGTERM into SystemExit in the main thread, unless the application handles it itself.
+    """Turn SIGTERM into SystemExit in the main thread, unless the application has a handler.
 
-    Without a handler the signal ends the process at once, and nothing of Python's runs any more.
-    The handler only raises: it may interrupt whatever holds a lock.
+    Without a handler, the signal ends the process at once, and no more Python code runs. This
+    handler only raises, because it may interrupt code that holds a lock.
     """
     if threading.current_thread() is not threading.main_thread():
         log.warning("close_on_sigterm has no effect: the producer is not made in the main thread")
@@ -73,10 +73,10 @@ def _exit(_signal: int, frame: FrameType | None) -> None:
 
 
 def _is_finalizing(frame: FrameType | None) -> bool:
-    """Whether multiprocessing is about to run its finalizers in this process, ours among them.
+    """Whether multiprocessing is about to run its finalizers in this process, including kprod's.
 
-    A pool that is terminated asks a worker to end and sends it SIGTERM at the same time. SystemExit
-    in there would skip the finalizers, and lose queued records.
+    A pool that is terminated asks a worker to end, and sends it SIGTERM at the same time.
+    SystemExit would skip the finalizers, and queued records would be lost.
     """
     while frame is not None:
         where = (frame.f_globals.get("__name__"), frame.f_code.co_name)
@@ -87,7 +87,7 @@ def _is_finalizing(frame: FrameType | None) -> bool:
 
 
 class ForkAware(Protocol):
-    """A producer, as far as the process is concerned."""
+    """A producer, as far as this module needs it."""
 
     def inherited_by_child(self) -> None:
         """This process is a fork: threads and connections belong to the parent."""
@@ -95,27 +95,28 @@ class ForkAware(Protocol):
 
 
 class Waiting(Protocol):
-    """Records that no engine has yet, as far as the process is concerned."""
+    """Records that no engine has yet, as far as this module needs them."""
 
     def await_at_exit(self, seconds: float) -> None:
-        """Wait at most ``seconds`` until an engine has them."""
+        """Wait at most ``seconds`` until an engine has the records."""
         ...
 
 
 BEFORE_QUEUES = 20
-"""Of multiprocessing's finalizers those with the highest number come first."""
+"""The priority of kprod's finalizer. multiprocessing runs finalizers with a higher number first."""
 
 _finalized: set[int] = set()  # processes in which multiprocessing's end is ours, too
 _engines: dict[Engine, float] = {}
-"""The engines of this process, and the seconds that each may take to stop at exit."""
+"""The engines of this process, with the maximum seconds of each to stop at exit."""
 _producers: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _waiting: weakref.WeakKeyDictionary[Waiting, float] = weakref.WeakKeyDictionary()
 
 
 def watch_over(producer: ForkAware, engine: Engine, *, at_exit: float, dropped: float) -> None:
-    """Stop ``engine`` when the interpreter exits, within ``at_exit`` seconds, and before that when
-    nobody refers to ``producer`` any more, within ``dropped`` seconds. ``producer`` is notified of
-    forks.
+    """Stop ``engine`` when ``producer`` is garbage-collected or the interpreter exits.
+
+    That may take ``dropped`` seconds in the first case, and ``at_exit`` seconds in the second.
+    ``producer`` is notified of forks.
     """
     tell_of_forks(producer)
     _engines[engine] = at_exit
@@ -125,20 +126,21 @@ def watch_over(producer: ForkAware, engine: Engine, *, at_exit: float, dropped: 
 
 
 def tell_of_forks(producer: ForkAware) -> None:
-    """Call ``producer.inherited_by_child`` in each forked child. ``watch_over`` does so, too."""
+    """Call ``producer.inherited_by_child`` in each forked child. ``watch_over`` calls this."""
     after_fork()
     _producers.add(producer)
 
 
 def await_at_exit(records: Waiting, seconds: float) -> None:
-    """When the interpreter exits, wait for ``records`` at most ``seconds`` before engines stop."""
+    """When the interpreter exits, wait at most ``seconds`` for ``records`` before engines stop."""
     _waiting[records] = seconds
 
 
 def _watch_over_child() -> None:
-    """A child of multiprocessing ends without atexit, but with finalizers of that package's.
+    """Close the producers of a child process of multiprocessing, which does not run atexit.
 
-    In such a child, multiprocessing has imported the package itself.
+    It runs the finalizers of multiprocessing instead. Such a child has already imported that
+    package.
     """
     process = sys.modules.get("multiprocessing.process")
     if os.getpid() in _finalized or process is None or process.parent_process() is None:
@@ -151,7 +153,10 @@ def _watch_over_child() -> None:
 
 
 def _watch_over_celery() -> None:
-    """A worker of Celery's prefork pool ends by ``os._exit``, after it has sent a signal."""
+    """Close the producers of a worker of Celery's prefork pool, which ends by ``os._exit``.
+
+    Celery sends its signal ``worker_process_shutdown`` before that.
+    """
     signals = sys.modules.get("celery.signals")
     if signals is not None:
         ends = signals.worker_process_shutdown
@@ -201,15 +206,17 @@ def _close_all() -> None:
 
 
 _generation = generation()
-"""Of the process whose engines and producers are above."""
+"""The generation of the process to which the engines and producers above belong."""
 _locks: dict[int, Lock] = {}
-"""By generation: a thread of the parent may have held the one that is taken in the parent."""
+"""By generation. In a forked child, the parent's lock may be held by a thread that does not exist
+there."""
 
 
 def after_fork() -> None:
-    """In a forked child, make the parent's producers begin anew here, unless that was done.
+    """In a forked child, make the parent's producers begin anew, unless that was done.
 
-    For the first use of a producer, where C code has forked. Idempotent, and thread-safe.
+    It is called at the first use of a producer, because C code may have forked. Idempotent and
+    thread-safe.
     """
     if generation() != _generation:
         # Python has not set up its own lock anew. If a thread of the parent waited for that, who

@@ -1,4 +1,4 @@
-"""Send ready batches, and give every batch its outcome (the core of Kafka's ``Sender``)."""
+"""Produce requests: send ready batches, and handle the answers (the core of Kafka's ``Sender``)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ from kprod_ext.produce import PartitionResponse
 
 
 class LoadWatcher(Protocol):
-    """Spreads records by load."""
+    """Observes queues and brokers, to spread records by load."""
 
     def watch(self, partitions: PartitionSet) -> None:
-        """The queues are those of ``partitions``; called once."""
+        """Use the queues of ``partitions``. Called once."""
         ...
 
     def waiting(self, nodes: Collection[int], now: float) -> None:
-        """The nodes that could not take what is ready for them, in each iteration with some."""
+        """Called in each iteration in which some nodes could not take a ready batch.
+
+        When all nodes can take batches again, it is called once without nodes.
+        """
         ...
 
     def forget(self, topics: Iterable[str]) -> None:
@@ -43,23 +46,23 @@ class LoadWatcher(Protocol):
 NO_BROKERS: Mapping[int, Address] = MappingProxyType({})
 LAST_VERSION_BY_NAME = 12  # from 13 on topics are named by id (KIP-516)
 LAST_VERSION_WITHOUT_ADDING = 11
-"""From 12 on brokers add the partitions of a transaction themselves (KIP-890)."""
+"""From version 12, brokers add the partitions of a transaction themselves (KIP-890)."""
 
 
 class ProduceExchange(Exchange):
-    """Carries the batches until each has a verdict.
+    """A Produce request. It holds its batches until each has a verdict.
 
-    Owns their memory from the first byte to the end. ``sent_at`` is when the request was made.
-    ``topics``: their names, by id or, if that is not known, by name.
+    The memory of the batches belongs to the request until it ends. ``sent_at`` is when the request
+    was made. ``topics``: the topic names, by id or, if the id is unknown, by name.
     """
 
     api = ApiKey.PRODUCE
 
     _transactional_id: str | None = None
     _named: Mapping[int, Address] = NO_BROKERS
-    """The leaders whose addresses the answer names."""
+    """The leaders whose addresses the answer contains."""
     _moved: dict[TopicPartition, LeaderHint] | None = None
-    """The new leaders that it names for partitions that it refuses."""
+    """The new leaders that the answer names for partitions that it refuses."""
 
     def __init__(
         self,
@@ -156,7 +159,10 @@ class ProduceExchange(Exchange):
             self._outcomes.metadata.throttled(group.node_id, throttle_ms)
 
     def _taken(self, now: float) -> int:
-        """The socket has taken a request that gets no response; its ``throttle_time_ms``: none."""
+        """The socket has taken a request without a response.
+
+        Returns 0 as its ``throttle_time_ms``.
+        """
         self._ended_well(now, 0)
         while self._batches:
             self._outcomes.stored(self._batches.popitem()[1], -1, -1)
@@ -199,9 +205,9 @@ def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
 
 
 class ProduceRequests:
-    """Takes ready batches to their leaders, one request per group and iteration.
+    """Sends ready batches to their leaders, in one request per group and iteration.
 
-    ``request_timeout_ms`` is the broker's limit. Thread: the sender's only.
+    ``request_timeout_ms`` is the broker's time limit. Used only by the sender's thread.
     """
 
     def __init__(
@@ -225,7 +231,7 @@ class ProduceRequests:
         self._snapshot: ClusterSnapshot | None = None  # that of the last iteration
 
     def run(self, now: float) -> bool:
-        """Renumber, then send ready batches; True when there may be more to send at once."""
+        """Renumber batches, then send ready ones. True if more can be sent at once."""
         snapshot, partitions = self._metadata.snapshot, self._partitions
         if snapshot is not self._snapshot:
             self._follow(snapshot)
@@ -239,15 +245,16 @@ class ProduceRequests:
         return more
 
     def _follow(self, snapshot: ClusterSnapshot) -> None:
-        """Metadata has changed, or a hint at a leader, which may have named a new broker."""
+        """There is a new snapshot, from metadata or a leader hint. It may name a new broker."""
         self._snapshot = snapshot
         self._forget_unused()
         self._network.adopt(snapshot.brokers)
 
     def _serve(self, now: float) -> bool:
-        """Make a request for every group whose node can take one; True when there is more for one.
+        """Make a request for every group whose node can take one; True if one has more to send.
 
-        Who was served is last in the next iteration: a busy group must not keep others waiting.
+        A group that was served is the last one in the next iteration, so that a busy group does not
+        keep others waiting.
         """
         partitions = self._partitions
         no_id = partitions.idempotent and partitions.identity.producer is None
@@ -269,7 +276,7 @@ class ProduceRequests:
         return more
 
     def _request(self, broker: Broker, group: RequestGroup, now: float) -> bool:
-        """Make a request of batches with equal ``acks``; False when none may leave."""
+        """Make a request for ``group``. False if none of its batches may be sent."""
         window, most = group.window, self._max_request_size
         if window.limits:
             most = min(window.room(), most)
@@ -288,10 +295,10 @@ class ProduceRequests:
         return True
 
     def _cut(self, taken: list[ProducerBatch], most: int, now: float) -> None:
-        """Cut batches that are larger than ``most``: they grew while the network carried more.
+        """Cut batches larger than ``most``: they have grown while the network carried more.
 
-        A batch with a sequence that a broker may have read stays whole: its parts would be out of
-        sequence. A part has at most ``most`` bytes and one record more, at least half of ``most``.
+        A batch whose sequence a broker may have read stays whole, because its parts would be out of
+        sequence. Each part has about ``most`` bytes, and at least half of that.
         """
         for batch in list(taken):
             read = batch.maybe_written and batch.has_sequence
@@ -301,12 +308,15 @@ class ProduceRequests:
                 taken.remove(batch)
 
     def _renumber(self, now: float) -> None:
-        """Let partitions go on under a new epoch after a refused sequence."""
+        """Give partitions a new epoch after a refused sequence.
+
+        Fail batches that may be in the log.
+        """
         for batch in self._partitions.renumber(now):
             self._outcomes.give_up(batch, unknown_fate(batch), now)
 
     def _forget_unused(self) -> None:
-        """Forget topics that the metadata has dropped; topics with batches later."""
+        """Forget topics that metadata has dropped. Topics with batches are forgotten later."""
         unused = self._metadata.dropped
         if not unused:
             return

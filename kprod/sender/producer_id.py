@@ -1,4 +1,4 @@
-"""Get the producer id that makes retries exactly-once (InitProducerId, KIP-98)."""
+"""Requests for the producer id that makes retries idempotent (InitProducerId, KIP-98)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from kprod.wire.control import (
 from kprod.wire.versions import ApiKey
 
 FINAL = FATAL | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-"""Refusals of a producer id that a later request cannot change; other ones may pass."""
+"""Error codes that a later request for a producer id would get again. Others may be temporary."""
 
 
 class ProducerIdRequests:
-    """Asks any broker for a producer id whenever there is none. Thread: the sender's only.
+    """Asks any broker for a producer id when there is none. Used only by the sender's thread.
 
-    It looks when it is queued (see ``Deadlines``): at first, and when the epochs are used up.
+    It runs when it is queued (see ``Deadlines``): at the beginning, and when the epochs are used
+    up.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class ProducerIdRequests:
             self._identity.settled.open()
 
     def fire(self, now: float) -> None:
-        """Ask if an id is needed, once a broker can take the request."""
+        """Ask for an id if one is needed, as soon as a broker can take the request."""
         if not self._partitions.needs_producer_id or self._in_flight or self._identity.fatal:
             return
         if now < self._retry_at:
@@ -73,7 +74,7 @@ class ProducerIdRequests:
         broker.send(request, now)
 
     def answered(self, reply: InitProducerIdReply, now: float) -> None:
-        """Take the id, or react to the refusal."""
+        """Take the id, or react to the error code."""
         if reply.error_code:
             self._refused(BrokerError(reply.error_code, "asking for a producer id"), now)
         elif reply.producer_id < 0 or reply.producer_epoch < 0:
@@ -92,9 +93,9 @@ class ProducerIdRequests:
         self._refused(error, now)
 
     def _refused(self, error: KprodError, now: float) -> None:
-        """Try again after a back-off, unless the refusal is final. The first one is logged.
+        """Try again after a back-off, unless the error is final. The first error is logged.
 
-        Records wait meanwhile, and name ``error`` if their delivery timeout passes.
+        Records wait meanwhile. If their delivery timeout passes, their error names ``error``.
         """
         self._in_flight = False
         self._failures += 1

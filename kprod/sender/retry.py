@@ -1,9 +1,9 @@
-"""The verdict on a batch after a failed attempt, and the errors of one that is given up.
+"""The verdict on a batch after a failed attempt, and the errors of a batch that is given up.
 
-The verdict is a pure function of failure and state. Its table is the produce-response handling of
-Kafka's ``Sender`` and ``TransactionManager`` for the idempotent producer, with one rule made
-stricter: a batch that *may* be in the log is never sent again under a new epoch, because the broker
-could not distinguish the copy from a new batch.
+The verdict is a pure function of the failure and the state of the batch. It follows how Kafka's
+``Sender`` and ``TransactionManager`` handle produce responses of the idempotent producer, but one
+rule is stricter. A batch that *may* be in the log is never sent again under a new epoch, because
+the broker could not distinguish the copy from a new batch.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ FATAL = frozenset(
         ErrorCode.PRODUCER_FENCED,
     }
 )
-"""Codes after which an idempotent producer may never write again (``TransactionManager``)."""
+"""Codes after which an idempotent producer can never write again (``TransactionManager``)."""
 CORRUPT_ATTEMPTS = 3
 
 
 class Verdict(enum.Enum):
-    """DONE: stored.
+    """What to do with a batch after a failed attempt.
 
-    RETRY: same bytes, same sequence. SPLIT: retry as two smaller batches. RESEQUENCE: retry under a
-    new epoch. UNRESOLVED: wait for what later batches show (see ``Partition.unresolved``). FAIL:
-    give up. EXPIRE: give up, after the earlier batches, which have run out of time, too.
+    DONE: nothing, it is stored. RETRY: send it again with the same bytes and sequence. SPLIT: send
+    it again as two smaller batches. RESEQUENCE: send it again under a new epoch. UNRESOLVED: wait
+    for what later batches show (see ``Partition.unresolved``). FAIL: give up. EXPIRE: give up after
+    the earlier batches, whose time is over as well.
     """
 
     DONE = enum.auto()
@@ -64,11 +65,11 @@ class Verdict(enum.Enum):
 class Attempt:
     """The state of a batch at the moment its attempt failed.
 
-    ``oldest``: it is the first of the batches in flight of its partition.
-    ``provable``: the results of later batches will show whether it is stored.
-    ``maybe_written``: this or an earlier attempt may have reached the log.
-    ``repeated``: it was sent before, or it was split from a batch that may be stored.
-    ``transactional``: it belongs to a transaction, whose epoch cannot change before its end.
+    ``oldest``: it is the first of its partition's batches in flight. ``provable``: the
+    acknowledgement of a later batch can prove that it is stored. ``maybe_written``: this or an
+    earlier attempt may have reached the log. ``repeated``: it was sent before this attempt, or it
+    is part of a split batch that may be stored. ``transactional``: it belongs to a transaction,
+    whose epoch cannot change before it ends.
     """
 
     records: int
@@ -84,7 +85,7 @@ class Attempt:
 
 
 def judge(error: KprodError, attempt: Attempt) -> Verdict:
-    """Decide what becomes of a batch that failed with ``error``."""
+    """Decide what to do with a batch that failed with ``error``."""
     code = error.code if isinstance(error, BrokerError) else None
     if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and attempt.has_sequence:
         # An earlier attempt was stored and its answer was lost; unless there was none.
@@ -102,7 +103,10 @@ def judge(error: KprodError, attempt: Attempt) -> Verdict:
 
 
 def _out_of_sequence(attempt: Attempt, *, known: bool) -> Verdict:
-    """``known``: the broker knows this producer and epoch, and has a sequence to compare with."""
+    """The verdict on a batch that was refused for its sequence or epoch.
+
+    ``known``: the broker knows this producer and epoch, and has a sequence to compare with.
+    """
     if not attempt.oldest:
         return Verdict.RETRY  # an earlier batch is still on its way; after it the sequence will fit
     if not attempt.maybe_written:
@@ -114,7 +118,7 @@ def _out_of_sequence(attempt: Attempt, *, known: bool) -> Verdict:
 
 
 def too_large(batch: ProducerBatch) -> KprodError:
-    """The error of a batch that the broker takes for larger than the topic allows."""
+    """The error of a batch that is larger than the topic allows, according to the broker."""
     records = counted(batch.record_count, "record")
     return RecordTooLargeError(
         f"the broker refused a batch of {batch.size} bytes, {records}, for {batch.tp}:"
@@ -123,9 +127,9 @@ def too_large(batch: ProducerBatch) -> KprodError:
 
 
 def expired(batch: ProducerBatch, limit: float, state: str, cause: KprodError | None) -> KprodError:
-    """The error of a batch that was not acknowledged for ``limit`` seconds.
+    """The error of a batch that was not acknowledged within ``limit`` seconds.
 
-    ``state`` says where it was, ``cause`` is the last error that kept it there, if any is known.
+    ``state`` says where the batch was. ``cause`` is the last error that kept it there, or None.
     """
     records, attempts = counted(batch.record_count, "record"), counted(batch.attempts, "attempt")
     error = DeliveryTimeoutError(
@@ -148,14 +152,15 @@ def unknown_fate(batch: ProducerBatch) -> KprodError:
 
 
 PerRecord = Sequence[tuple[int, KprodError]]
-"""Errors with the index of the first record each is for, from 0 on; it holds up to the next."""
+"""Errors with indexes. An error applies from the record with its index up to the record before the
+next index. The first index is 0."""
 
 
 def errors_by_record(error: KprodError, tp: TopicPartition, records: int) -> PerRecord:
-    """The errors of the records of a batch that ended in ``error``; empty for one and the same.
+    """The errors of the records of a batch that ended in ``error``; empty if all have ``error``.
 
-    Records the broker has named get its error with its text about them. The others get
-    InvalidBatchError: nothing is wrong with them, the broker refused others of their batch (Kafka's
+    A record that the broker has named gets the broker's error with its text for that record. The
+    others get InvalidBatchError: the broker refused the batch, but not because of them (Kafka's
     ``Sender`` gives them a plain KafkaException).
     """
     if not isinstance(error, BrokerError):

@@ -1,8 +1,8 @@
 """Client telemetry: push the producer's metrics to brokers that subscribe to them (KIP-714).
 
-After Kafka's ``ClientTelemetryReporter``: a subscription is asked for, then metrics are pushed in
-its interval; the error code of a broker that refuses one says how to go on. Names are made as
-Kafka's ``TelemetryMetricNamingConvention`` makes them: the metric ``connection-creation-rate`` of
+As in Kafka's ``ClientTelemetryReporter``, the client asks for a subscription, and then pushes
+metrics in its interval. If a broker refuses a request, its error code decides how to continue.
+Names follow Kafka's ``TelemetryMetricNamingConvention``: the metric ``connection-creation-rate`` of
 the group ``producer-metrics`` is ``org.apache.kafka.producer.connection.creation.rate``.
 """
 
@@ -52,9 +52,9 @@ DOMAIN = "org.apache.kafka."
 EVERYTHING = "*"
 SCOPE = ("kprod", VERSION)
 LENGTHS_BYTES = 12
-"""Bytes for lengths of messages around metrics, beyond those around none."""
+"""Additional bytes for the lengths of the messages that enclose metrics."""
 METRIC_FRAME_BYTES = 6
-"""Tag and length of each."""
+"""The bytes of tag and length of each metric."""
 
 
 class _Group(NamedTuple):
@@ -79,7 +79,7 @@ _ORDER = list(_GROUPS)
 
 
 class Wanted(NamedTuple):
-    """A broker's subscription: prefixes of names, the kind of sums, and the largest size."""
+    """A broker's subscription: prefixes of names, the kind of sums, and the maximum size."""
 
     metrics: tuple[str, ...]
     delta: bool
@@ -95,10 +95,10 @@ class _Found(NamedTuple):
 
 
 class TelemetryPayload:
-    """Writes metrics, and remembers of sums what brokers have taken. Not thread-safe.
+    """Writes metrics, and remembers the sums that brokers have accepted. Not thread-safe.
 
-    ``began`` is when the producer was made, in nanoseconds since the epoch; ``resource`` has the
-    attributes of the producer as a whole.
+    ``began`` is when the producer was made, in nanoseconds since the epoch. ``resource`` contains
+    the attributes of the producer as a whole.
     """
 
     def __init__(self, began: int, resource: Mapping[str, str]) -> None:
@@ -111,9 +111,9 @@ class TelemetryPayload:
         self._written_at = began
 
     def write(self, groups: Groups, wanted: Wanted, now: int) -> bytes:
-        """A ``MetricsData`` of at most ``wanted.max_bytes`` bytes; metrics beyond are left out.
+        """A ``MetricsData`` of at most ``wanted.max_bytes``; metrics that do not fit are left out.
 
-        The metrics of the whole producer come first, then those of brokers, then of topics.
+        The metrics of the whole producer come first, then those of brokers, then those of topics.
         """
         self._written, self._written_at = {}, now
         metrics: list[bytes] = []
@@ -129,7 +129,7 @@ class TelemetryPayload:
         return metrics_data(self._resource, SCOPE, metrics)
 
     def taken(self) -> None:
-        """A broker has taken the last ``MetricsData``: the next differences begin there."""
+        """A broker has accepted the last ``MetricsData``: the next differences begin there."""
         # Sums that were left out go on counting from their last value that a broker has.
         self._taken.update(self._written)
         self._taken_at = self._written_at
@@ -173,34 +173,35 @@ def _rank(group: str) -> int:
 
 
 USUAL_INTERVAL = 300.0
-"""Seconds between pushes where a broker has named no valid interval."""
+"""Seconds between pushes if a broker has named no valid interval."""
 SHORTEST_INTERVAL = 0.1
-"""Seconds between pushes at least: Apache Kafka's brokers cannot ask for less."""
+"""Minimum seconds between pushes. Apache Kafka's brokers cannot ask for less."""
 UNANSWERED = 30.0
-"""Seconds until a request is repeated after its answer was lost."""
+"""Seconds until a request whose answer was lost is repeated."""
 JITTER = (0.5, 1.5)
-"""Between which parts of the interval the first push is made, so that clients spread."""
+"""The first push comes after the interval times a random number between these, so that clients
+spread."""
 
 
 FINAL = frozenset(
     {ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_VERSION}
 )
-"""Refusals that a further request cannot change: no metrics are pushed any more."""
+"""Error codes that a further request would get again: no metrics are pushed any more."""
 OUTDATED = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
-"""Refusals of a push by a subscription that has changed: the new one is asked for at once."""
+"""Error codes of a push whose subscription has changed: the client asks for the new one at once."""
 
 
 FINAL_PUSH_TIMEOUT = 0.5
-"""Seconds that the end of a producer waits for its last push to be answered."""
+"""Seconds that a closing producer waits for an answer to its last push."""
 NAMES = {number: name for name, number in CODEC_IDS.items()}
 
 
 class Telemetry:
-    """Asks for subscriptions and pushes metrics, by connections that are there anyway.
+    """Asks for subscriptions and pushes metrics, over connections that exist anyway.
 
-    It looks when it is queued (see ``Deadlines``). Thread: the sender's only, unless said
-    otherwise. ``measure`` gives all metrics there are at a time on the sender's clock; ``jitter``
-    draws a number of the range it is given. Times are seconds on that clock.
+    It runs when it is queued (see ``Deadlines``). ``measure`` returns all metrics at a time on the
+    sender's clock. ``jitter`` draws a number of the range it is given. Times are seconds on that
+    clock. Used only by the sender's thread, unless said otherwise.
     """
 
     def __init__(
@@ -224,7 +225,8 @@ class Telemetry:
         self.subscription: Subscription | None = None  # None: to be asked for
         self.due = FOREVER  # see Deadlines
         self.due_at = FOREVER
-        """When to ask for the subscription, or to push metrics: never until a broker offers it."""
+        """When to ask for the subscription or to push metrics; infinite until a broker offers
+        telemetry."""
         self._offered = False  # some broker takes the requests
         self._wanted = False  # a caller waits for the id: a connection is made for that
         self._ending = False  # the next push is the last
@@ -235,12 +237,12 @@ class Telemetry:
         self._compressors: dict[int, Compressor | None] = {}
 
     def want(self) -> None:
-        """A caller waits for the id: connect to a broker that gives it. Any thread."""
+        """A caller waits for the id: connect to a broker that assigns it. Any thread."""
         self._wanted = True
         self._deadlines.queued.append(self)
 
     def on_api_versions(self, versions: ApiVersions) -> None:
-        """A broker's handshake. Until one offers telemetry nothing is ever due."""
+        """A broker's handshake. Telemetry begins with the first broker that offers it."""
         if self._offered or not versions.offers(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS):
             return
         if versions.offers(ApiKey.PUSH_TELEMETRY):
@@ -254,13 +256,13 @@ class Telemetry:
 
     @property
     def own_id(self) -> bytes:
-        """The id as requests have it."""
+        """The id as it is written into requests."""
         return self.instance_id or NO_ID
 
     # Requests -------------------------------------------------------------------------------------
 
     def fire(self, now: float) -> None:
-        """Ask or push if that is due, once a broker can take it."""
+        """Ask or push if that is due, as soon as a broker can take the request."""
         if not self._offered:
             if self._wanted and not self.over:
                 self._network.waiting[self] = None
@@ -316,7 +318,7 @@ class Telemetry:
         )
 
     def _codec(self, accepted: tuple[int, ...]) -> tuple[int, Compressor | None]:
-        """The first codec that brokers take and that is installed, or 0 and None for none."""
+        """The first codec that brokers accept and that is installed; 0 and None for none."""
         for codec in accepted:
             if codec not in self._compressors and codec in NAMES:
                 try:
@@ -330,7 +332,7 @@ class Telemetry:
     # Answers --------------------------------------------------------------------------------------
 
     def subscribed(self, reply: Subscription, now: float) -> None:
-        """A broker has answered with its subscription, or with a refusal."""
+        """A broker has answered with its subscription, or with an error code."""
         self._in_flight = False
         # A broker names the id only where it gives one.
         instance_id = reply.instance_id or self.instance_id
@@ -349,7 +351,7 @@ class Telemetry:
         self._set_due(now + wait)
 
     def pushed(self, reply: PushReply, now: float, *, last: bool) -> bool:
-        """A broker has taken a push, or refused it; True when it has taken it."""
+        """A broker has answered a push; True if it has accepted the metrics."""
         self._in_flight = False
         if reply.error_code:
             self._refused(reply.error_code, now, of_push=True)
@@ -372,7 +374,7 @@ class Telemetry:
         self._network.log.detail("client telemetry was refused with error %d; %s", code, ends)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        """No answer came. A push is not repeated: the next one has newer values."""
+        """No answer came. A push is not repeated, because the next one has newer values."""
         self._in_flight = False
         self._network.log.detail("client telemetry: %s", error)
         if self._ending:
@@ -385,8 +387,8 @@ class Telemetry:
     def leave(self, now: float) -> bool:
         """The producer ends: push the subscribed metrics once more, now.
 
-        True when that has ended, or is not needed. Called again and again until then; ``fire``
-        sends the push.
+        It is called repeatedly until it returns True: the push has ended, or is not needed.
+        ``fire`` sends the push.
         """
         if not self._offered:
             return True

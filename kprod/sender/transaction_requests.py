@@ -1,8 +1,9 @@
-"""The requests to coordinators, and the reactions to error codes in their answers.
+"""The requests to coordinators, and the reactions to the error codes in their answers.
 
-The reactions are a table, by request (Kafka's ``TransactionManager``). What may pass is asked again
-within the time of the call. Where Kafka's client is stricter than aborting needs, this one is not:
-after an abort the coordinator itself says whether the producer may go on.
+The reactions are a table by request (see Kafka's ``TransactionManager``). After a temporary error,
+the request is repeated until the call times out. After some errors, Kafka's client closes the
+producer although aborting would be enough. kprod aborts in these cases, because the coordinator's
+answer to the abort says whether the producer can continue.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from kprod.wire.control import decode_init_producer_id_response, encode_init_pro
 from kprod.wire.versions import ApiKey
 
 Coordinator: TypeAlias = tuple[int, str]
-"""The kind of a coordinator and its key: ``(wire.TRANSACTION, transactional id)``, say."""
+"""The kind of a coordinator and its key, for example ``(wire.TRANSACTION, transactional id)``."""
 
 EPOCH_BUMP_FROM = 3
 
 
 class Request(NamedTuple):
-    """The part that all requests of a transaction share: the transactional id and the producer."""
+    """What all requests of a transaction share: the transactional id and the producer."""
 
     transactional_id: str
     producer: ProducerId | None
@@ -34,17 +35,17 @@ class Request(NamedTuple):
 
 
 class Ask:
-    """One question to a coordinator; only ``too_old`` changes.
+    """One question to a coordinator. Only ``too_old`` changes.
 
-    ``coordinator`` gets the request. ``version_cap`` as in ``Exchange``. ``write`` writes the whole
-    frame: of version, correlation id, client id, and what ``said`` returns.
+    ``coordinator`` gets the request. ``version_cap``: see ``Exchange``. ``write`` writes the whole
+    frame, from the version, the correlation id, the client id and the result of ``said``.
     """
 
     api: ClassVar[ApiKey]
     write: ClassVar[Callable[..., bytes]]
     version_cap: int | None = None
     too_old = False
-    """True once a broker's versions could not say what is asked."""
+    """True if a broker's versions could not express the question."""
 
     def __init__(self, of: Request) -> None:
         self.of = of
@@ -61,11 +62,11 @@ class Ask:
         return type(self).write(version, correlation_id, client_id, *self.said(version))
 
     def said(self, version: int) -> tuple[Any, ...]:
-        """What is asked, as this version says it."""
+        """The fields of the request in this version."""
         raise NotImplementedError
 
     def decode(self, version: int, body: memoryview) -> Any:
-        """The answer. Raises ProtocolError."""
+        """The answer. Raises ProtocolError if it is invalid."""
         raise NotImplementedError
 
     @property
@@ -77,7 +78,7 @@ class Ask:
 
 
 class FindCoordinator(Ask):
-    """The coordinator that ``then``, the question to follow, is for; any broker knows it."""
+    """Asks any broker for the coordinator of ``then``, the question that follows."""
 
     api = ApiKey.FIND_COORDINATOR
     write = staticmethod(wire.encode_find_coordinator_request)
@@ -98,7 +99,7 @@ class FindCoordinator(Ask):
 
 
 class InitProducerId(Ask):
-    """An id and epoch for the transactional id; another epoch when there is one (KIP-360)."""
+    """Asks for a producer id and epoch, or for another epoch of the same id (KIP-360)."""
 
     api = ApiKey.INIT_PRODUCER_ID
     write = staticmethod(encode_init_producer_id_request)
@@ -120,7 +121,7 @@ class InitProducerId(Ask):
 
 
 class AddPartitions(Ask):
-    """Records are about to be written to these partitions (protocol 1)."""
+    """Adds partitions to the transaction before records are written to them (protocol 1)."""
 
     api = ApiKey.ADD_PARTITIONS_TO_TXN
     write = staticmethod(wire.encode_add_partitions_request)
@@ -137,7 +138,7 @@ class AddPartitions(Ask):
 
 
 class AddOffsets(Ask):
-    """Offsets of this group are about to be committed (protocol 1)."""
+    """Adds a group to the transaction before its offsets are committed (protocol 1)."""
 
     api = ApiKey.ADD_OFFSETS_TO_TXN
     write = staticmethod(wire.encode_add_offsets_request)
@@ -152,7 +153,7 @@ class AddOffsets(Ask):
 
 
 class CommitOffsets(Ask):
-    """These offsets of the group shall hold once the transaction is committed."""
+    """Offsets of a group that become valid when the transaction is committed."""
 
     api = ApiKey.TXN_OFFSET_COMMIT
     write = staticmethod(wire.encode_txn_offset_commit_request)
@@ -183,7 +184,7 @@ class CommitOffsets(Ask):
 
 
 class FetchOffsets(Ask):
-    """The committed offsets of a group, once no open transaction can change them any more."""
+    """Asks for the committed offsets of a group, when no open transaction can change them."""
 
     api = ApiKey.OFFSET_FETCH
     write = staticmethod(wire.encode_offset_fetch_request)
@@ -204,7 +205,7 @@ class FetchOffsets(Ask):
 
 
 class EndTransaction(Ask):
-    """Commit, or abort."""
+    """Commits or aborts the transaction."""
 
     api = ApiKey.END_TXN
     write = staticmethod(wire.encode_end_txn_request)
@@ -229,13 +230,12 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 UNKNOWN_SERVER_ERROR = -1
 
 FENCING = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""Codes by which a coordinator says that this producer's epoch is not the last one any more."""
+"""Codes by which a coordinator says that this producer's epoch is no longer the latest."""
 LATE = FENCING | {ErrorCode.INVALID_TXN_STATE}
-"""Codes for a commit in protocol 2: the producer was fenced, or the coordinator's abort was faster.
-
-Brokers say the second by ``INVALID_TXN_STATE``, those with KAFKA-20785 by ``PRODUCER_FENCED``. The
-coordinator takes an abort of that producer in the second case only.
-"""
+"""Codes for a commit in protocol 2: the producer was fenced, or the coordinator has aborted the
+transaction first. Brokers return ``INVALID_TXN_STATE`` in the second case; with KAFKA-20785 they
+return ``PRODUCER_FENCED``. Only in the second case does the coordinator accept an abort of this
+producer."""
 LOST = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 """Coordinator and producer disagree about the state of the producer."""
 REFUSALS = frozenset(
@@ -247,17 +247,17 @@ REFUSALS = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-"""Codes that another producer with the same options would get, too."""
+"""Codes that a new producer with the same options would get as well."""
 MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 
 class Reaction(enum.Enum):
     """The reaction to an error code.
 
-    ``RETRY_SOON``: ask again in a moment, for the transaction before is still being ended.
-    ``RETRY``: ask again after a back-off. ``FIND_AGAIN``: find the coordinator anew first.
+    ``RETRY_SOON``: ask again in a moment, because the previous transaction is still being ended.
+    ``RETRY``: ask again after a back-off. ``FIND_AGAIN``: find the coordinator again, then ask it.
     ``ABORT``: the transaction can only be aborted. ``FENCED``, ``START_AGAIN`` and ``CLOSE``: the
-    producer can only be closed; a new one may go on, unless it is ``CLOSE``.
+    producer can only be closed. A new one can continue, except after ``CLOSE``.
     """
 
     RETRY_SOON = enum.auto()
@@ -270,7 +270,7 @@ class Reaction(enum.Enum):
 
 
 AGAIN = frozenset({Reaction.RETRY_SOON, Reaction.RETRY, Reaction.FIND_AGAIN})
-"""The same question is asked again."""
+"""Reactions after which the same question is asked again."""
 
 _EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = MappingProxyType(
     {
@@ -299,8 +299,8 @@ _ABORT_TELLS = frozenset(
         (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.PRODUCER_FENCED),
     }
 )
-"""In protocol 2: answers to a producer that was fenced, or that was slower than the coordinator's
-abort."""
+"""In protocol 2: codes for a producer that was fenced, or whose transaction the coordinator has
+aborted."""
 
 _BY_CODE: tuple[tuple[frozenset[int], Reaction], ...] = (
     (MOVED, Reaction.FIND_AGAIN),
@@ -309,16 +309,16 @@ _BY_CODE: tuple[tuple[frozenset[int], Reaction], ...] = (
     (LOST, Reaction.START_AGAIN),
     (REFUSALS, Reaction.CLOSE),
 )
-"""The first set with the code counts; any other code is a reason to abort."""
+"""The first set that contains the code counts. After any other code, the transaction is aborted."""
 
 
 def reaction(api: ApiKey, code: int, *, implicit: bool = False) -> Reaction:
     """The reaction to ``code``, which is not 0, in a coordinator's answer to ``api``.
 
-    ``implicit``: the brokers add partitions to the transaction themselves (KIP-890). Then a
-    transaction that is not there any more may have been ended by its coordinator, after its
-    time-out. The answer to an abort says so, and gives the next epoch (KIP-588: this is no
-    fencing). See ``LATE``, too.
+    ``implicit``: the brokers add partitions to the transaction themselves (protocol 2, KIP-890). If
+    they do not know the transaction any more, the coordinator may have ended it after its timeout,
+    which is not fencing (KIP-588). The answer to an abort shows this, and returns the next epoch.
+    See also ``LATE``.
     """
     code = code if code in ERROR_NAMES else UNKNOWN_SERVER_ERROR
     special = _EXCEPTIONS.get((api, code))

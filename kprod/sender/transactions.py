@@ -1,11 +1,11 @@
-"""Transactions as one state machine: states, moves, and the calls that are allowed in each.
+"""Transactions as one state machine: states, moves, and the calls that each state allows.
 
-After Kafka's ``TransactionManager`` (KIP-98, KIP-360, KIP-588, KIP-890), with one more state and
-one rule: the table names the party that may make a move. Callers make the moves that they ask for;
-the sender makes those that brokers' answers lead to. A caller's illegal call raises and changes
-nothing; an illegal move of the sender is a mistake of kprod's and ends in ``FATAL_ERROR``.
-
-``transaction_requests`` has the requests to the coordinator.
+It follows Kafka's ``TransactionManager`` (KIP-98, KIP-360, KIP-588, KIP-890), with one additional
+state. The table also names the party that may make a move: callers make the moves that they ask
+for, and the sender makes those that follow from answers of brokers. If a call is not allowed, it
+raises and changes nothing. If the sender makes a move that is not allowed, this is a bug of kprod,
+and the state becomes ``FATAL_ERROR``. ``transaction_requests`` contains the requests to the
+coordinator.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FEATURE = "transaction.version"
 
 
 class State(enum.Enum):
-    """Where a transactional producer stands; the value says it in words."""
+    """The state of a transactional producer. Its value describes it in words."""
 
     UNINITIALIZED = "init_transactions() was not called yet"
     INITIALIZING = "the coordinator is asked for a producer id"
@@ -83,14 +83,12 @@ MOVES: Mapping[tuple[State, State], Party] = MappingProxyType(
         **{(state, _S.FATAL_ERROR): Party.SENDER for state in State},
     }
 )
-"""Every move, and the party that may make it.
-
-``COMMITTING`` leads to ``INITIALIZING`` when the next transaction needs another epoch, which only
-the coordinator gives."""
+"""Every move, and the party that may make it. ``COMMITTING`` leads to ``INITIALIZING`` if the next
+transaction needs another epoch that only the coordinator can assign."""
 
 
 class Call(enum.Enum):
-    """The calls of an application, by the name of the method."""
+    """The calls of an application, with the names of the methods."""
 
     INIT = "init_transactions"
     BEGIN = "begin_transaction"
@@ -104,7 +102,7 @@ class Call(enum.Enum):
 
 
 ENDS: Mapping[State, Call] = {_S.COMMITTING: Call.COMMIT, _S.ABORTING: Call.ABORT}
-"""The call that has succeeded when the coordinator lets a transaction leave a state."""
+"""The call that has succeeded when the coordinator has ended a transaction in this state."""
 
 LEADS_TO: Mapping[Call, State] = MappingProxyType(
     {
@@ -118,16 +116,17 @@ LEADS_TO: Mapping[Call, State] = MappingProxyType(
     }
 )
 """The state that each call leads to. A call is allowed in a state from which the caller may move to
-that one, and in that state itself."""
+that state. ``send`` and ``send_offsets_to_transaction`` are allowed in ``IN_TRANSACTION``, the
+state that they lead to."""
 
 OPEN = (State.IN_TRANSACTION, State.PREPARED, State.COMMITTING)
-"""Records that were queued may leave."""
+"""States in which queued records may be sent."""
 DOOMED = (State.ABORTABLE_ERROR, State.ABORTING)
-"""Records that were queued will not leave any more."""
+"""States in which queued records will never be sent."""
 
 
 def _nothing() -> None:
-    """For states that no sender looks at."""
+    """The default of ``changed``, for transactions that no sender looks at."""
 
 
 def allowed(call: Call, state: State) -> bool:
@@ -139,7 +138,7 @@ def allowed(call: Call, state: State) -> bool:
 
 
 class PendingCall(Pending):
-    """A call of a transaction that goes on, or that has ended after its caller timed out."""
+    """A transactional call that is in progress, or that ended after its caller had timed out."""
 
     __slots__ = ("call",)
 
@@ -149,7 +148,7 @@ class PendingCall(Pending):
 
 
 class PendingOffsets(PendingCall):
-    """Offsets on their way to the coordinator of their group. ``left`` is the sender's alone."""
+    """Offsets that are sent to the coordinator of their group. Only the sender uses ``left``."""
 
     __slots__ = ("left", "member", "offsets")
 
@@ -161,9 +160,10 @@ class PendingOffsets(PendingCall):
 
 
 class OffsetFetch(Pending):
-    """A caller's question for the committed offsets of a group; the answer is in ``found``.
+    """A caller's question about the committed offsets of a group. ``found`` is the answer.
 
-    ``waits``: until no open transaction can change one; else an offset that one may change is none.
+    ``waits``: the answer waits until no open transaction can change the offsets. Otherwise it comes
+    at once, and offsets that an open transaction may change count as missing.
     """
 
     __slots__ = ("found", "group_id", "partitions", "waits")
@@ -179,11 +179,11 @@ class OffsetFetch(Pending):
 
 
 class Transactions:
-    """The state of one transactional producer. Thread-safe; headings name the callers of methods.
+    """The state of one transactional producer. Thread-safe; headings say who calls the methods.
 
-    ``state`` is read without a lock. ``changed`` is called after each change that may ask for
-    something of the sender, perhaps under the lock: it must not wait. ``error`` is why the
-    transaction, or everything, has failed. ``number`` counts the transactions that were begun.
+    ``state`` is read without a lock. ``changed`` is called after each change that may need the
+    sender. It may be called with the lock held, so it must not wait. ``error``: why the
+    transaction, or the producer, has failed. ``number`` counts the transactions that were begun.
     """
 
     def __init__(self, transactional_id: str, timeout_ms: int) -> None:
@@ -195,16 +195,17 @@ class Transactions:
         self.level = 0
         """The cluster's ``transaction.version``, as far as brokers have said."""
         self.used_level = 0
-        """The level that the transaction is written under; the sender sets it between two."""
+        """The level that the transaction is written under; the sender sets it between two
+        transactions."""
         self.ends_under: int | None = None
-        """The level under which a resumed transaction was written, where that is known."""
+        """The level under which a resumed transaction was written, if that is known."""
         self._level_as_of = -1
         self.fetches: PendingQueue[OffsetFetch] = PendingQueue()
         self.number = 0
         self.ended_by: Call | None = None
         """COMMIT or ABORT once the coordinator has ended the transaction that was begun last."""
         self.may_be_committed = False
-        """Whether it was to be committed or prepared, and is not certain to be aborted instead."""
+        """True if a commit or prepare was asked for, and the transaction may still be committed."""
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
         self._decided = False  # its transaction has ended as it asks for; only an epoch is missing
@@ -217,11 +218,11 @@ class Transactions:
     # Callers --------------------------------------------------------------------------------------
 
     def refusal(self) -> KprodError | None:
-        """Why no record may be queued now; None while a transaction is open."""
+        """Why no record may be queued now; None in an open transaction."""
         return None if self.state is State.IN_TRANSACTION else self._refused(Call.SEND)
 
     def begin(self) -> None:
-        """Open a transaction; nothing is sent. Raises as ``start``."""
+        """Begin a transaction, without a request. Raises like ``start``."""
         with self._lock:
             self._refuse_others(Call.BEGIN)
             self._check(Call.BEGIN)
@@ -233,10 +234,9 @@ class Transactions:
     def resume(self, producer: tuple[int, int], level: int | None = None) -> None:
         """Take over the transaction that the producer with this id and epoch has prepared.
 
+        It can only be committed or aborted. ``level`` is the level of the feature
+        ``transaction.version`` under which it was written; None: the level that brokers report.
         Raises IllegalStateError.
-
-        It can be committed and aborted, and nothing else. ``level`` is that of the feature
-        ``transaction.version`` it was written under; None: the one that brokers report.
         """
         with self._lock:
             self._move(State.PREPARED, Party.RECOVERING_PROCESS)
@@ -245,10 +245,10 @@ class Transactions:
             self.number += 1
 
     def start(self, call: Call) -> PendingCall:
-        """Begin what ``call`` asks for, or find it under way: one that timed out is called again.
+        """Begin what ``call`` asks for. If the same call has timed out, continue that one.
 
-        Raises IllegalStateError for another call meanwhile, or for one that makes no sense now, and
-        the error of the transaction once it has failed.
+        Raises IllegalStateError if another call has not ended or if ``call`` is not allowed in this
+        state. Raises the error of the transaction if it has failed.
         """
         begun = PendingCall(call)
         with self._lock:
@@ -265,9 +265,9 @@ class Transactions:
     def start_offsets(
         self, offsets: tuple[OffsetToCommit, ...], member: GroupMetadata
     ) -> PendingOffsets:
-        """Add offsets to the transaction; a repeated call waits for the first. Raises as ``start``.
+        """Add offsets to the transaction. A repeated call continues the first one.
 
-        The list of offsets that are under way is short: an application waits for them.
+        Raises like ``start``.
         """
         begun = PendingOffsets(offsets, member)
         with self._lock:
@@ -281,18 +281,18 @@ class Transactions:
         return begun
 
     def check(self, call: Call) -> None:
-        """Raise as ``start`` would, and do nothing else."""
+        """Raise what ``start`` would raise, and do nothing else."""
         with self._lock:
             self._refuse_others(call)
             self._check(call)
 
     def waits_to_be_heard(self, call: Call) -> bool:
-        """Whether ``call`` goes on, or has ended and its caller had timed out by then."""
+        """Whether ``call`` is in progress, or ended after its caller had timed out."""
         pending = self._pending
         return pending is not None and pending.call is call
 
     def heard(self, pending: PendingCall) -> None:
-        """The caller knows that the call has ended. Raises the call's error, if it has one."""
+        """The caller knows that the call has ended. Raises the error of the call, if it has one."""
         with self._lock:
             if self._pending is pending:
                 self._pending = None
@@ -302,19 +302,19 @@ class Transactions:
             raise copy.copy(pending.error)
 
     def lose(self, cause: KprodError) -> None:
-        """A record of the open transaction was refused, and no exception was raised.
+        """A record of the open transaction was rejected without an exception.
 
-        The transaction can only be aborted now. Nothing happens once it is being ended.
+        The transaction can then only be aborted. If it is already being ended, nothing happens.
         """
         self._fail_in((State.IN_TRANSACTION,), cause)
 
     def fetch(self, fetch: OffsetFetch) -> None:
-        """Ask what a group has committed; ``fetch.ended`` opens with the answer."""
+        """Ask for the committed offsets of a group. ``fetch.ended`` opens with the answer."""
         self.fetches.add(fetch)
         self.changed()
 
     def close(self) -> None:
-        """The producer closes: abort an open transaction; a prepared one stays prepared."""
+        """The producer closes: abort an open transaction. A prepared one stays prepared."""
         ended: list[PendingCall] = []
         with self._lock:
             self._closing = True
@@ -328,7 +328,10 @@ class Transactions:
         self.fetches.close(ProducerClosedError("closed before the coordinator has answered"))
 
     def _refuse_others(self, call: Call) -> None:
-        """Only a call that timed out may be repeated; the lock is held."""
+        """Raise if a call is in progress or has timed out: it must be repeated first.
+
+        The lock is held.
+        """
         pending = self._pending
         if pending is not None and self.state is not State.FATAL_ERROR:
             raise UnfinishedCallError(
@@ -351,14 +354,14 @@ class Transactions:
     # The sender -----------------------------------------------------------------------------------
 
     def on_api_versions(self, versions: ApiVersions) -> None:
-        """A broker's handshake has named the cluster's features; the newest answer counts."""
+        """A broker's handshake has named the cluster's features. The newest answer counts."""
         if versions.features_epoch >= self._level_as_of:
             self._level_as_of = versions.features_epoch
             self.level = versions.features.get(FEATURE, 0)
 
     @property
     def under_way(self) -> bool:
-        """True while something is to be asked of the coordinator for a caller, or for ``close``."""
+        """True if the sender must ask the coordinator something, for a caller or for ``close``."""
         if self._closing:
             return self.state in (State.COMMITTING, State.ABORTING)
         pending = self._pending
@@ -366,12 +369,12 @@ class Transactions:
         return asked or (pending is not None and not pending.ended.is_open)
 
     def next_offsets(self) -> PendingOffsets | None:
-        """The offsets that are to be sent first."""
+        """The offsets to send next, or None."""
         offsets = self._offsets
         return offsets[0] if offsets else None
 
     def offsets_sent(self, sent: PendingOffsets) -> None:
-        """The coordinator of the group has all of ``sent``."""
+        """The coordinator of the group has accepted all of ``sent``."""
         with self._lock:
             if sent not in self._offsets:  # ``close`` came between the answer and this
                 return
@@ -380,30 +383,30 @@ class Transactions:
         _open([sent])
 
     def prepared(self) -> None:
-        """Everything of a prepared transaction is stored."""
+        """All records and offsets of a prepared transaction are stored."""
         with self._lock:
             ended = self._end_pending(None)
         _open(ended)
 
     def ready(self) -> None:
-        """The coordinator is done: a transaction may begin."""
+        """The coordinator has finished: a transaction can begin."""
         self._sender_moves(State.READY, None)
 
     def reinitializes(self) -> None:
-        """The transaction has ended; the next one needs another epoch first."""
+        """The transaction has ended. Before the next one, the producer needs another epoch."""
         with self._lock:
             self._sender_move(State.INITIALIZING)
             self.error = None
             self._decided = True
 
     def aborts(self) -> None:
-        """The transaction is given up: its offsets are not needed any more."""
+        """The transaction is being aborted: its offsets are not needed any more."""
         with self._lock:
             ended = self._drop_offsets(self._aborted())
         _open(ended)
 
     def fail(self, cause: KprodError) -> None:
-        """The transaction can only be aborted now; one that is being aborted goes on."""
+        """The transaction can only be aborted now. One that is already being aborted continues."""
         self._fail_in(OPEN, cause)
 
     def _fail_in(self, states: Container[State], cause: KprodError) -> None:
@@ -422,7 +425,7 @@ class Transactions:
         _open(ended)
 
     def end_for_good(self, error: KprodError) -> None:
-        """The producer can do nothing more: every call gets ``error``."""
+        """The producer cannot continue: every call gets ``error``."""
         if self.state is not State.FATAL_ERROR:
             self._sender_moves(State.FATAL_ERROR, error)
 
@@ -437,7 +440,7 @@ class Transactions:
         _open(ended)
 
     def _sender_moved(self, to: State, error: KprodError | None) -> list[PendingCall]:
-        """The calls that end by a move of the sender; the lock is held."""
+        """Make a move of the sender, and return the calls that it ends. The lock is held."""
         self._sender_move(to)
         self.error = error
         if to is State.ABORTABLE_ERROR:
@@ -448,7 +451,7 @@ class Transactions:
         return ended
 
     def _sender_move(self, to: State) -> None:
-        """The lock is held. A move that is not in the table must not go unnoticed."""
+        """Make a move of the sender, or fail if it is not in the table. The lock is held."""
         if to in (State.READY, State.INITIALIZING):
             self.ended_by = ENDS.get(self.state, self.ended_by)
         try:
@@ -495,6 +498,9 @@ class Transactions:
 
 
 def _open(ended: Sequence[PendingCall]) -> None:
-    """Let the callers go on. With the transaction's lock or without: a latch waits for nothing."""
+    """Let the callers continue.
+
+    The transaction's lock may be held, because a latch does not wait.
+    """
     for pending in ended:
         pending.ended.open()
