@@ -184,6 +184,11 @@ def _twins(spark: SparkSession, job: Job) -> dict[str, Any]:
     names = writers(job)
     with ThreadPoolExecutor(len(names)) as threads:
         errors = dict(zip(names, threads.map(call, names), strict=True))
+    # One may take a shard's transaction from the other behind the decision: the error says so, and
+    # what to do. The other has ended then, and the rows of the decision must be completed.
+    for name, error in errors.items():
+        if error is not None and "BatchIncomplete" in error:
+            errors[name] = call(name)
     return {"wrote": [name for name, error in errors.items() if error is None], "errors": errors}
 
 
