@@ -1,7 +1,8 @@
 """Where records wait for the sender: per-partition queues of batches in bounded memory.
 
-The design is that of Kafka's ``RecordAccumulator``. The map of queues is read without a lock, each
-partition has its own lock, no lock is held while waiting for memory, and closing misses no batch.
+The design is that of Kafka's ``RecordAccumulator``. The map of queues is read without a lock. Each
+partition has its own lock, and no lock is held while a caller waits for memory. ``close`` finds
+every batch.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The settings that all queues of a topic share; read once, when a queue is created.
+    """Settings that all queues of a topic share. They are read once, when a queue is created.
 
     ``linger`` is in seconds. Batches share a request only with batches of equal ``acks``. ``codec``
     is one of ``CODEC_IDS``, and ``compress`` is the function that compresses with it.
@@ -53,14 +54,15 @@ class RecordAccumulator:
 
     ``incomplete`` contains the batches without a result. Any thread may iterate over a copy of it,
     because each operation of a set is atomic, with and without a GIL. ``noted`` contains the queues
-    that the sender has to check: one of their batches is about to be added, was filled, or a caller
-    waits for it. A queue is added to ``noted`` before its batch is added, because an exception may
-    come in between. If the sender checks the queue too early, it waits for the queue's lock (with a
-    GIL, for the GIL), which the adding thread holds.
+    that the sender must check: a batch is about to be added to them, was filled, or has a caller
+    that waits for it. A queue is added to ``noted`` before its batch is added. In the other order,
+    an exception between the two steps would hide the batch from the sender. If the sender checks
+    the queue too early, it waits for the queue's lock (with a GIL, for the GIL), which the adding
+    thread holds.
 
-    A batch begins with ``batch_size`` bytes of memory, and is full once it has used them. It takes
-    further records until the sender takes it (KIP-782), up to ``batch_max_size`` or the lower limit
-    that its queue has set.
+    A batch begins with ``batch_size`` bytes of memory, and is full once it has used them. It
+    accepts more records until the sender takes it (KIP-782), up to ``batch_max_size`` bytes, or up
+    to a lower limit of its queue.
 
     The functions may be called by any thread: ``settings`` returns the options of a topic, ``wake``
     makes the sender check, ``look_within`` makes it check within that many seconds, and ``wait`` is
@@ -163,9 +165,9 @@ class RecordAccumulator:
         value: BytesLike | None,
         headers: Sequence[Header],
     ) -> AppendResult | None:
-        """As ``append``, but only if the partition has an open batch that is not full and has room.
+        """Like ``append``, but only into an open batch that is not full and has room.
 
-        Otherwise returns None, and nothing is queued. Does not wait.
+        Otherwise it returns None, and nothing is queued. Does not wait.
         """
         self._let_in()
         return self.partition_queue(tp).append_to_open(timestamp_ms, key, value, headers)
@@ -246,7 +248,7 @@ class RecordAccumulator:
         return None if self._refusal is None else self._refusal()
 
     def begin_flush(self) -> None:
-        """Make every batch sendable immediately, until ``end_flush``."""
+        """Let every batch be sent immediately, until ``end_flush``."""
         with self._flush_lock:
             self._flushes += 1
 
@@ -271,7 +273,7 @@ class RecordAccumulator:
     # The sender's thread ------------------------------------------------------------------------
 
     def hurries(self) -> bool:
-        """Whether batches have to be sent now, without lingering."""
+        """Whether batches must be sent now, without lingering."""
         starved, self._starved = self._starved, False
         return starved or self._context.closed or self._flushes > 0 or self.pool.waiting > 0
 
@@ -289,11 +291,11 @@ class RecordAccumulator:
         return True
 
     def sealed(self, batch: ProducerBatch) -> None:
-        """Update the estimated compression ratio by a batch that has its final size."""
+        """Update the estimated compression ratio with that of a batch that has its final size."""
         self._ratios.observed(batch.tp.topic, batch.actual_compression_ratio)
 
     def withdrawn(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
-        """Return ``batches``, which will not be sent, after withdrawing them from compression."""
+        """Withdraw ``batches``, which will not be sent, from compression. Returns them."""
         for batch in batches:
             batch.taken_by_sender = True
             self._batch_compression.forget(batch)
@@ -323,7 +325,7 @@ class RecordAccumulator:
         return retired, used
 
     def refused_as_too_large(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
-        """Halve the size of later batches of ``queue``: a broker found ``batch`` too large."""
+        """A broker found ``batch`` too large: limit later batches of ``queue`` to half its size."""
         queue.batch_max_size = batch.size // 2  # else each batch would grow too large, to be cut
         if queue.settings.codec:
             self._ratios.start_over(batch.tp.topic, batch.actual_compression_ratio)

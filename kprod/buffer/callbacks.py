@@ -82,7 +82,7 @@ class Callbacks:
                 callback()
 
     def leave(self, callbacks: Sequence[Callback]) -> bool:
-        """As ``put``, but return False, and run nothing, if there is no thread for them.
+        """Like ``put``, but if there is no thread for the callbacks, run nothing and return False.
 
         If it raises MemoryError, the callbacks were not queued.
         """

@@ -10,13 +10,14 @@ from kprod_ext.partition_queue import StickyPartition
 from kprod_ext.send import TopicAppender, TopicAppenders
 
 MANY = 1000
-"""Number of stale appenders from which it is worth freeing their memory."""
+"""If more appenders than this are stale, it is worth freeing their memory."""
 
 
 class CompiledTopics:
     """Opens appenders for partitions in use, and closes those of topics that changed. Any thread.
 
-    ``largest`` is the maximum number of bytes of a record's key and value together.
+    A ``TopicAppender`` is the compiled code that writes the records of a topic. ``largest`` is the
+    maximum number of bytes of a record's key and value together.
     """
 
     def __init__(
@@ -73,8 +74,9 @@ class CompiledTopics:
     def close_stale(self, snapshot: ClusterSnapshot) -> None:
         """Close the appenders of topics whose number of partitions has changed.
 
-        Keys then map to other partitions. If a partition of a topic has no leader, the partitioner
-        chooses again for the next record without a key, among the partitions that have a leader.
+        The number decides to which partition a key maps. Also, if a partition of a topic has lost
+        its leader, the partitioner chooses a partition with a leader for the next record without a
+        key.
         """
         counts = self._table.partition_counts()
         stale = [name for name, count in counts.items() if _is_stale(snapshot, name, count)]

@@ -42,7 +42,7 @@ class CopyOnWriteMap:
         return found
 
     def discard(self, key: Hashable, entry: Any) -> None:
-        """Remove the entry, unless the key has another one by now. Readers may still use it."""
+        """Remove the entry, unless the key has another entry by now. Readers may still use it."""
         with self._writing:
             if self._entries.get(key) is entry:
                 del self._entries[key]

@@ -49,7 +49,8 @@ COROUTINE = 0x80 | 0x200
 monotonic = SystemClock.monotonic
 
 PROCESS = generation()
-"""The process generation. In a forked child, which has another one, a batch may be the parent's."""
+"""The generation of this process. A forked child has another one, and a batch in it may belong to
+the parent."""
 
 
 class BatchDelivery(BatchOutcome):
@@ -79,7 +80,7 @@ class BatchDelivery(BatchOutcome):
     def pieces(self, first: int, count: int) -> Iterator[tuple[BatchDelivery, int, int]]:
         """The deliveries with the results of ``count`` records from index ``first`` on, in order.
 
-        Each item is a delivery, the index in it of the first of these records, and their number.
+        Each item is a delivery, an index in it, and the number of records from that index on.
         """
         if not self.is_split:
             yield self, first, count
@@ -94,8 +95,8 @@ class BatchDelivery(BatchOutcome):
         """Raise a copy of the batch's error. The error itself is never raised.
 
         All records of the batch share the error. If it were raised, its traceback would refer to
-        the frames that it passed, these to the future, and the future to the error: a cycle that
-        the garbage collector cannot free, because it does not know futures.
+        the frames that it passed, the frames to the future, and the future to the error. The
+        garbage collector cannot free this cycle, because it does not know futures.
         """
         raise copy.copy(self.error or AssertionError("the batch has not failed"))
 
@@ -110,7 +111,7 @@ class BatchDelivery(BatchOutcome):
         return self.done or self.wait_until_notified(timeout) or self.done
 
     def wait_until_notified(self, timeout: float | None) -> bool:
-        """As ``wait``, and until all ``on_done`` callbacks are queued for the callback thread."""
+        """Like ``wait``, and until all ``on_done`` callbacks are queued for their thread."""
         if timeout != 0 and self.callbacks.ident == threading.get_ident():
             raise waits_in_callback()
         latched = self.latch(Latch())
@@ -325,7 +326,7 @@ def in_slices(loop: asyncio.AbstractEventLoop, work: Iterator[object]) -> None:
 class WaitingTasks:
     """The tasks of one loop that wait for the same event.
 
-    All methods but ``ring`` must be called in the loop.
+    All methods except ``ring`` must be called in the loop.
     """
 
     __slots__ = ("_loop", "_waiting")

@@ -1,6 +1,7 @@
 """Splits a batch into smaller ones (Kafka's ``ProducerBatch.split``).
 
-Into two if the broker finds it too large; into more if the network does.
+A batch is split into two if a broker finds it too large, and into more if the network cannot carry
+it.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ def split(
 
     The futures of ``batch`` move to the new batches with their records. The new batches keep its
     age and its position in the queue, and divide its sequence numbers into consecutive ranges. So
-    if ``batch`` itself is stored after all, the broker finds theirs out of order. Their memory is
-    not part of ``buffer_memory``, because the sender cannot wait for it. Only the sender thread may
-    call this.
+    if ``batch`` itself is stored after all, the broker finds the new batches out of order. Their
+    memory is not part of ``buffer_memory``, because the sender cannot wait for memory. Only the
+    sender thread may call this.
     """
     if batch.record_count < 2:
         raise AssertionError(f"{batch!r} cannot be split")
