@@ -60,8 +60,8 @@ def _check_name(topic: str) -> None:
 def check_partition(partition: Any) -> int | None:
     """The partition as a plain ``int``, or None. Does not check whether the topic has it.
 
-    Raises PartitionError for an integer that is no valid partition number, and RecordTypeError for
-    other types. True and False do not count as integers.
+    Raises PartitionError for an integer that is not a valid partition number, and RecordTypeError
+    for other types. True and False do not count as integers.
     """
     if partition is None:
         return None

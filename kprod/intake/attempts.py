@@ -1,4 +1,4 @@
-"""Attempts to send a record until there is memory for it; interceptors are called once"""
+"""Attempts to send a record until there is memory for it. Interceptors are called only once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Attempts:
         self._chosen: TopicPartition | None = None  # by the last attempt
 
     def send(self) -> FutureRecordMetadata:
-        """As ``KafkaProducer.send``, but interceptors are notified of errors only by ``end``."""
+        """Like ``KafkaProducer.send``, but interceptors are notified of errors only by ``end``."""
         if not self._native.has_interceptors:
             return self._native.send(*self._fields)
         if self._record is None:

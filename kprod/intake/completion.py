@@ -1,4 +1,4 @@
-"""The callback of one ``send`` call, with the arguments of Kafka's Java client"""
+"""The callback of one ``send`` call, with the arguments of Kafka's Java client."""
 
 from __future__ import annotations
 

@@ -78,7 +78,10 @@ class TurningPartitioner(CheckedPartitioner):
     """A partitioner that may switch to another partition when a batch would begin (KIP-480)."""
 
     def on_new_batch(self, topic: TopicInfo, previous: int) -> None:
-        """Notify the partitioner. If it raises PartitionError, the record is not queued."""
+        """Notify the partitioner.
+
+        Raises PartitionError if that fails; the record is then not queued.
+        """
         try:
             self._partitioner.on_new_batch(topic, previous)  # type: ignore[attr-defined]
         except Exception as error:

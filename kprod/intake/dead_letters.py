@@ -1,4 +1,4 @@
-"""Writes records that failed permanently to a separate topic, with the reason; never in a loop"""
+"""Dead letters: records that failed permanently, written to a separate topic with the reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PREFIX = "kprod.dlq."
 EXCERPT = 16_384
 """Bytes that are kept of a key or value that is too large to be stored in any topic."""
 MOST_WAITING = 10_000
-"""Letters that may wait to be sent. Further ones are lost, and counted as lost."""
+"""Maximum number of letters that wait to be sent. Further ones are lost, and counted as lost."""
 
 CLOSED = "the producer was closed"
 
@@ -82,7 +82,7 @@ class DeadLetters:
     def refused(self, record: ProducerRecord, error: BaseException) -> None:
         """Send a letter for a record that ``send`` rejects, if the error is about the record.
 
-        Otherwise the application can send the record again.
+        After other errors, the application can send the record again.
         """
         if isinstance(error, ABOUT_THE_RECORD):
             self.failed(record, error)
@@ -110,7 +110,10 @@ class DeadLetters:
             self._lost(TimeoutError(CLOSED))
 
     def flush(self, timeout: float | None) -> bool:
-        """Wait until every letter so far has its result; return False after ``timeout`` seconds."""
+        """Wait until every letter so far has its result.
+
+        Returns False after ``timeout`` seconds.
+        """
         done = Latch()
         with self._starting:
             if self._thread is None or self._ended:

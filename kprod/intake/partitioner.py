@@ -19,8 +19,8 @@ from kprod_ext import StickyPartition, fnv1a, partition_for_key
 class KeyHash(NamedTuple):
     """Hashes keys: ``partition(key, partitions)`` returns the partition of a key.
 
-    All partitions are used, with or without a leader. ``empty_is_a_key``: whether ``b""`` is
-    hashed, too; if not, it is treated as no key.
+    All partitions are used, with or without a leader. If ``empty_is_a_key`` is False, the key
+    ``b""`` is treated as no key.
     """
 
     partition: Callable[[BytesLike, int], int]
@@ -57,7 +57,7 @@ FNV1A = KeyHash(_by_fnv1a)
 class Partitioner(Protocol):
     """Chooses partitions, and is notified of appended records. Called by every thread that sends.
 
-    A partitioner of the application may also have ``on_new_batch(topic, previous)``, as Kafka's
+    A partitioner of the application may also have ``on_new_batch(topic, previous)``, like Kafka's
     ``Partitioner.onNewBatch`` (KIP-480). It is called if a record for ``previous``, the partition
     that ``choose`` has just returned, would begin a batch. Then ``choose`` is called once more, and
     the record goes to the partition that it returns.
@@ -73,7 +73,8 @@ class Partitioner(Protocol):
 
 
 AHEAD = 8
-"""Sticky partitions drawn at once. When the last one is used, the loads are seven shares old."""
+"""Sticky partitions to draw at the same time. When the last one is used, the loads are seven shares
+old."""
 
 
 class DefaultPartitioner:
@@ -83,12 +84,12 @@ class DefaultPartitioner:
     one, until it has received ``batch_size`` bytes and its batch is full, but at most for twice
     ``batch_size``. The next one is drawn from the partitions that have a leader: by the lengths of
     their queues if ``loads`` knows them, otherwise uniformly (``BuiltInPartitioner``, KIP-794).
-    Records with a key that map to the sticky partition count too if they are reported, because they
-    fill the same batch. Without a ``key_hash`` every record is treated as one without a key.
+    Records with a key that map to the sticky partition fill the same batch, so they count as well
+    if they are reported. Without a ``key_hash`` every record is treated as one without a key.
     Thread-safe.
 
-    Several partitions are drawn at once, so that the compiled ``send`` can switch to the next one
-    by itself. Only one is drawn if ``loads`` may have to avoid a broker.
+    Several partitions are drawn at the same time, so that the compiled ``send`` can switch to the
+    next one by itself. Only one is drawn if ``loads`` may have to avoid a broker.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class DefaultPartitioner:
     def upcoming(self, topic: TopicInfo, count: int) -> list[StickyPartition]:
         """The topic's sticky partition, and at least ``count`` further ones to use after it.
 
-        The caller reports the one that it has reached with ``goes_on``; the others are dropped.
+        The caller calls ``goes_on`` with the one that it has reached. The others are dropped.
         """
         with self._lock:
             found = self._stick(topic, count + 1).chain()

@@ -14,10 +14,10 @@ class LoadTable:
     """Partitions with weights: length of the longest queue + 1 - length of the partition's queue.
 
     This is the load table of Kafka's ``BuiltInPartitioner`` (KIP-794). The numbers from 0 to
-    ``total`` - 1 are assigned to the partitions in order, to each as many as its weight.
-    ``partitions`` must be ascending; ``queued`` has the length of every queue that is not empty.
-    Time and memory depend on the number of these queues, not on the number of partitions.
-    Immutable.
+    ``total`` - 1 are assigned to the partitions in order. Each partition gets as many numbers as
+    its weight. ``partitions`` must be ascending. ``queued`` contains the length of every queue that
+    is not empty. Time and memory depend on the number of these queues, not on the number of
+    partitions. Immutable.
     """
 
     __slots__ = ("_above", "_ends", "_partitions", "_places", "even", "total")
@@ -75,12 +75,13 @@ _TableOf: TypeAlias = tuple[TopicInfo, int, frozenset[int], LoadTable | None]
 class QueueLoads:
     """Draws partitions that have short queues more often (the adaptive part of KIP-794).
 
-    Partitions of brokers that could not take the batches ready for them for longer than
-    ``availability_timeout`` seconds are avoided; with 0, none are. Kafka's ``BuiltInPartitioner``
-    waits until every partition has had a batch. Here a partition without one counts as an empty
+    A broker is avoided if it could not take its ready batches for more than
+    ``availability_timeout`` seconds. With 0, no broker is avoided. Kafka's ``BuiltInPartitioner``
+    waits until every partition has had a batch. Here, a partition without one counts as an empty
     queue. A table is made only when it is needed and the queues have changed.
 
-    Only the sender thread may call ``waiting``. Any thread may call ``draw``, one at a time.
+    Only the sender thread may call ``waiting``. Any thread may call ``draw``, but only one at a
+    time.
     """
 
     def __init__(self, availability_timeout: float = 0.0) -> None:

@@ -32,7 +32,8 @@ def str_serializer(text: str | None) -> bytes | None:
 def json_serializer(value: Any) -> bytes | None:
     """JSON without spaces, in UTF-8; None stays null, which deletes a key of a compacted topic.
 
-    Raises ValueError for NaN and infinities, which JSON does not have, and TypeError as json.dumps.
+    Raises ValueError for NaN and infinities, which JSON does not have, and TypeError like
+    json.dumps.
     """
     if value is None:
         return None
@@ -120,8 +121,8 @@ class Serializers:
     """The serializers of one producer. Without any, keys and values must already be bytes.
 
     A serializer is a name, a callable ``f(object)`` or an object with ``serialize(topic, headers,
-    object)`` (kafka-python 3). As in Kafka's Java client, it is called for None, too. It returns
-    bytes, bytearray, memoryview or None. ``headers`` is a list that it may change. Thread-safe if
+    object)`` (kafka-python 3). It returns bytes, bytearray, memoryview or None. As in Kafka's Java
+    client, it is also called for None. It may change ``headers``, which is a list. Thread-safe if
     the serializers are.
     """
 
