@@ -115,10 +115,11 @@ class Metadata:
         """The topic, waiting at most ``timeout`` seconds until it (and ``partition``) is known.
 
         ``wake`` is called to wake the sender thread after a topic is added to the next request.
-        Raises BrokerError if a broker refuses the topic and a retry does not help,
-        AuthenticationError if broker and client cannot authenticate each other, PartitionError if
-        an answer since the call says that the topic does not have the partition,
-        ProducerClosedError after ``close``, and otherwise KprodTimeoutError with the last cause.
+
+        Raises KprodTimeoutError with the last cause, and ProducerClosedError after ``close``. Some
+        errors do not wait for the timeout: BrokerError if a broker refuses the topic and a retry
+        does not help; AuthenticationError if broker and client cannot authenticate each other;
+        PartitionError if an answer since the call says that the topic does not have the partition.
         """
         found = self.snapshot.topic(topic)
         if found is not None and (partition is None or partition < len(found)):
@@ -142,11 +143,11 @@ class Metadata:
         return Search(topic, partition, self._answers, self._refusals)
 
     def look(self, search: Search) -> tuple[TopicInfo | None, bool, Latch]:
-        """Check for a topic without waiting; raises as ``await_topic``, except the time-out.
+        """Check for a topic without waiting. Raises like ``await_topic``, except for the timeout.
 
         Returns the topic if it is known; whether the sender must be woken to send a request; and a
-        latch that opens at the next change. A caller checks at least twice before it times out: the
-        first check requests the topic, so that the next call finds it.
+        latch that opens at the next change. A caller should check at least twice before it times
+        out: the first check requests the topic.
         """
         with self._lock:
             topic, changed = search.topic, self._next_change()
@@ -172,9 +173,10 @@ class Metadata:
     ) -> ClusterSnapshot:
         """The cluster, waiting at most ``timeout`` seconds for a broker's metadata.
 
-        Fails earlier once ``give_up_after`` brokers (0: no limit) could not be reached. ``wake`` is
-        as in ``await_topic``. Raises AuthenticationError as ``await_topic``, ProducerClosedError
-        after ``close``, and KprodTimeoutError with the failures of all brokers.
+        ``wake`` is called to wake the sender thread. If ``give_up_after`` is not 0, the wait ends
+        earlier, after that many brokers could not be reached. Raises AuthenticationError like
+        ``await_topic``, ProducerClosedError after ``close``, and KprodTimeoutError with the errors
+        of up to five brokers.
         """
         began = self._clock.monotonic()
         deadline = began + timeout
@@ -236,7 +238,7 @@ class Metadata:
             raise copy.copy(refused)  # a copy: each raise extends the traceback
 
     def _raise_unauthenticated(self) -> None:
-        """Raise an authentication error: waiting rarely helps (``Metadata.fatalError``)."""
+        """Raise the latest authentication error: waiting rarely helps (``Metadata.fatalError``)."""
         refused = self._errors.unauthenticated
         if refused is not None:
             raise copy.copy(refused)
@@ -305,7 +307,7 @@ class Metadata:
             return sorted(self._asked)
 
     def answered(self, reply: MetadataReply, now: float) -> bool:
-        """Publish a broker's answer; False if it is unusable because it has no brokers."""
+        """Publish a broker's answer. False if it contains an error or no brokers."""
         brokers = {broker.node_id: broker for broker in reply.brokers if broker.node_id >= 0}
         if reply.error_code or not brokers:
             why = (
@@ -359,7 +361,10 @@ class Metadata:
             listener.changed()
 
     def connection_failed(self, broker: str, error: KprodError) -> None:
-        """A broker cannot be reached: leaders may have moved, and errors of waits name it."""
+        """A broker cannot be reached: request an update, because leaders may have moved.
+
+        The errors of callers that wait for metadata name the broker.
+        """
         with self._lock:
             self._errors.broker_failed(broker, error)
             self._ask_for_all()
@@ -371,7 +376,7 @@ class Metadata:
             listener.broker_failed(broker, error)
 
     def throttled(self, node_id: int, milliseconds: int) -> None:
-        """A broker throttles the client, or has delayed its answer, by ``milliseconds``; 0: not."""
+        """A broker has throttled the client or delayed an answer. 0 milliseconds have no effect."""
         broker = self.snapshot.brokers.get(node_id)
         if milliseconds and broker is not None:
             address = f"{broker.host}:{broker.port}"
@@ -390,7 +395,10 @@ class Metadata:
             listener.published(snapshot)
 
     def request_update(self, *, brokers: bool = False) -> None:
-        """Request an update of a stale snapshot; ``brokers``: even if no topic is in use."""
+        """Request an update.
+
+        If no topic is in use, this has no effect unless ``brokers`` is True.
+        """
         with self._lock:
             self._ask_for_all(even_for_none=brokers)
 

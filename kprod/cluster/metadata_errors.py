@@ -44,7 +44,7 @@ _MEANINGS = {
 
 
 class MetadataErrors:
-    """The latest failure of every broker, the latest refusal of every topic. Not thread-safe."""
+    """The latest failure of each broker, and the latest refusal of each topic. Not thread-safe."""
 
     def __init__(self) -> None:
         self._brokers: dict[str, KprodError] = {}  # the latest failure comes last
@@ -90,7 +90,7 @@ class MetadataErrors:
         return self.topics.get(topic) or latest
 
     def why(self, topic: str) -> str:
-        """Why there is no metadata of ``topic``, from brokers' and connections' errors."""
+        """Why there is no metadata of ``topic``, in the words of brokers and connections."""
         if topic in self.topics:
             return f"the cluster answers {self.topics[topic]}"
         request = [] if self._request is None else [str(self._request)]

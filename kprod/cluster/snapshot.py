@@ -1,9 +1,9 @@
 """An immutable snapshot of the cluster: its brokers, topics, and the leader of each partition.
 
 Readers get the snapshot from one attribute (``Metadata.snapshot``) without a lock; writers publish
-a new one. Replacement rules follow Kafka's ``MetadataSnapshot`` and ``Metadata`` (leader epochs
-never go back unless the topic id changed, KIP-320, KIP-516). Topic ids are 16 bytes, as on the
-wire.
+a new one. A new snapshot follows the rules of Kafka's ``MetadataSnapshot`` and ``Metadata``: the
+leader epoch of a partition never goes back, unless the topic has another id (KIP-320, KIP-516).
+Topic ids are 16 bytes, as on the wire.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Partitions(Sequence[PartitionInfo]):
         return tuple(n for n, leader_id in enumerate(self._leaders) if leader_id != NO_LEADER)
 
     def newest(self, known: Partitions) -> Partitions:
-        """These partitions, but with the one in ``known`` wherever its leader epoch is higher."""
+        """These partitions. Those with a higher leader epoch in ``known`` are taken from there."""
         pairs = enumerate(zip(known._epochs, self._epochs, strict=False))
         back = [number for number, (before, now) in pairs if before > now != NO_EPOCH]
         return self.changed(known[number] for number in back) if back else self
@@ -174,7 +174,10 @@ class TopicInfo:
         return len(self.partitions)
 
     def can_take(self, numbers: Collection[int]) -> bool:
-        """Whether these partitions exist, and have leaders unless no partition has one."""
+        """Whether all these partitions exist and have a leader.
+
+        If no partition of the topic has a leader, it is enough that they exist.
+        """
         partitions = self.partitions
         if max(numbers) >= len(partitions):
             return False
@@ -183,7 +186,10 @@ class TopicInfo:
         return all(partitions[number].leader_id != NO_LEADER for number in numbers)
 
     def newer_than(self, known: TopicInfo | None) -> TopicInfo:
-        """This topic, but with the partition in ``known`` wherever its leader epoch is higher."""
+        """This topic. Partitions with a higher leader epoch in ``known`` are taken from there.
+
+        If ``known`` has another topic id, none are.
+        """
         if known is None or known.topic_id != self.topic_id:
             return self
         kept = self.partitions.newest(known.partitions)
@@ -206,7 +212,7 @@ class ClusterSnapshot:
         return self.topics.get(name)
 
     def leader(self, tp: TopicPartition) -> PartitionInfo | None:
-        """The leader of a partition if its broker is known, else None."""
+        """The leader of a partition if its broker is known, otherwise None."""
         info = self._partition(tp)
         return info if info is not None and info.leader_id in self.brokers else None
 
@@ -271,9 +277,9 @@ class ClusterSnapshot:
     def with_leaders(self, hints: Mapping[TopicPartition, LeaderHint]) -> ClusterSnapshot:
         """A snapshot with the new leader hints of a produce response (KIP-951).
 
-        All hints are applied at once: each affected topic is copied, and thousands of leaders may
-        move together. Hints for a deleted topic are ignored: their epochs could be higher than
-        those of a new topic of the same name.
+        All hints are applied in one step, so that each topic is copied only once: thousands of
+        leaders may move together. Hints for a deleted topic are ignored: their epochs could be
+        higher than those of a new topic of the same name.
         """
         brokers = dict(self.brokers)
         moved: dict[str, list[PartitionInfo]] = {}
@@ -335,7 +341,7 @@ def awaits_leader(reply: PartitionReply) -> bool:
 
 
 def topic_info(reply: TopicReply) -> TopicInfo:
-    """A topic from a reply; its partitions come in any order, and missing ones have no leader.
+    """A topic from a reply. Its partitions come in any order; missing ones have no leader.
 
     Invalid numbers, negative or far beyond the count, are ignored, so that memory is proportional
     to the size of the reply.
