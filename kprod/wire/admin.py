@@ -52,7 +52,7 @@ class Question(NamedTuple, Generic[T]):
 def _question(
     api: ApiKey, write: Callable[[WireWriter, int], None], read: Callable[[WireReader, int], T]
 ) -> Question[T]:
-    """A question whose response begins with the throttle time, as nearly all do."""
+    """A question whose response begins with the throttle time, as nearly all responses do."""
 
     def encode(version: int, correlation_id: int, client_id: str) -> bytes:
         out = begin_request(api, version, correlation_id, client_id)
@@ -129,9 +129,10 @@ def group_coordinator(group: str) -> Question[CoordinatorReply]:
 def group_offsets(
     group: str, topics: Mapping[str, Sequence[int]] | None, *, stable: bool
 ) -> Question[OffsetsReply]:
-    """The committed offsets of a group; None: of all partitions that have one.
+    """The committed offsets of a group.
 
-    If ``stable``, a partition with an offset in an open transaction has an error instead.
+    If ``topics`` is None: those of all partitions that have one. If ``stable``, a partition with an
+    offset in an open transaction has an error instead.
     """
 
     def decode(version: int, body: memoryview) -> tuple[OffsetsReply, int]:
@@ -157,9 +158,9 @@ _SMALLEST_FETCHED = 12
 
 
 class FetchedPartition(NamedTuple):
-    """A partition's result of Fetch. ``records`` may end with an incomplete batch.
+    """The result of Fetch for a partition. ``records`` may end with an incomplete batch.
 
-    ``aborted`` has the producer id and first offset of aborted transactions.
+    ``aborted`` contains the producer id and first offset of aborted transactions.
     """
 
     error_code: int
@@ -171,9 +172,9 @@ class FetchedPartition(NamedTuple):
 def fetch(
     topic: str, partition: int, offset: int, *, most: int, wait_ms: int, committed: bool
 ) -> Question[FetchedPartition]:
-    """Batches from the one with ``offset`` on, of about ``most`` bytes.
+    """Batches of about ``most`` bytes, beginning with the one that contains ``offset``.
 
-    Waits at most ``wait_ms`` if there are none.
+    If there are none, the broker waits for them, at most ``wait_ms``.
     """
 
     def write(out: WireWriter, version: int) -> None:
@@ -225,7 +226,7 @@ EARLIEST, LATEST = -2, -1
 def list_offset(
     topic: str, partition: int, timestamp: int, *, committed: bool
 ) -> Question[tuple[int, int]]:
-    """Error code, and offset of the first record at or after that time; -1 for none."""
+    """Error code, and offset of the first record at or after ``timestamp``; -1 if there is none."""
 
     def write(out: WireWriter, _: int) -> None:
         out.pack(_INT32, _CONSUMER)
@@ -252,7 +253,7 @@ _COMMITTED = struct.Struct(">ih")  # partition, error
 
 
 def commit_offsets(group: str, topic: str, offsets: Mapping[int, int]) -> Question[list[int]]:
-    """Commit as a simple consumer, without a member id; the answer has error codes."""
+    """Commit offsets as a simple consumer, without a member id. The answer contains error codes."""
 
     def write(out: WireWriter, _: int) -> None:
         out.string(group)
@@ -293,7 +294,7 @@ class Refusal(NamedTuple):
 def create_topic(
     name: str, partitions: int, replicas: int, options: Mapping[str, str], timeout_ms: int
 ) -> Question[Refusal]:
-    """Create a topic; -1 means the brokers' defaults."""
+    """Create a topic. For ``partitions`` and ``replicas``, -1 means the brokers' default."""
 
     def write(out: WireWriter, _: int) -> None:
         out.array(1)
@@ -421,7 +422,10 @@ def list_transactions(states: Sequence[str]) -> Question[TransactionList]:
 
 
 def describe_transactions(names: Sequence[str]) -> Question[list[TransactionState]]:
-    """The transactions of these ids, of a broker that coordinates them."""
+    """The transactions with these transactional ids.
+
+    Send it to the broker that coordinates them.
+    """
 
     def write(out: WireWriter, _: int) -> None:
         out.array(len(names))

@@ -34,10 +34,11 @@ KPROD = ("kprod", VERSION)
 
 
 class ApiVersionsReply(NamedTuple):
-    """``ranges`` maps an API's number to its first and last version; may be empty.
+    """The API versions of a broker, and the features of its cluster.
 
-    ``features`` maps the cluster's finalized features to their levels (KIP-584), as of
-    ``features_epoch``, which is -1 if the broker sent none.
+    ``ranges`` maps an API's number to its first and last version; it may be empty. ``features``
+    maps the cluster's finalized features to their levels (KIP-584), as of ``features_epoch``, which
+    is -1 if the broker sent none.
     """
 
     error_code: int
@@ -50,7 +51,7 @@ class ApiVersionsReply(NamedTuple):
 def encode_api_versions_request(
     version: int, correlation_id: int, client_id: str, software: tuple[str, str] = KPROD
 ) -> bytes:
-    """A whole frame of version 0 to 4. ``software`` is its name and its version."""
+    """A whole frame of version 0 to 4. ``software``: the client's name and version."""
     out = begin_request(ApiKey.API_VERSIONS, version, correlation_id, client_id)
     if version >= _SOFTWARE_FROM:
         for text in software:
@@ -235,7 +236,7 @@ def encode_metadata_request(
     topics: Sequence[str] | None,
     allow_auto_create: bool,
 ) -> bytes:
-    """A whole frame of version 4 to 13. ``topics`` None asks for all topics, () for none."""
+    """A whole frame of version 4 to 13. If ``topics`` is None, it asks for all; if (), for none."""
     out = begin_request(ApiKey.METADATA, version, correlation_id, client_id)
     out.array(-1 if topics is None else len(topics))
     for name in topics or ():
@@ -256,8 +257,8 @@ def decode_metadata_response(
 ) -> MetadataReply:
     """Read the body of a response of version 4 to 13. Raises ProtocolError, and nothing else.
 
-    ``asked`` are the requested topics: others are ignored, and a response with far more is refused.
-    None: the request was for all topics.
+    ``asked``: the requested topics; None means all. Other topics are ignored, and a response with
+    far more topics is refused.
     """
     reader = WireReader(
         body, f"METADATA v{version} response", flexible=is_flexible(ApiKey.METADATA, version)
@@ -346,7 +347,11 @@ def encode_init_producer_id_request(
     producer_id: int = -1,
     producer_epoch: int = -1,
 ) -> bytes:
-    """A whole frame of version 0 to 5. Id and epoch (both or neither, from 3 on) ask for a bump."""
+    """A whole frame of version 0 to 5.
+
+    From version 3 on, ``producer_id`` and ``producer_epoch`` ask for the next epoch. Give both or
+    neither.
+    """
     out = begin_request(ApiKey.INIT_PRODUCER_ID, version, correlation_id, client_id)
     out.nullable_string(transactional_id)
     out.pack(_TIMEOUT, transaction_timeout_ms)

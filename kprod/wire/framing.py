@@ -23,8 +23,8 @@ _NO_TAGS_AT = 4
 class FrameReader:
     """Splits a byte stream into frames. Not thread-safe.
 
-    ``feed`` takes time linear in the bytes fed, with chunks of any size. Between two calls it holds
-    at most twice the memory of the received bytes, whatever size the frame announces.
+    ``feed`` takes time linear in the bytes fed, with chunks of any size. Between two calls, the
+    reader holds at most twice the memory of the received bytes, whatever size the frame announces.
     """
 
     __slots__ = ("_filled", "_max_frame_bytes", "_room")

@@ -42,7 +42,7 @@ class WireReader:
         self._flexible = flexible
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Several fixed-size fields at once."""
+        """Read several fixed-size fields."""
         at = self._advance(layout.size)
         return layout.unpack_from(self._data, at)
 
@@ -114,7 +114,7 @@ class WireReader:
         return self._data[at : at + size]
 
     def nullable_bytes(self) -> memoryview:
-        """Bytes, as a view of the body; none for null."""
+        """Bytes, as a view of the body; empty for null."""
         size = self.array(1, nullable=True)
         at = self._advance(size)
         return self._data[at : at + size]
@@ -213,7 +213,7 @@ class WireWriter:
         self._flexible = flexible
 
     def pack(self, layout: struct.Struct, *values: int) -> None:
-        """Several fixed-size fields at once."""
+        """Write several fixed-size fields."""
         self._out += layout.pack(*values)
 
     def raw(self, data: bytes) -> None:

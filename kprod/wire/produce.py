@@ -61,7 +61,7 @@ def _head(
 
 
 class ProduceResponse(NamedTuple):
-    """All partitions' results in the broker's order, and the brokers that it names as leaders."""
+    """The results of all partitions in the broker's order, and brokers that it names as leaders."""
 
     partitions: list[PartitionResponse]
     throttle_ms: int

@@ -18,14 +18,14 @@ _SMALLEST_NAME = 2
 
 
 class SaslHandshakeReply(NamedTuple):
-    """``mechanisms`` are those that the broker offers, for errors only."""
+    """``mechanisms`` are those that the broker offers. They are used only in errors."""
 
     error_code: int
     mechanisms: list[str]
 
     @property
     def throttle_ms(self) -> int:
-        """None: brokers throttle no login."""
+        """Always 0, because brokers do not throttle logins."""
         return 0
 
 
@@ -39,7 +39,7 @@ class SaslAuthenticateReply(NamedTuple):
 
     @property
     def throttle_ms(self) -> int:
-        """None: brokers throttle no login."""
+        """Always 0, because brokers do not throttle logins."""
         return 0
 
 

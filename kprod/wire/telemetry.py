@@ -1,9 +1,8 @@
 """Client telemetry (KIP-714): the requests, and metrics in the protobuf of OpenTelemetry.
 
-Source: the message schemas of Apache Kafka 4.2; opentelemetry/proto/metrics/v1/metrics.proto,
-common.proto and resource.proto, release 1.0 and later, in which the numbers of fields no longer
-change; the Protocol Buffers documentation, "Encoding". A field that has its default value may be
-left out (proto3).
+Source: the message schemas of Apache Kafka 4.2; the Protocol Buffers documentation, "Encoding";
+opentelemetry/proto/metrics/v1/metrics.proto, common.proto and resource.proto. From their release
+1.0, the numbers of fields do not change. A field with its default value may be left out (proto3).
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Point(NamedTuple):
 
 
 def gauge(name: str, unit: str, point: Point) -> bytes:
-    """A ``Metric`` that goes up and down."""
+    """A ``Metric`` whose value may rise and fall."""
     return _metric(name, unit) + message(_GAUGE, message(_POINTS, _written(point, since=False)))
 
 
@@ -133,11 +132,11 @@ _THROTTLE_AND_ERROR = struct.Struct(">ih")
 _INTERVAL_SIZE_AND_DELTA = struct.Struct(">ii?")
 
 NO_ID = bytes(16)
+"""The id of a client until a broker assigns one."""
 MOST_CODECS = 128
 """Limit of codecs in a subscription; Kafka has five."""
 MOST_METRICS = 10_000
 """Limit of name prefixes in a subscription; no client has so many metrics."""
-"""The id of a client until a broker gives it one."""
 
 
 class Subscription(NamedTuple):

@@ -39,7 +39,7 @@ _SMALLEST_COORDINATOR = 4 + 4 + 2 + 3
 
 
 class CoordinatorReply(NamedTuple):
-    """The coordinator. ``node_id`` is -1 when ``error_code`` is not 0."""
+    """The coordinator. ``node_id`` is -1 if ``error_code`` is not 0."""
 
     error_code: int
     error_message: str | None
@@ -50,7 +50,10 @@ class CoordinatorReply(NamedTuple):
 def encode_find_coordinator_request(
     version: int, correlation_id: int, client_id: str, key: str, kind: int
 ) -> bytes:
-    """A whole frame of version 1 to 6. ``kind`` is GROUP or TRANSACTION, ``key`` its id."""
+    """A whole frame of version 1 to 6. ``kind`` is GROUP or TRANSACTION.
+
+    ``key`` is the id of the group or the transactional id.
+    """
     out = begin_request(ApiKey.FIND_COORDINATOR, version, correlation_id, client_id)
     if version < _BATCHED_FROM:
         out.string(key)
@@ -62,7 +65,7 @@ def encode_find_coordinator_request(
 
 
 def decode_find_coordinator_response(version: int, body: memoryview) -> CoordinatorReply:
-    """Read the answer for the one key that was asked for. Raises ProtocolError, nothing else."""
+    """Read the answer for the one requested key. Raises ProtocolError, and nothing else."""
     reader = _body(ApiKey.FIND_COORDINATOR, version, body)
     throttle_ms = reader.int32()
     if version < _BATCHED_FROM:
@@ -200,8 +203,8 @@ class OffsetToCommit(NamedTuple):
 class GroupMetadata(NamedTuple):
     """A consumer group, and the member that commits (KIP-447).
 
-    With ``generation_id`` and ``member_id``, the transaction of a member that has been removed from
-    the group fails.
+    If ``generation_id`` and ``member_id`` are given, the transaction of a member that the group has
+    removed fails.
     """
 
     group_id: str
@@ -335,8 +338,8 @@ def encode_offset_fetch_request(
 ) -> bytes:
     """A whole frame of version 7, the first that supports waiting for open transactions.
 
-    ``topics`` None asks for every partition that has an offset. With ``stable``, one that an open
-    transaction may change has an error instead.
+    ``topics`` None asks for every partition that has an offset. With ``stable``, a partition whose
+    offset an open transaction may change has an error instead.
     """
     out = begin_request(ApiKey.OFFSET_FETCH, version, correlation_id, client_id)
     out.string(group_id)

@@ -139,8 +139,8 @@ class ApiVersions:
     def pick(self, api: ApiKey, cap: int | None = None) -> int:
         """The newest version that broker and kprod share, at most ``cap``.
 
-        Produce 5 is never picked (see ``_AVOIDED``). Raises UnsupportedVersionError naming the API
-        and both ranges when there is none.
+        Produce 5 is never picked (see ``_AVOIDED``). If there is no such version, raises
+        UnsupportedVersionError with the API and both ranges.
         """
         picked = self._picked.get((api, cap))
         if picked is None:
