@@ -1,4 +1,4 @@
-"""Transports, which carry bytes to brokers, and backends, which wait for all of them at once."""
+"""Transports carry bytes to brokers. Backends make transports, and wait for all of them at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Transport(Protocol):
         ...
 
     def progress(self) -> str:
-        """Describe what it is waiting for while connecting, and the last failure, or return "".
+        """While it connects, return what it waits for and the last failure, or "".
 
         The text becomes part of the error of a call that times out.
         """
@@ -55,7 +55,7 @@ class Transport(Protocol):
 
 
 class Readiness(NamedTuple):
-    """A transport that is ready. A broken one is ready, too: its next call raises the error."""
+    """A transport that is ready. So is a broken one, because its next call raises the error."""
 
     transport: Transport
     readable: bool
@@ -67,9 +67,9 @@ class Backend(Protocol):
 
     One thread at a time uses it; only ``wake`` may be called by any thread. ``interruptible`` means
     that ``poll`` waits with ``kprod_ext.let_signals_in``, so Ctrl-C can end it even inside
-    ``hold_signals``. The next ``poll`` then reports what was ready. ``spins`` means that a ``poll``
-    may spin for some microseconds before it sleeps, if ``eager`` is set: a caller waits for an
-    answer.
+    ``hold_signals``. The next ``poll`` then reports what was ready. ``spins`` means that ``poll``
+    may spin for some microseconds before it sleeps, while ``eager`` is set. kprod sets ``eager``
+    when a caller waits for an answer.
     """
 
     interruptible: bool = False
@@ -103,7 +103,7 @@ class Backend(Protocol):
     def wake(self) -> None:
         """End the current or the next ``poll``. Any thread may call it, even after ``close``.
 
-        Several calls between two polls end only one of them.
+        Several calls between two polls end only one poll.
         """
         ...
 

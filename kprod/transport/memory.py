@@ -74,7 +74,7 @@ class MemoryTransport(Transport):
     # The client's end ---------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """See ``Transport.advance``. One step connects, or raises if it is refused."""
+        """See ``Transport.advance``. One step connects, or raises if the server refuses."""
         self._check_alive()
         if self._server is None:
             server = self._accept()
@@ -179,10 +179,11 @@ class MemoryTransport(Transport):
 class MemoryBackend(Backend):
     """Connects to ``listeners``, which map host and port to a factory of the server's end.
 
-    The mapping is read whenever a connection is opened: an address without a listener refuses it.
-    ``send_chunk`` is the limit of bytes for one ``send``; the next one accepts none until ``poll``
-    has been called. ``receive_chunk`` is the limit of one ``receive``. Hosts in ``unresolvable``
-    have no address. Nothing depends on time, except ``poll`` when there is nothing to report.
+    The mapping is read whenever a connection is opened: an address without a listener refuses the
+    connection. ``send_chunk`` is the limit of bytes for one ``send``; the next ``send`` accepts
+    none until ``poll`` has been called. ``receive_chunk`` is the limit of one ``receive``. Hosts in
+    ``unresolvable`` have no address. Nothing depends on time, except ``poll`` when there is nothing
+    to report.
 
     Used by one thread only, except for ``wake`` and ``connections``.
     """

@@ -27,9 +27,9 @@ _STATUS = re.compile(rb"HTTP/1\.[0-9] ([1-5][0-9][0-9])[ \r\n]")
 def open_tunnel(proxy_url: str, host: str, port: int, timeout: float) -> socket.socket:
     """A socket to ``host:port`` through the proxy.
 
-    Blocks for at most ``timeout`` seconds per address of the proxy to connect, and as long for its
-    answer. Raises OSError. Its text contains only the meaning of the proxy's status: the proxy's
-    own text may repeat the request, which includes the login.
+    Blocks for at most ``timeout`` seconds to connect to each address of the proxy, and for as long
+    again to get its answer. Raises OSError. Its text contains only the meaning of the proxy's
+    status: the proxy's own text may repeat the request, which includes the login.
     """
     proxy = urlsplit(proxy_url)
     sock = socket.create_connection((proxy.hostname or "", proxy.port or 80), timeout)
@@ -90,7 +90,7 @@ def meaning(status: int) -> str:
 
 
 TIMEOUT = 30.0
-"""Limit of seconds for each address of the proxy, and for its answer. Callers wait for less."""
+"""Maximum seconds for each address of the proxy, and for its answer. Callers give up earlier."""
 
 
 class ProxyBackend(TcpBackend):

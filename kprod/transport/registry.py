@@ -13,7 +13,7 @@ ENTRY_POINTS = "kprod.transports"
 """The entry point group for a package's transports: ``name = "module:factory"``."""
 
 BackendFactory = Callable[..., Backend]
-"""Makes a backend from its own keyword options; a backend class is one."""
+"""A function that makes a backend from its own keyword options, or a backend class."""
 
 _BUILT_IN = {
     "tcp": "kprod.transport.tcp:TcpBackend",
@@ -38,7 +38,7 @@ def register(name: str, factory: BackendFactory) -> None:
 
 
 def open_backend(transport: str | BackendFactory | Backend, **options: Any) -> Backend:
-    """The backend for ``transport``: a name, a factory, or an open backend.
+    """The backend for ``transport``, which is a name, a factory, or an open backend.
 
     ``options`` are passed to the factory; an open backend takes none. Raises ConfigError for an
     unknown name.

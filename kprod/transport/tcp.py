@@ -30,7 +30,7 @@ _readiness = partial(tuple.__new__, Readiness)
 class NameLookup:
     """A name lookup, in a daemon thread that ends with the answer.
 
-    The thread holds no lock of ours, so a fork or the interpreter's exit is safe at any time.
+    The thread holds no lock of kprod, so a fork or the interpreter's exit is safe at any time.
     """
 
     def __init__(self, ask: Callable[[], list[Address]], answered: Callable[[], None]) -> None:
@@ -280,10 +280,10 @@ _IN_FOLDER = re.compile(r"[^/\0]+")
 
 
 class UnixBackend(TcpBackend):
-    """Connects to the Unix socket ``path``. It may contain ``{host}`` and ``{port}``.
+    """Connects to the Unix socket ``path``.
 
-    These are replaced by the broker's. Buffer sizes are in bytes; None means the system's default.
-    Use it from threads like ``TcpBackend``.
+    If ``path`` contains ``{host}`` and ``{port}``, those of the broker replace them. Buffer sizes
+    are in bytes; None means the system's default. Use it from threads like ``TcpBackend``.
     """
 
     def __init__(

@@ -50,9 +50,10 @@ _REASONS = {
 
 
 def explained(error: ssl.SSLError, name: str, *, shaking: bool) -> KprodError:
-    """The error for users. ``shaking``: during the handshake, so it is about authentication.
+    """The error for users.
 
-    With TLS 1.3 the broker may refuse our certificate after our side of the handshake is complete.
+    If ``shaking``, it occurred in the handshake and concerns authentication. With TLS 1.3 the
+    broker may refuse our certificate after our side of the handshake is complete.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         hint = _HINTS.get(error.verify_code, "")
@@ -77,7 +78,7 @@ def not_tls(first: bytes, name: str) -> KprodError | None:
 
 
 WRITE_BYTES = 256 * 1024
-"""How much to encrypt at once without the GIL: taking it back may cost milliseconds."""
+"""Bytes to encrypt in one step without the GIL. Taking the GIL back may cost milliseconds."""
 READ_BYTES = 32 * 1024
 _RECORD = 5  # bytes that say what follows
 
@@ -370,7 +371,7 @@ class TlsBackend(Backend):
 
     @property
     def eager(self) -> bool:
-        """See ``Backend``. It is that of the inner backend, which waits."""
+        """See ``Backend``. This is the value of the inner backend, which does the waiting."""
         return self._inner.eager
 
     @eager.setter

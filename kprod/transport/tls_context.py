@@ -24,10 +24,11 @@ Password = Callable[[], str]
 class TlsSettings:
     """Certificates and keys as the path of a file, or as PEM text. Immutable.
 
-    ``context`` is the application's own and replaces all others. ``cafile`` may be a directory;
-    None means the system's trusted certificates. ``certfile`` and ``keyfile`` are the client's, for
-    brokers that require them. ``cafile`` and ``certfile`` may be PKCS#12 stores. ``ciphers`` is the
-    list for TLS 1.2 in OpenSSL's syntax. Without ``verify`` anyone can impersonate the broker.
+    ``context`` is a context of the application, which replaces all other settings. ``cafile`` may
+    be a directory; None means the system's trusted certificates. ``certfile`` and ``keyfile`` are
+    the client's, for brokers that require them. ``cafile`` and ``certfile`` may be PKCS#12 stores.
+    ``ciphers`` is the list for TLS 1.2 in OpenSSL's syntax. Without ``verify`` anyone can
+    impersonate the broker.
     """
 
     context: ssl.SSLContext | None = None
@@ -73,7 +74,7 @@ def stamp(source: str | None) -> Stamp | None:
 def read_pem(option: str, source: str, password: Password | None = None) -> str:
     """The PEM text of ``source``; for a PKCS#12 store the key, then the certificates.
 
-    Raises ConfigError that names ``option`` for an unreadable file or another format.
+    If the file is unreadable or has another format, raises ConfigError with the name ``option``.
     """
     if is_pem(source):
         return _ascii(source)
@@ -270,7 +271,10 @@ _SAID = {
 
 
 def _use(option: str, act: Callable[[], None], unread: str) -> None:
-    """Raises ConfigError with the meaning of OpenSSL's reason, or ``unread`` if it is unclear."""
+    """Call ``act``; turn its error into a ConfigError with the name ``option``.
+
+    Its text is the meaning of OpenSSL's reason, or ``unread`` if the reason is unknown.
+    """
     try:
         act()
     except ConfigError:
