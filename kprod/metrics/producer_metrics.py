@@ -88,7 +88,8 @@ class BatchCounters(Counters):
 class NodeCounters(Counters):
     """The traffic with one broker.
 
-    ``answers``: the Produce requests that were answered (with acks=0: written to the socket).
+    ``answers``: the number of Produce requests that were answered (with acks=0: written to the
+    socket).
     """
 
     PEAKS = ("latency_max", "request_size_max")
@@ -117,7 +118,7 @@ NANOSECONDS = 1e9
 
 
 class Mark(NamedTuple):
-    """The values of all counters at the end of a window; the peaks are that window's."""
+    """The values of all counters at the end of a window. The peaks are those of the window."""
 
     time: float
     producer: Values
@@ -129,7 +130,7 @@ class Mark(NamedTuple):
 class ProducerCounters(Counters):
     """The counters of a whole producer, without the sums over topics or brokers.
 
-    ``connections_lost``: connections, and attempts to make one, that failed.
+    ``connections_lost``: the connections that failed, and the failed attempts to make one.
     """
 
     PEAKS = ("queued_max", "batch_size_max", "record_size_max", "throttle_ms_max")

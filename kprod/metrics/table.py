@@ -2,8 +2,8 @@
 
 Names and groups are those of Kafka's Java client (``SenderMetricsRegistry``, ``Selector``,
 ``BufferPool``, ``KafkaProducerMetrics``). Kafka keeps ``metrics.num.samples`` samples of
-``metrics.sample.window.ms`` for every statistic. Here counters only grow, and all are recorded once
-per window; a metric is the difference of two values.
+``metrics.sample.window.ms`` for every statistic. Here, counters only grow, and all of them are
+recorded once per window. A metric is computed from the difference of two recorded values.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ Values: TypeAlias = dict[str, float]
 """The values of counters at one moment, by name."""
 
 SHORTEST = 1.0
-"""Minimum seconds to compute a rate over, so that the first records do not give a huge one."""
+"""Minimum seconds over which a rate is computed, so that the first records do not give a huge
+rate."""
 
 
 class View(NamedTuple):
-    """Counters ``now`` and ``before`` (``seconds`` ago), and the windows in between, for peaks."""
+    """Counters ``now`` and ``seconds`` ago (``before``), and the windows in between, for peaks."""
 
     now: Values
     before: Values
