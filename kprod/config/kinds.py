@@ -19,7 +19,10 @@ MOST_INT_BITS = 256
 
 
 class _Shortened(reprlib.Repr):
-    """``reprlib`` tolerates a ``__repr__`` that raises; this shortens huge numbers and bytes."""
+    """Like ``reprlib.Repr``, it tolerates a ``__repr__`` that raises.
+
+    It shortens huge numbers and bytes.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +120,7 @@ def _whole(value: Any) -> int | float:
 
 
 class Truth:
-    """True or False; no other truthy or falsy values."""
+    """True or False. Other truthy or falsy values are refused."""
 
     type_name = "bool"
     expected = "True or False"

@@ -67,10 +67,10 @@ def from_text(spelled: str, text: str | Secret) -> Any:
 class OptionReader:
     """The result of reading a set of options.
 
-    ``values`` has an entry for every option: the given value, else the profile's, else the default.
-    ``given`` maps the names of the given options to the spelling used. ``problems`` are sentences,
-    empty if all options are valid. ``unknown`` are names that are not options. ``refused`` are the
-    names of options with an invalid value, which have their default in ``values``.
+    ``values`` has an entry for every option: the given value, otherwise the profile's, otherwise
+    the default. ``given`` maps the names of the given options to the spelling used. ``problems``
+    are sentences, empty if all options are valid. ``unknown`` are names that are not options.
+    ``refused`` are the names of options with an invalid value; ``values`` has their defaults.
     """
 
     def __init__(self, options: Mapping[Any, Any]) -> None:

@@ -26,7 +26,10 @@ _CODEC_PACKAGES = {
 
 
 def _idempotence(reader: OptionReader) -> str | None:
-    """KIP-679: conflicts are an error if idempotence is given; by default it is turned off."""
+    """KIP-679: options that conflict with idempotence are an error if it is set explicitly.
+
+    Otherwise they turn idempotence off.
+    """
     values = reader.values
     conflicts = [
         text

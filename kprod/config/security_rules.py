@@ -257,7 +257,7 @@ def _missing_token(reader: OptionReader) -> Iterable[str]:
 
 
 def is_issuer(url: str) -> bool:
-    """Whether ``url`` is https or on this machine; others could read files (CVE-2025-27817)."""
+    """Whether ``url`` is https or on this machine. Other URLs could read files (CVE-2025-27817)."""
     found = _ENDPOINT.fullmatch(url)
     if found is None or not 0 < int(found["port"] or 1) <= MAX_PORT:
         return False
