@@ -1,8 +1,8 @@
 """The four compression codecs of record batches, for reading, with a limit on the size.
 
 The result is decompressed in pieces of at most a few MiB, so that memory use does not depend on the
-size that the data claims. The exception is a bare snappy block, which is one piece. It is at most
-22 times as long as the compressed block.
+size that the data claims. Only a bare snappy block is decompressed in one piece, which is at most
+22 times as long as the block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ZSTD_MAX_WINDOW: Final = 1 << 27
 _ZSTD_STEP: Final = 64
 _PIECE: Final = 256 * 1024
 _SNAPPY_RATIO: Final = 22
-"""No element of the format decompresses to more bytes than this times its own size."""
+"""An element of the format decompresses to at most this many times its own size."""
 
 
 class CorruptBatch(KprodError, ValueError, number="KP-4002"):

@@ -1,6 +1,6 @@
 """An independent reader of Kafka's record batch format v2 (KIP-98, KIP-82).
 
-It shares no code with the producer's writer, so that both do not contain the same mistake.
+It shares no code with the producer's writer, so that a mistake is not in both.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class RecordBatch(BatchHeader):
     def records(self, max_bytes: int = _MAX_DECOMPRESSED_BYTES) -> Iterator[StoredRecord]:
         """The records in order. Gaps in the offsets are allowed, because compaction leaves them.
 
-        Raises ``CorruptBatch`` for invalid bytes, and if the decompressed records have more than
+        Raises ``CorruptBatch`` for invalid bytes, or if the decompressed records have more than
         ``max_bytes``. The CRC is not checked: see ``crc_ok``.
         """
         window = self._window(max_bytes)
@@ -229,7 +229,10 @@ class _Window:
         self.at = 0
 
     def need(self, size: int) -> int:
-        """Make ``size`` bytes available and return their position. ``CorruptBatch`` for fewer."""
+        """Make ``size`` bytes available, and return their position.
+
+        Raises ``CorruptBatch`` if fewer are left.
+        """
         left = len(self.data) - self.at
         if left < size and self._fill(size - left) < size:
             raise CorruptBatch(f"a record claims {size} bytes, {len(self.data)} are left")
@@ -257,7 +260,7 @@ class _Window:
         return size
 
     def skip(self, size: int) -> None:
-        """Skip ``size`` bytes. ``CorruptBatch`` for fewer."""
+        """Skip ``size`` bytes. Raises ``CorruptBatch`` if fewer are left."""
         while (left := len(self.data) - self.at) < size:
             size -= left
             piece = next(self._pieces, None)
