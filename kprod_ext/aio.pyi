@@ -20,18 +20,19 @@ NOTHING: tuple[Any, Any]
 
 @disjoint_base
 class LoopTurns:
-    """Limits the callers admitted in each iteration of the loop; others wait in order.
+    """Limits the callers admitted in each iteration of the loop.
 
-    An iteration admits callers for ``LONGEST_QUEUEING`` seconds; a record takes from 0.5 to 100
-    microseconds. Refused tasks wait in a queue, and an iteration wakes at most ``TURN`` of them. If
-    they only slept until the next iteration, all of them would try again at once. For one loop.
+    Others wait in order. For one loop. An iteration admits callers for ``LONGEST_QUEUEING``
+    seconds; a record takes from 0.5 to 100 microseconds. Refused tasks wait in a queue, and an
+    iteration wakes at most ``TURN`` of them. If they only slept, all of them would try again in the
+    next iteration.
     """
 
     def admit(self) -> bool:
         """Whether the caller may continue immediately."""
 
     def spend(self) -> None:
-        """Admit no more callers in this iteration: one record has used up its time."""
+        """One record has used up the time of this iteration: admit no more callers in it."""
 
     async def wait(self) -> None:
         """Wait to be admitted in a later iteration, after ``admit`` has refused."""
@@ -40,8 +41,8 @@ class LoopTurns:
 class Sending:
     """The work for each record in ``kprod.aio``; the subclass does the rest. For one loop.
 
-    ``notifier`` makes an OutcomeNotifier for a loop. ``waits`` are the errors that mean that a
-    record has to wait. ``under_way`` has some of the queued records, the oldest first.
+    ``notifier`` makes an OutcomeNotifier for a loop. ``waits`` are the errors after which a record
+    must wait. ``under_way`` contains some of the queued records, the oldest first.
     """
 
     def __init__(
@@ -76,23 +77,24 @@ class Sending:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata | None:
-        """Queue a record if that needs no wait; else return None: the caller then awaits ``put``.
+        """Queue a record if that needs no wait.
 
-        Raises the errors of ``KafkaProducer.send`` for invalid arguments.
+        Otherwise return None: the caller then awaits ``put``. Raises the errors of
+        ``KafkaProducer.send`` for invalid arguments.
         """
 
     def put_until_waiting(
         self, topic: str, values: Iterator[Any], keys: Iterator[Any] | None, queued: list[Any]
     ) -> tuple[Any, Any] | None:
-        """Queue records until this iteration has queued enough, or until a record has to wait.
+        """Queue records until this iteration has queued enough, or until a record must wait.
 
-        Returns None after the last value, ``NOTHING`` if the iteration has queued enough, else the
-        value and the key of the record that has to wait, for ``put``. Raises ValueError if ``keys``
-        has fewer items.
+        Returns None after the last value. Returns ``NOTHING`` if the iteration has queued enough.
+        Otherwise returns the value and the key of the record that must wait, for ``put``. Raises
+        ValueError if ``keys`` has fewer items.
         """
 
     def take_outcomes(self, queued: list[Any], stored: list[RecordMetadata]) -> None:
-        """Append available results to ``stored``, in order, as many as the iteration has time for.
+        """Append available results to ``stored``, in order, for as long as the iteration may take.
 
         Raises the error of a record that failed.
         """
@@ -135,9 +137,9 @@ class SentRecord:
     """The outcome of one record, for the tasks of the loop that has sent it: an asyncio future.
 
     ``await`` it, or pass it to ``gather``, ``wait``, ``wait_for`` or ``shield``. ``native`` is the
-    future of ``KafkaProducer.send``, for other threads and loops; its attributes that asyncio's
-    futures do not have work here, too (``get``, ``add_callback``, ``is_done``, ...). Cancelling
-    does not withdraw a record.
+    future of ``KafkaProducer.send``, for other threads and loops. Attributes that only ``native``
+    has work here as well (``get``, ``add_callback``, ``is_done``, ...). Cancelling does not
+    withdraw a record.
     """
 
     _asyncio_future_blocking: bool
@@ -155,14 +157,17 @@ class SentRecord:
     def done(self) -> bool:
         """True once the record has an outcome, or once the wait for it was cancelled.
 
-        With ``renews`` a cancelled record is done only until its callbacks have been called.
+        With ``renews``, a cancelled record is done only until its callbacks have been called.
         """
 
     def cancelled(self) -> bool:
         """True once the wait was cancelled; with ``renews``, only until there is an outcome."""
 
     def exception(self) -> BaseException | None:
-        """The record's error. Raises InvalidStateError before the outcome, and CancelledError."""
+        """The record's error, or None if it was stored.
+
+        Raises InvalidStateError before there is an outcome, and CancelledError after ``cancel``.
+        """
 
     def result(self) -> Any:
         """The record's metadata. Raises the record's error, and what ``exception`` raises."""
@@ -175,7 +180,7 @@ class SentRecord:
     def add_done_callback(
         self, fn: Callable[[Any], object], *, context: Context | None = None
     ) -> None:
-        """Let the loop call ``fn(self)`` once this is done; soon, if it already is.
+        """Let the loop call ``fn(self)`` once this is done; soon, if it is already done.
 
         Callbacks of ``native.add_done_callback`` run in the producer's callback thread instead.
         """

@@ -6,9 +6,9 @@ from kprod_ext.rows import RecordChunk
 class ArrowSource:
     """Batches of records from an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``.
 
-    Releases the exported data exactly once, at the latest when it is freed itself. Not thread-safe.
-    Raises TypeError for an object that has neither method, or for data without columns; OSError if
-    the stream fails.
+    Releases the exported data exactly once, at the latest when the source is freed. Not
+    thread-safe. Raises TypeError for an object that has neither method, or for data without
+    columns. Raises OSError if the stream fails.
     """
 
     def __new__(cls, data: Any) -> ArrowSource: ...
@@ -17,7 +17,7 @@ class ArrowSource:
     def next_batch(self) -> int:
         """Move to the next batch. Returns its number of rows, or -1 after the last batch.
 
-        Raises OSError if the stream fails, ValueError for a batch that does not fit its schema.
+        Raises OSError if the stream fails, and ValueError for a batch that does not fit its schema.
         """
 
 @final
@@ -44,18 +44,22 @@ class ArrowChunk(RecordChunk):
     ) -> ArrowChunk: ...
     @property
     def largest_partition(self) -> int:
-        """The largest partition in all batches so far, -1 if none had one."""
+        """The largest partition in all batches so far; -1 if no row had one."""
     @property
     def left(self) -> int:
-        """Rows of the batch that were not read. If some are left at the end, memory was short."""
+        """The number of rows of the batch that were not read.
+
+        If some are left, memory was short.
+        """
     def next_batch(self, largest: int) -> tuple[int, tuple[int, str, int] | None] | None:
         """Move to the source's next batch; return its number of rows, and the first bad row.
 
-        Returns None after the last batch. The bad row is its number, a reason and a size. The
-        reason is "null", "partition", "timestamp", "headers", "broken", or "size" for a row whose
-        batch would have more than ``largest`` bytes. With "size", the size is the one from
-        ``batch_size_upper_bound``; otherwise, and beyond 2 GiB, it is -1. Raises the errors of
-        ``ArrowSource.next_batch``, and MemoryError.
+        Returns None after the last batch. The bad row is None if all rows are good. Otherwise it is
+        a tuple of the number of the row, a reason and a size. The reason is "null", "partition",
+        "timestamp", "headers", "broken", or "size" for a row whose batch would have more than
+        ``largest`` bytes. With "size", the size is the result of ``batch_size_upper_bound``. It is
+        -1 beyond 2 GiB, and with other reasons. Raises the errors of ``ArrowSource.next_batch``,
+        and MemoryError.
         """
     def next_row(
         self,

@@ -18,4 +18,4 @@ class FlatRecordEncoder:
         otherwise: Callable[[Any], bytes],
     ) -> FlatRecordEncoder: ...
     def encode(self, data: Any) -> bytes:
-        """Encode a dict. If the compiled code cannot, return what ``otherwise`` returns."""
+        """Encode a dict. If the compiled code cannot do it, return what ``otherwise`` returns."""

@@ -8,7 +8,7 @@ from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 HEADER_BYTES: Final[int]
 """Number of bytes of a batch before its first record."""
 RECORD_OVERHEAD: Final[int]
-"""Maximum of the bytes for length, attributes, timestamp and offset of a record."""
+"""Maximum number of bytes for length, attributes, timestamp and offset of a record."""
 
 def batch_size_upper_bound(
     key: Buffer | None,
@@ -35,14 +35,18 @@ class MemoryRecordsBuilder:
     ``PartitionQueue`` in which the batch is open.
 
     ``buffer`` must have at least 61 bytes; the builder never gives it back. ``write_limit`` is the
-    size in bytes that the batch should not exceed, checked from the second record on. From
-    ``full_size`` bytes on, if that is less, the batch is full: the sender should send it, but until
+    size in bytes that the batch should not exceed, checked from the second record on. If
+    ``full_size`` is less, the batch is full from that size on: the sender should send it, but until
     then it accepts records. A record that does not fit in the buffer is written to a chunk from
-    ``pool``, the buffer's pool, if the pool has free memory. ``compression`` is the codec (0 none,
-    1 gzip, 2 snappy, 3 lz4, 4 zstd), ``compression_ratio`` the expected compressed size of one
-    uncompressed byte. Records to be compressed may exceed the buffer as long as their estimated
-    compressed size is below the limit: the buffer then grows, if ``pool`` has free memory. With
-    ``control``, the batch accepts only control records. Raises ValueError for values out of range.
+    ``pool``, the buffer's pool, if the pool has free memory.
+
+    ``compression`` is the codec (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd), and
+    ``compression_ratio`` the expected compressed size of one uncompressed byte. Records to be
+    compressed may exceed the buffer as long as their estimated compressed size is below the limit:
+    the buffer then grows, if ``pool`` has free memory.
+
+    With ``control``, the batch accepts only control records. Raises ValueError for values out of
+    range.
     """
 
     def __new__(
@@ -72,13 +76,12 @@ class MemoryRecordsBuilder:
         value: Buffer | None,
         headers: Sequence[tuple[str, Buffer | None]] = (),
     ) -> int:
-        """Append a record if it fits; else close the batch for append.
+        """Append a record if it fits. Otherwise close the batch for append.
 
-        An empty batch accepts a record of any size for which its pool has free memory.
-
-        Returns the size of the record in bytes, or 0 if it was not appended. The first record only
-        needs memory; later ones must also fit below the write limit. Raises the errors of
-        ``append`` for invalid arguments; the batch is then unchanged.
+        An empty batch accepts a record of any size for which its pool has free memory. Later
+        records must also fit below the write limit. Returns the size of the record in bytes, or 0
+        if it was not appended. Raises the errors of ``append`` for invalid arguments; the batch is
+        then unchanged.
         """
 
     def append(
@@ -92,10 +95,12 @@ class MemoryRecordsBuilder:
 
         ``timestamp_ms`` is milliseconds since the epoch. Key, value and header values are
         C-contiguous buffers, read as raw bytes, or None for null; header keys are written as UTF-8.
+
         Raises ValueError if the batch accepts no more records, the record does not fit in the
         buffer, the timestamp is negative, a header key has surrogates (UnicodeEncodeError) or the
-        record exceeds 2 GiB; TypeError and BufferError for anything that is not such a buffer;
-        OverflowError for a timestamp beyond 64 bits. The batch is unchanged after an error.
+        record exceeds 2 GiB. Raises TypeError and BufferError for a key or value that is not such a
+        buffer, and OverflowError for a timestamp beyond 64 bits. The batch is unchanged after an
+        error.
         """
 
     def append_with_offset(
@@ -118,7 +123,7 @@ class MemoryRecordsBuilder:
     def abort(self) -> None:
         """Accept no more records, and never become a batch: ``close`` raises RuntimeError.
 
-        Raises RuntimeError if already closed. Idempotent.
+        Raises RuntimeError if the batch is already closed. Idempotent.
         """
 
     def close_for_append(self) -> None:
@@ -133,21 +138,22 @@ class MemoryRecordsBuilder:
     ) -> None:
         """Set producer id and epoch, and the sequence number of the first record.
 
-        All are -1 (the default) for a producer that is not idempotent. Raises RuntimeError once
-        closed, ValueError for an invalid combination, OverflowError beyond 64, 16 and 32 bits.
+        All are -1 (the default) for a producer that is not idempotent. Raises RuntimeError after
+        ``close``, ValueError for an invalid combination, OverflowError beyond 64, 16 and 32 bits.
         """
 
     def compress(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
         """Close for append, and compress the records if the codec is not 0.
 
-        This is the costly part of ``close``, which then skips it. A different thread may call it
-        than ``close``, but not at the same time; the batch's memory may be given back meanwhile.
+        ``close`` does not compress them again, so most of its work can be done before. This may run
+        in another thread than ``close``, but not at the same time. The batch's memory may be given
+        back meanwhile.
 
         The argument ``compress`` gets the concatenated records, read-only, and must not keep the
         view. If its result is not smaller, the records stay uncompressed and ``compression``
         becomes 0. If it raises, the batch stays closed for append, and this method may be called
-        again. Raises ValueError if the argument is necessary and None. Does nothing if the records
-        are already compressed.
+        again. Raises ValueError if the argument is None although it is needed. Does nothing if the
+        records are already compressed.
         """
 
     def close(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
@@ -161,8 +167,9 @@ class MemoryRecordsBuilder:
     ) -> None:
         """Rewrite the producer state and CRC of a closed batch; the records stay untouched.
 
-        Raises RuntimeError before ``close``, BufferError while a view of the batch exists (its
-        bytes may be on their way to a broker), and the errors of ``set_producer_state``.
+        Raises RuntimeError before ``close``, and the errors of ``set_producer_state``. Raises
+        BufferError while a view of the batch exists, because its bytes may be on their way to a
+        broker.
         """
 
     def build(self) -> memoryview:
@@ -195,11 +202,11 @@ class MemoryRecordsBuilder:
     def is_closed(self) -> bool: ...
     @property
     def compression(self) -> int:
-        """The codec of the batch: the requested one, or 0 if that did not make it smaller."""
+        """The requested codec, or 0 if compression did not make the batch smaller."""
 
     @property
     def estimated_bytes_written(self) -> int:
-        """Size of the batch in bytes: exact without compression, else estimated by the ratio."""
+        """Size of the batch in bytes: exact without compression, otherwise an estimate."""
 
     @property
     def uncompressed_bytes(self) -> int:
@@ -219,7 +226,7 @@ class MemoryRecordsBuilder:
 
     @property
     def actual_compression_ratio(self) -> float:
-        """Compressed bytes per uncompressed byte, even if not below 1; 1.0 before ``close``."""
+        """Compressed bytes per uncompressed byte, even if it is 1 or more; 1.0 before ``close``."""
 
 @disjoint_base
 class ProducerBatch(MemoryRecordsBuilder):
@@ -228,9 +235,11 @@ class ProducerBatch(MemoryRecordsBuilder):
     One thread at a time uses it. Callers append while it is open in its ``PartitionQueue``, and a
     caller may compress it once it is closed for append. The sender thread takes it from the head of
     the queue, closes it and puts it into a request, which keeps its memory until the request has
-    ended. ``now`` and all times are seconds on the monotonic clock; ``delivery`` is the outcome of
-    the records. The garbage collector tracks a batch from its first failure on, because the
-    traceback of the error may refer back to it.
+    ended. ``now`` and all times are seconds on the monotonic clock. ``delivery`` is the outcome of
+    the records.
+
+    The garbage collector tracks a batch only after its first failure, because the traceback of the
+    error may refer back to it.
     """
 
     tp: Any

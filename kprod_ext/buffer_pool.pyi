@@ -5,7 +5,7 @@ from typing import final
 class PooledBuffer:
     """Memory for one batch: a writable, one-dimensional buffer of bytes.
 
-    Only ``BufferPool.allocate`` makes one. Once it was given back, taking a view of it
+    Only ``BufferPool.allocate`` makes one. After the buffer was given back, taking a view of it
     (``memoryview(buffer)``) raises BufferError. A buffer that is not given back returns its bytes
     to the pool when it is freed. Thread-safe, but the caller must guard the bytes themselves.
     """
@@ -18,20 +18,21 @@ class PooledBuffer:
 
     @property
     def chunk_bytes(self) -> int:
-        """Further bytes that the pool counts as used, for memory by which its batch has grown."""
+        """Further bytes that the pool counts as used, for memory by which the batch has grown."""
 
     @property
     def lent(self) -> int:
-        """The number of views of it that exist."""
+        """The number of views of the buffer that exist."""
 
 @final
 class BufferPool:
     """A bounded amount of batch memory. Thread-safe.
 
     ``total`` is the bound in bytes; buffers of exactly ``poolable_size`` bytes are kept for reuse.
-    Memory is handed to waiting threads strictly in order of arrival, so a large request is not
-    starved by small ones (``org.apache.kafka.clients.producer.internals.BufferPool``). Raises
-    ValueError when ``total`` is not positive or ``poolable_size`` is negative.
+    Memory is handed to waiting threads strictly in order of arrival, so that small requests cannot
+    starve a large one (``org.apache.kafka.clients.producer.internals.BufferPool``).
+
+    Raises ValueError if ``total`` is not positive or ``poolable_size`` is negative.
     """
 
     def __new__(cls, total: int, poolable_size: int) -> BufferPool: ...
@@ -45,15 +46,15 @@ class BufferPool:
 
     @property
     def available(self) -> int:
-        """Bytes neither in use nor reserved for a waiting thread."""
+        """Bytes that are neither in use nor reserved for a waiting thread."""
 
     @property
     def waiting(self) -> int:
-        """Threads queued for memory."""
+        """The number of threads that wait for memory."""
 
     @property
     def waited(self) -> float:
-        """Total seconds for which threads were queued, without those that are still queued."""
+        """Total seconds that threads have waited, without those that still wait."""
 
     @property
     def closed(self) -> bool: ...
@@ -62,11 +63,13 @@ class BufferPool:
     ) -> PooledBuffer:
         """Take ``size`` bytes, waiting up to ``timeout`` seconds for them (0 or less: do not wait).
 
-        ``on_wait`` is called, with no lock held, once this thread is queued. The content is
-        undefined. Raises ValueError if ``size`` is not in 1..total or ``timeout`` is NaN,
-        TimeoutError if the memory does not become free in time, RuntimeError if the pool is or
-        becomes closed, MemoryError if the system has no memory. After an exception, including
-        KeyboardInterrupt, the accounting is as if the call had not been made.
+        ``on_wait`` is called, with no lock held, once this thread is queued. The content of the
+        memory is undefined.
+
+        Raises ValueError if ``size`` is not in 1..total or ``timeout`` is NaN; TimeoutError if the
+        memory does not become free in time; RuntimeError if the pool is or becomes closed;
+        MemoryError if the system has no memory. After an exception, including KeyboardInterrupt,
+        the accounting is as if the call had not been made.
         """
 
     def deallocate(self, buffer: PooledBuffer) -> None:
@@ -77,7 +80,7 @@ class BufferPool:
         """
 
     def close(self) -> None:
-        """Refuse allocations from now on, including waiting ones. Buffers can still be given back.
+        """Refuse all allocations from now on, including those that are waiting.
 
-        Idempotent.
+        Buffers can still be given back. Idempotent.
         """

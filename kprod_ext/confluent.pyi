@@ -45,10 +45,10 @@ class Message:
         """The value."""
 
     def deserialized_key(self) -> Any:
-        """The key, as ``key`` returns it: a producer's message was never deserialized."""
+        """The same as ``key``, because a producer's message was never deserialized."""
 
     def deserialized_value(self) -> Any:
-        """The value, as ``value`` returns it."""
+        """The same as ``value``, because a producer's message was never deserialized."""
 
     def headers(self) -> Any:
         """The headers; None if there are none."""
@@ -63,10 +63,10 @@ class Message:
         """Seconds from ``produce`` to the outcome."""
 
     def leader_epoch(self) -> int | None:
-        """The leader epoch; brokers do not send it to producers."""
+        """None in delivery reports, because brokers do not send the leader epoch to producers."""
 
     def delivery_count(self) -> int | None:
-        """Only share consumers have a delivery count."""
+        """None in delivery reports: only share consumers have a delivery count."""
 
     def set_topic(self, value: Any) -> None:
         """Replace the topic."""
@@ -93,10 +93,10 @@ class Message:
 class DeliveryReports:
     """Any thread adds records; ``serve`` runs their callbacks in the thread that calls it.
 
-    Each batch has one completion callback, not one per record. ``waiting`` counts the records
+    There is one completion callback per batch, not one per record. ``waiting`` counts the records
     without a report; ``ready`` holds the callbacks for ``serve``. ``on_ready`` is called, in any
     thread, when a callback is added to ``ready``. ``error_for`` converts a record's error to a
-    KafkaError; ``only_errors``: stored records are not reported.
+    KafkaError. If ``only_errors`` is set, stored records are not reported.
     """
 
     on_ready: Callable[[], object] | None
@@ -130,14 +130,17 @@ class DeliveryReports:
         """Wait at most ``timeout`` seconds until ``serve`` has a callback to run."""
 
     def serve(self) -> int:
-        """Run the ready callbacks; return their number. An exception of one ends the call."""
+        """Run the ready callbacks; return their number.
+
+        An exception of a callback ends the call.
+        """
 
     @property
     def ended(self) -> bool: ...
     def end(self) -> Exception | None:
         """Run the remaining callbacks after the producer has closed.
 
-        Returns the first exception that a callback raises; all others still run.
+        If callbacks raise, the others still run, and the first exception is returned.
         """
 
     def inside(self) -> bool:
@@ -198,17 +201,17 @@ class Producing:
     ) -> None:
         """Queue one record. ``poll`` or ``flush`` calls ``on_delivery(error, message)``.
 
-        Raises BufferError if ``queue.buffering.max.messages`` records wait for their report or
-        memory is used up, TypeError, KafkaException, and RuntimeError after ``close``.
+        Raises TypeError, KafkaException, and RuntimeError after ``close``. Raises BufferError if
+        ``queue.buffering.max.messages`` records wait for their report, or if memory is used up.
         """
 
     def _partition(self, native: Any, topic: str, key: Any) -> int | None:
-        """The partition of a key if ``partition_for_key`` is set and the topic known; else None."""
+        """The partition of a key; None if ``partition_for_key`` is unset or the topic unknown."""
 
     def poll(self, timeout: float | None = -1) -> int:
         """Run the callbacks that are due, waiting at most ``timeout`` seconds for the first.
 
-        -1 and None wait until another thread closes the producer. Returns the number of callbacks.
-        Raises what a callback raises, KafkaException for a wait without limit inside a delivery
-        callback, and RuntimeError after ``close``.
+        If ``timeout`` is -1 or None, it waits until another thread closes the producer. Returns the
+        number of callbacks. Raises what a callback raises, and RuntimeError after ``close``. Inside
+        a delivery callback, a wait without limit raises KafkaException.
         """

@@ -13,9 +13,9 @@ from kprod.types import RecordMetadata, TopicPartition
 def untrack(one: object) -> None:
     """Let the garbage collector ignore an object.
 
-    For objects that are made often and freed with their last reference: traversing them costs more
-    than making them. CPython does the same with tuples of numbers. Until ``track`` is called for an
-    object, the collector finds no reference cycle through it.
+    Use it for objects that are made often and freed with their last reference: traversing them
+    costs more than making them. CPython does the same with tuples of numbers. Until ``track`` is
+    called for an object, the collector finds no reference cycle through it.
     """
 
 def track(one: object) -> None:
@@ -31,18 +31,21 @@ class _Settable(Protocol):
 class BatchOutcome:
     """The outcome of one batch: a base offset or an error, settled exactly once. Thread-safe.
 
-    ``base_offset`` is -1 if the broker did not return it; ``append_time`` is the broker's timestamp
-    in ms if the topic uses LogAppendTime, else -1. When a caller starts to wait, ``awaited``
+    ``base_offset`` is -1 if the broker did not return it. ``append_time`` is the broker's timestamp
+    in ms if the topic uses LogAppendTime, otherwise -1. When a caller starts to wait, ``awaited``
     becomes True and ``hurry`` is called, so that the batch does not linger. ``is_watched`` is True
-    if a caller waits or a callback takes errors, so that an error is noticed; ``is_heard`` also
+    if a caller waits or a callback takes errors: somebody notices an error. ``is_heard`` also
     checks the batch from which this one was split. ``has_listeners`` is True once ``on_done`` was
-    called. ``callbacks`` runs the callbacks of ``on_done``; None means a new ``callbacks_type``,
-    which, like ``metadata_type``, is an attribute of the subclass. Threads wait by calling
-    ``wait_for``; None means that they simply wait. If ``is_split``, ``parts`` have the records'
-    outcomes, and ``locate`` finds them.
+    called.
+
+    ``callbacks`` runs the callbacks of ``on_done``. If it is None, a new ``callbacks_type`` does.
+    The subclass has the attributes ``callbacks_type`` and ``metadata_type``. Threads wait by
+    calling ``wait_for``; None means that they simply wait. If ``is_split``, ``parts`` contain the
+    outcomes of the records, and ``locate`` finds them.
 
     Everything else may be read without a lock once ``done`` or ``is_split`` is True. A thread that
-    changes it runs no Python code while it holds the lock, so no signal handler can run in between.
+    changes the outcome runs no Python code while it holds the lock, so no signal handler can run in
+    between.
 
     The garbage collector tracks an outcome only while it refers to an error (whose traceback may
     refer back to it), to waiters or to parts. ``kprod.buffer.delivery`` subclasses it, and adds the
@@ -89,23 +92,23 @@ class BatchOutcome:
         """Set ``error``, also for all parts. Returns False if the batch had already ended."""
 
     def end_as(self, parts: tuple[tuple[int, BatchDelivery], ...]) -> bool:
-        """Set different outcomes: ``parts`` are (index of the first record, its outcome), from 0.
+        """Set different outcomes for parts of the batch. Returns False if it had already ended.
 
-        Returns False if the batch had already ended.
+        ``parts`` are pairs of the index of the first record and the outcome. The first index is 0.
         """
 
     def split_into(self, parts: Sequence[tuple[int, BatchDelivery]]) -> None:
         """Split the batch: ``parts`` are (index of the first record, new delivery), in order.
 
-        This one ends with the last part; ``locate`` finds a record's own outcome. If the batch has
-        already ended, its parts end in the same way. Called only by the sender thread.
+        This outcome ends with the last part; ``locate`` finds a record's own outcome. If the batch
+        has already ended, its parts end in the same way. Called only by the sender thread.
         """
 
     def locate(self, index: int) -> tuple[BatchDelivery, int]:
         """The delivery with the outcome of the record at ``index``, and its index there."""
 
     def on_done(self, callback: Callback, index: int = 0, hears_errors: bool = True) -> None:
-        """Queue ``callback`` once the batch has ended; immediately, if it has.
+        """Queue ``callback`` once the batch has ended; immediately, if it has already ended.
 
         Callbacks added before the end run in the order of ``index``, the record's index.
         """
@@ -114,26 +117,30 @@ class BatchOutcome:
         """End the linger of the batch, because a caller is about to wait. Never waits."""
 
     def latch(self, made: Any) -> tuple[Any, Any] | None:
-        """The latch that opens once all waiters were called, and ``wait_for``; None if they were.
+        """The latch that opens once all waiters were called, and ``wait_for``.
 
-        The first call uses ``made`` as the latch.
+        If they were already called, it returns None. The first call uses ``made`` as the latch.
         """
 
     def join(self, loop: Any, made: Any) -> Any:
-        """The waiter shared by the tasks of ``loop``, at first ``made``; None if it has ended."""
+        """The waiter shared by the tasks of ``loop``; None if the batch has ended.
+
+        The first call for a loop uses ``made`` as the waiter.
+        """
 
 @final
 class FutureRecordMetadata:
     """The outcome of one record, compatible with kafka-python's future. Thread-safe.
 
     Wait for it with ``get``, or with ``await`` in a task of an asyncio loop. Waiting is optional.
-    If a record fails and nobody asks for its result, the logger ``kprod`` logs it. Callbacks get
-    the ``RecordMetadata``, errbacks the error. They run one after the other in the producer's
-    callback thread. Within a partition they run in the order of the records, except after failures
-    and retries. A callback that blocks delays other callbacks, ``flush``, ``close`` and the ``get``
-    of its record. Their exceptions are logged, not raised. Inside a callback, ``get`` of a record
-    without an outcome raises IllegalStateError, as do ``flush`` and a ``close`` that waits;
-    ``send`` works as usual.
+    If a record fails and nobody asks for its result, the logger ``kprod`` logs it.
+
+    Callbacks get the ``RecordMetadata``, errbacks the error. They run one after the other in the
+    producer's callback thread. Within a partition they run in the order of the records, except
+    after failures and retries. A callback that blocks delays other callbacks, ``flush``, ``close``
+    and the ``get`` of its record. Exceptions of callbacks are logged, not raised. Inside a
+    callback, ``get`` of a record without an outcome raises IllegalStateError, as do ``flush`` and a
+    ``close`` that waits. ``send`` works as usual.
 
     ``delivery`` is the outcome of the batch, ``index`` the record's index in it. ``timestamp`` is
     milliseconds since the epoch; sizes are in bytes, -1 for null or none.
@@ -166,7 +173,7 @@ class FutureRecordMetadata:
 
     @property
     def value(self) -> RecordMetadata | None:
-        """The record's metadata; None until it is stored, or if it has failed."""
+        """The record's metadata; None unless the record is stored."""
 
     @property
     def exception(self) -> KprodError | None:
@@ -178,7 +185,7 @@ class FutureRecordMetadata:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where the record is sent, known before its outcome."""
+        """The partition to which the record is sent, which is known before the outcome."""
 
     def done(self) -> bool:
         """The same as ``is_done``, under the name that concurrent.futures and asyncio have."""
@@ -196,7 +203,7 @@ class FutureRecordMetadata:
         """Wait at most ``timeout`` seconds; return the metadata or raise the record's error.
 
         Raises KprodTimeoutError if there is no outcome yet: the record is still being sent. When
-        ``get`` returns, callbacks that were added before have returned, too, unless they take
+        ``get`` returns, callbacks that were added before have returned as well, unless they take
         longer than ``timeout``.
         """
 
@@ -206,14 +213,15 @@ class FutureRecordMetadata:
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         """``await future`` in any task of an asyncio loop: what ``get`` returns or raises.
 
-        Cancelling the task only ends its wait: the record is sent all the same. Raises
+        If the task is cancelled, only its wait ends: the record is still sent. Raises
         IllegalStateError if no asyncio loop is running.
         """
 
     def as_concurrent(self) -> concurrent.futures.Future[RecordMetadata]:
         """A ``concurrent.futures.Future`` with the same outcome, for ``wait`` and ``as_completed``.
 
-        It is completed in the callback thread, and cannot be cancelled: the record is being sent.
+        It is completed in the callback thread. It cannot be cancelled, because the record is
+        already being sent.
         """
 
     def add_callback(

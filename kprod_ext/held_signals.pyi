@@ -6,7 +6,7 @@ _R = TypeVar("_R")
 _Ts = TypeVarTuple("_Ts")
 
 def hold_signals(work: Callable[[*_Ts], _R], *args: *_Ts) -> _R:
-    """Call ``work(*args)``; signal handlers written in Python only run after it.
+    """Call ``work(*args)``. Signal handlers written in Python run only after it.
 
     For the main thread; in other threads it is an ordinary call. If a handler raises, that
     exception replaces the result of ``work``.

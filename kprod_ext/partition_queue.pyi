@@ -11,10 +11,10 @@ from kprod_ext.record import RecordClock
 class StickyPartition:
     """The partition for records without a key, until its share is used up. Thread-safe.
 
-    The share is used up after ``batch_size`` bytes if the partition's batch is full, else after
-    twice as many: switching while a batch is open would make every batch too small
-    (``BuiltInPartitioner``, KIP-794). Then ``spent`` is True, and records go to ``following``,
-    which was chosen in advance; if that is None, the next partition has to be chosen. Raises
+    The share is used up after ``batch_size`` bytes if the partition's batch is full, otherwise
+    after twice as many: switching while a batch is open would make every batch too small
+    (``BuiltInPartitioner``, KIP-794). ``spent`` is then True, and records go to ``following``,
+    which was chosen in advance. If ``following`` is None, the next partition must be chosen. Raises
     ValueError for a negative partition or a batch size below 1.
     """
 
@@ -44,10 +44,10 @@ class AppendContext:
 
     ``now`` is the monotonic clock. ``note`` is called, under a queue's lock, with a queue that the
     sender should check; it must be a C function. ``incomplete`` gets every batch before it is
-    queued. ``wake`` wakes the sender, ``look_within`` within some seconds. ``hurry`` and ``wait``
-    are passed to the deliveries, with the queue as first argument. Closed batches are offered to
-    ``compression``. ``refusal`` returns why no record may be queued now, and ``closings`` counts
-    how often all open batches were closed.
+    queued. ``wake`` wakes the sender; ``look_within`` makes it check within some seconds. ``hurry``
+    and ``wait`` are passed to the deliveries, with the queue as first argument. Closed batches are
+    offered to ``compression``. ``refusal`` returns why no record may be queued now, and
+    ``closings`` counts how often all open batches were closed.
     """
 
     refusal: Any
@@ -90,8 +90,9 @@ class AppendResult:
     """One record that was queued (Kafka's ``RecordAppendResult``).
 
     ``batch_ready``: the record has filled its batch, so the sticky partitioner may switch.
-    ``wake_sender``: the sender has something to send; the queue, or a bulk call, wakes it.
-    ``linger``: if a batch was created, the seconds within which the sender checks it; else None.
+    ``wake_sender``: the sender has something to send; the queue, or a bulk call, wakes the sender.
+    ``linger``: if a batch was created, the seconds within which the sender checks it; otherwise
+    None.
     """
 
     @property
@@ -159,7 +160,7 @@ class PartitionQueue:
         value: Buffer | None,
         headers: Sequence[tuple[str, Buffer | None]],
     ) -> AppendResult | None:
-        """Like ``append``, but returns None if the open batch is full and would only grow."""
+        """Like ``append``, but only into an open batch that is not full and has room; else None."""
 
     def batch_filled(self) -> None:
         """Report to the sender that a record has filled the open batch."""
@@ -188,7 +189,7 @@ class PartitionQueue:
         """Remove the oldest batch, after ``close_head``."""
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Queue a taken batch again; such batches keep the order in which they were first taken."""
+        """Queue a taken batch again. Such batches keep the order in which they were first taken."""
 
     def remove(self, batch: ProducerBatch) -> None:
         """Remove one batch at any position, if it is queued."""
@@ -197,7 +198,7 @@ class PartitionQueue:
         """Retire the queue if it has no batch. Returns whether it is retired."""
 
     def take_expired(self, created_before: float) -> list[ProducerBatch]:
-        """Remove the batches that were created before a time, oldest first, from the head."""
+        """Remove the batches at the head that were created before a time, oldest first."""
 
     def take_all(self) -> list[ProducerBatch]:
         """Remove every batch."""

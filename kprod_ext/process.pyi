@@ -14,11 +14,11 @@ def generation() -> int:
     """
 
 def sender_begins() -> None:
-    """Declare this a sender thread: a fork by C code waits until it sleeps in ``Poller.wait``.
+    """Make forks by C code wait until this thread, a sender thread, sleeps in ``Poller.wait``.
 
-    This concerns forks by threads that do not hold the GIL. They wait at most 1 s, and the sender
-    thread continues after the fork. Otherwise the child could wait for ever for the GIL, if the
-    sender thread held it at the fork.
+    If the sender thread held the GIL at the fork, the child might wait for the GIL for ever. This
+    concerns forks by threads that do not hold the GIL. They wait at most 1 s, and the sender thread
+    continues after the fork.
     """
 
 def sender_ends() -> None:
@@ -28,7 +28,7 @@ def sender_ends() -> None:
 class Descriptor:
     """A file descriptor of this process, closed at the latest when the object is freed.
 
-    In a forked child, the descriptor is closed before ``fork()`` returns; after the system call
+    In a forked child, the descriptor is closed before ``fork()`` returns. After the system call
     ``clone`` it stays open. The child's copy of the object closes nothing. Used by one thread at a
     time. Raises MemoryError.
     """

@@ -22,10 +22,10 @@ _Endpoint = tuple[int, str, int, str | None]
 class PartitionResponse:
     """The broker's result for one batch.
 
-    ``topic`` is None from version 13 on, ``topic_id`` before. ``base_offset`` is -1 on errors,
+    ``topic`` is None from version 13 on, ``topic_id`` before that. ``base_offset`` is -1 on errors,
     ``log_append_time_ms`` (milliseconds since the epoch) is -1 unless the broker set it,
-    ``log_start_offset`` is -1 if unknown. ``record_errors`` holds (index in the batch, message).
-    ``leader_id`` and ``leader_epoch`` are the broker's hint, -1 without one.
+    ``log_start_offset`` is -1 if unknown. ``record_errors`` contains pairs of an index in the batch
+    and a message. ``leader_id`` and ``leader_epoch`` are the broker's hint, or -1.
     """
 
     __hash__: None  # type: ignore[assignment]

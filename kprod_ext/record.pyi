@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 
 @final
 class RecordClock:
-    """The time of records that were sent without one. Thread-safe.
+    """The time of records that were sent without a timestamp. Thread-safe.
 
     ``source`` returns milliseconds since the epoch; None means the system's clock, as of its last
     tick (``CLOCK_REALTIME_COARSE``: 1 to 10 ms). If the source steps back by at most a minute, this
@@ -18,10 +18,10 @@ class RecordClock:
         """Milliseconds since the epoch. Raises what ``source`` raises."""
 
 def is_timestamp(number: Any, /) -> bool:
-    """Whether ``number`` is an exact ``int`` from 0 to 2**63 - 1: a record's time in ms."""
+    """Whether ``number`` is a valid timestamp in ms: an exact ``int`` from 0 to 2**63 - 1."""
 
 def is_partition(number: Any, /) -> bool:
-    """Whether ``number`` is an exact ``int`` from 0 to 2**31 - 1."""
+    """Whether ``number`` is a valid partition number: an exact ``int`` from 0 to 2**31 - 1."""
 
 def is_frozen(headers: Any, /) -> bool:
     """Whether ``headers`` is a tuple of ``(str, bytes | None)`` tuples with UTF-8 names."""
@@ -29,7 +29,7 @@ def is_frozen(headers: Any, /) -> bool:
 def largest_payload(largest_batch: int, /) -> int:
     """Bytes of key, value and headers, plus 10 per header, of a record that always fits.
 
-    A batch with only that record has at most ``largest_batch`` bytes, with any timestamp.
+    A batch that contains only that record has at most ``largest_batch`` bytes, with any timestamp.
     """
 
 def murmur2(data: Buffer, /) -> int:

@@ -32,8 +32,8 @@ class RecordChunk:
     ]:
         """The next record: its timestamp in ms (None: now), key, value, headers.
 
-        Release a memoryview before the chunk is filled again, which may free its memory. Raises
-        IndexError after the last record.
+        Keys and values may be memoryviews. Release them before the chunk is filled again, which may
+        free their memory. Raises IndexError after the last record.
         """
 
 @type_check_only
@@ -61,7 +61,7 @@ class ObjectChunk(RecordChunk):
     def __new__(cls, capacity: int, largest: int, checks: RowChecks) -> ObjectChunk: ...
     @property
     def largest_partition(self) -> int:
-        """The largest partition in all loads so far, -1 if none had one."""
+        """The largest partition in all loads so far; -1 if no record had one."""
     def load(
         self,
         values: list[Any],
@@ -79,10 +79,10 @@ class ObjectChunk(RecordChunk):
         """
 
 def all_plain(values: list[Any], keys: list[Any] | None, largest: int) -> bool:
-    """Whether every value and key is ``bytes`` or None, or (without ``keys``) a pair of them.
+    """Whether every value and key is ``bytes`` or None, and no record exceeds ``largest`` bytes.
 
-    Also, no record may have more than ``largest`` bytes. Raises ValueError for lists of different
-    lengths.
+    Without ``keys``, a value may also be a pair of a key and a value. Raises ValueError for lists
+    of different lengths.
     """
 
 def held(data: Any, /) -> Any:

@@ -9,7 +9,7 @@ from kprod_ext.partition_queue import PartitionQueue, StickyPartition
 class TopicAppender:
     """Appends records of one topic to the queues of its admitted partitions. Thread-safe.
 
-    ``partition_count`` is the topic's number of partitions, ``largest`` the limit in bytes of a
+    ``partition_count`` is the topic's number of partitions. ``largest`` is the limit in bytes of a
     record's key and value together.
     """
 
@@ -47,7 +47,7 @@ class TopicAppenders:
         """Send everything through the Python path."""
 
     def partition_counts(self) -> dict[str, int]:
-        """The appenders' numbers of partitions, by topic."""
+        """The number of partitions of each appender, by topic."""
 
 @disjoint_base
 class CompiledSend:
@@ -65,7 +65,8 @@ class CompiledSend:
     def _serialize_by(self, serialize: Callable[..., tuple[Any, Any, Any]] | None) -> None:
         """Use ``serialize(topic, key, value, headers)``, which returns (key, value, headers).
 
-        None: keys and values are bytes. The compiled path takes records without headers only.
+        None means that keys and values are bytes. With a serializer, the compiled path takes only
+        records without headers.
         """
     def send(
         self,
