@@ -24,7 +24,7 @@ class Clock(Protocol):
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, for record timestamps only."""
+        """Milliseconds since the epoch, for timestamps. This clock may jump."""
         ...
 
 
@@ -43,7 +43,7 @@ BASE = 2
 class ExponentialBackoff:
     """Seconds to wait after a failure: ``initial``, doubled each time up to ``maximum``, +-20 %.
 
-    Thread-safe. ``rng`` is injected so that a simulation can be repeated.
+    Thread-safe. A simulation can be repeated with an equal ``rng``.
     """
 
     initial: float

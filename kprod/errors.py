@@ -2,11 +2,11 @@
 
 ``KprodError`` is the base class. ``retriable`` says whether the cause may be temporary.
 ``persisted`` says whether the record may be in the log: ``Persisted.NO`` means that it is certainly
-not stored, ``Persisted.MAYBE`` that it may be. With idempotence, it is never stored twice.
+not stored, ``Persisted.MAYBE`` that it may be. With idempotence, a record is never stored twice.
 
 Each class has a number, which never changes, and a row in ``kprod/cli/error_table.toml``. The
-message of an error does not contain the number, because other errors quote the message. The
-command ``kprod errors`` accepts numbers and class names.
+message of an error does not contain the number, because other errors quote the message. The command
+``kprod errors`` accepts numbers and class names.
 
 The error codes of brokers, their names and their classes follow Apache Kafka 4.2
 (``org.apache.kafka.common.protocol.Errors``).
@@ -61,7 +61,7 @@ class KprodError(Exception):
     """The base class of kprod's errors.
 
     Instances can be pickled and copied, including attributes, notes and ``__cause__``. If another
-    process might not be able to unpickle the cause, it is replaced by a KprodError that describes
+    process might not be able to unpickle the cause, a KprodError that describes the cause replaces
     it.
     """
 
@@ -331,7 +331,8 @@ class AuthenticationError(KprodError, number="KP-1602"):
     """Broker and client could not authenticate each other.
 
     Retries do not help until the configuration is corrected. kprod still reconnects every
-    ``reconnect_backoff_max_ms``. Until it succeeds, ``send`` raises this error.
+    ``reconnect_backoff_max_ms``. Until a connection succeeds, a ``send`` that needs metadata raises
+    this error.
     """
 
 

@@ -2,9 +2,9 @@
 
 Like ``threading.Event``, but safe if an exception ends a wait at any moment. A signal handler that
 raises (Ctrl-C) runs between any two steps of Python code. If that happens inside
-``threading.Condition`` while it holds its lock, the lock stays held for ever. Here no lock is held
-while waiting, and each lock is taken by a ``with`` statement on the lock itself, which is a single
-step: see ``kprod.lock``.
+``threading.Condition`` while it holds its lock, the lock stays held for ever. A latch holds no lock
+while a thread waits. It takes its lock by a ``with`` statement on the lock itself, which is a
+single step: see ``kprod.lock``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Latch:
                     bell.release()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait at most ``timeout`` seconds (None: no limit); return whether it is open."""
+        """Wait at most ``timeout`` seconds (None: no limit); return whether the latch is open."""
         # As a lock takes it: -1 for no limit, and none that it refuses.
         limit = -1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
         bell = threading.Lock()

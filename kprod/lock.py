@@ -15,7 +15,7 @@ from kprod_ext import lock
 if sys.version_info[:2] == (3, 14):
 
     class Lock(lock.Lock):
-        """A lock that a ``with`` statement takes in a single step, in Python 3.14, too.
+        """A lock that a ``with`` statement takes in a single step, also in Python 3.14.
 
         A signal handler may run before ``__enter__`` has taken the lock, but not after it: no
         handler runs at a loop step or a return. ``__exit__`` is a compiled method.

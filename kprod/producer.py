@@ -79,9 +79,9 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     The constructor raises ConfigError for an invalid option. The producer connects in the
     background on first use.
 
-    As a context manager it closes at the end of the block. After an exception, and when the
-    interpreter exits, it takes at most ``close_timeout_ms_at_exit`` to deliver queued records. A
-    producer that is garbage-collected is closed in the background.
+    As a context manager, the producer closes at the end of the block. After an exception, and when
+    the interpreter exits, it takes at most ``close_timeout_ms_at_exit`` to deliver queued records.
+    A producer that is garbage-collected is closed in the background.
 
     A pickle contains only the options. Pickling raises TypeError if a secret is given as a string.
     A forked child that uses the producer opens its own connections, and a warning is logged.
@@ -156,7 +156,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             exit_on_sigterm()
 
     def _made_dead_letters(self) -> DeadLetters | None:
-        """Create the sender of dead letters, which uses this producer's cluster options."""
+        """Create the sender of dead letters, which uses this producer's cluster options.
+
+        Returns None if the producer has no topic for them.
+        """
         config = self.config
         if config.dead_letter_topic is None:
             return None
@@ -171,7 +174,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return DeadLetters(config.dead_letter_topic, make, self._metrics, f"kprod-{name}", seconds)
 
     def _record_clock(self) -> RecordClock:
-        """The clock for records without a timestamp, on both paths; a subclass may replace it."""
+        """The clock for records without a timestamp. A subclass may replace it."""
         return RecordClock()
 
     if TYPE_CHECKING:  # it is compiled: kprod_ext/send.pyx
@@ -189,7 +192,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             """Queue one record; its future has the record's position in the log, or its error."""
 
     def _send_with_callback(self, callback: OnCompletion, *given: Any) -> FutureRecordMetadata:
-        """``send`` for a record with a callback: send it on any path, then add the callback."""
+        """``send`` for a record with a callback: send it on either path, then add the callback."""
         check_callback(callback)
         return call_once(self.send(*given), callback)
 
@@ -219,7 +222,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return self._interceptors.take_records
 
     def intercepted(self, *given: Any) -> ProducerRecord:
-        """Make a record of ``send``'s arguments and call the interceptors. Raises as ``send``."""
+        """Make a record of ``send``'s arguments, and call the interceptors.
+
+        Raises like ``send``.
+        """
         self._ensure_open()
         record = checked_record(*given)
         if (
@@ -232,7 +238,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def send_intercepted(
         self, record: ProducerRecord, partitioner: Partitioner | None = None
     ) -> FutureRecordMetadata:
-        """Queue the result of ``intercepted``. Raises as ``send``, without calling interceptors."""
+        """Queue the result of ``intercepted``.
+
+        Raises like ``send``, without calling interceptors.
+        """
         try:
             return self._queue(record, partitioner or self._partitioner, self._serializers)
         except BaseException as error:
@@ -364,10 +373,12 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def flush(self, timeout: float | None = None) -> DeliveryReport:
         """Send all queued records immediately, and wait until each has a result.
 
-        Their callbacks have then returned, too. ``timeout`` is in seconds; None means no limit.
-        Returns the counts; ``failed`` counts the records that failed, and only their futures raise.
-        Raises KprodTimeoutError if some records have no result by then; those stay queued. Raises
-        IllegalStateError inside a delivery callback.
+        Their callbacks have then returned as well. ``timeout`` is in seconds; None means no limit.
+        Returns the counts. A failed record is counted in ``failed``; only its future raises its
+        error.
+
+        Raises KprodTimeoutError if some records have no result within ``timeout``; they stay
+        queued. Raises IllegalStateError inside a delivery callback.
         """
         check_seconds("flush", timeout, FOREVER)
         if self._inherited:
@@ -392,8 +403,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
 
         None means about ``delivery_timeout_ms``, in which every record gets its result. A record
         that has no result after ``timeout`` fails with ProducerClosedError; ``persisted`` says
-        whether it may have been stored. Callbacks that are left run in the background until the
-        interpreter exits. Returns the counts. A second call returns immediately.
+        whether it may have been stored. Callbacks that have not run by then run in the background
+        until the interpreter exits. Returns the counts. A second call returns immediately.
 
         Raises IllegalStateError inside a delivery callback, unless ``timeout`` is 0. Serializers,
         the partitioner and interceptors that have a method ``close`` are closed once, after the
@@ -448,9 +459,9 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def connect(self, timeout: float | None = None) -> None:
         """Wait until a broker has returned metadata. Use it at the start of a program.
 
-        If the producer already has metadata, it returns immediately. ``timeout`` is in seconds;
-        None means ``max_block_ms``. Raises KprodTimeoutError, with the errors of up to five
-        brokers, AuthenticationError, and ProducerClosedError.
+        Returns immediately if the producer already has metadata. ``timeout`` is in seconds; None
+        means ``max_block_ms``. Raises AuthenticationError, ProducerClosedError, and
+        KprodTimeoutError with the errors of up to five brokers.
         """
         check_seconds("connect", timeout, FOREVER)
         self._ensure_usable()
@@ -470,7 +481,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return self._metadata
 
     def bootstrap_connected(self) -> bool:
-        """True if a broker is connected, or a connection is being opened; see ``connect``."""
+        """True if a broker is connected, or a connection is being opened. See also ``connect``."""
         return not self._inherited and self._sender.network.connected
 
     def client_instance_id(self, timeout: float | None = None) -> UUID:

@@ -1,6 +1,6 @@
 """Fixtures for test suites that need Kafka: ``pytest_plugins = ["kprod.pytest_plugin"]``.
 
-There is no entry point for pytest. With one, pytest would load this module wherever kprod is
+There is no entry point for pytest: with one, pytest would load this module wherever kprod is
 installed, and spend two seconds rewriting the assertions of all of kprod's modules.
 """
 
@@ -33,7 +33,8 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     """An ``EmbeddedBroker`` for the whole run; ``kafka_broker.bootstrap_servers`` is its address.
 
     Its data is in a temporary directory, which is removed at the end. Faults stay active until the
-    test clears them; ``with kafka_broker.faults.active(Fault(...))`` does so.
+    test clears them. The statement ``with kafka_broker.faults.active(Fault(...))`` clears its fault
+    at the end of the block.
     """
     from kprod.broker.embedded_broker import EmbeddedBroker
 

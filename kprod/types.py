@@ -86,7 +86,8 @@ OnCompletion: TypeAlias = Callable[[RecordMetadata, Exception | None], object]
 class Persisted(enum.Enum):
     """Whether a failed record is in the log.
 
-    ``NO``: it is not in the log. ``MAYBE``: it may be in the log, but not more than once.
+    ``NO``: it is not in the log. ``MAYBE``: it may be in the log; with idempotence, not more than
+    once.
     """
 
     NO = "no"
@@ -99,8 +100,8 @@ class NextStep(enum.Enum):
     ``ABORT``: abort the transaction, and begin another one. ``RETRY_CALL``: repeat the same call;
     its request is still in progress. ``BEGIN_AGAIN``: begin another transaction; the ``with`` block
     has aborted this one. ``START_AGAIN``: close the producer and create a new one; it continues
-    after the last committed transaction. ``CLOSE``: close the producer. A new one would fail, too,
-    until an option or a permission is changed.
+    after the last committed transaction. ``CLOSE``: close the producer. A new one would fail as
+    well, until an option or a permission is changed.
     """
 
     ABORT = "abort"
@@ -128,7 +129,7 @@ class ProducerRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """How many records of a producer were delivered, failed, or are pending, since it was created.
+    """Counts of the records of a producer since it was created.
 
     ``delivered`` records were acknowledged. ``failed`` records have an error. ``pending`` records
     have no result yet.
