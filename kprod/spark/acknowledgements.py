@@ -38,11 +38,12 @@ from kprod_ext.futures import FutureRecordMetadata
 def dead_letter(
     row: SendArguments, error: BaseException, task: TaskIdentity, topic: str
 ) -> SendArguments:
-    """The dead letter for ``topic`` that describes a ``row`` that failed with ``error``.
+    """Make the dead letter of a ``row`` that failed with ``error``, to be sent to ``topic``.
 
-    Key, value, headers and timestamp are those of the row. Additional headers that begin with
-    ``kprod.dlq.`` say why it failed, in which task, and for which topic it was. If the row is too
-    large, only the beginnings of key and value are kept, and a header has their size.
+    Key, value, headers and timestamp are those of the row. Additional headers, which begin with
+    ``kprod.dlq.``, say why the row failed, in which task, and which topic it was meant for. If the
+    row is too large, the dead letter has only the beginnings of its key and value, none of its
+    headers, and an additional header with the original size.
     """
     wanted, value, key, headers, partition, timestamp = row
     facts: dict[str, Any] = {
@@ -79,7 +80,7 @@ def letter_bytes(data: Any) -> LetterBytes | None:
 
 
 def _column(error: BaseException) -> str:
-    """The role of the column that caused the error, as far as the error says so."""
+    """The role of the column that caused the error. If the error does not say, it is "value"."""
     if isinstance(error, PartitionError):
         return "partition"
     said = str(error)
@@ -101,8 +102,9 @@ REFUSED_CODES = frozenset(
 class RowPolicy:
     """What to do with an invalid row.
 
-    ``fail`` the task, ``skip`` and count the row, or send it to ``dead_letter_topic``. In any case,
-    a task fails if it has more than ``most`` such rows; None means no limit. Immutable.
+    ``on_row_error`` is "fail" (the task fails), "skip" (the row is counted) or "dead_letter" (the
+    row is sent to ``dead_letter_topic``). A task also fails if it has more than ``most`` such rows;
+    None means no limit. Immutable.
     """
 
     on_row_error: OnRowError = "fail"
@@ -205,7 +207,7 @@ class _Failed(NamedTuple):
 
     @property
     def may_be_stored(self) -> bool:
-        """Whether any of these records may be in the log although it failed."""
+        """Whether the topic may contain any of these records, although they failed."""
         doubtful = isinstance(self.cause, KprodError) and self.cause.persisted is Persisted.MAYBE
         return doubtful or self.persisted is Persisted.MAYBE
 
@@ -214,9 +216,9 @@ class Acknowledgements:
     """Collects results of futures and bulk calls in the order of sending, and then drops them.
 
     At most ``MOST_PENDING`` futures are kept, however many records a task sends. A bulk call counts
-    as at most ``LOOK_EVERY`` futures. The first failed record raises, so no failure is missed. If
-    ``refused`` is given, it is called for a failed record first; for that, rows are kept until they
-    have a result, up to ``KEPT_BYTES``. For one thread only, the task's.
+    as at most ``LOOK_EVERY`` futures. The first failed record raises, unless ``refused`` is given
+    and handles the record. For ``refused``, up to ``KEPT_BYTES`` of rows are kept until they have a
+    result. For one thread only, the task's.
     """
 
     def __init__(self, timeout: float, refused: Refused | None = None) -> None:
@@ -242,8 +244,8 @@ class Acknowledgements:
     ) -> None:
         """Add a record, or a bulk call whose keys and values have ``nbytes``.
 
-        ``rows`` are the rows that it was made of, for ``refused``. Raises DeliveryError if an
-        earlier record has failed.
+        ``rows`` are the rows that the record or call was made of; ``refused`` may need them. Raises
+        DeliveryError if an earlier record has failed.
         """
         if self._refused is None or rows is None:
             rows = None
@@ -328,7 +330,7 @@ class Acknowledgements:
     def _think_again(self, error: BaseException | None, rows: Rows | OneRow | None, at: int) -> int:
         """Let ``refused`` handle a failed row; return the row's bytes.
 
-        Raises DeliveryError if it does not handle the row.
+        Raises DeliveryError if ``refused`` does not handle the row.
         """
         if self._refused is None or rows is None or not isinstance(error, KprodError):
             raise self._failure()
@@ -358,7 +360,7 @@ class Acknowledgements:
             seen[1] = max(seen[1], last)
 
     def _failure(self) -> DeliveryError:
-        """The error for the results known so far. The task fails without waiting for others."""
+        """The error for the results known so far. The task fails without waiting for the rest."""
         failed: list[_Failed] = []
         unknown, place = 0, None
         # Each is read once: the sender continues meanwhile.

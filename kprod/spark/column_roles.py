@@ -17,9 +17,9 @@ from kprod.schema.columns.record_columns import ROLES
 class ColumnRoles:
     """The column names by role. A role that is not in ``named`` uses the column with its own name.
 
-    With ``packs``, a frame without a value column gets one: a struct of its columns, without those
-    whose own name is a role. A column that ``named`` assigns to a role stays in the struct, unless
-    kprod has ``added`` it. Immutable.
+    With ``packs``, a frame without a value column gets one: a struct of the frame's columns. The
+    struct omits a column that has a role because of the column's own name, and columns that kprod
+    has ``added``. It includes other columns that ``named`` assigns to a role. Immutable.
     """
 
     named: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -39,7 +39,7 @@ class ColumnRoles:
         return ColumnRoles({**self.named, role: name}, self.packs, self.added | {name})
 
     def find(self, columns: Sequence[str]) -> dict[str, str]:
-        """The column of each role that has one; a packed value has none.
+        """The column of each role that has one. The value has none if it is packed.
 
         Raises RecordTypeError for a missing column, and for a column that would be lost because no
         part of a record corresponds to it.
@@ -63,7 +63,7 @@ class ColumnRoles:
         return found
 
     def packed(self, columns: Iterable[str]) -> list[str]:
-        """The columns that a packed value consists of. See ``find``."""
+        """The columns that a packed value consists of."""
         own = {role for role in ROLES if role not in self.named} | self.added
         return [name for name in columns if name not in own]
 

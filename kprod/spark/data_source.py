@@ -50,8 +50,8 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
 
     ``kafka.bootstrap.servers`` and other ``kafka.*`` are options of the producer. ``topic``
     overrides the column. ``columns.value`` and so on are names of columns. The options of
-    ``WriterOptions`` are written ``valueFormat``, ``onRowError``, ``deadLetterTopic``. Raises
-    ConfigError for others.
+    ``WriterOptions`` are written ``valueFormat``, ``onRowError`` and so on. Raises ConfigError for
+    unknown options.
     """
     options = concealed_source(options)
     producer: dict[str, Any] = {}
@@ -138,10 +138,10 @@ class BatchWriter(DataSourceArrowWriter):
         _commit(self._task, messages, f"batch job {self._task.job}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The job has failed. Records stay in the topic, as with Spark's own sink.
+        """Clean up after a failed job. Its records stay in the topic, as with Spark's own sink.
 
-        Transactions that tasks have left open are aborted. An atomic batch is aborted, too, unless
-        its commit decision is stored: then it is committed.
+        Transactions that tasks have left open are aborted, and so is an atomic batch. If the commit
+        decision of the batch is already stored, the batch is committed instead.
         """
         abort_batch(self._task.writer, _outcomes(messages), end_here)
 
@@ -163,18 +163,19 @@ class MicroBatchWriter(DataSourceStreamWriter, _ArrowWriter):  # type: ignore[mi
         return self._task.run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Complete a micro-batch. After a restart, Spark may run it and call this again.
+        """Complete a micro-batch. After a restart, Spark may repeat the micro-batch and this call.
 
-        With ``delivery="exactly_once"`` its tasks have already committed all of it. With
-        ``delivery="atomic"`` it is committed now.
+        With ``delivery="exactly_once"``, the tasks have already committed everything. With
+        ``delivery="atomic"``, this call commits the micro-batch.
 
         Raises WriteFailed if a task has failed permanently, or an atomic batch was not committed.
-        This ends the query; when started again, it continues with this micro-batch.
+        The exception ends the query. When the query is started again, it continues with this
+        micro-batch.
         """
         _commit(self._task, messages, f"micro-batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """The micro-batch has failed, or its query was stopped: do as ``BatchWriter.abort``."""
+        """Do as ``BatchWriter.abort`` for a micro-batch that failed, or whose query was stopped."""
         writer = self._task.writer
         if writer.terms is not None:
             query = query_of(self._checkpoint)
@@ -193,8 +194,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(options: Mapping[str, str], schema: StructType) -> MicroBatchWriter:
     """For ``df.writeStream.format("kprod")``, output modes append and complete.
 
-    Spark calls it for each micro-batch. Only the first call of a process with these options asks
-    the schema registry. Raises ConfigError and SchemaError, on the driver.
+    Spark calls this function for each micro-batch. Only the first call with these options in a
+    process asks the schema registry. Raises ConfigError and SchemaError, on the driver.
     """
     options = concealed_source(options)
     name = fingerprint_of(options)
@@ -211,7 +212,7 @@ _of_streams: BoundedCache[str, PartitionWriter] = BoundedCache(MOST_STREAMS)
 
 
 def query_of(checkpoint: str | None) -> str | None:
-    """The id of the query with this checkpoint; None if it cannot be read in this process.
+    """The id of the query with this checkpoint; None if this process cannot read the checkpoint.
 
     Spark passes the id to tasks, but not to writers on the driver.
     """

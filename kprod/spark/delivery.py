@@ -1,4 +1,4 @@
-"""The terms of a delivery: the name under which a job writes its shards exactly once."""
+"""The terms of an exactly-once delivery, such as the name under which a job writes its shards."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def _fresh() -> str:
 class Terms:
     """The terms of ``delivery="exactly_once"`` or ``"atomic"`` (``is_atomic``). Immutable.
 
-    ``topic`` is the topic that markers are committed for; ``target`` is as in ``Shard``. ``job_id``
-    is the user's. ``query`` and ``batch`` are those of a stream if the driver knows them; if not,
-    each task asks Spark. ``fresh`` is unique to this call: it distinguishes the call from others,
-    and is the name of the job if no name is given.
+    ``topic`` is the topic that markers are committed for. ``target`` is as in ``Shard``. ``job_id``
+    is the name that the user has given. ``query`` and ``batch`` are those of a stream, or None if
+    the driver does not know them; each task then asks Spark. ``fresh`` is unique to one call of
+    kprod. It is the name of the job if there is no other.
     """
 
     topic: str
@@ -75,10 +75,11 @@ class Terms:
     fresh: str = field(default_factory=_fresh)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A callable gets a new ``fresh`` name whenever the driver sends it to executors.
+        """With ``Scope.STAGE``, make a new ``fresh`` name whenever the driver sends a callable out.
 
-        Each Spark context counts its stages from 0, and tasks of RDDs do not know their context.
-        With the same name, a second context would find that everything is already written.
+        The name of such a job consists of ``fresh`` and the number of the stage. Each Spark context
+        counts its stages from 0. With the same ``fresh`` name, a second context would therefore
+        find that everything is already written.
         """
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         if self.scope is Scope.STAGE:
@@ -101,7 +102,7 @@ class Terms:
         return JobName(self._run(task), 0, lasting=False)
 
     def _run(self, task: TaskIdentity) -> str:
-        """A name for all attempts of one call; several stages may run the same callable."""
+        """A name for all attempts of one call of kprod, or of one stage that runs a callable."""
         return f"{self.fresh}.{task.stage}" if self.scope is Scope.STAGE else self.fresh
 
     @property
@@ -110,7 +111,7 @@ class Terms:
         return self.scope is Scope.QUERY or self.job_id is not None
 
     def _of_stream(self, task: TaskIdentity) -> str:
-        """The job's name with the query's id: another checkpoint, from batch 0, is another job."""
+        """The job's name and the query's id. A new checkpoint counts from 0, so it is a new job."""
         query = task.query if self.query is None else self.query
         if self.job_id is None and (query is None or self.scope is not Scope.QUERY):
             raise ConfigError(

@@ -23,7 +23,7 @@ class RowErrorLimitExceeded(KprodError, number="KP-3003"):
 
 
 class WriteFailed(KprodError, number="KP-3004"):
-    """A job failed: a task had an error that is not retriable, or all attempts of a task failed.
+    """A job failed. A task had an error that is not retriable, or all attempts of a task failed.
 
     ``__cause__`` is the error of the task. ``task`` is the number of its Spark partition, or -1 if
     Spark did not report it. ``result`` is a ``WriteResult`` of what the other tasks wrote, or None

@@ -39,11 +39,10 @@ MOST = 4
 class ProducerCache:
     """Producers by configuration, created on first use. Thread-safe; one per process.
 
-    A worker process runs many tasks one after the other (``spark.python.worker.reuse``), which
-    share connections, metadata and batches. Spark ends idle workers, and their producers end with
-    them. Nothing is lost by that, because a task leaves no unsent records. Of the producers that
-    are not in use, the ``MOST`` most recently used are kept, because options may change from run to
-    run.
+    A worker process runs many tasks one after the other (``spark.python.worker.reuse``). The tasks
+    share connections, metadata and batches. When Spark ends an idle worker, its producers end, too.
+    No record is lost, because each task waits for the results of its records. Options may change
+    from run to run, so only the ``MOST`` most recently used of the idle producers are kept.
     """
 
     def __init__(self) -> None:
@@ -55,9 +54,9 @@ class ProducerCache:
     def lend(self, fingerprint: str, options: Mapping[str, Any]) -> Iterator[KafkaProducer]:
         """Lend the producer with these options to one block, after creating it if necessary.
 
-        If the block raises, the next one gets a new producer. The old one is closed at once, or
-        when the last block that has it ends. Its unsent records are dropped on purpose: the next
-        attempt of the failed task sends every record again, and each would be a duplicate.
+        If the block raises, the next block gets a new producer. The old producer is closed as soon
+        as no other block uses it. Its unsent records are dropped on purpose: the next attempt of
+        the failed task sends every record again, so they would be duplicates.
         """
         with self._lock:
             producer = self._producers.pop(fingerprint, None) or make_producer(options)
@@ -87,7 +86,7 @@ class ProducerCache:
         return unused + [self._producers.pop(name) for name in idle[:-MOST]]
 
     def evict(self, fingerprint: str) -> None:
-        """Forget the producer, as if a block had failed."""
+        """Forget the producer with these options, as if a block had failed."""
         with self._lock:
             found = self._producers.pop(fingerprint, None)
             closes = found is not None and not self._lent[found]
@@ -97,8 +96,8 @@ class ProducerCache:
     def close(self) -> None:
         """Close all producers, as ``evict`` does.
 
-        For processes that outlive their brokers, such as tests. Otherwise, the producers would try
-        to reconnect for ever.
+        Needed only in a process that outlives its brokers, such as a test. Its producers would
+        otherwise try to reconnect for ever.
         """
         with self._lock:
             fingerprints = list(self._producers)
@@ -178,14 +177,15 @@ def executor_producer(
     (without ``callback``), but not its other methods. After the block, its ``outcomes.records`` is
     the number of acknowledged records.
 
-    Blocks with the same options share one producer. At the end of the block, it waits until every
-    record that was sent in the block is acknowledged. It raises DeliveryError if a record failed,
-    or if it was not acknowledged within ``timeout`` seconds (default: ``delivery_timeout_ms`` plus
-    10 seconds). After any exception, the next block gets a new producer. The old one is closed,
-    when no other block uses it any more.
+    Blocks with the same options share one producer. At its end, a block waits until every record
+    that was sent in it is acknowledged. It raises DeliveryError if a record failed, or if a record
+    was not acknowledged within ``timeout`` seconds (default: ``delivery_timeout_ms`` plus 10
+    seconds). After any exception in a block, the next block gets a new producer. The old producer
+    is closed as soon as no other block uses it.
 
     The options are those of ``KafkaProducer``, with larger batches by default. Raises ConfigError
-    for an invalid one. The function is thread-safe. Use the producer of a block in one thread only.
+    for an invalid option. The function is thread-safe. Use the producer of a block in one thread
+    only.
     """
     options = concealed_for_tasks(options)
     with job_producer(job_options(options), timeout).lend() as producer:
@@ -213,7 +213,10 @@ class JobProducer:
 def job_producer(
     options: Mapping[str, Any], timeout: float | None = None, policy: RowPolicy | None = None
 ) -> JobProducer:
-    """For the result of ``job_options``. Raises ConfigError if an option cannot be pickled."""
+    """Describe a producer by the result of ``job_options``.
+
+    Raises ConfigError if an option cannot be pickled.
+    """
     return JobProducer(
         options=options,
         fingerprint=fingerprint_of(options),
@@ -236,7 +239,7 @@ class MeasuringProducer:
         """Of keys and values."""
 
     def partition_count(self, topic: str) -> int:
-        """The maximum. The task that writes the rows checks their partitions."""
+        """The maximum of all topics. Only a task that writes the rows checks their partitions."""
         return 1 << 31
 
     def send(self, topic: str, value: Any = None, key: Any = None, *others: Any) -> Any:
@@ -254,9 +257,9 @@ class MeasuringProducer:
 class TaskProducer(MeasuringProducer):
     """Sends the records of one task, and checks all results. For one thread only, the task's.
 
-    ``rejected`` handles invalid rows; if it is None, such a row fails the task. ``rows`` and
-    ``bytes`` count what was passed in. ``send`` counts them only in a transaction, because counting
-    takes time for each row.
+    ``rejected`` handles invalid rows; if it is None, an invalid row fails the task. ``rows`` and
+    ``bytes`` count the rows that were passed in, and the bytes of their keys and values. ``send``
+    counts only in a transaction, because counting takes time for each row.
     """
 
     def __init__(
@@ -269,7 +272,7 @@ class TaskProducer(MeasuringProducer):
     ) -> None:
         """``timeout`` limits ``finish``, in seconds; None: ``delivery_timeout_ms`` and a margin.
 
-        ``in_transaction``: one record that the broker rejects fails all of them, whatever
+        ``in_transaction``: one record that the broker rejects fails the whole transaction, whatever
         ``policy`` says.
         """
         super().__init__()
@@ -325,7 +328,7 @@ class TaskProducer(MeasuringProducer):
     def finish(self) -> None:
         """Wait until every record of the task is acknowledged.
 
-        Raises DeliveryError if one has failed, or has no result after ``timeout`` seconds.
+        Raises DeliveryError if a record has failed, or has no result after ``timeout`` seconds.
         """
         started = time.monotonic()
         self.outcomes.finish(self._flush)
@@ -355,7 +358,7 @@ class TaskProducer(MeasuringProducer):
             self._producer.flush(self._timeout)
 
     def _take_refused(self, row: SendArguments, error: KprodError) -> bool:
-        """Reject a row that is itself invalid; send a row again if another one in its batch was."""
+        """Reject an invalid row. Send a row again if another row in its batch was invalid."""
         assert self.rejected is not None
         if isinstance(error, InvalidBatchError):
             self.send(*row)
@@ -366,7 +369,7 @@ class TaskProducer(MeasuringProducer):
         return True
 
     def _send_dead_letter(self, topic: str, value: Any, key: Any, *rest: Any) -> None:
-        """Send a dead letter, serialized like the record; without serializer if that fails."""
+        """Send a dead letter, serialized like the record, or without a serializer if that fails."""
         try:
             future = self._producer.send(topic, value, key, *rest)
         except SerializationError:

@@ -1,4 +1,4 @@
-"""The tasks of a job, their answers to the driver; committing and aborting atomic batches."""
+"""The tasks of a job, their answers to the driver, and the end of atomic batches."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _KINDS = (
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether the next attempt, and the other tasks, would fail with this error, too."""
+    """Whether the next attempt and the other tasks would fail with the same error."""
     return any(_is_fatal(one) for one in _causes(error))
 
 
@@ -101,8 +101,8 @@ MOST_JOBS = 16
 class TaskOutcome(WriterCommitMessage):
     """The result of one task attempt that Spark counts as successful, as sent to the driver.
 
-    With a ``failure``, the attempt was not successful. It is returned instead of raised, because
-    another attempt would fail in the same way, and Spark would make three more. Immutable.
+    If the task has failed with an error that no retry would cure, ``failure`` is this error. It is
+    returned instead of raised, so that Spark does not run the task again. Immutable.
     """
 
     task: int
@@ -168,9 +168,9 @@ _failed: dict[str, KprodError] = {}
 class BatchEnd:
     """Commits or aborts the batch of the shard ``of``, which may be any shard of it.
 
-    It runs where brokers can be reached and secrets are available: in a Python worker of the
-    driver, or in a separate task. ``commit`` and ``abort`` may be called again, and concurrently by
-    others. Immutable; can be pickled.
+    This runs where brokers can be reached and secrets are available: in a Python worker of the
+    driver, or in a separate task. ``commit`` and ``abort`` may be repeated, and other processes may
+    call them at the same time. Immutable; can be pickled.
     """
 
     of: Shard
@@ -186,16 +186,17 @@ class BatchEnd:
         )
 
     def abort(self) -> Ended:
-        """Abort the batch; if its commit decision is stored, commit it. Raises as ``commit``.
+        """Abort the batch, or commit it if its commit decision is stored. Raises as ``commit``.
 
-        If shards are committed separately, committed ones stay, and open transactions are aborted.
+        If the batch is not atomic, shards that are already committed stay; open transactions are
+        aborted.
         """
         if not self.is_atomic:
             return self.follow(lambda _: atomic.abandon(self.of))
         return self.follow(lambda _: atomic.abort(self.of, self.prepared))
 
     def follow(self, ending: Callable[[float], Ending]) -> Ended:
-        """Execute the steps of ``ending``, called with ``Runner.patience``. Raises as Runner."""
+        """Call ``ending`` with ``Runner.patience``, and execute its steps. Raises as Runner."""
         with Runner(shard=self.of, options=producer_options(self.options)) as runner:
             return runner.follow(ending(runner.patience))
 
@@ -224,7 +225,7 @@ def end_here(end: BatchEnd, commits: bool) -> Ended | KprodError:
 
 
 def end_in_task(spark: SparkSession) -> RunsEnd:
-    """Return a function that runs the end as a Spark job with one task."""
+    """Return a function that commits or aborts a batch in a Spark job with one task."""
 
     def run(end: BatchEnd, commits: bool) -> Ended | KprodError:
         title = f"kprod: {'commit' if commits else 'abort'} batch {end.of.batch} of {end.of.job}"
@@ -239,9 +240,9 @@ def commit_batch(
 ) -> list[TaskOutcome]:
     """Commit everything that the tasks have prepared, or nothing; return the new outcomes.
 
-    If a task has failed permanently, the batch is aborted. If the commit fails after its decision
-    was stored, it is completed. Raises WriteFailed, which says what is visible, and Spark's
-    exceptions.
+    If a task has failed permanently, the batch is aborted. If the commit fails after the commit
+    decision was stored, a second attempt completes the commit. Raises WriteFailed, which says what
+    is visible, and Spark's exceptions.
     """
     end = _batch_end(writer, outcomes)
     if end is None or not end.is_atomic:
@@ -273,11 +274,11 @@ def commit_batch(
 
 
 def abort_batch(writer: PartitionWriter, outcomes: Sequence[TaskOutcome], run: RunsEnd) -> bool:
-    """Abort what tasks have left open or prepared, unless the batch is decided: then complete it.
+    """Abort what tasks have left open or prepared. If the commit decision is stored, commit it.
 
     Returns whether all that these tasks have prepared is committed. Called when the job has ended
-    or was cancelled. Errors are logged: the next run of the job fences the remaining transactions,
-    or they time out.
+    or was cancelled. Errors are only logged, because transactions that remain open are aborted by
+    the next run of the job or by their timeout.
     """
     if writer.terms is None:
         return False

@@ -1,4 +1,4 @@
-"""The options of Spark's functions: names, types, defaults, and preparing them for executors."""
+"""The options of the functions in kprod.spark: names, types, defaults, and how tasks get them."""
 
 from __future__ import annotations
 
@@ -26,28 +26,30 @@ Delivery = Literal["at_least_once", "exactly_once", "atomic"]
 class WriterOptions(ClientOptions, total=False):
     """The options of ``partition_writer``, in addition to those of ``KafkaProducer``.
 
-    Columns: ``key`` and ``value`` are the names of these columns. ``columns`` maps any part of the
-    record to a column: ``{"timestamp": "departed"}``.
+    Columns: ``key`` and ``value`` are the names of the columns with the keys and the values.
+    ``columns`` maps any part of the record to a column: ``{"timestamp": "departed"}``.
 
     Formats: ``value_format`` and ``key_format`` are "binary" (bytes and str are written as they
-    are) or "json". If there is no value column, "json" writes an object of the other columns.
-    ``value_format`` may also be "avro", "protobuf" or "json_schema". These need ``schema_registry``
-    (a URL or a ``SchemaRegistry``), and use ``subject``, by default the topic with the suffix
-    ``-value``. The driver registers ``avro_schema``, ``json_schema`` (both JSON strings) or
-    ``protobuf_message`` (the message class, or ``"package.module:Class"``). Without ``avro_schema``
-    or ``json_schema``, it uses the latest version of the subject. "avro" also works without a
-    registry, with ``avro_schema`` and ``schema_id``; if the id is None, values are plain Avro. A
-    format cannot be combined with a serializer for the same part of the record.
+    are) or "json". If there is no value column, ``value_format="json"`` writes an object of the
+    other columns. ``value_format`` may also be "avro", "protobuf" or "json_schema". These three
+    need ``schema_registry`` (a URL or a ``SchemaRegistry``). Their schema belongs to ``subject``,
+    by default the topic with the suffix ``-value``. The driver registers ``avro_schema``,
+    ``json_schema`` (both JSON strings) or ``protobuf_message`` (the message class, or
+    ``"package.module:Class"``). Without ``avro_schema`` or ``json_schema``, it uses the latest
+    version of the subject. "avro" also works without a registry, with ``avro_schema`` and
+    ``schema_id``. If ``schema_id`` is None, values are plain Avro. A format cannot be combined with
+    a serializer for the same part of the record.
 
     Invalid rows: ``on_row_error`` is "fail" (the task fails), "skip" (the row is counted) or
-    "dead_letter" (the row is written to ``dead_letter_topic``). With at-least-once delivery, this
-    also applies to rows that the broker rejects; with "exactly_once" and "atomic", such a row fails
-    the task. A task fails if it has more than ``max_row_errors`` invalid rows.
+    "dead_letter" (the row is written to ``dead_letter_topic``). With at-least-once delivery,
+    ``on_row_error`` also applies to rows that the broker rejects. With "exactly_once" and "atomic",
+    a row that the broker rejects fails the task. A task fails if it has more than
+    ``max_row_errors`` invalid rows.
 
     Delivery: ``delivery`` is "at_least_once" (default), "exactly_once" or "atomic". The following
-    options are only for the last two. ``job_id`` is the name of a job that may be started again.
-    ``transaction_prefix`` is the prefix of transactional ids and groups. ``marker_topic`` is the
-    topic that progress markers are committed for, by default ``topic``.
+    three options are only for "exactly_once" and "atomic". ``job_id`` is the name of a job that may
+    be started again. ``transaction_prefix`` is the prefix of transactional ids and groups.
+    ``marker_topic`` is the topic that progress markers are committed for, by default ``topic``.
 
     ``timeout`` is the time in seconds to wait for acknowledgements at the end of a partition. The
     default is ``delivery_timeout_ms`` plus 10 seconds.
@@ -116,9 +118,9 @@ _Options = TypeVar("_Options", bound=Mapping[str, Any])
 
 
 def concealed_for_tasks(options: _Options) -> _Options:
-    """As ``kprod.config.reading.concealed``, but pickles include the secrets, which tasks need.
+    """As ``kprod.config.reading.concealed``, but pickles include the secrets, for the tasks.
 
-    Call this first with any options of an application, such as those of ``write``.
+    Every function that gets options from an application calls this first.
     """
     own, producers = divided(options, {*OF_THE_WRITER, *OF_THE_JOB, "output"})
     registry = own.get("schema_registry")
@@ -206,7 +208,7 @@ def with_large_batches(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _says(options: Mapping[str, Any], name: str) -> bool:
-    """Whether the options include this option of the producer, in any spelling."""
+    """Whether the options contain this option of the producer, in any spelling."""
     spelled = map(plain_name, OPTIONS[name].spellings)
     return not set(spelled).isdisjoint(map(plain_name, options))
 
@@ -237,7 +239,7 @@ def transactional_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_of(options: Mapping[str, Any]) -> ProducerConfig:
-    """The configuration as far as the driver knows it: executors may fill in the brokers.
+    """The configuration as the driver knows it. Tasks replace a placeholder for the brokers.
 
     Raises ConfigError for an invalid option.
     """

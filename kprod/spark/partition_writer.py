@@ -77,15 +77,15 @@ def partition_writer(
     """Return a callable that writes every item of a partition to Kafka.
 
     The callable can be pickled and is thread-safe. If ``topic`` is None, each row needs a column
-    ``topic``. With ``output="none"``, it returns no reports.
+    ``topic``. With ``output="none"``, the callable returns no reports.
 
     The options are those of ``WriterOptions`` and of ``KafkaProducer``; only ``bootstrap_servers``
     is required. Strings may contain ``${env:NAME}`` and ``${file:PATH:KEY}``, which are replaced on
     the executor.
 
-    Every time Spark runs the callable, it writes the rows again. Some transformations run it more
-    than once in a single action: ``orderBy`` and ``sortBy`` sample the reports first. Collect the
-    reports before you sort them, or use ``write``.
+    Every time Spark runs the callable, the callable writes the rows again. Some transformations run
+    it more than once in a single action: ``orderBy`` and ``sortBy`` sample the reports first.
+    Collect the reports before you sort them, or use ``write``.
 
     Raises InvalidTopicError for an invalid topic name. Raises ConfigError for an invalid option, an
     option that cannot be pickled, and ``delivery="atomic"``. Both are raised on the driver.
@@ -102,7 +102,10 @@ def partition_writer(
 
 
 def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> PartitionWriter:
-    """As ``partition_writer``, but with ``delivery="atomic"``, if the driver ends the batches."""
+    """As ``partition_writer``, but also for ``delivery="atomic"``.
+
+    With ``delivery="atomic"``, the driver has to commit or abort the batches.
+    """
     options = concealed_for_tasks(options)
     own, producers = divided(options, OF_THE_WRITER)
     check_names(producers)
@@ -129,7 +132,7 @@ def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> P
 
 
 def _plan(topic: str | None, options: Mapping[str, Any], config: ProducerConfig) -> RecordPlan:
-    """Raises ConfigError, also for a format beside a serializer, which would take its bytes."""
+    """Plan the records. Raises ConfigError, for example for a format together with a serializer."""
     serializers = {"key": config.key_serializer, "value": config.value_serializer}
     for role, serializer in serializers.items():
         if serializer is not None and options.get(f"{role}_format", "binary") != "binary":
@@ -154,10 +157,10 @@ def _plan(topic: str | None, options: Mapping[str, Any], config: ProducerConfig)
 class PartitionWriter:
     """For ``rdd.mapPartitions``, ``foreachPartition``, and ``df.mapInArrow`` with ``schema``.
 
-    A call writes the whole partition with the producer of the worker process. It returns when every
-    record is acknowledged. If a record fails, it raises, and the task fails. Spark may then run the
-    task again from its first row, so records may be duplicated. With exactly-once delivery, each
-    partition is written once, in a transaction. Immutable.
+    A call writes the whole partition with the producer of the worker process. The call returns when
+    every record is acknowledged. If a record fails, the call raises, and the task fails. Spark may
+    then run the task again from its first row, so records may be duplicated. With exactly-once
+    delivery, each partition is written once, in a transaction. Immutable.
     """
 
     plan: RecordPlan
@@ -174,9 +177,9 @@ class PartitionWriter:
     def __call__(self, items: Iterable[Any]) -> Any:
         """Write ``items``, and return an iterator over the report.
 
-        If the items are record batches, the report is a ``pyarrow.RecordBatch`` with one row. If
-        not, it is a dict. An empty partition has no report. Raises DeliveryError if records are not
-        acknowledged, RecordTypeError for an invalid item, and the exceptions of
+        If the items are record batches, the report is a ``pyarrow.RecordBatch`` with one row. For
+        other items, the report is a dict. An empty partition has no report. Raises DeliveryError if
+        records are not acknowledged, RecordTypeError for an invalid item, and the exceptions of
         ``KafkaProducer.send``.
         """
         rows = rows_of_task(items)
@@ -190,9 +193,10 @@ class PartitionWriter:
     def write(self, rows: TaskRows) -> PartitionReport:
         """Write the rows of one task, in all kinds of jobs. Raises as ``__call__``.
 
-        At least once: the worker's producer sends the rows, and the task ends when all are
-        acknowledged. Exactly once: the rows are a shard, whose transaction is committed with its
-        marker. Atomic: that transaction is left prepared for the driver.
+        At least once: the worker's producer sends the rows, and the call returns when all are
+        acknowledged. Exactly once: the rows are a shard, and a transaction commits them together
+        with the marker of the shard. Atomic: the task only prepares this transaction, and the
+        driver ends it.
         """
         started, task = time.monotonic(), this_task()
 
@@ -241,7 +245,10 @@ class PartitionWriter:
 
 
 def rows_of_task(items: Iterable[Any]) -> TaskRows:
-    """The items that Spark passes to a task. Call it first: the JVM then sends the rows sooner."""
+    """The items that Spark passes to a task.
+
+    A task calls this first, so that the JVM sends the rows sooner.
+    """
     acknowledge_at_once()
     freeze_modules()
     log_for_spark()

@@ -92,7 +92,7 @@ _are_frozen = False  # ``gc.get_freeze_count`` counts them one by one
 
 
 def log_for_spark() -> None:
-    """Let kprod's INFO messages about shards and batches pass if Spark collects a worker's log.
+    """Let kprod log INFO messages about shards and batches if Spark collects the worker's log.
 
     Spark adds its handler to the root logger, whose level is WARNING. A level that the application
     has set for ``kprod`` is not changed.
@@ -103,14 +103,15 @@ def log_for_spark() -> None:
 
 
 def acknowledge_at_once() -> None:
-    """Acknowledge at once what the JVM has sent, so that it sends the rest.
+    """Acknowledge at once what the JVM has sent, so that the JVM sends the rest.
 
-    The JVM writes a task's command, and then its rows, into a socket without TCP_NODELAY. So a
-    small partition is not sent before the command is acknowledged (Nagle's algorithm), and Linux
-    delays that by 40 ms. The socket option applies only to the next packets, so call this in each
-    task. Spark does not expose its socket, so the option is set for all sockets of this process
-    that are connected to this machine. If the application has set a default timeout, nothing is
-    done, because Python would make each socket that is examined here non-blocking.
+    The JVM writes a task's command, and then its rows, into a socket without TCP_NODELAY. It does
+    not send a small partition before the command is acknowledged (Nagle's algorithm), and Linux
+    delays this acknowledgement by 40 ms. The socket option applies only to the next packets, so
+    call this in each task. Spark does not expose its socket, so the option is set for all sockets
+    of this process that are connected to this machine. If the application has set a default timeout
+    of sockets, this function does nothing: Python would make each socket that is examined here
+    non-blocking.
     """
     if sys.platform != "linux" or socket.getdefaulttimeout() is not None:
         return
@@ -150,7 +151,7 @@ MISSING = re.compile(
 def check_python(spark: SparkSession) -> None:
     """Raise ConfigError if workers on this machine use another Python, or one without kprod.
 
-    On other machines, this is detected when the first task fails (``python_failure``).
+    On other machines, the problem shows only when the first task fails (``python_failure``).
     """
     if is_connect(spark):
         return
@@ -164,8 +165,8 @@ def check_python(spark: SparkSession) -> None:
 def python_failure(text: str) -> ConfigError | None:
     """The error if ``text`` says that the workers use another Python, or that a package is missing.
 
-    ``text`` is that of Spark's exception. Such a worker has written nothing. Returns None if the
-    exception has other causes.
+    ``text`` is the text of Spark's exception. A worker with such a problem has written nothing.
+    Returns None if the exception has another cause.
     """
     mismatch = MISMATCH.search(text)
     if mismatch is not None:
@@ -181,7 +182,7 @@ def python_failure(text: str) -> ConfigError | None:
 
 @functools.cache
 def problem_of(program: str) -> str | None:
-    """Why workers cannot use this Python; None if they can. Runs it once in a process."""
+    """Why workers cannot use this Python; None if they can. ``program`` is run only once."""
     found = shutil.which(program)
     if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
         return None

@@ -59,10 +59,10 @@ SendArguments: TypeAlias = tuple[str, Any, Any, list[Header] | None, int | None,
 class RecordShapes:
     """Reads a Row, dict, tuple, bytes or str. Immutable; any thread may use it.
 
-    ``roles`` finds the columns of a Row or dict. A topic that is given here overrides the column. A
-    timestamp is a datetime, or ms since the epoch. A packed value is a dict of its columns. Tuples
-    are (key, value[, headers[, timestamp[, partition]]]). Text is encoded as UTF-8, unless a
-    serializer or a format needs it as text.
+    ``roles`` finds the columns of a Row or dict. ``topic``, if given, overrides the column. A
+    timestamp is a datetime, or a number of milliseconds since the epoch. A packed value is a dict
+    of its columns. Tuples are (key, value[, headers[, timestamp[, partition]]]). Text is encoded as
+    UTF-8, unless a serializer or a format needs it as text.
     """
 
     topic: str | None
@@ -90,7 +90,7 @@ class RecordShapes:
     def places(self, names: Sequence[str]) -> tuple[int, int] | None:
         """The positions of key (-1 for none) and value in a row with these columns.
 
-        None if there are other columns, or no topic is given here.
+        None if there are other columns, or if ``topic`` is None.
         """
         try:
             found = self.roles.find(names)
@@ -137,7 +137,7 @@ def required_topic(topic: str | None) -> str:
 
 
 def as_it_came(item: Any) -> SendArguments:
-    """Arguments of ``send`` for an invalid item: its value if it has one, otherwise its repr."""
+    """Arguments of ``send`` for an invalid item: only a value, which may be the item's repr."""
     fields = getattr(item, "__fields__", None)
     row = dict(zip(fields, item, strict=True)) if fields else item
     value = row.get("value") if isinstance(row, Mapping) else item
@@ -232,11 +232,11 @@ def _bytes_of(column: Any) -> int:
 def read_batch(
     batch: Any, shapes: RecordShapes, faults: dict[int, RecordTypeError] | None = None
 ) -> Iterator[SendArguments]:
-    """The rows of ``batch``, which has one topic and columns named for their roles.
+    """The rows of ``batch``, which has one topic and columns named by their roles.
 
-    Raises RecordTypeError, before the first row, for types that a record cannot contain, and for
-    cells that cannot be read. With ``faults``, such a cell is None, and its error is added to
-    ``faults`` by the number of the row.
+    Raises RecordTypeError before the first row if a record cannot contain the type of a column, or
+    if a cell cannot be read. With ``faults``, a cell that cannot be read becomes None instead, and
+    its error is added to ``faults`` with the number of the row.
     """
 
     def cells(name: str, read: Callable[[Any], list[Any]] = python_values) -> Iterable[Any]:

@@ -1,9 +1,9 @@
-"""Whether Spark computes the same rows again after a restart. If not, shards would differ.
+"""Checks whether Spark will compute the same rows, and so the same shards, after a restart.
 
-This is checked as far as the query plan shows it. Only classic sessions have a plan, clients of
-Spark Connect have none. A plan does not show what is inside RDDs, checkpoints, and Python functions
-that are not marked as non-deterministic. For a micro-batch, the plan of its query is checked: the
-plan of the DataFrame that ``foreachBatch`` passes shows only an RDD.
+The check reads the query plan, which only classic sessions have; clients of Spark Connect have
+none. A plan does not show what RDDs and checkpoints contain, nor what Python functions do unless
+they are marked as non-deterministic. For a micro-batch, the plan of its query is checked, because
+the plan of the DataFrame that ``foreachBatch`` passes shows only an RDD.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class MicroBatch(NamedTuple):
 
 
 def micro_batch(df: DataFrame) -> MicroBatch | None:
-    """The micro-batch that ``df`` was made from, whatever the thread; None if it is from none.
+    """The micro-batch that ``df`` was made from, in any thread; None if it was made otherwise.
 
-    Each query has its own session, which its micro-batches and DataFrames made of them share.
+    Each query has its own session. DataFrames made from its micro-batches have the same session.
     """
     frame: Any = getattr(df, "_jdf", None)
     if frame is None:
@@ -56,8 +56,8 @@ def micro_batch(df: DataFrame) -> MicroBatch | None:
 def check_repeatable(df: DataFrame, columns: Sequence[str] | None) -> None:
     """Raise ConfigError if a restart may compute other rows, or other values of ``columns``.
 
-    None means all columns. In either case, the set of rows has to be the same. If this version of
-    Spark has another plan than those that kprod knows, a warning is logged instead.
+    None means all columns. Even if only some columns matter, the set of rows has to be the same. If
+    kprod does not know the plans of this version of Spark, it logs a warning and checks nothing.
     """
     frame: Any = getattr(df, "_jdf", None)
     if frame is None:
@@ -82,7 +82,7 @@ def _check_frame(df: DataFrame, frame: Any, columns: Sequence[str] | None) -> No
 
 
 def _check(df: DataFrame, columns: Sequence[str] | None, *, is_stream: bool) -> None:
-    """``is_stream`` allows the current time: a micro-batch keeps that of its first start."""
+    """``is_stream`` allows the current time, because Spark stores that of each micro-batch."""
     chosen: Any = df if columns is None else df.select(*map(quoted, columns))
     jvm: Any = df.sparkSession.sparkContext._jvm
     plan = _pruned(jvm, chosen._jdf.queryExecution().analyzed())
@@ -103,7 +103,7 @@ def _check_query(plan: Any, pattern: Any, *, is_stream: bool) -> None:
 
 
 def _depends_on_order(node: Any) -> str | None:
-    """What in this node depends on the order of its input rows, for an error text; or None."""
+    """What in this node depends on the order of its input rows, for an error message; or None."""
     name = node.nodeName()
     if name == "Aggregate" and ORDERED & _names(node.expressions()):
         return "first(), last(), any_value(), collect_list() or a similar aggregate"
@@ -132,7 +132,7 @@ def _nodes(root: Any) -> Iterator[Any]:
 
 
 def _items(found: Any) -> Iterator[Any]:
-    """The items of a sequence of Scala's."""
+    """The items of a Scala sequence."""
     return map(found.apply, range(found.size()))
 
 
@@ -142,7 +142,7 @@ def _names(expressions: Any) -> set[str]:
 
 
 def _is_sorted(limit: Any) -> bool:
-    """Whether the limited rows are sorted. If there are no ties, they are then always the same."""
+    """Whether the limited rows are sorted. Sorted rows are always the same, except for ties."""
     node = limit
     while node.nodeName() in ("GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias"):
         node = node.children().apply(0)

@@ -15,7 +15,7 @@ from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN
 
 
 def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
-    """Raise SchemaError naming a column of ``schema`` that ``writer`` cannot send."""
+    """Raise SchemaError with the name of a column of ``schema`` that ``writer`` cannot send."""
     plan, topic = writer.plan, writer.plan.shapes.topic
     added = () if writer.terms is None else (SHARD_COLUMN, HASH_COLUMN)
     names = [name for name in schema.names if name not in added]

@@ -1,6 +1,6 @@
 """The rows of a shard in a task: sent in its transaction, or compared with its marker.
 
-Rows may contain the number of their shard. With it, a task can verify that all rows are its own.
+Rows may contain the number of their shard. A task can then verify that all rows are its own.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ def check_count(shards: Any) -> int:
 class TaskRows:
     """The items of a task: record batches, or Rows, dicts and so on. For one thread only.
 
-    ``seconds`` is how long the task waited for them. ``count`` is the number of rows that ``each``
-    has returned. ``place`` reads ``layout`` from the columns that ``sharded`` adds, and ``each``
-    drops these columns; None if there are none. ``digest`` is the sum of the hashes of these rows
-    modulo 2**64, which does not depend on their order; None if there is no column of hashes.
+    ``seconds`` is how long the task waited for the items. ``count`` is the number of rows that
+    ``each`` has returned. ``layout`` is read by ``place`` from the columns that ``sharded`` adds;
+    None if there are none. ``each`` drops these columns. ``digest`` is the sum of the hashes of the
+    rows modulo 2**64, which does not depend on the order of rows; None if there is no column of
+    hashes.
     """
 
     def __init__(self, items: Iterable[Any]) -> None:
@@ -81,9 +82,9 @@ class TaskRows:
             self.items = chain((first,), self.items)
 
     def place(self, partition: int) -> Layout | None:
-        """Read the layout from the first row. Raises ConfigError if it is another task's.
+        """Read the layout from the first row. Raises ConfigError if another task should have it.
 
-        ``is_empty`` is true afterwards if there are only batches without rows.
+        ``is_empty`` becomes True if a shard has only batches without rows.
         """
         first = next(self.items)
         if SHARD_COLUMN in (first.schema.names if self.are_batches else _names(first)):
@@ -103,8 +104,8 @@ class TaskRows:
     def each(self, tick: Callable[[], None] = lambda: None) -> Iterator[Any]:
         """The remaining items, as records; ``tick`` is called before each item is taken.
 
-        If ``tick`` raises, no item is lost: ``drain`` counts them all. Raises ConfigError for rows
-        that do not belong to this task.
+        If ``tick`` raises, no item is lost: ``drain`` still counts all of them. Raises ConfigError
+        for rows that do not belong to this task.
         """
         while True:
             tick()
@@ -172,7 +173,7 @@ class ShardTask:
     """Writes the ``rows`` of a task as a shard, for a ``Runner``. For one thread only.
 
     ``send`` passes the rows to a ``TaskProducer`` or a ``MeasuringProducer``, and calls its second
-    argument meanwhile. ``producer`` is the producer that has sent the rows, if any.
+    argument repeatedly meanwhile. ``producer`` is the producer that has sent the rows, if any.
     """
 
     rows: TaskRows

@@ -39,11 +39,12 @@ Made = Callable[[Any], Any]
 
 
 def key_partitions(count: int, *, arrow: bool = HAS_ARROW) -> Made:
-    """A function that converts a column of keys to partitions of a topic with ``count`` of them.
+    """Return a function that converts a column of keys to the partitions of their records.
 
-    Keys are text or binary. The result is an integer column with the partition that the producer
-    would choose, or -1 for a null. Only keys are sent to the Python worker, and only integers are
-    sent back: as Arrow, or as pandas Series if ``arrow`` is False.
+    The topic has ``count`` partitions. Keys are text or binary. The result is an integer column
+    with the partition that the producer would choose, or -1 for a null. Only keys are sent to the
+    Python worker, and only integers are sent back. Both are Arrow data, or pandas Series if
+    ``arrow`` is False.
     """
 
     def of_array(keys: Any) -> Any:
@@ -82,10 +83,11 @@ TARGET = "__kprod_partition"
 
 
 def partition_expression(chosen: str | None, partition: str | None, spread: str, count: int) -> str:
-    """The SQL expression for a row's Kafka partition: ``partition`` if not null, else ``chosen``.
+    """The SQL expression for a row's Kafka partition: ``partition``, or ``chosen`` if that is null.
 
-    ``chosen`` is a column that is negative for rows without a key. Rows with neither are spread by
-    the hash of ``spread``, the other columns. The topic has ``count`` partitions.
+    ``chosen`` is a column that is negative for rows without a key. Rows with neither a partition
+    nor a key are spread by the hash of ``spread``, the other columns. The topic has ``count``
+    partitions.
     """
     found = f"pmod(hash({spread}), {count})"
     if chosen is not None:
@@ -113,8 +115,8 @@ def by_kafka_partition(
 ) -> tuple[DataFrame, PartitionWriter]:
     """Add the partition to each row of ``frame``, and shuffle each partition into one task.
 
-    The topic has ``count`` partitions. ``writer`` must have passed ``check_gathers``; the returned
-    one writes each row to the partition in the added column.
+    The topic has ``count`` partitions. ``writer`` must have passed ``check_gathers``. The returned
+    writer sends each row to the partition in the added column.
     """
     roles = writer.plan.shapes.roles
     found = roles.find(frame.columns)
@@ -144,7 +146,8 @@ def by_kafka_partition(
 def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame:
     """Shuffle the rows so that each value of ``partition`` modulo ``count`` has its own task.
 
-    Spark puts a row into the task ``pmod(hash(x), count)``, so this uses an ``x`` for each task.
+    Spark puts a row with the number ``x`` into the task ``pmod(hash(x), count)``. So each row gets
+    a number ``x`` that leads to the right task.
     """
     images = ", ".join(map(str, numbers_by_task(count)))
     # A partition that the topic does not have is a row's fault, to be judged by the task.
@@ -154,7 +157,7 @@ def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame
 
 
 def numbers_by_task(count: int) -> list[int]:
-    """For each task, the smallest int from 0 on that Spark's hash partitioning assigns to it."""
+    """For each task, the smallest natural number that Spark's hash partitioning assigns to it."""
     found: dict[int, int] = {}
     for x in itertools.count():
         found.setdefault(spark_hash(x) % count, x)
@@ -166,7 +169,7 @@ def numbers_by_task(count: int) -> list[int]:
 def spark_hash(number: int) -> int:
     """Spark's ``hash`` of an int from 0 to 2**31 - 1: MurmurHash3 (32 bit, Appleby) with seed 42.
 
-    Computing it with Spark would need a job, which takes a quarter of a second.
+    Computing the hash with Spark would need a job, which takes a quarter of a second.
     """
     word = _rotated(number * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
     state = (_rotated(42 ^ word, 13) * 5 + 0xE6546B64 & MASK) ^ 4  # the length in bytes
@@ -204,12 +207,12 @@ def sharded(df: DataFrame, shards: int, by: str | Sequence[str] | None = None) -
     """Shuffle the rows of ``df`` into a fixed number of ``shards``, for exactly-once delivery.
 
     Call it as the last step before writing. The shard of a row is determined by a hash of the
-    columns ``by``, or of all columns that Spark can hash. With ``by="key"``, all records of a key
-    are in one shard.
+    columns ``by`` (default: all columns that Spark can hash). With ``by="key"``, all records of a
+    key are in one shard.
 
-    It adds the columns ``kprod_shard`` (the shard) and ``kprod_shard_hash`` (the hash), which are
-    not written to Kafka. With them, ``delivery="exactly_once"`` checks that each row is in its
-    shard, and that a retried shard has the same rows.
+    The result also has the columns ``kprod_shard`` (the shard) and ``kprod_shard_hash`` (the hash),
+    which are not written to Kafka. ``delivery="exactly_once"`` uses them to check that each row is
+    in its shard, and that a retried shard has the same rows.
 
     Raises ConfigError if ``shards`` is not 1 to 10,000, if the query plan is not deterministic, or
     if the rows are sharded already. Raises SchemaError if a column does not exist or cannot be
@@ -255,9 +258,10 @@ def is_sharded(schema: StructType) -> bool:
 
 
 def check_placed(terms: Terms | None, schema: StructType) -> None:
-    """Raise ConfigError if rows are not sharded, and a later run could write the batch again.
+    """Raise ConfigError if rows are sharded without need, or not sharded despite the need.
 
-    Also if they are sharded for at-least-once delivery.
+    At-least-once delivery (``terms`` is None) does not need shards. Exactly-once delivery needs
+    them if a later run may write the same batch again.
     """
     if terms is None and is_sharded(schema):
         raise ConfigError(NEEDLESSLY_SHARDED)

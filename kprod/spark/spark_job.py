@@ -75,7 +75,7 @@ def bar(title: str, done: int, tasks: int, seconds: float) -> str:
 def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
     """The rows of a frame. If the call is interrupted, its Spark job is cancelled.
 
-    Spark's UI shows the job as ``title``, and so does a progress bar on a terminal.
+    ``title`` is the name of the job in Spark's UI, and in a progress bar on a terminal.
     """
     spark = frame.sparkSession
     with _watched(spark, title, progress):
@@ -129,10 +129,11 @@ LARGE_ROW, LARGE_JOB = 500, 100_000_000
 def faster_settings(
     settings: Callable[[str], str | None], version: Callable[[], str], records: int, nbytes: int
 ) -> Mapping[str, str]:
-    """Settings, not set yet, that would make the next job with such rows faster.
+    """Settings that are not set yet, and would make the next job with such rows faster.
 
-    They are Arrow batches that fit into the processor's caches, and Unix sockets, which save a
-    copy. After a small job, such as a micro-batch, ``settings`` and ``version`` are not called.
+    They concern the size of Arrow batches, which should fit into the processor's caches, and Unix
+    sockets, which save a copy. After a small job, such as a micro-batch, ``settings`` and
+    ``version`` are not called.
     """
     if nbytes < LARGE_JOB or nbytes < LARGE_ROW * records:
         return {}
@@ -220,12 +221,12 @@ LONGEST_CANCEL = 20.0
 # streaming query that is stopped, which interrupts its own thread in the JVM, does not keep kprod
 # from running one more job: the one that aborts what was prepared.
 def run_in_thread(spark: SparkSession, description: str, work: Callable[[], T]) -> T:
-    """Run ``work``, which runs Spark jobs, in a separate thread; return its result, or raise.
+    """Run ``work``, which starts Spark jobs, in a separate thread; return its result, or raise.
 
-    Spark's UI shows these jobs as ``description``; with Spark Connect it is their tag. The local
-    properties of the calling thread (job group, scheduler pool) apply to them. If the wait is
-    interrupted, the jobs are cancelled, and the exception propagates after they have ended. Any
-    thread may call this.
+    ``description`` is the name of these jobs in Spark's UI, and their tag with Spark Connect. The
+    local properties of the calling thread (job group, scheduler pool) apply to the jobs. If the
+    wait is interrupted, the jobs are cancelled, and the exception propagates after they have ended.
+    Any thread may call this.
     """
     # Unique, and readable where Spark's UI shows tags; a tag has no comma.
     tag = f"{description.replace(',', ' ')} ({uuid.uuid4().hex[:12]})"

@@ -1,4 +1,4 @@
-"""Sends the rows of one task: record batches by columns, items of an RDD in slices."""
+"""Sends the rows of one task. They are record batches, or items of an RDD."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class RecordPlan:
 class ItemPayloads:
     """Encodes the keys or the values of items, each as an Arrow column of one cell.
 
-    In a column with the next item, the bytes of an item could differ: 1 beside 1.5 is 1.0. For one
-    thread only.
+    Items do not share a column, because they would then get a common type: 1 beside 1.5 would
+    become 1.0. For one thread only.
     """
 
     def __init__(self, role: str, format: PayloadFormat) -> None:
@@ -73,9 +73,9 @@ class ItemPayloads:
         self._converters: BoundedCache[Any, Convert] = BoundedCache(MOST_TYPES)
 
     def encode(self, value: Any) -> Any:
-        """The bytes; without a format, the value itself.
+        """The value as bytes, or the value itself if there is no format.
 
-        Raises RecordTypeError if the format has no form for the value.
+        Raises RecordTypeError if the format cannot represent the value.
         """
         if value is None or not self.encodes:
             return value
@@ -115,7 +115,8 @@ def _as_cell(value: Any) -> Any:
 class TaskSender:
     """Sends the rows of one task. For one thread only.
 
-    Invalid rows are passed to ``producer.rejected``. If that is None, their error is raised.
+    Invalid rows are passed to ``producer.rejected``. If that is None, the error of the first one is
+    raised.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class TaskSender:
             self._rejected.take(_as_it_came(arranged.slice(row, 1)), error)
 
     def _within_partitions(self, topic: str, part: Any) -> Any:
-        """``part`` without rows for partitions that the topic does not have; rejects these rows.
+        """Reject rows for partitions that the topic does not have; return the other rows.
 
         If the producer does not reject rows, nothing is removed.
         """
@@ -217,7 +218,7 @@ class TaskSender:
     # Items ----------------------------------------------------------------------------------------
 
     def _send_slice(self, items: list[Any]) -> float:
-        """How many bytes they had; infinitely many if they went one by one."""
+        """Send the items, and return their bytes; infinity if the items were sent one by one."""
         each = self._plan.by_row or self._value.encodes or self._key.encodes
         payloads = None if self._topic is None or each else self._payloads(items)
         if self._topic is None or payloads is None:
@@ -242,7 +243,7 @@ class TaskSender:
             self._send_one(arguments)
 
     def _payloads(self, rows: list[Any]) -> Payloads | None:
-        """The values and keys; None if an item has other fields, or differs from the others."""
+        """The values and keys; None if an item has other fields, or if the items' kinds differ."""
         kind = type(rows[0])
         if len(set(map(type, rows))) > 1:
             return None
@@ -255,7 +256,7 @@ class TaskSender:
         return _chosen(list(zip(*rows, strict=True)), *places)
 
     def _places(self, rows: list[Any]) -> tuple[int, int] | None:
-        """The positions of key (-1 for none) and value in tuples of one kind; None if unknown."""
+        """The positions of key (-1 for none) and value in these tuples; None if not known."""
         names = getattr(rows[0], "__fields__", None)  # what makes a Row of a tuple
         if names is None:
             return (0, 1) if len(rows[0]) == 2 else None
@@ -287,8 +288,8 @@ class TaskSender:
     def _send_valid(self, rows: Rows) -> None:
         """Send the rows without those that ``send_rows`` rejects.
 
-        If one row is invalid, the whole call queues nothing. So the rows before it and after it are
-        sent separately.
+        If one row is invalid, ``send_rows`` queues nothing. So the rows before the invalid row and
+        the rows after it are sent separately.
         """
         while rows.num_rows:
             try:
@@ -314,7 +315,7 @@ def _chosen(columns: Sequence[Sequence[Any]], key_at: int, value_at: int) -> Pay
 
 
 def _as_bytes(column: Sequence[Any]) -> list[Any] | None:
-    """The column as bytes; None unless all its values are bytes or text, of a single type."""
+    """The column as bytes; None unless all values have one type: bytes, bytearray or text."""
     kinds = set(map(type, column))
     nulls = _NONE in kinds
     kinds.discard(_NONE)
@@ -337,7 +338,10 @@ def _unnumbered(error: KprodError) -> KprodError:
 
 
 def _as_it_came(row: Any) -> SendArguments:
-    """The arguments for a row that could not be converted; values of other types become JSON."""
+    """The arguments for a row that could not be converted.
+
+    Keys and values that are neither bytes nor text become JSON.
+    """
     raw = PayloadFormat("json")
     columns = {
         role: raw.converter(role, column.type)(column)[0] if role in ("value", "key") else column
@@ -380,8 +384,8 @@ class RateLimit:
 class RateLimiter:
     """Delays records so that a rate limit is kept. For one thread only.
 
-    It waits before records are sent, not after that. So even many small tasks, one after the other,
-    do not exceed the limit.
+    It waits before it sends records instead of afterwards. So even many small tasks, one after the
+    other, keep to the limit.
     """
 
     def __init__(
@@ -396,13 +400,13 @@ class RateLimiter:
         self._free_at = now()
 
     def wait(self, records: int, nbytes: int) -> None:
-        """Wait for the time that these records take at the limited rate."""
+        """Wait until these records may be sent."""
         now = self._now()
         self._free_at = max(self._free_at, now) + self._seconds(records, nbytes)
         self._sleep(self._free_at - now)
 
     def pieces(self, batch: Any, nbytes: int) -> Iterator[Any]:
-        """Slices of ``batch``, which has ``nbytes``; each takes at most about ``SLICE_SECONDS``."""
+        """Slices of ``batch``, which has ``nbytes``, for about ``SLICE_SECONDS`` each."""
         rows = batch.num_rows
         seconds = self._seconds(rows, nbytes)
         size = rows if seconds <= SLICE_SECONDS else max(1, int(rows * SLICE_SECONDS / seconds))

@@ -50,7 +50,7 @@ class ReadOptions:
     """The topic and offsets to read, and the options for connecting. Immutable.
 
     ``starting`` and ``ending`` are "earliest", "latest", or the offset of each partition.
-    ``committed``: omit records of transactions that were aborted or are open.
+    ``committed``: leave out the records of aborted and of open transactions.
     """
 
     topic: str
@@ -63,7 +63,7 @@ class ReadOptions:
 
 
 class TopicReader(DataSourceReader):
-    """Reads each partition of the topic in one task, up to its end at the start of the job."""
+    """Reads each partition of the topic in one task, up to the end it had when the job started."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -72,7 +72,7 @@ class TopicReader(DataSourceReader):
         """The span of offsets for each task. Runs on the driver; raises KprodError.
 
         It raises ConfigError if the given offsets omit a partition, or if a partition does not have
-        them, for example because its first records were deleted.
+        its given offset, for example because its first records were deleted.
         """
         from kprod.admin.cluster_client import ClusterClient
         from kprod.admin.partition_reader import readers
@@ -172,7 +172,7 @@ def _choice(name: str, text: str, choices: Mapping[str, bool]) -> bool:
 
 
 def _offsets(name: str, text: str, topic: str) -> str | dict[int, int]:
-    """``earliest``, ``latest``, or offsets from JSON, in the format of Spark's own source."""
+    """``earliest``, ``latest``, or offsets parsed from JSON in the format of Spark's own source."""
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
     try:

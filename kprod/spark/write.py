@@ -63,10 +63,10 @@ def write(df: DataFrame, topic: str | None = None, **options: Unpack[WriteOption
     there is no column of that name.
 
     By default, records are delivered at least once. With ``delivery="exactly_once"``, they are
-    delivered once, even if Spark runs tasks again. With ``delivery="atomic"``, in addition, no row
-    is visible before all rows are written. A job that may be started again needs a ``job_id`` and
-    ``shards``: the rows are then shuffled as by ``kprod.spark.sharded``, and a second call with the
-    same ``job_id`` and the same rows does not write them again.
+    delivered once, even if Spark runs tasks again. ``delivery="atomic"`` also makes all rows
+    visible together, after all of them are written. For these two, a job that may be started again
+    needs a ``job_id`` and ``shards``. The rows are then shuffled as by ``kprod.spark.sharded``, and
+    a second call with the same ``job_id`` and the same rows does not write them again.
 
     Raises:
 
@@ -86,8 +86,8 @@ def write(df: DataFrame, topic: str | None = None, **options: Unpack[WriteOption
 def _of_this_call(df: DataFrame, terms: Terms) -> Terms:
     """The terms of one ``write`` call.
 
-    In a micro-batch they name its query and batch, because after a restart another call, in any
-    thread, writes it again.
+    In a micro-batch, they name its query and batch, because another call may write the same
+    micro-batch again after a restart.
     """
     terms, found = replace(terms, scope=Scope.CALL), micro_batch(df)
     if found is None:
@@ -99,7 +99,7 @@ def _of_this_call(df: DataFrame, terms: Terms) -> Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """The options of ``WriteOptions`` that a single task does not have. Immutable."""
+    """The options of ``WriteOptions`` that apply to the whole job. Immutable."""
 
     limit: RateLimit
     repartition: str | None = None
@@ -136,9 +136,9 @@ class _Job:
 
 
 def _prepared(topic: str | None, options: Mapping[str, Any]) -> tuple[_Job, PartitionWriter]:
-    """What the options describe. Asks the schema registry, if there is one.
+    """The job and the writer that the options describe. Asks the schema registry, if there is one.
 
-    Raises ConfigError for whatever can be checked without the rows, and what the registry raises.
+    Raises ConfigError for all that can be checked without the rows, and what the registry raises.
     """
     chosen, of_task = divided(options, OF_THE_JOB)
     limit = RateLimit(
@@ -158,7 +158,7 @@ def _prepared(topic: str | None, options: Mapping[str, Any]) -> tuple[_Job, Part
 def _write(
     df: DataFrame, job: _Job, writer: PartitionWriter, name: Callable[[Terms], Terms]
 ) -> WriteResult:
-    """The job of ``write`` and ``foreach_batch``; ``name`` names it for exactly-once delivery."""
+    """Run the job of ``write`` and ``foreach_batch``. ``name`` completes the terms."""
     if writer.terms is not None:
         writer = replace(writer, terms=name(writer.terms))
     df = job.place(df, writer.terms)
@@ -182,7 +182,7 @@ def _write(
 
 
 def _advise(spark: SparkSession, result: WriteResult) -> None:
-    """Log which settings would be faster for rows of this size, once in a process."""
+    """Log which settings would make the job faster for rows of this size, once in a process."""
     found = faster_settings(
         lambda name: spark.conf.get(name, None),
         lambda: spark.version,
@@ -206,9 +206,9 @@ def _log_once(settings: str) -> None:
 def _bounded(df: DataFrame, tasks: int | None) -> tuple[DataFrame, int]:
     """The frame, and the maximum number of its tasks that can run at the same time, now or later.
 
-    ``tasks`` is its number of tasks, if known. If it is not known, and Spark's settings do not
-    limit how many can run, the frame is reduced to as many tasks as can run now: executors may be
-    added while it is written.
+    ``tasks`` is the number of tasks of the frame, if known. If it is unknown, and Spark's settings
+    do not limit how many tasks can run, the frame is reduced to as many tasks as can run now.
+    Otherwise, executors that are added during the job could exceed a rate limit.
     """
     spark = df.sparkSession
     most = most_tasks_at_once(lambda name: spark.conf.get(name, None))
@@ -228,7 +228,7 @@ def _bounded(df: DataFrame, tasks: int | None) -> tuple[DataFrame, int]:
 
 
 def raise_failure(outcomes: Sequence[TaskOutcome], result: WriteResult | None) -> None:
-    """Raise WriteFailed for the first task whose error is not retriable, if there is one."""
+    """If a task has an error that is not retriable, raise WriteFailed for the first such task."""
     for found in outcomes:
         if found.failure is not None:
             raise _failed(found.failure, found.task, result) from found.failure
@@ -253,9 +253,9 @@ TASK = re.compile(r"Task (\d+) in stage \S+ failed (\d+) times")
 
 
 def raise_in_words(text: str) -> None:
-    """Raise the error of the failed task, without Spark's long text; return for other errors.
+    """If a task failed with an error of kprod, raise an error without Spark's long text.
 
-    ``text`` is that of Spark's exception, which becomes the context of the new one.
+    ``text`` is the text of Spark's exception, which becomes the context of the new exception.
     """
     wrong_python = python_failure(text)
     if wrong_python is not None:
@@ -296,7 +296,7 @@ class ForeachBatch:
     writer: PartitionWriter
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch. If it raises, as ``write``, Spark ends the query."""
+        """Write one micro-batch. Raises as ``write``; Spark then ends the query."""
         query = _query(df)
 
         def name(terms: Terms) -> Terms:
@@ -318,12 +318,12 @@ def foreach_batch(
     ``on_result(result, batch_id)`` is called after each micro-batch, on the driver or, with Spark
     Connect, on the server.
 
-    After a failure, Spark runs the micro-batch again, so records may be duplicated.
+    After a failure, Spark runs tasks or the whole micro-batch again, so records may be duplicated.
     ``delivery="exactly_once"`` with ``shards`` and a checkpoint prevents that. It also needs a
-    ``job_id`` on Spark Connect, which does not pass the id of the query, and if one query writes
-    more than once.
+    ``job_id`` on Spark Connect, which does not pass the id of the query. A query that writes more
+    than once needs a different ``job_id`` for each write.
 
-    The schema registry is contacted by this call, and not for each micro-batch.
+    Only this call contacts the schema registry; the micro-batches do not.
 
     Raises ConfigError for an invalid option, and what the schema registry raises.
     """

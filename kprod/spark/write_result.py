@@ -49,16 +49,17 @@ class PartitionReport:
     ``skipped`` and ``dead_letters`` count invalid rows, which are not included in ``records``.
     ``reasons`` says why: the first ones in full, further ones only by type.
 
-    ``seconds`` is the time from the first row to the last acknowledgement. ``input_seconds`` of it
-    were spent waiting for rows, and ``flush_seconds`` at the end waiting for acknowledgements.
+    ``seconds`` is the time from the first row to the last acknowledgement. ``input_seconds`` is the
+    part of it spent waiting for rows; ``flush_seconds``, the part spent waiting for
+    acknowledgements at the end.
 
     ``delivered`` is "acknowledged" or, with ``delivery="exactly_once"``, "committed" (by this
     attempt), "already_there" (another attempt wrote the shard) or "empty" (there were no rows, and
     no transaction). With "already_there", ``records``, ``bytes`` and ``offsets`` are those of the
-    other attempt. ``rewritten`` is True if Spark or an earlier run had started the task before,
-    whether it had sent rows or not. ``transactional_id`` is the id of the shard. With
-    ``delivery="atomic"``, ``delivered`` is "prepared" until the batch is committed, and
-    ``prepared`` contains what is needed to commit it.
+    other attempt. ``rewritten`` is True if the task had been started before, by Spark or by an
+    earlier run. The earlier attempt may or may not have sent rows. ``transactional_id`` is the id
+    of the shard. With ``delivery="atomic"``, ``delivered`` is "prepared" until the batch is
+    committed, and ``prepared`` contains what is needed to commit it.
     """
 
     task: int
@@ -136,16 +137,16 @@ class WriteResult:
     ``records``, ``bytes`` (of keys and values, before compression), ``skipped`` and
     ``dead_letters`` are sums. ``seconds`` is the duration of the job on the driver. ``offsets`` has
     an ``OffsetRange`` by topic and partition. ``reasons`` says why rows were skipped or became dead
-    letters, and in how many shards.
+    letters, and in how many shards each reason occurred.
 
-    If Spark ran a task more than once, only the successful attempt is included. ``attempts`` counts
-    all attempts, including failed ones; without failures, it is the number of tasks. It does not
-    include the attempts of a stage that Spark ran again.
+    If Spark ran a task more than once, only its successful attempt is included. The exception is
+    ``attempts``, which also counts failed attempts. If Spark ran a stage again, the earlier
+    attempts of the stage are not counted.
 
     With ``delivery="exactly_once"`` and "atomic", ``committed``, ``already_there`` and
-    ``rewritten`` count shards that have rows. This job committed ``committed`` of them;
-    ``already_there`` were committed before; ``rewritten`` of the committed ones had been started
-    before, by a task attempt that may have sent rows.
+    ``rewritten`` count shards that have rows. ``committed`` counts those that this job committed,
+    and ``already_there`` those that were committed before. ``rewritten`` counts the committed
+    shards that an earlier task attempt had started; the earlier attempt may have sent rows.
     ``transactional_ids`` are the transactional ids of the shards.
     """
 
