@@ -26,9 +26,9 @@ _CODEC_PACKAGES = {
 
 
 def _idempotence(reader: OptionReader) -> str | None:
-    """KIP-679: options that conflict with idempotence are an error if it is set explicitly.
+    """KIP-679: options that conflict with idempotence turn it off.
 
-    Otherwise they turn idempotence off.
+    If idempotence is set explicitly, such options are an error instead.
     """
     values = reader.values
     conflicts = [

@@ -11,9 +11,9 @@ class Secret:
     """Holds a secret text, or a callable that returns it. Immutable, thread-safe.
 
     ``source`` is the text or the callable. ``repr`` and ``str`` are three stars. A callable can be
-    pickled if it supports that. A text cannot: ``pickle.dumps`` raises TypeError with the name
-    ``option``. ``may_be_pickled`` allows it for texts that are only hidden from logs, or that Spark
-    sends to its executors.
+    pickled if it supports that. A text cannot be pickled: ``pickle.dumps`` raises a TypeError that
+    names ``option``. With ``may_be_pickled`` it can: this is for texts that are only hidden from
+    logs, or that Spark sends to its executors.
     """
 
     __slots__ = ("_may_be_pickled", "_option", "_source")

@@ -80,7 +80,7 @@ class LegacyMessage:
 
     @property
     def base_offset(self) -> int:
-        """The offset of the first message. If the messages cannot be read, that of the last one."""
+        """The offset of the first message; of the last one if messages inside cannot be read."""
         if not self.codec:
             return self.offset
         try:

@@ -1,6 +1,6 @@
 """An independent reader of Kafka's record batch format v2 (KIP-98, KIP-82).
 
-It shares no code with the producer's writer, so that a mistake is not in both.
+It shares no code with the producer's writer, so that reader and writer share no mistakes.
 """
 
 from __future__ import annotations

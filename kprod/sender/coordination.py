@@ -195,9 +195,9 @@ class Coordination:
                 self._ask(ask, now)
 
     def _gather(self, state: State, now: float) -> bool:
-        """End the transaction's batches: send them at once, or drop them. No more records join it.
+        """End the transaction's batches: send them at once, or drop them.
 
-        True when all records have their outcome.
+        True when all have outcomes. No more records join the transaction.
         """
         if self._closed_for != self._transactions.number:
             # From here on a record can only be one of the next transaction.

@@ -55,7 +55,7 @@ class Transport(Protocol):
 
 
 class Readiness(NamedTuple):
-    """A transport that is ready. So is a broken one, because its next call raises the error."""
+    """A transport that is ready. A broken one counts as ready: its next call raises the error."""
 
     transport: Transport
     readable: bool

@@ -74,7 +74,7 @@ def stamp(source: str | None) -> Stamp | None:
 def read_pem(option: str, source: str, password: Password | None = None) -> str:
     """The PEM text of ``source``; for a PKCS#12 store the key, then the certificates.
 
-    If the file is unreadable or has another format, raises ConfigError with the name ``option``.
+    If the file is unreadable or has another format, raises a ConfigError that names ``option``.
     """
     if is_pem(source):
         return _ascii(source)
@@ -271,9 +271,9 @@ _SAID = {
 
 
 def _use(option: str, act: Callable[[], None], unread: str) -> None:
-    """Call ``act``; turn its error into a ConfigError with the name ``option``.
+    """Call ``act``. Its error becomes a ConfigError that names ``option``.
 
-    Its text is the meaning of OpenSSL's reason, or ``unread`` if the reason is unknown.
+    The text is the meaning of OpenSSL's reason, or ``unread`` if the reason is unknown.
     """
     try:
         act()
