@@ -1,1 +1,1 @@
-"""One transaction for each shard of a batch; it includes a marker that the shard is done."""
+"""Writes each shard of a batch in a transaction, together with a marker that the shard is done."""

@@ -1,19 +1,20 @@
 """How a whole batch becomes visible: tasks prepare their shards, then the driver commits them.
 
-Two-phase commit (Gray 1978). The commit decision is stored in the offset of a consumer group. The
-protocol needs ordinary transactions only, not KIP-939. Why each step is where it is:
+This is two-phase commit (Gray 1978). The commit decision is stored with the offset of a consumer
+group. The protocol needs only ordinary transactions, without KIP-939. Why each step is where it is:
 
 1. Each attempt has its own transactional id. So two attempts at a shard that run at the same time
    do not fence each other, and the one that Spark counts can be committed.
 2. The marker of a shard is part of the transaction of its rows, in a group that only this attempt
-   writes to. So it shows whether a transaction that has ended was committed.
+   writes to. So the marker shows whether a transaction that has ended was committed.
 3. The driver takes over the transactional id of the layout before it reads the decision. From then
    on no other driver can store a decision.
 4. Before the decision, the driver fences and aborts all other open transactions of the job, and
-   checks that every prepared transaction is still open. If one is not, the batch fails, and none
-   of its rows is visible.
+   checks that every prepared transaction is still open. If one has ended, the batch fails, and none
+   of its rows are visible.
 5. The decision is stored before the first transaction is committed. From then on the batch is never
-   rolled back. This driver or the next one completes it; tasks write again what has timed out.
+   rolled back. This driver or the next one completes it. Tasks write the shards again whose
+   transactions have timed out.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ from kprod.transactional.two_phase_commit import PreparedTransaction
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a batch has ended. If not ``by_us``, an already stored decision was carried out.
+    """How a batch has ended. If ``by_us`` is False, a stored decision was carried out.
 
-    ``as_prepared``: the decision counts all that these tasks have prepared.
+    ``as_prepared``: the decision includes all transactions that these tasks have prepared.
     """
 
     committed: bool
@@ -76,10 +77,10 @@ GRACE = 2.0
 
 
 def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
-    """One attempt of a task: write the shard and leave it prepared, unless the batch is decided.
+    """One attempt of a task: write the shard, and leave its transaction prepared.
 
-    If it is decided, the shard is already committed, or is committed now. Raises Fenced, and the
-    errors of the functions in ``marker``.
+    If the commit decision of the batch is already stored, the shard is committed instead, unless it
+    already was. Raises Fenced, and the errors of the functions in ``marker``.
     """
     decision = yield from read_decision(shard, wait=False)
     if decision is not None and is_done(decision.layout, shard):
@@ -100,10 +101,11 @@ def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
 def commit(of: Shard, shards: int, prepared: Sequence[PreparedShard], patience: float) -> Ending:
     """The driver's part after all tasks have ended. Any driver may call it again.
 
-    ``of`` is any shard of the batch. Raises BatchNotCommitted and TransactionTooSlow if nothing is
-    visible. Raises BatchNotCommitted, too, if another run has stored the decision, because its rows
-    may be different. Raises BatchIncomplete if the batch is decided but a transaction was lost, and
-    Fenced if another driver has taken over and does not decide.
+    ``of`` is any shard of the batch. Raises BatchNotCommitted or TransactionTooSlow if no row is
+    visible. Also raises BatchNotCommitted if another run has stored the decision: the rows of that
+    run are visible, and they may be different. Raises BatchIncomplete if a transaction was lost
+    after the decision was stored. Raises Fenced if another driver has taken over and does not
+    decide.
     """
     mine = tuple(one.transaction for one in prepared)
     try:
@@ -129,7 +131,7 @@ def commit(of: Shard, shards: int, prepared: Sequence[PreparedShard], patience: 
 
 
 def abort(of: Shard, prepared: Sequence[PreparedShard]) -> Ending:
-    """The batch has failed: abort its transactions, or complete it if it is already decided."""
+    """Abort the transactions of a failed batch, or complete the batch if it is already decided."""
     mine = tuple(one.transaction for one in prepared)
     yield TakeOver(of.layout_id)
     decision = yield from _on_record(of, mine)
@@ -141,11 +143,11 @@ def abort(of: Shard, prepared: Sequence[PreparedShard]) -> Ending:
 
 
 def abandon(of: Shard) -> Ending:
-    """The job has ended or was cancelled: abort the transactions that its tasks left open.
+    """Abort the transactions that tasks have left open. The job has ended or was cancelled.
 
-    This is done twice. Tasks that are being killed continue for a moment, and may prepare a
-    transaction after the first time. An attempt that has taken over its id but not written anything
-    is fenced, too.
+    This is done twice, because tasks that are being killed continue for a moment, and may prepare a
+    transaction after the first time. It also fences attempts that have taken over their id, but
+    have not written anything yet.
     """
     for pause in (GRACE, 0.0):
         found: list[PreparedTransaction] = yield ListOpen(of.job_name, idle=True)
@@ -190,7 +192,7 @@ def _make_sure(of: Shard, mine: tuple[PreparedTransaction, ...]) -> Generator[St
 def _finish(
     of: Shard, decision: Decision, mine: tuple[PreparedTransaction, ...]
 ) -> Generator[Step, Any, None]:
-    """Carry out a stored decision, and abort those of ``mine`` that it does not count."""
+    """Carry out a stored decision, and abort those of ``mine`` that are not part of it."""
     yield EndAll(_uncounted(decision, mine), committed=False)
     if decision.is_atomic:
         yield from _end(of, list(decision.winners.values()), decision.layout.run)
@@ -232,7 +234,7 @@ def _end(
 
 
 def _wait_for_decision(of: Shard, patience: float) -> Generator[Step, Any, Decision]:
-    """Wait for the decision of another driver, which has taken over. Raises Fenced without one."""
+    """Wait for the decision of the driver that has taken over. Raises Fenced if there is none."""
     waited, pause = 0.0, FIRST_PAUSE
     while True:
         found = yield from read_decision(of, wait=False)

@@ -10,7 +10,7 @@ class ExactlyOnceError(KprodError, number="KP-3101"):
 
 
 class MarkerError(ExactlyOnceError, number="KP-3102"):
-    """The progress marker of a shard cannot be read, or some markers of a batch have expired."""
+    """The marker of a finished shard cannot be read, or some markers of a batch have expired."""
 
 
 class StaleBatch(ExactlyOnceError, number="KP-3103"):
@@ -20,7 +20,7 @@ class StaleBatch(ExactlyOnceError, number="KP-3103"):
 class ShardCountChanged(ExactlyOnceError, number="KP-3104"):
     """A retried batch has a different number of shards than before.
 
-    ``begun_with`` is the number of shards that the batch had at its first attempt.
+    ``begun_with`` is the number of shards with which the batch was started.
     """
 
     def __init__(self, message: str, begun_with: int | None = None) -> None:
@@ -29,7 +29,7 @@ class ShardCountChanged(ExactlyOnceError, number="KP-3104"):
 
 
 class RowsChanged(ExactlyOnceError, number="KP-3105"):
-    """A shard that has already been written has different rows in this attempt.
+    """This attempt has other rows than those that were already written for the shard.
 
     The query is not deterministic, or another job uses the same name.
     """

@@ -30,10 +30,10 @@ class Marker:
 
     ``rows`` and ``bytes`` are those of that batch. ``shards`` is the batch's number of shards, or
     None if it cannot change. ``digest`` is the sum of the rows' hashes modulo 2**64, or None if
-    they have no hashes. ``topic`` is the topic of the rows (``Shard.target``), ``run`` the call
-    that wrote them, and ``start`` as in ``Shard``. ``ranges`` says where the records are; it is
-    empty if it did not fit. A layout with ``winners`` is the decision about an atomic batch, or one
-    of the ``pieces`` of it (``protocol.Decision``).
+    they have no hashes. ``topic`` is the topic of the rows (``Shard.target``), ``run`` is the call
+    that wrote them, and ``start`` is as in ``Shard``. ``ranges`` says where the records are; it is
+    empty if it did not fit into the marker. A layout with ``winners`` is the commit decision about
+    an atomic batch, or one of its ``pieces`` (``protocol.Decision``).
     """
 
     batch: int
@@ -50,7 +50,7 @@ class Marker:
 
     @property
     def offset(self) -> int:
-        """The offset to commit: the number of the next batch, as with any position."""
+        """The offset to commit: the number of the next batch."""
         return self.batch + 1
 
     @property
@@ -149,7 +149,7 @@ SHARE_OF_TIME = 0.5
 
 
 def is_done(marker: Marker | None, shard: Shard) -> bool:
-    """Whether an attempt at the shard was committed; for a layout, whether it is this batch's.
+    """Whether the marker is one of this batch: the shard is written, or the layout is stored.
 
     Raises StaleBatch if a later batch was committed, RowsChanged if the rows went to another topic,
     and ShardCountChanged.
@@ -179,7 +179,7 @@ def check_rows(
 ) -> None:
     """Raise RowsChanged if these rows are not the ones that the marker describes.
 
-    Values that are None, here or in the marker, are unknown and not compared.
+    A value that is None, as an argument or in the marker, is unknown and is not compared.
     """
     found, wanted = f"{rows:,} rows", f"{marker.rows:,} rows"
     if nbytes is not None:
@@ -197,7 +197,7 @@ def check_rows(
 
 
 def check_time(shard: Shard, began: float, now: float, timeout: float) -> None:
-    """Raise TransactionTooSlow after half of the transaction's ``timeout`` (times in seconds)."""
+    """Raise TransactionTooSlow after half of the transaction's ``timeout``. All in seconds."""
     if now - began > timeout * SHARE_OF_TIME:
         raise too_slow(shard, now - began, timeout)
 

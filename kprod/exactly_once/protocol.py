@@ -1,17 +1,19 @@
-"""How one attempt delivers its shard: layout, fencing, marker, rows, in this order.
+"""How one attempt delivers its shard, in four steps: layout, fencing, marker, rows.
 
-After Beam's KafkaExactlyOnceSink (the state of a shard in a group's offset, inside the transaction)
-and KIP-447 (offsets that no open transaction can change). Why each step is where it is:
+Models are Beam's KafkaExactlyOnceSink (the state of a shard is a group's offset, committed in the
+transaction) and KIP-447 (offsets that no open transaction can change). Why each step is where it
+is:
 
 1. The layout of a batch is its number of shards. It is stored before any row of the batch, and does
    not change. So no two attempts at one batch write with different numbers of shards.
 2. TakeOver fences every other attempt at the shard. From then on the other attempts can commit
    nothing. What they committed before stays.
-3. The marker is read after TakeOver. Before it, another attempt could still commit after the read.
+3. The marker is read after TakeOver. If it were read earlier, another attempt could still commit
+   after the read.
 4. The marker is in the transaction of the rows: both are committed, or neither is.
 
 In an atomic batch, the layout is also the commit decision, and is stored last instead of first. So
-in both modes, a stored layout says that the batch has to be completed, and with how many shards.
+in both modes, a stored layout means that the batch has to be completed, with this number of shards.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ LONGEST_LOOK = 30.0
 def deliver(shard: Shard, patience: float) -> Protocol:
     """Write the shard, or wait until another attempt has written it.
 
-    A fenced attempt waits ``patience`` seconds for the attempt that has fenced it. If it failed at
-    once, Spark would start it again, and it would fence the other one. After that time it raises
-    Fenced. It also raises Fenced if another run has written the shard, and the errors of the
+    A fenced attempt waits ``patience`` seconds for the attempt that has fenced it, and then raises
+    Fenced. If the fenced attempt failed at once, Spark would start a new one, which would fence the
+    other attempt. Also raises Fenced if another run has written the shard, and the errors of the
     functions in ``marker``.
     """
     if shard.shards is None:
@@ -95,7 +97,7 @@ def write_once(shard: Shard, patience: float) -> Protocol:
 
 
 def go_forward(shard: Shard, decision: Decision, patience: float) -> Protocol:
-    """The batch is decided: commit the prepared shard, or write it if its transaction was lost."""
+    """Deliver a shard of a decided batch: commit its transaction, or write it if that was lost."""
     if not decision.is_atomic:
         return (yield from write_once(shard, patience))
     winner = decision.winners.get(shard.number)
@@ -117,8 +119,9 @@ def go_forward(shard: Shard, decision: Decision, patience: float) -> Protocol:
 def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
     """Store the number of shards unless it is already stored; return the stored layout.
 
-    The layout is written only once. A shard takes over the layout's id before it reads the layout,
-    and can be fenced until its own value is committed.
+    The layout is written only once. A shard takes over the layout's id before it reads the layout.
+    From then on, another shard that does the same fences it, unless it has already committed its
+    layout.
     """
     pause = FIRST_PAUSE
     looks = 0 if shard.number == 0 else LOOKS
@@ -164,11 +167,12 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
 def _fence_prepared(shard: Shard, winners: Iterable[PreparedShard]) -> Generator[Step, Any, None]:
     """Abort transactions that an earlier start prepared (``delivery="atomic"``) and never decided.
 
-    Otherwise, consumers of committed records would wait for them. The first batch of a start does
-    this before any of its shards is written: the task that lays out the batch does it before it
-    commits the layout. Every task that finds the layout of another start does it, too, because that
-    start may have listed the open transactions before an ``atomic`` task wrote, and committed the
-    layout afterwards. Transactions that a decision counts, its ``winners``, are not aborted.
+    Otherwise, consumers of committed records would wait for these transactions. In the first batch
+    of a start, the task that lays out the batch calls this before it commits the layout. So it
+    happens before any shard is written. Every task that finds the layout of another start also
+    calls this. The reason is that an ``atomic`` task may have written after the other start had
+    listed the open transactions, and before it committed the layout. The ``winners`` of a decision
+    are not aborted.
     """
     found: list[PreparedTransaction] = yield ListOpen(shard.job_name, if_possible=True)
     counted = {one.transaction.transactional_id for one in winners}
@@ -182,7 +186,8 @@ def is_begun(shard: Shard, numbers: Iterable[int]) -> Generator[Step, Any, bool]
 
     Brokers delete the offset of each group separately, the oldest first, and a layout is the oldest
     offset of its batch. So if a shard was written and the layout is missing, some offsets have
-    expired. But the layout may have been stored since the caller read it: read it again.
+    expired. But the layout may have been stored after the caller looked for it, so the caller has
+    to read it again.
     """
     for number in numbers:
         for attempt in (None, 0):
@@ -195,7 +200,7 @@ def is_begun(shard: Shard, numbers: Iterable[int]) -> Generator[Step, Any, bool]
 
 
 def forgotten(shard: Shard) -> MarkerError:
-    """The error if some committed offsets of a batch exist, and others have expired."""
+    """The error for a batch of which some committed offsets exist, and others have expired."""
     return MarkerError(
         f"batch {shard.batch} of {shard.job_name!r} was started before, but some committed offsets"
         f" of the groups {shard.job_name}.* have expired. Nothing was written. Brokers delete"
@@ -270,7 +275,7 @@ class Decision:
 
 
 def decided(of: Shard, shards: int, prepared: Sequence[PreparedShard]) -> list[tuple[str, Marker]]:
-    """The decision to commit ``prepared``, as markers by group, for one transaction."""
+    """The decision to commit ``prepared``, as groups with their markers, for one transaction."""
     by_number = {one.shard.number: one for one in prepared}
     text = ",".join(_entry(by_number.get(number)) for number in range(shards))
     pieces = [text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)] or [""]
@@ -291,7 +296,7 @@ def decided(of: Shard, shards: int, prepared: Sequence[PreparedShard]) -> list[t
 
 
 def read_decision(of: Shard, *, wait: bool) -> Generator[Step, Any, Decision | None]:
-    """Read the stored layout or decision, of any batch; ``wait`` is as in ``ReadMarker``.
+    """Read the stored layout or decision, whatever its batch. ``wait`` is as in ``ReadMarker``.
 
     Raises MarkerError for a decision that is incomplete, or that kprod did not write.
     """

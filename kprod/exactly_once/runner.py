@@ -89,7 +89,7 @@ class ShardRows(Protocol):
     def write(self, producer: KafkaProducer, tick: Callable[[], None]) -> Written:
         """Send every row in the open transaction, and return when all are acknowledged.
 
-        Calls ``tick`` meanwhile. Raises the errors of ``send``.
+        Calls ``tick`` repeatedly meanwhile. Raises the errors of ``send``.
         """
 
     def compare(self, marker: Marker, shard: Shard) -> None:
@@ -98,11 +98,12 @@ class ShardRows(Protocol):
 
 @dataclass(kw_only=True)
 class Runner:
-    """Runs one protocol: an attempt at ``shard``, or the driver's part with any shard of the batch.
+    """Runs one protocol: an attempt at ``shard``, or the driver's part for the batch of ``shard``.
 
     ``options`` are those of ``KafkaProducer``, without a ``transactional_id``. An attempt has
-    ``rows``, the driver has none. Use it once, in one thread, as a context manager. At the end of
-    the block it closes its producers. This aborts open transactions, but not prepared ones.
+    ``rows``, the driver has none. Use a runner once, in one thread, as a context manager. At the
+    end of the block, it closes its producers, which aborts open transactions, but not prepared
+    ones.
     """
 
     shard: Shard
@@ -140,15 +141,16 @@ class Runner:
 
     @property
     def patience(self) -> float:
-        """Seconds that a fenced attempt or driver waits for the one that has fenced it."""
+        """Seconds that a fenced attempt or driver waits for the other one."""
         return self._seconds * SHARE_OF_TIME
 
     def follow(self, protocol: Generator[Step, Any, T]) -> T:
         """Execute the steps of ``protocol``, and return its result.
 
         Raises ExactlyOnceError and the errors of ``send``. Raises ProducerFencedError if another
-        attempt or driver has taken over and does not complete its work, and TransactionTooSlow,
-        without waiting for it, if the transaction was open for longer than its time-out.
+        attempt or driver has taken over and does not complete its work. Raises TransactionTooSlow,
+        without waiting for another attempt, if the transaction was open for longer than its
+        time-out.
         """
         answer: Any = None
         thrown: Fenced | ExactlyOnceError | None = None
@@ -216,7 +218,7 @@ class Runner:
         return {**self.options, "transactional_id": name}
 
     def _take_over(self, step: TakeOver) -> None:
-        """Take over the id. Raises ConfigError for a time-out that the brokers reject."""
+        """Take over the id. Raises ConfigError if the brokers reject the transaction's time-out."""
         name = step.transactional_id
         if name in self._taken_over:  # it was fenced, and comes back as another one
             self._producers.pop(name).close(0)
@@ -276,7 +278,7 @@ class Runner:
         return prepared
 
     def _end_all(self, step: EndAll) -> tuple[bool, ...]:
-        """Raises errors that leave a transaction's end unknown, such as TransactionTimeoutError."""
+        """End the transactions. Raises an error if the end of one is not known."""
         return _side_by_side(lambda one: self._end(one, step.committed), step.transactions)
 
     def _end(self, prepared: PreparedTransaction, committed: bool) -> bool:
@@ -306,7 +308,7 @@ class Runner:
             producer.close(CLOSING_SECONDS)
 
     def _list_open(self, step: ListOpen) -> list[PreparedTransaction]:
-        """Raises UnsupportedVersionError for brokers before Apache Kafka 3.0."""
+        """List the transactions. Raises UnsupportedVersionError before Apache Kafka 3.0."""
         try:
             states = ("Ongoing", "Empty") if step.idle else ("Ongoing",)
             found = _in_states(self._config, states)
@@ -385,8 +387,8 @@ def _is_over(error: BaseException | None) -> bool:
     """Whether brokers say that the transaction has ended, or that its epoch is outdated.
 
     With version 2 of the transaction protocol, an abort may succeed while another producer takes
-    over, so the aborting producer does not learn that it was fenced. In a task, the time-out cannot
-    be the cause, because ``tick`` raises earlier.
+    over. The aborting producer then does not learn that it was fenced. In a task, the cause is
+    never the transaction's time-out, because ``tick`` raises earlier.
     """
     while error is not None:
         if isinstance(error, BrokerError) and error.code in OVER:

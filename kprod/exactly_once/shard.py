@@ -14,7 +14,7 @@ OF_ATTEMPT = re.compile(r"(?P<job>.+)\.(?P<shard>\d+)/(?P<attempt>\d+)", re.ASCI
 
 
 def names_of_attempts(job_name: str, *, layout: bool) -> re.Pattern[str]:
-    """Matches the transactional ids of the job's shards, and with ``layout`` also its layout's."""
+    """Matches the transactional ids of the job's shards, and also of its layout if ``layout``."""
     names = r"\d+(/\d+)?|layout" if layout else r"\d+(/\d+)?"
     return re.compile(rf"{re.escape(job_name)}\.({names})")
 
@@ -27,11 +27,12 @@ MARKER_PARTITION = 0
 class Shard:
     """Shard ``number`` of ``batch`` of the job ``job``. Immutable.
 
-    ``shards`` is the batch's number of shards. It is None if one Spark job writes the whole batch,
-    because its number of tasks cannot change. ``topic`` is the topic that markers are committed
-    for. ``target`` is the topic of the rows, "" if each row has its own. ``run`` identifies one
-    call: it is the same for all its attempts, and different for another call with the same
-    ``job_id`` and after a restart. ``start`` is that of ``TaskIdentity``.
+    ``shards`` is the batch's number of shards. It is None if one Spark job writes the whole batch:
+    a job cannot change its number of tasks. ``topic`` is the topic that markers are committed for.
+    ``target`` is the topic of the rows, or "" if each row has its own topic. ``run`` identifies one
+    call of kprod. All attempts of the call have the same ``run``. Another call has a different one,
+    even with the same ``job_id``, and so has a call after a restart. ``start`` is as in
+    ``TaskIdentity``.
     """
 
     prefix: str
@@ -48,7 +49,7 @@ class Shard:
 
     @property
     def transactional_id(self) -> str:
-        """The id of the producer that writes the shard: a new attempt fences the others."""
+        """The id of the producer that writes the shard. A new attempt with it fences the others."""
         attempt = "" if self.attempt is None else f"/{self.attempt}"
         return f"{self.job_name}.{self.number}{attempt}"
 
@@ -66,8 +67,8 @@ class Shard:
     def layout_id(self) -> str:
         """The group of a batch's layout, and the transactional id with which it is written.
 
-        After the last dot, this name has a word where shards have a number. So the layout of the
-        job "a.1" cannot be confused with a shard of the job "a".
+        After the last dot, this name has a word, but the names of shards have a number. So the
+        layout of the job "a.1" cannot be confused with a shard of the job "a".
         """
         return f"{self.job_name}.layout"
 

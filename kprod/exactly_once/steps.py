@@ -1,9 +1,8 @@
 """The steps that the protocol of a shard consists of.
 
-The protocol (``protocol``) is a generator of steps. A runner executes each step, and sends the
-result back into the generator. If another attempt has taken over the transactional id, the runner
-throws ``Fenced`` into the generator. So the same protocol runs with producers and with a model of
-the brokers.
+A protocol is a generator of steps. A runner executes each step, and sends the result back into the
+generator. If another attempt has taken over the transactional id, the runner throws ``Fenced`` into
+the generator. So the same protocol runs with producers and, in tests, with a model of the brokers.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from kprod.transactional.two_phase_commit import PreparedTransaction
 
 
 class Fenced(Exception):
-    """A newer producer has the transactional id, so this one cannot commit anything.
+    """A newer producer has the transactional id, so this attempt cannot commit anything.
 
-    ``too_slow`` is set if the transaction has exceeded its time-out. Then the coordinator itself
-    has fenced the attempt, unless another attempt has taken over meanwhile.
+    ``too_slow`` is set if the transaction has exceeded its time-out. In this case, the coordinator
+    itself has fenced the attempt, unless another attempt has also taken over.
     """
 
     def __init__(self, text: str, too_slow: TransactionTooSlow | None = None) -> None:
@@ -41,7 +40,8 @@ class TakeOver:
 class ReadMarker:
     """Read the marker of a group. The result is a Marker or None.
 
-    ``wait``: until no transaction can change it. Without that, a marker that may change is None.
+    With ``wait``, wait until no open transaction can change the marker. Without it, the result is
+    None if one can.
     """
 
     group: str
@@ -57,7 +57,7 @@ class WriteRows:
 
 @dataclass(frozen=True, slots=True)
 class CommitMarkers:
-    """Commit the transaction of this id, with these markers (by their groups) in it.
+    """Commit the transaction of this id, including markers. Each marker has its group before it.
 
     Begins a transaction if none is open.
     """
@@ -80,9 +80,10 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class EndAll:
-    """Commit or abort prepared transactions, each by its producer id and epoch.
+    """Commit or abort prepared transactions, which their producer ids and epochs identify.
 
-    The result is a bool for each: False if it was ended in another way, or taken over.
+    The result has a bool for each transaction: False if it was ended in another way, or if another
+    producer took over.
     """
 
     transactions: tuple[PreparedTransaction, ...]
@@ -93,8 +94,9 @@ class EndAll:
 class FenceAll:
     """Take over each of these ids, which aborts its open transaction.
 
-    A task may still be writing. With version 1 of the transaction protocol, EndTxn would not change
-    the task's epoch: it would continue in a new transaction, without its earlier rows.
+    An abort by EndTxn is not enough, because a task may still be writing. With version 1 of the
+    transaction protocol, EndTxn does not change the task's epoch, so the task would continue in a
+    new transaction, without its earlier rows.
     """
 
     transactional_ids: tuple[str, ...]
@@ -104,10 +106,11 @@ class FenceAll:
 class ListOpen:
     """List the open transactions of attempts at shards of the job.
 
-    The result is a list of PreparedTransaction. With ``idle`` it includes ids that an attempt has
-    taken over without writing yet, because it may begin a transaction, and the id of the layout.
-    With ``if_possible`` it is empty if brokers cannot list transactions; ``delivery="atomic"`` does
-    not write to such brokers.
+    The result is a list of PreparedTransaction. With ``idle``, it also includes the id of the
+    layout, and ids that an attempt has taken over without having written yet: the attempt may begin
+    a transaction. With ``if_possible``, the result is empty if brokers cannot list transactions.
+    Such brokers have no prepared transactions, because ``delivery="atomic"`` does not write to
+    them.
     """
 
     job_name: str
@@ -117,14 +120,14 @@ class ListOpen:
 
 @dataclass(frozen=True, slots=True)
 class CheckTime:
-    """Raise TransactionTooSlow if one of these has been open for half of its time-out."""
+    """Raise TransactionTooSlow if one of these transactions was open for half of its time-out."""
 
     transactions: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CompareRows:
-    """Raise RowsChanged unless the attempt's rows match the marker. It writes nothing more."""
+    """Raise RowsChanged unless the attempt's rows match the marker. The attempt writes nothing."""
 
     marker: Marker
 
@@ -138,7 +141,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The result of ``WriteRows``: the number of rows and bytes, all of them stored.
+    """The result of ``WriteRows``: the numbers of rows and bytes that are stored.
 
     ``digest`` is as in ``Marker``.
     """
@@ -153,8 +156,8 @@ class Written:
 class Delivered:
     """The shard is done, as ``marker`` describes.
 
-    ``by_us``: this attempt has committed it. ``rewritten``: an earlier run had begun the batch.
-    ``prepared``: this attempt has written it, and it waits for the driver's decision.
+    ``by_us``: this attempt has written the shard. ``rewritten``: an earlier run had begun the
+    batch. ``prepared``: the transaction of the shard, if it waits for the driver's decision.
     """
 
     marker: Marker

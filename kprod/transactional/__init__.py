@@ -1,1 +1,1 @@
-"""The transactional calls for applications, and the consumer offsets that they commit."""
+"""The transactional calls of a producer, and the consumer offsets that they commit."""

@@ -41,9 +41,10 @@ def _of_confluent(found: bytes) -> GroupMetadata:
     """Parse the result of confluent-kafka's ``Consumer.consumer_group_metadata()``.
 
     librdkafka makes these bytes so that its bindings can pass them from a consumer to a producer
-    (``rd_kafka_consumer_group_metadata_write``). The first bytes identify the format. They are
-    followed by the generation; the group and the member, each ended by a zero byte; a byte that is
-    0 if a group instance id follows; and that id. Raises RecordTypeError for another format.
+    (``rd_kafka_consumer_group_metadata_write``). The first bytes identify the format. The following
+    bytes are: the generation; the group and the member, each ended by a zero byte; a byte that is 0
+    if a group instance id follows; the group instance id. Raises RecordTypeError for another
+    format.
     """
     group_id, _, rest = found[len(_CONFLUENT) + _GENERATION.size :].partition(b"\0")
     member_id, ended, instance = rest.partition(b"\0")
@@ -60,8 +61,9 @@ def _of_confluent(found: bytes) -> GroupMetadata:
 def group_member(group: object) -> GroupMetadata:
     """A group member from a group id, an object with ``group_id``, or confluent-kafka's bytes.
 
-    Raises RecordTypeError for anything else. Raises InvalidRecordError for an empty id, and for
-    text or numbers that cannot be encoded in a request, because that would crash the sender loop.
+    Raises RecordTypeError for anything else. Raises InvalidRecordError for an empty id. Also raises
+    it for text or numbers that cannot be encoded in a request, because these would crash the
+    sender.
     """
     if isinstance(group, str):
         return GroupMetadata(group_id_of(group))

@@ -44,9 +44,9 @@ class TransactionCalls:
 
     Thread-safe. A producer has one transaction at a time; records of all threads belong to it.
     Timeouts are in seconds; None means ``max_block_ms``. A call that raises TransactionTimeoutError
-    is still in progress: repeat it until it returns or raises another error. Until then other calls
-    raise IllegalStateError. ``error.next_step`` says what to do. Inside a delivery callback, calls
-    that wait raise IllegalStateError.
+    is still in progress: repeat the call until it returns or raises another error. Until then,
+    other transactional calls raise IllegalStateError. The ``next_step`` of each error says what to
+    do. Inside a delivery callback, calls that wait raise IllegalStateError.
     """
 
     _transactions: Transactions | None
@@ -59,17 +59,17 @@ class TransactionCalls:
         """Get a producer id from the coordinator. Call it once, before the first transaction.
 
         This fences every older producer with the same ``transactional_id`` and aborts its open
-        transaction. Raises IllegalStateError without a ``transactional_id`` or if it was called
-        before, TransactionTimeoutError, and TransactionError if retries do not help.
+        transaction. Raises IllegalStateError without a ``transactional_id`` and for a second call,
+        TransactionTimeoutError, and TransactionError if retries do not help.
         """
         self._complete(Call.INIT, timeout)
 
     def await_producer_id(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds until an idempotent producer has its producer id.
 
-        Use it after ``connect`` to check the permissions of the client. Returns at once if no id is
-        needed. Raises BrokerError if the cluster does not allow idempotent writes, and
-        KprodTimeoutError.
+        Use it after ``connect`` to check the permissions of the client. Returns at once if the
+        producer needs no id. Raises BrokerError if the cluster does not allow idempotent writes,
+        and KprodTimeoutError.
         """
         self._ensure_usable()
         self._engine.await_producer_id(timeout)
@@ -93,9 +93,9 @@ class TransactionCalls:
         ``offsets`` maps ``(topic, partition)`` to the offset of the next record to read: an int, or
         an object with ``offset``, ``metadata`` and ``leader_epoch``. It may also be a list of such
         objects that have ``topic`` and ``partition``. ``group_metadata`` is a group id, a
-        ``GroupMetadata``, or the group metadata of a consumer. If it has a generation and a member
-        id, a member that was removed from the group cannot commit (KIP-447). Returns when the group
-        coordinator has the offsets.
+        ``GroupMetadata``, or the group metadata of a consumer. Pass metadata with a generation and
+        a member id, so that a member that was removed from the group cannot commit (KIP-447). The
+        call returns when the group coordinator has the offsets.
 
         Raises RecordTypeError, InvalidRecordError, InvalidTopicError or PartitionError before
         anything is sent, IllegalStateError outside a transaction, and TransactionAbortableError if
@@ -112,24 +112,24 @@ class TransactionCalls:
         self._await(transactions, transactions.start_offsets(checked, member), timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send the queued records and commit: records become visible, and offsets advance.
+        """Send the queued records and commit the transaction, including its offsets.
 
-        Raises TransactionAbortableError if a record or anything else has failed: nothing is
+        Raises TransactionAbortableError if a record or an earlier call has failed: nothing is
         committed, and you have to abort. Raises TransactionTimeoutError if the result is not known
         yet: repeat the call.
         """
         self._complete(Call.COMMIT, timeout)
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort the transaction: consumers with ``read_committed`` never see its records.
+        """Abort the transaction. Consumers with ``read_committed`` never see its records.
 
-        Records that are still queued are not sent and fail with TransactionAbortedError. Raises the
-        errors of ``commit_transaction``, except TransactionAbortableError.
+        Records that are still queued are not sent; they fail with TransactionAbortedError. Raises
+        the errors of ``commit_transaction``, except TransactionAbortableError.
         """
         self._complete(Call.ABORT, timeout)
 
     def transaction(self, timeout: float | None = None) -> Transaction:
-        """Return a transaction for ``with``: committed at the end, aborted by an exception.
+        """Return a transaction for ``with``. The end of the block commits, an exception aborts.
 
         Calls ``init_transactions`` first if necessary. ``timeout`` applies to each call that waits.
         """
@@ -139,9 +139,9 @@ class TransactionCalls:
     def init_unless_done(self, timeout: float | None) -> None:
         """Call ``init_transactions``, unless it has succeeded before.
 
-        ``transaction()`` begins with it, and so do drop-in packages, which allow a second
-        ``init_transactions``. Raises the errors of ``init_transactions``, or why the producer can
-        only be closed.
+        ``transaction()`` and drop-in packages use this, so that ``init_transactions`` may have been
+        called before. Raises the errors of ``init_transactions``, or the error because of which the
+        producer can only be closed.
         """
         self._ensure_usable()
         transactions = self._transactional(Call.INIT)
@@ -150,14 +150,14 @@ class TransactionCalls:
             self.init_transactions(timeout)
 
     def finish_abort(self, timeout: float | None) -> None:
-        """Wait for an abort that has timed out, if any. Raises its errors."""
+        """If a call of ``abort_transaction`` has timed out, repeat it. Raises its errors."""
         if self._transactional(Call.ABORT).waits_to_be_heard(Call.ABORT):
             self.abort_transaction(timeout)
 
     def record_lost(self, error: KprodError) -> None:
         """Report a record that was rejected, if the caller does not get an exception for it.
 
-        For drop-in packages. After that an open transaction can only be aborted, because a commit
+        For drop-in packages. Afterwards, an open transaction can only be aborted, because a commit
         would leave out the record.
         """
         if self._transactions is not None:
@@ -170,10 +170,10 @@ class TransactionCalls:
 
     @property
     def ended_transaction(self) -> str | None:
-        """The result of the last transaction, even if its caller does not know it yet.
+        """The result of the last transaction, even if the call that ended it has not returned yet.
 
-        ``"committed"``, ``"aborted"``, or ``"unknown"`` while it may be committed; None if no call
-        has ended it.
+        ``"committed"``, ``"aborted"``, or ``"unknown"`` while the transaction may still be
+        committed; None if no call has ended it.
         """
         transactions = self._transactions
         if transactions is None:
@@ -194,7 +194,7 @@ class TransactionCalls:
     def _complete(
         self, call: Call, timeout: float | None, meanwhile: Callable[[], object] | None = None
     ) -> None:
-        """``meanwhile``, a function of a drop-in package, is called between short waits."""
+        """Start a call and wait for it. A drop-in package's ``meanwhile`` runs between waits."""
         check_seconds(call.value, timeout, FOREVER)
         self._ensure_usable()
         transactions = self._transactional(call)
@@ -261,13 +261,13 @@ class TransactionCalls:
 class Transaction:
     """One transaction of a producer, for ``with``. Use it in one thread.
 
-    Other threads may ``send`` meanwhile. If the block raises, the transaction is aborted. If that
-    abort times out, the next block waits for it. If the block raises a KprodError, its
-    ``next_step`` says what to do next. You may also commit or abort inside the block.
+    Other threads may ``send`` meanwhile. If the block raises, the transaction is aborted. If the
+    abort times out, the next block waits for it. If the block raises a KprodError, the
+    ``next_step`` of the error says what to do next. You may also commit or abort inside the block.
 
-    ``outcome`` is None until the block ends. Then it is ``"committed"``, ``"aborted"``, or
-    ``"unknown"`` if a commit was requested and its result is not known. The outcome is also logged
-    (logger ``kprod``).
+    ``outcome`` is None until the block ends, and then ``"committed"``, ``"aborted"`` or
+    ``"unknown"``. It is unknown if a commit was requested and its result is not known. The logger
+    ``kprod`` also logs the outcome.
     """
 
     def __init__(self, producer: TransactionCalls, timeout: float | None) -> None:
@@ -320,8 +320,8 @@ class Transaction:
     def _abort(self, cause: BaseException) -> KprodError | None:
         """Abort because of ``cause``, the error that the application wants to see.
 
-        If the coordinator has not confirmed the abort, returns the reason. The transaction will
-        then still be aborted, unless the block itself has requested a commit.
+        If the coordinator has not confirmed the abort, returns the error of the abort. The
+        transaction will still be aborted, unless the block itself has requested a commit.
         """
         unconfirmed: KprodError | None = None
         outcome = "aborted"
@@ -343,7 +343,7 @@ class Transaction:
         return unconfirmed
 
     def _ended_within(self, failure: BaseException) -> str | None:
-        """How the block itself has ended the transaction, if so; ``failure`` is a call's error."""
+        """How the block itself has ended the transaction, or None. A call raised ``failure``."""
         unfinished = "unknown" if isinstance(failure, UnfinishedCallError) else None
         return self._producer.ended_transaction or unfinished
 

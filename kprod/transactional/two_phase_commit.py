@@ -1,4 +1,4 @@
-"""Two-phase commit: one process prepares a transaction, and another one ends it. Provisional."""
+"""Two-phase commit: one process prepares a transaction, another one ends it. Provisional."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class PreparedTransaction(NamedTuple):
     """Everything that another process needs to end a prepared transaction.
 
     The coordinator knows the producer by ``producer_id`` and ``epoch``. ``level`` is the
-    ``transaction.version`` level with which the transaction was written. It is also ended with that
-    level, even if the cluster's level has changed since. None means the cluster's level at that
-    time. ``began_ms`` is the time at which it began, in milliseconds since 1970 on the clock of the
-    process that prepared it, or None if unknown.
+    ``transaction.version`` level with which the transaction was written. The transaction is also
+    ended with that level, even if the cluster's level has changed since. If ``level`` is None, the
+    transaction is ended with the level that the cluster then has. ``began_ms`` is the time at which
+    the transaction began, in milliseconds since 1970 by the clock of the process that prepared it,
+    or None if unknown.
     """
 
     transactional_id: str
@@ -78,12 +79,12 @@ class PreparedTransaction(NamedTuple):
 class TwoPhaseCommit:
     """Two-phase commit for ``producer``, a KafkaProducer with a ``transactional_id``. Provisional.
 
-    ``prepare`` sends the queued records and leaves the transaction open, even if the producer is
-    closed then. In another process, ``resume`` takes over the transaction, and the producer's
+    ``prepare`` sends the queued records and leaves the transaction open, even when the producer is
+    closed. In another process, ``resume`` takes over the transaction, and the producer's
     ``commit_transaction`` or ``abort_transaction`` ends it. Apache Kafka has no prepared
-    transactions yet (KIP-939): a coordinator aborts the transaction when it times out, and when a
-    producer with the same ``transactional_id`` calls ``init_transactions``. As thread-safe as the
-    producer's transactional calls.
+    transactions yet (KIP-939). To the coordinator, the transaction is an ordinary one: it is
+    aborted when it times out, and when a producer with the same ``transactional_id`` calls
+    ``init_transactions``. Thread-safe.
     """
 
     def __init__(self, producer: TransactionCalls) -> None:
@@ -113,9 +114,9 @@ class TwoPhaseCommit:
         """Take over a transaction that ``prepare`` has returned in another process.
 
         Call it instead of ``init_transactions``, which would abort the transaction. Then commit or
-        abort; after that, the producer can begin its own transactions. Raises IllegalStateError if
-        it is not the first call, or if the transactional id is different, and InvalidRecordError
-        for an invalid producer id or epoch.
+        abort. After that, the producer can begin its own transactions. Raises IllegalStateError if
+        this is not the producer's first transactional call, or if the transactional id is
+        different. Raises InvalidRecordError for an invalid producer id or epoch.
         """
         prepared.check()
         self._producer._ensure_usable()
@@ -135,12 +136,13 @@ class TwoPhaseCommit:
         *,
         wait: bool = True,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the committed offsets of a group once no open transaction can change them.
+        """Return the committed offsets of a group, once no open transaction can change them.
 
-        Without ``wait``, an offset that a transaction may still change counts as none. It can be
-        called in every state of the producer, even after it was fenced, and changes nothing. Raises
-        KprodTimeoutError, BrokerError, UnsupportedVersionError for brokers before Apache Kafka 2.5,
-        and the errors of ``send_offsets_to_transaction`` for invalid arguments.
+        Without ``wait``, the result omits an offset that a transaction may still change. The method
+        can be called in every state of the producer, even after the producer was fenced, and
+        changes nothing. Raises KprodTimeoutError, BrokerError, UnsupportedVersionError for brokers
+        before Apache Kafka 2.5, and the errors of ``send_offsets_to_transaction`` for invalid
+        arguments.
         """
         producer = self._producer
         producer._ensure_usable()
