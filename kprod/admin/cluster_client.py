@@ -1,4 +1,4 @@
-"""Sends one request at a time to the brokers of a cluster, over connections like a producer's."""
+"""Sends one request at a time to the brokers of a cluster, connected like a producer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class PartitionPlace(NamedTuple):
-    """The node ids of a partition; ``leader`` is -1 while there is none."""
+    """The ids of the brokers of a partition. ``leader`` is -1 while there is no leader."""
 
     number: int
     leader: int
@@ -50,7 +50,7 @@ class PartitionPlace(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic: ``partitions`` in order; its own ``options``, by Kafka's names."""
+    """A topic: its ``partitions`` in order, and by Kafka's names the ``options`` set for it."""
 
     name: str
     internal: bool
@@ -59,7 +59,7 @@ class TopicDescription(NamedTuple):
 
 
 class _QuietLog(ConnectionLog):
-    """Logs connection failures at DEBUG only: each is raised to the caller."""
+    """Logs connection failures at DEBUG only, because the caller gets them as exceptions."""
 
     def failed(self, broker: str, error: KprodError, now: float) -> None:
         """See ``ConnectionLog.failed``."""
@@ -93,7 +93,7 @@ class _Asked(Generic[T]):
 def connect(
     bootstrap_servers: str | None, timeout: float, options: Mapping[str, Any]
 ) -> ClusterClient:
-    """A client with these producer options, usable for ``timeout`` seconds. Raises ConfigError."""
+    """Make a client with a producer's options for ``timeout`` seconds. Raises ConfigError."""
     given = dict(options)
     if bootstrap_servers is not None:
         given["bootstrap_servers"] = bootstrap_servers
@@ -106,9 +106,9 @@ class ClusterClient:
     """Sends requests to the brokers of a cluster, and connects to each broker on first use.
 
     Uses the connection options of a producer. ``deadline`` is a time of ``time.monotonic``. Every
-    method raises ``KprodTimeoutError`` at the deadline; ``ConnectionLost``, ``AuthenticationError``
-    and ``ProtocolError`` if a connection fails; ``UnsupportedVersionError`` if a broker is too old;
-    and ``BrokerError`` if a broker returns an error. Used by one thread.
+    method that sends raises ``KprodTimeoutError`` at the deadline; ``ConnectionLost``,
+    ``AuthenticationError`` or ``ProtocolError`` if a connection fails; ``UnsupportedVersionError``
+    if a broker is too old; and ``BrokerError`` if a broker returns an error. For one thread only.
     """
 
     def __init__(self, config: ProducerConfig, deadline: float = inf) -> None:
@@ -172,7 +172,7 @@ class ClusterClient:
         return network.any_usable(now) if node is None else network.usable(node, now)
 
     def _check_reachable(self, node: int | None) -> None:
-        """Raise if every usable broker has failed."""
+        """Raise the errors of the brokers if all have failed, or if one has failed permanently."""
         if node is None:
             places = [*self._bootstrap, *self._brokers.values()]
         elif node in self._brokers:
@@ -194,7 +194,7 @@ class ClusterClient:
         return KprodTimeoutError(f"no answer to {api.name} from {names} in time{causes}")
 
     def retried(self, call: Callable[[], T]) -> T:
-        """The result of ``call``, which is repeated while it raises a retriable BrokerError.
+        """Return the result of ``call``, which is repeated after a retriable BrokerError.
 
         Raises KprodTimeoutError with the last error at the deadline.
         """
@@ -221,7 +221,7 @@ class ClusterClient:
         return reply
 
     def leaders(self, topic: str, wait: LeaderWait = ALL_LEADERS) -> dict[int, int]:
-        """The leader's node id by partition, once the topic exists and has leaders.
+        """The id of the leader of each partition, once the topic exists and has leaders.
 
         Raises KprodTimeoutError if leaders are missing at the end of the wait, and PartitionError
         if the topic does not have the partition of ``wait``.
@@ -257,7 +257,7 @@ class ClusterClient:
         return leaders, None
 
     def coordinator(self, group: str) -> int:
-        """The node id of a group's coordinator."""
+        """The id of the broker that is the coordinator of ``group``."""
         self.metadata()
         found = self.ask(admin.group_coordinator(group))
         if found.error_code:
@@ -265,7 +265,7 @@ class ClusterClient:
         return found.node_id
 
     def brokers(self) -> list[int]:
-        """The ids of all nodes."""
+        """The ids of all brokers."""
         self.metadata()
         return sorted(self._brokers)
 
@@ -288,7 +288,7 @@ class ClusterClient:
     def create_topic(
         self, name: str, partitions: int, replicas: int, options: Mapping[str, str]
     ) -> None:
-        """Create a topic; -1 means the brokers' defaults."""
+        """Create a topic. -1 means the brokers' default."""
         question = admin.create_topic(name, partitions, replicas, options, self._left_ms())
         _check(self.ask(question, self.metadata().controller_id), name)
 

@@ -34,9 +34,9 @@ def committed_offsets(
 ) -> dict[TopicPartition, GroupOffset]:
     """Return the committed offsets of ``group``, by partition.
 
-    With ``stable``, wait until no open transaction can change them. Empty for a group that does not
-    exist. ``timeout`` is in seconds; ``options`` are those of a producer. Raises KprodTimeoutError,
-    ConnectionLost, AuthenticationError and BrokerError.
+    With ``stable``, wait until no open transaction can change them. The result is empty if the
+    group does not exist. ``timeout`` is in seconds; ``options`` are those of a producer. Raises
+    KprodTimeoutError, ConnectionLost, AuthenticationError and BrokerError.
     """
     options = concealed(options)
     with connect(bootstrap_servers, timeout, options) as cluster:
@@ -50,7 +50,7 @@ def fetch_offsets(
     *,
     stable: bool = True,
 ) -> dict[TopicPartition, GroupOffset]:
-    """A group's offsets for these or all partitions. Raises the errors of ``ClusterClient``."""
+    """A group's offsets for these or all partitions. Raises as the methods of ``ClusterClient``."""
 
     def fetch() -> dict[TopicPartition, GroupOffset]:
         question = admin.group_offsets(group, topics, stable=stable)

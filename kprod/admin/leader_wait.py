@@ -1,4 +1,4 @@
-"""Waiting for the leaders of a topic, and reports about missing ones."""
+"""Waits for the leaders of a topic, and reports missing ones."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class LeaderWait(NamedTuple):
     """How long to wait for the leaders of a topic, and for which. Immutable.
 
     ``seconds`` is a limit in addition to the client's deadline. If ``partition`` is given, only
-    that partition must have a leader; otherwise all must. ``notify`` is called with an error that
-    says what is missing, after a second and whenever that changes.
+    that partition must have a leader; otherwise, all partitions must. After a second, ``notify`` is
+    called with an error that says what is missing, and again whenever that changes.
     """
 
     seconds: float = inf
@@ -40,7 +40,7 @@ class BegunWait:
     """A wait that has begun because something is missing. Not thread-safe."""
 
     def __init__(self, wait: LeaderWait, deadline: float = inf) -> None:
-        """``deadline`` is a time of ``time.monotonic``, in addition to ``wait.seconds``."""
+        """Wait until ``deadline``, a time of ``time.monotonic``, or for ``wait.seconds``."""
         now = monotonic()
         self._deadline = min(deadline, now + wait.seconds)
         self._silent_until = now + _SILENT

@@ -27,13 +27,13 @@ def read_topic(
     timeout: float = _DEFAULT_TIMEOUT,
     options: Mapping[str, Any] = NO_OPTIONS,
 ) -> Iterator[tuple[int, StoredRecord]]:
-    """Yield partition and record, one partition after the other, up to the current end.
+    """Yield each record with its partition, one partition after the other, up to the current end.
 
     The end of each partition is read once, at the beginning. ``since`` maps partitions to start
     offsets, as ``end_offsets`` returns them. A partition without a start offset, or whose start
     offset no longer exists, is read from its first record. Transaction markers are left out;
-    records of aborted transactions are not. Every batch's CRC is checked: raises ``CorruptBatch``
-    if it is wrong. ``timeout`` is in seconds; ``options`` are those of a producer.
+    records of aborted transactions are included. Raises ``CorruptBatch`` if the CRC of a batch is
+    wrong. ``timeout`` is in seconds; ``options`` are those of a producer.
     """
     options = concealed(options)
     with connect(bootstrap_servers, timeout, options) as cluster:
@@ -70,7 +70,7 @@ def create_topic(
     """Create a topic with one replica.
 
     ``timeout`` is in seconds. ``options`` are those of a producer, not settings of the topic.
-    Raises BrokerError with code 36 (TOPIC_ALREADY_EXISTS) if it exists.
+    Raises BrokerError with code 36 (TOPIC_ALREADY_EXISTS) if the topic exists.
     """
     options = concealed(options)
     with connect(bootstrap_servers, timeout, options) as cluster:
@@ -82,10 +82,11 @@ Begin: TypeAlias = Callable[[PartitionReader], int]
 
 
 def _position(reader: PartitionReader, committed: int | None, begin: Begin) -> int:
-    """The offset at which a group continues: its committed offset, or the first one after it.
+    """The offset at which a group continues: the first that exists from its committed offset on.
 
-    Retention may have deleted records after the committed offset. If the topic ends before that
-    offset, it is a new topic of the same name, and the group starts as for a new one.
+    Retention may have deleted records after the committed offset. If the topic ends before the
+    committed offset, it is a new topic with the same name. The group then starts at ``begin``, like
+    a group without a committed offset.
     """
     if committed is None or committed > reader.end():
         return begin(reader)
@@ -95,13 +96,13 @@ def _position(reader: PartitionReader, committed: int | None, begin: Begin) -> i
 class TopicFollower:
     """Reads all partitions of a topic, or one of them, continuously. Not thread-safe.
 
-    With a ``group`` it continues at the group's committed offsets, or at the first remaining
-    records after them; ``commit`` commits the position. It commits as a simple consumer, so a group
-    with members refuses the commit. Without a group it starts at the offset that ``begin`` returns,
-    such as ``PartitionReader.start`` or ``.end``. ``wait`` limits each wait for a missing topic,
-    leader or broker (except the first broker), and may name the only partition to read. ``options``
-    are those of a producer. Raises the errors of ``read_topic``, and PartitionError for a missing
-    partition.
+    With a ``group``, it continues at the group's committed offsets, or at the first remaining
+    records after them, and ``commit`` commits the position. A commit fails if the group has
+    members. Without a group or a committed offset, reading starts at the offset that ``begin``
+    returns, such as ``PartitionReader.start`` or ``.end``. ``wait`` limits each wait for a missing
+    topic, leader or broker (except the first broker). It may also name the only partition to read.
+    ``options`` are those of a producer. Raises the errors of ``read_topic``, and PartitionError for
+    a missing partition.
     """
 
     def __init__(
@@ -133,14 +134,14 @@ class TopicFollower:
 
     @property
     def at_end(self) -> bool:
-        """Whether everything up to the initial end was read."""
+        """Whether everything was read up to the end that each partition had at the beginning."""
         return all(self._readers[number].position >= end for number, end in self.ends.items())
 
     def poll(self) -> Iterator[tuple[int, StoredRecord]]:
-        """Yield partition and record, in one round over the partitions.
+        """Yield each record with its partition, in one round over the partitions.
 
-        If a connection is lost or a leader moves, the round ends; the next one continues with the
-        same records, from the current leaders.
+        If a connection is lost or a leader moves, the round ends. The next round continues at the
+        same position, with the current leaders.
         """
         try:
             for number, reader in self._readers.items():
@@ -184,8 +185,9 @@ class TopicFollower:
     def commit(self) -> None:
         """Commit the group's position. Raises ``BrokerError`` if the group has members.
 
-        All records of a complete round of ``poll`` count as processed. Uses new connections: a
-        signal may have interrupted ``poll`` between a request and its answer.
+        The position is after the records passed to ``shown``, and after all records of a complete
+        round of ``poll``. Uses new connections, because a signal may have interrupted ``poll``
+        between a request and its answer.
         """
         if self._group is None:
             return

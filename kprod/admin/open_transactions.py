@@ -1,7 +1,8 @@
-"""The open transactions of a cluster: their producers, states and times (KIP-664).
+"""Lists the open transactions of a cluster: their producers, states and times (KIP-664).
 
-A producer that crashed, or that has prepared a transaction for another process to end, leaves it
-open until its time-out. Readers of committed records wait for its end.
+A producer leaves a transaction open if it crashes, or if it prepares the transaction for another
+process to end. Readers of committed records wait until the transaction ends, at the latest by its
+time-out.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def described_transaction(
 def _described(
     cluster: ClusterClient, broker: int, states: Collection[str]
 ) -> list[OpenTransaction]:
-    """The transactions that a broker coordinates, once it has loaded them."""
+    """The transactions that a broker coordinates. Waits until the broker has loaded them."""
 
     def names() -> list[str]:
         listed = cluster.ask(list_transactions(sorted(states)), broker)

@@ -27,7 +27,7 @@ class _Aborted:
         self._begun: set[int] = set()
 
     def has(self, batch: StoredBatch) -> bool:
-        """Whether the batch belongs to one of these. Call it for batches in offset order."""
+        """Whether the batch is of an aborted transaction. Call this for batches in offset order."""
         while self._coming and self._coming[0][0] <= batch.last_offset:
             self._begun.add(self._coming.popleft()[1])
         if batch.is_control:
@@ -39,8 +39,8 @@ class _Aborted:
 class PartitionReader:
     """Reads one partition from its leader. ``position`` is the next offset.
 
-    With ``committed`` it stops at the last stable offset, and leaves out records of aborted
-    transactions (KIP-98). Raises the errors of ``ClusterClient``.
+    With ``committed``, it stops before records of open transactions (at the last stable offset),
+    and leaves out records of aborted transactions (KIP-98). Raises the errors of ``ClusterClient``.
     """
 
     def __init__(
@@ -64,9 +64,11 @@ class PartitionReader:
         return self._list_offset(EARLIEST)
 
     def end(self) -> int:
-        """The end offset: the larger one of ListOffsets and Fetch.
+        """The end offset. With ``committed``, it is the last stable offset.
 
-        Tansu's ListOffsets leaves out the last batch; the high watermark of its Fetch does not.
+        Without ``committed``, it is the larger one of the answers to ListOffsets and Fetch:
+        ListOffsets of Tansu leaves out the last batch, but the high watermark in its Fetch is
+        right.
         """
         listed = self._list_offset(LATEST)
         if self._committed:
@@ -74,12 +76,12 @@ class PartitionReader:
         return max(listed, self._fetch(listed, most=1, wait_ms=_GLANCE_MS).high_watermark)
 
     def at_time(self, timestamp_ms: int) -> int:
-        """The offset of the first record at or after that time; the end if there is none."""
+        """The offset of the first record at or after this time; the end if there is none."""
         found = self._list_offset(timestamp_ms)
         return self.end() if found < 0 else found
 
     def poll(self) -> Iterator[StoredRecord]:
-        """The records of one Fetch, without markers; the broker waits at most half a second.
+        """The records of one Fetch, without markers. The broker waits at most half a second.
 
         Raises ``CorruptBatch`` if a CRC is wrong.
         """
