@@ -15,9 +15,10 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGINT or SIGTERM; prints ``listening on HOST:PORT`` first.
+    """Run the broker until SIGINT or SIGTERM.
 
-    Returns 0 after a clean stop, 1 if the broker cannot start.
+    Prints ``listening on HOST:PORT`` when clients can connect. Returns 0 after a clean stop. Raises
+    ``KprodError`` or ``OSError`` if the broker cannot start.
     """
     options = _parser().parse_args(arguments)
     broker = EmbeddedBroker(
@@ -40,7 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files: each segment needs up to five, each client one."""
+    """Raise the limit of open files to the maximum that the system allows this process.
+
+    Each segment needs up to five descriptors, and each client one.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -1,4 +1,4 @@
-"""Client metrics: the broker's subscription, and the clients' pushes (KIP-714)."""
+"""Metrics that clients push to the broker (KIP-714), and the subscription that asks for them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _ZSTD_LZ4_GZIP_SNAPPY: Final = (4, 3, 1, 2)
 class ClientMetricsSubscription:
     """The metrics that clients are asked to push.
 
-    ``metrics`` are prefixes of metric names. ``codecs`` are the numbers of the accepted compression
-    codecs, the preferred one first. With ``delta``, clients push how much a sum has grown since
-    their last push; otherwise they push the whole sum.
+    ``metrics`` are prefixes of metric names; ``*`` stands for all metrics. ``codecs`` are the
+    numbers of the accepted compression codecs, the preferred one first. With ``delta``, clients
+    push how much a sum has grown since their last push; otherwise they push the whole sum.
+    ``max_bytes`` limits a push.
     """
 
     metrics: tuple[str, ...] = (ALL_METRICS,)
@@ -36,12 +37,16 @@ class ClientMetricsSubscription:
 
     @property
     def subscription_id(self) -> int:
-        """A number that changes with the subscription."""
+        """A number that is computed from the subscription, and so changes with it."""
         return zlib.crc32(repr(self).encode()) >> 1
 
 
 class ClientMetricsPush(NamedTuple):
-    """One push of a client. ``metrics`` is OpenTelemetry's ``MetricsData``."""
+    """One push of a client.
+
+    ``metrics`` is OpenTelemetry's ``MetricsData`` in serialized form. In a push that was accepted,
+    it is decompressed.
+    """
 
     instance_id: uuid.UUID
     client_id: str | None
@@ -62,9 +67,9 @@ class _Instance:
 class ClientMetrics:
     """The subscription for client metrics and what clients have pushed. Thread-safe.
 
-    There is one subscription for all clients (Kafka: ``ClientMetricsManager``). Without one, the
-    broker does not offer telemetry to clients that connect. The subscription survives a restart of
-    the broker.
+    There is at most one subscription, which is for all clients (Kafka: ``ClientMetricsManager``).
+    While there is none, the broker does not offer telemetry to clients that connect. Subscription
+    and pushes are kept when an ``EmbeddedBroker`` is stopped and started again.
     """
 
     def __init__(self) -> None:
@@ -74,7 +79,11 @@ class ClientMetrics:
         self._pushes: list[ClientMetricsPush] = []
 
     def subscribe(self, subscription: ClientMetricsSubscription) -> None:
-        """Set the subscription. Clients get it with their next request."""
+        """Set the subscription, or replace it.
+
+        Clients learn of the first subscription when they next connect. They learn of a later one
+        when their next push is refused as outdated.
+        """
         with self._changed:
             self._subscription = subscription
 
@@ -90,7 +99,7 @@ class ClientMetrics:
             return list(self._pushes)
 
     def await_pushes(self, count: int, timeout: float = 10.0) -> list[ClientMetricsPush]:
-        """Wait at most ``timeout`` seconds for ``count`` pushes; return those received."""
+        """Wait at most ``timeout`` seconds until there are ``count`` pushes; return all so far."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._pushes) >= count, timeout)
             return list(self._pushes)
@@ -100,9 +109,10 @@ class ClientMetrics:
     def ask(
         self, instance_id: uuid.UUID | None, clock: Clock
     ) -> tuple[uuid.UUID, ClientMetricsSubscription]:
-        """The subscription for a client, and its id: a new one for None.
+        """Return the client's instance id and the subscription.
 
-        Raises ``BrokerError`` 35 without a subscription, 89 for a client that asks too often.
+        A client that has no instance id yet (None) gets a new one. Raises ``BrokerError`` 35 if
+        there is no subscription, and 89 if the client asks too often.
         """
         with self._changed:
             subscription = self._asked_for()
@@ -118,8 +128,9 @@ class ClientMetrics:
     def push(self, push: ClientMetricsPush, subscription_id: int, clock: Clock) -> None:
         """Accept a client's push.
 
-        Raises ``BrokerError`` with code 35 (no subscription), 42 (unknown or terminated client), 76
-        (codec), 87 (unreadable), 89 (too early), 117 (outdated subscription) or 118 (too large).
+        Raises ``BrokerError`` 35 (no subscription), 42 (unknown or terminated client), 76 (codec
+        not accepted), 87 (too large or invalid when decompressed), 89 (too early), 117 (outdated
+        subscription) or 118 (too large).
         """
         with self._changed:
             subscription = self._asked_for()

@@ -12,7 +12,11 @@ class Closable(Protocol):
     """A socket, a selector or an in-memory file."""
 
     def close(self) -> object:
-        """Close it. Idempotent; takes no lock, which a thread missing in the child may hold."""
+        """Close the object. Idempotent.
+
+        Must not take a lock: in a forked child, a lock may be held by a thread that exists only in
+        the parent.
+        """
 
 
 _Open = TypeVar("_Open", bound=Closable)
@@ -20,11 +24,12 @@ _open: WeakSet[Closable] = WeakSet()
 
 
 def closed_in_children(opened: _Open) -> _Open:
-    """Let a child that Python forks close its copy at once; return the argument.
+    """Let forked children close their copy of this object at once; return the object.
 
-    Otherwise the child's copy would keep the port and the lock of the directory taken after the
-    broker has stopped. It might also be freed late and close another file that has its number by
-    then, for example in a daemon that has closed all inherited descriptors.
+    This applies to children that Python forks. Otherwise a child's copy would keep the port in use
+    and the directory locked after the broker has stopped. Garbage collection in the child could
+    later also close another file that has the same number by then, for example in a daemon that has
+    closed all inherited descriptors.
     """
     _open.add(opened)
     return opened
@@ -43,7 +48,7 @@ class OpenFile:
     """A descriptor that stays open for as long as this object is referenced.
 
     A segment may be deleted while a response with a slice of it waits for a slow client. The client
-    can still get these bytes, because the descriptor stays open and its number is not reused.
+    can still get this slice, because the descriptor stays open and its number is not reused.
     """
 
     def __init__(self, fd: int) -> None:
@@ -51,7 +56,10 @@ class OpenFile:
         closed_in_children(self)
 
     def close(self) -> None:
-        """Close the descriptor now, when nobody uses it any more; ``fd`` becomes -1. Idempotent."""
+        """Close the descriptor; ``fd`` becomes -1. Idempotent.
+
+        Call this only when nobody uses the descriptor any more.
+        """
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)

@@ -1,4 +1,4 @@
-"""Dispatches requests to handlers and encodes responses, or applies faults."""
+"""Passes requests to their handlers, applies injected faults, and encodes the responses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TOP: Final = frozenset({ApiKey.METADATA})
 
 
 def faulty_handler(fault: Fault, key: ApiKey, handler: Handler) -> Handler:
-    """The handler, with the fault's error code and throttle time in its answer."""
+    """Wrap a handler so that its answer has the fault's error code and throttle time."""
 
     def answer(call: Call, node: Node) -> Message | Later | None:
         entity = load_response_schema(key, call.version)
@@ -60,7 +60,10 @@ def faulty_handler(fault: Fault, key: ApiKey, handler: Handler) -> Handler:
 
 
 def _with_error(values: Message, entity: Any, code: int, *, top: bool) -> Message:
-    """The answer with the error code in all of its deepest structs."""
+    """Return the answer with the error code in each innermost struct that has such a field.
+
+    With ``top``, set the code in the topics instead, and remove their partitions.
+    """
     changed = dict(values)
     deeper = False
     own = False
@@ -109,7 +112,7 @@ _NONE: Final = ("generation_id", "producer_id", "producer_epoch", "node_id", "po
 
 
 def _skeleton(asked: Any, entity: Any) -> dict[str, Any]:
-    """An answer that names the topics and partitions of a request, and is otherwise empty."""
+    """Return an answer with the topics and partitions of a request, but otherwise empty."""
     found: dict[str, Any] = {}
     for shape in field_shapes(entity):
         known = (getattr(asked, name, None) for name in _SAME.get(shape.name, ()))
@@ -126,7 +129,7 @@ def _skeleton(asked: Any, entity: Any) -> dict[str, Any]:
 
 
 def faulty_reply(fault: Fault, reply: Reply, timer: Timer) -> Reply:
-    """The reply, altered by a fault."""
+    """Wrap a reply function so that the fault delays, drops or changes what it sends."""
 
     def give(parts: Sequence[Part], close: str | None = None) -> None:
         spoiled = [] if fault.drop else _spoil(fault, parts)
@@ -174,9 +177,13 @@ class Dispatcher:
     def dispatch(self, frame: BytesLike, session: Session, reply: Reply) -> None:
         """Answer the request in ``frame``, now or later.
 
-        Raises ``HangUp``, so that the connection is closed, in these cases: the bytes are not a
-        request; the API or version was not advertised (ApiVersions answers every version); the
-        client has not logged in, or its login has expired; a handler raises ``HangUp``.
+        Raises ``HangUp``, which closes the connection, in these cases:
+
+        - The bytes are not a request.
+        - The broker does not accept the API or its version. (ApiVersions is answered in any
+          version.)
+        - The client has not logged in, or its login has expired.
+        - A handler raises ``HangUp``.
         """
         key, version, correlation_id = _start(frame)
         header = {"correlation_id": correlation_id}
@@ -206,7 +213,7 @@ class Dispatcher:
 
 
 def _refusing(handler: Handler) -> Handler:
-    """The handler, but with a ``BrokerError`` converted to the error code of the whole answer."""
+    """Wrap a handler so that a ``BrokerError`` becomes the error code of the whole answer."""
 
     def answer(call: Call, node: Node) -> Message | Later | None:
         try:

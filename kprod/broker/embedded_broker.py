@@ -35,18 +35,18 @@ class EmbeddedBroker:
     Use it as a context manager, or call ``start`` and ``stop``. After ``stop`` it can be started
     again, with the same ports and data. ``topics`` maps names to partition counts; topics that do
     not exist are created on start. Without a ``data_dir`` the data is in a temporary directory,
-    which is removed at the end of the ``with`` block or with this object. With ``log_dirs``, the
-    partitions are spread over several directories, and a failed disk affects only those in its
-    directory.
+    which is removed at the end of the ``with`` block, or when this object is garbage-collected.
+    With ``log_dirs``, the partitions are spread over several directories. If the disk of one
+    directory fails, the partitions in the others remain available.
 
     With ``nodes=3``, three nodes with the ids 1, 2 and 3 listen on separate ports, and each leads
-    some of the partitions. They share one log, as if every replica were always in sync.
+    some of the partitions. The nodes share the data, as if every replica were always in sync.
     ``stop_node``, ``start_node`` and ``move_leader`` let you test how a client reacts.
 
-    ``host`` and ``port`` create a listener that is open to all clients. Use ``listeners`` instead
-    for TLS and SASL: ``kprod.broker.make_listener`` creates them. A listener without authentication
-    that other machines can reach needs ``allow_remote=True``. ``start``, ``stop`` and ``kill`` may
-    be called by one thread at a time.
+    ``host`` and ``port`` create a listener without TLS and SASL. For TLS and SASL, pass
+    ``listeners`` instead, which ``kprod.broker.make_listener`` creates. A listener that other
+    machines can reach needs ``allow_remote=True`` if it requires neither a login nor a client
+    certificate. ``start``, ``stop`` and ``kill`` may be called by one thread at a time.
     """
 
     def __init__(  # noqa: PLR0913
@@ -68,12 +68,14 @@ class EmbeddedBroker:
         recovery_threads: int = RECOVERY_THREADS,
         clock: Clock | None = None,
     ) -> None:
-        """Raises ``ConfigError`` for invalid or unintentionally open listeners and ports, and for
-        directories given twice.
+        """Prepare a broker; ``start`` starts it.
 
-        Further nodes use the ports that follow ``port``, or any free ports if it is 0. For each
-        directory, ``recovery_threads`` threads load its partitions (Kafka:
-        num.recovery.threads.per.data.dir).
+        If ``port`` is 0, each node gets a free port. Otherwise further nodes use the ports that
+        follow ``port``. For each directory, ``recovery_threads`` threads load its partitions
+        (Kafka: num.recovery.threads.per.data.dir).
+
+        Raises ``ConfigError`` if an argument is invalid, if a listener needs ``allow_remote``, if a
+        directory is given twice, or if both ``data_dir`` and ``log_dirs`` are given.
         """
         if nodes < 1:
             raise ConfigError(f"nodes={nodes}: a broker has at least one")
@@ -108,12 +110,12 @@ class EmbeddedBroker:
 
     @property
     def data_dir(self) -> Path:
-        """The first directory."""
+        """The first data directory."""
         return self.log_dirs[0]
 
     @property
     def offline_log_dirs(self) -> dict[Path, OSError]:
-        """The directories whose disk has failed since the start, with their errors."""
+        """The data directories whose disk has failed since the start, with their errors."""
         return {} if self._logs is None else self._logs.offline
 
     @property
@@ -128,12 +130,12 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of each node's first listener, separated by commas, for clients."""
+        """The ``bootstrap.servers`` for clients: ``host:port`` of each node's first listener."""
         return next(iter(self.addresses.values()))
 
     @property
     def addresses(self) -> dict[str, str]:
-        """The addresses of all listeners, by name."""
+        """By listener name: ``host:port`` of this listener on each node, separated by commas."""
         by_name: dict[str, list[str]] = {}
         for listeners in self._listeners.values():
             for each in listeners:
@@ -142,14 +144,15 @@ class EmbeddedBroker:
 
     @property
     def running(self) -> bool:
-        """Whether this process serves clients."""
+        """Whether the broker is running in this process. Always false in a forked child."""
         return self._cluster is not None and self._process == os.getpid()
 
     def start(self) -> None:
-        """Load the data, recover after a crash, and listen.
+        """Load the data, recover it after a crash, and begin to serve clients.
 
-        Raises ``StorageError`` if the data directory is in use or unreadable, ``OSError`` if a port
-        is in use, and ``IllegalStateError`` if it is already started.
+        Raises ``StorageError`` if a data directory is in use or its content is unusable,
+        ``OSError`` if a port is in use or the first directory cannot be used, and
+        ``IllegalStateError`` if the broker is running.
         """
         if self.running:
             raise IllegalStateError("the broker is running")
@@ -183,14 +186,21 @@ class EmbeddedBroker:
         self._running_cluster().stop_node(node_id)
 
     def start_node(self, node_id: int) -> None:
-        """Start a stopped node again, on its old port. It leads its partitions again."""
+        """Start a stopped node again, on its old port.
+
+        It leads its former partitions again, except those that ``move_leader`` has moved meanwhile.
+        Raises ``IllegalStateError`` if the node is running.
+        """
         cluster = self._running_cluster()
         if node_id in cluster.state.running:
             raise IllegalStateError(f"node {node_id} is running")
         cluster.start_nodes({node_id: self._listen(node_id)})
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Make a running node lead a partition, in a new epoch. Raises ``BrokerError`` 3 or 8."""
+        """Make a running node lead a partition, in a new leader epoch.
+
+        Raises ``BrokerError`` 3 (unknown partition) or 8 (the node is not running).
+        """
         self._running_cluster().move_leader(TopicPartition(topic, partition), node_id)
 
     def leader(self, topic: str, partition: int) -> int:
@@ -200,10 +210,10 @@ class EmbeddedBroker:
     def create_topic(
         self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic. Its settings have Kafka's names.
+        """Create a topic. ``settings`` have Kafka's names, for example ``cleanup.policy``.
 
-        Raises ``BrokerError`` with code 17 (invalid name), 36 (exists), 37 (partition count) or 40
-        (invalid setting).
+        Raises ``BrokerError`` 17 (invalid name), 36 (topic exists), 37 (number of partitions), 40
+        (invalid setting), 44 (too few descriptors are left) or 56 (disk failure).
         """
         self._running_cluster().topics.create(name, partitions, settings)
 
@@ -217,31 +227,35 @@ class EmbeddedBroker:
     ) -> list[StoredRecord]:
         """Return the records of a topic, one partition after the other, without a client.
 
-        ``committed``: only those that a consumer with ``isolation.level=read_committed`` gets. With
-        ``count``, wait at most ``timeout`` seconds for that many records; the result may have
-        fewer. Raises ``BrokerError`` with code 3 for an unknown topic.
+        With ``committed``, return only those that a consumer with
+        ``isolation.level=read_committed`` gets. With ``count``, wait at most ``timeout`` seconds
+        until there are that many records; the result may have fewer or more. Raises ``BrokerError``
+        3 for an unknown topic.
         """
         return self._running_cluster().records(topic, count, timeout, committed=committed)
 
     def maintain(self) -> None:
-        """Apply retention and compaction now; this also happens every half minute."""
+        """Apply retention and compaction now. The broker also does so every 30 seconds."""
         self._running_cluster().maintain()
 
     @property
     def faults(self) -> FaultPlan:
-        """The faults to inject; they survive a restart."""
+        """The faults to inject. They are kept when the broker is stopped and started again."""
         return self._options.faults
 
     @property
     def client_metrics(self) -> ClientMetrics:
-        """The subscription to client metrics, and the clients' pushes (KIP-714).
+        """The metrics that clients push (KIP-714).
 
-        Call ``subscribe`` to begin; clients notice it with their next connection.
+        Call its ``subscribe`` to ask for them. Clients learn of that when they next connect.
         """
         return self._options.client_metrics
 
     def forget_producers(self) -> None:
-        """Drop the producer state of every partition, as Kafka does for inactive producers."""
+        """Forget the producers in every partition, as Kafka forgets inactive producers.
+
+        Producers with an open transaction are kept.
+        """
         self._running_cluster().forget_producers()
 
     def time_out_transactions(self) -> None:
@@ -249,14 +263,15 @@ class EmbeddedBroker:
         self._running_cluster().transactions.time_out_all()
 
     def set_transaction_version(self, version: int) -> None:
-        """Set another level of ``transaction.version``, as an upgrade does, until the broker stops.
+        """Set the level of the feature ``transaction.version`` until the broker stops.
 
-        Clients see it in their next ApiVersions response. Raises ``ConfigError``.
+        Like an upgrade of a cluster, this applies at once; clients see the level in their next
+        ApiVersions response. Raises ``ConfigError`` for an unknown level.
         """
         self._running_cluster().transactions.set_version(version)
 
     def fail_disk(self, error: OSError | None) -> None:
-        """Make appends to the existing topics fail with this error; None repairs the disk."""
+        """Let every append to an existing partition fail with this error; None ends the failure."""
         self._running_cluster().fail_disk(error)
 
     def _running_cluster(self) -> RunningCluster:
@@ -277,7 +292,10 @@ class EmbeddedBroker:
         self._end(LogDirectories.close)
 
     def kill(self) -> None:
-        """Stop as in a crash: no flush, and no mark of a clean shutdown."""
+        """Stop as in a crash: without a flush, and without the mark of a clean shutdown.
+
+        Idempotent. Does nothing in a forked child.
+        """
         self._end(LogDirectories.abandon)
 
     def _end(self, let_go: Callable[[LogDirectories], None]) -> None:
@@ -301,7 +319,7 @@ class EmbeddedBroker:
 
 
 def _remove(data: Path, process: int) -> None:
-    """Remove a temporary directory, unless this is a forked child of the process that made it."""
+    """Remove a temporary directory. Does nothing in a fork of the process that created it."""
     if process == os.getpid():
         shutil.rmtree(data, ignore_errors=True)
 

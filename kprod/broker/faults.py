@@ -1,4 +1,4 @@
-"""Fault injection: makes a broker misbehave, for tests of clients."""
+"""Fault injection: lets the broker misbehave, so that clients can be tested."""
 
 from __future__ import annotations
 
@@ -16,16 +16,21 @@ class Fault:
     """Injects a fault into matching requests.
 
     A request matches if it has the given ``api``, names ``topic``, arrives at ``node_id`` and comes
-    from ``client_id``; None matches everything. The first ``after`` matching requests are not
-    affected. Then the fault applies ``times`` times (None: without limit). ``hits`` is the number
-    of matching requests so far, including those that were not affected.
+    from ``client_id``; a condition that is None is not checked. The first ``after`` matching
+    requests are not affected. Then the fault applies ``times`` times (None: without limit).
+    ``hits`` is the number of matching requests so far, including those that were not affected. A
+    request to which an older fault applied is not counted.
 
-    ``error``: respond with this error code without processing the request, so that records are not
-    stored; with ``after_append``, process the request first. The other faults process the request
-    and change only the response. ``delay``: wait this many seconds before sending it. ``drop``:
-    never send it. ``cut_at``: send this many bytes of it and close the connection. ``corrupt_at``:
-    flip a bit in this byte of it (a negative number counts from its end). ``throttle_ms``: report
-    this throttle time in it.
+    With ``error``, the broker responds with this error code and does not process the request, so
+    that records are not stored. With ``error`` and ``after_append``, it processes the request
+    first. The other faults let the broker process the request, and affect only the response:
+
+    - ``delay``: Wait this many seconds before sending the response.
+    - ``drop``: Never send the response.
+    - ``cut_at``: Send this many bytes of the response and close the connection.
+    - ``corrupt_at``: Flip a bit in this byte of the response. A negative number counts from the
+      end.
+    - ``throttle_ms``: Report this throttle time in the response.
     """
 
     api: ApiKey | None = None
@@ -44,7 +49,7 @@ class Fault:
     hits: int = field(default=0, init=False)
 
     def meets(self, key: ApiKey, body: Any, client_id: str | None, node_id: int) -> bool:
-        """Whether the fault applies to a request."""
+        """Whether a request matches. ``after`` and ``times`` are not considered."""
         return (
             self.api in (None, key)
             and self.node_id in (None, node_id)
@@ -80,14 +85,17 @@ class FaultPlan:
 
     @contextmanager
     def active(self, fault: Fault) -> Iterator[Fault]:
-        """Activate a fault for a ``with`` block."""
+        """Activate a fault while a ``with`` block runs."""
         try:
             yield self.add(fault)
         finally:
             self.remove(fault)
 
     def limit_versions(self, api: ApiKey, lowest: int, highest: int) -> None:
-        """Support only these versions of an API, or none if ``highest`` is below ``lowest``."""
+        """Support only the versions from ``lowest`` to ``highest`` of an API.
+
+        If ``highest`` is below ``lowest``, the API is not supported at all.
+        """
         with self._lock:
             self._versions[api] = VersionRange(lowest, highest, lowest)
 
@@ -97,7 +105,10 @@ class FaultPlan:
         return self._versions
 
     def take(self, key: ApiKey, body: Any, client_id: str | None, node_id: int) -> Fault | None:
-        """Return the oldest fault that applies to a request, and count the request."""
+        """Return the oldest fault that applies to a request, or None.
+
+        The request is counted in the ``hits`` of that fault, and of older faults that it matches.
+        """
         if not self._faults:
             return None
         with self._lock:
@@ -111,7 +122,7 @@ class FaultPlan:
 
 
 def _topics(body: Any) -> Iterator[str]:
-    """The topic names in a request, whatever its field is called."""
+    """The topic names in a request, from fields that are called differently in each API."""
     for list_name in ("topics", "topic_data", "v3_and_below_topics", "resources"):
         for entry in getattr(body, list_name, None) or ():
             for name in ("name", "topic", "resource_name"):

@@ -17,9 +17,9 @@ _SECONDS: Final = 10.0
 
 
 class QuietLog:
-    """Logs at most ``most`` lines in ``seconds``; the next line says how many were left out.
+    """Logs at most ``most`` lines in ``seconds``, and later says how many it left out.
 
-    Never raises, even without memory for a line: callers are already handling an error.
+    Callers are already handling an error, so this class never raises, even if memory is exhausted.
     Thread-safe.
     """
 
@@ -54,7 +54,7 @@ class QuietLog:
             pass  # the log is the last place to say it
 
     def _take_turn(self, now: float) -> int:
-        """How many lines were left out before this one; -1 if this one must be left out, too."""
+        """Return how many lines were left out before this one; -1 if this one must be left out."""
         with self._lock:
             if now - self._since >= self._seconds:
                 self._since, self._said = now, 0
@@ -77,14 +77,14 @@ _log = logging.getLogger(__name__)
 
 
 class HandlerPool:
-    """Threads, and the requests that wait for them (Kafka: RequestChannel and its handlers).
+    """Threads that handle requests, and the queue in front of them. Thread-safe.
 
-    At most ``capacity`` requests are queued. If the queue is full, a network thread waits and does
-    not read from its clients, so TCP flow control slows them down. Jobs that handlers add
-    themselves, such as delayed operations that can be completed, are not limited, because a handler
-    that waits for other handlers could wait for ever. These jobs run first. A handler logs an
-    unexpected error and continues: a request can cost its own connection, but never the broker.
-    Thread-safe.
+    At most ``capacity`` requests are queued (Kafka: RequestChannel). If the queue is full, a
+    network thread waits and does not read from its clients, so TCP flow control slows them down.
+    Handlers can also queue jobs themselves, such as attempts to complete delayed operations. These
+    jobs run before any request, and their number is not limited: handlers that wait for a place in
+    the queue could all wait for ever. After an unexpected error, a handler logs it and continues,
+    so a request can at most lose its own connection.
     """
 
     def __init__(
@@ -111,11 +111,12 @@ class HandlerPool:
         return len(self._requests) + len(self._urgent)
 
     def start(self) -> None:
-        """Start all threads, unless they are running or the pool is closed.
+        """Start all threads. Does nothing if they are running or the pool is closed.
 
-        If the system refuses some of them, the others are used. Raises ``RuntimeError`` if it
-        refuses all. Threads are not started later, when they are needed: the network thread would
-        have to call ``Thread.start``, which never returns if memory is exhausted.
+        If the system refuses some of the threads, the pool works with the others. Raises
+        ``RuntimeError`` if the system refuses all. Threads are not started later on demand, because
+        the network thread would have to call ``Thread.start``, which never returns if memory is
+        exhausted.
         """
         with self._starting:
             if self._threads or self._closed:
@@ -133,7 +134,7 @@ class HandlerPool:
                 self._threads.append(thread)
 
     def put(self, job: Job) -> None:
-        """Queue a request, waiting while too many are queued. After ``close`` it is dropped."""
+        """Queue a request, and wait while the queue is full. A closed pool drops requests."""
         with self._lock:
             while len(self._requests) >= self._capacity and not self._closed:
                 self._drained.wait(_PATIENCE)
@@ -142,18 +143,18 @@ class HandlerPool:
                 self._wake()
 
     def submit(self, job: Job) -> None:
-        """Queue a job that runs before any request. Works even after ``close``."""
+        """Queue a job that runs before any request. Works even while the pool closes."""
         with self._lock:
             self._urgent.append(job)
             self._wake()
 
     def _wake(self) -> None:
-        """Wake a handler. Does not raise, because the job is already queued and will be run."""
+        """Wake a handler. Does not raise: the job is already queued, and a handler will find it."""
         with contextlib.suppress(MemoryError):
             self._filled.notify()
 
     def take(self) -> Job | None:
-        """Wait for the next job and return it; None once the pool is closed and the queue empty."""
+        """Wait for the next job and return it; None if the pool is closed and nothing is queued."""
         with self._lock:
             while not self._urgent and not self._requests:
                 if self._closed:
@@ -182,7 +183,10 @@ class HandlerPool:
                 time.sleep(_PAUSE)
 
     def close(self) -> None:
-        """Run the queued jobs and end the threads. Idempotent; must not be called by a handler."""
+        """Run everything that is queued, and end the threads.
+
+        Idempotent. Must not be called by a handler, because it waits for all handlers.
+        """
         with self._lock:
             self._closed = True
             self._filled.notify_all()

@@ -1,10 +1,10 @@
-"""The hash of Java's strings, by which Kafka chooses a coordinator."""
+"""The hash of Java's strings, from which Kafka derives a group's or transaction's coordinator."""
 
 from __future__ import annotations
 
 
 def java_hash(text: str) -> int:
-    """The absolute value of ``String.hashCode()``; Kafka derives a partition from it."""
+    """Return the absolute value of Java's ``String.hashCode()``; 0 for -2^31, as in Kafka."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(encoded), 2):

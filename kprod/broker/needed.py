@@ -1,4 +1,4 @@
-"""Checks that the packages of the embedded broker are installed. The broker imports it first."""
+"""Imports kio, or says how to install it. The broker imports this module first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What handlers use: the request, and the node with the parts of the broker."""
+"""What handlers get: the request, and the node with the parts of the broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kprod.types import TopicPartition
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions:
-    """The options of a broker, without the addresses of its nodes."""
+    """The options of a broker, except the addresses of its nodes."""
 
     topics: Mapping[str, int] = field(default_factory=dict)
     default_partitions: int = 1
@@ -50,18 +50,18 @@ class BrokerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where clients reach a node by one of its listeners."""
+    """The host and port at which clients reach one listener of a node."""
 
     host: str
     port: int
 
 
 class ClusterState:
-    """The state of a cluster that a controller would have. Thread-safe.
+    """What a cluster's controller knows: running nodes, addresses, leaders. Thread-safe.
 
-    The nodes of one process share one data directory. Each partition has a replica "on every node",
-    which is in sync on the running nodes. So any running node can become its leader, and no data is
-    lost. By default the leaders are spread over the nodes.
+    The nodes of one process share their data. So every partition has a replica on every node, and
+    the replicas on running nodes are always in sync. Any running node can become the leader without
+    loss of data. By default the leaders are spread over the nodes.
     """
 
     def __init__(self, node_ids: Sequence[int] = (1,)) -> None:
@@ -78,33 +78,37 @@ class ClusterState:
 
     @property
     def controller(self) -> int:
-        """The first running node; -1 if none is running."""
+        """The id of the first running node; -1 if none is running."""
         return min(self.running, default=-1)
 
     def node_started(self, node_id: int, addresses: Mapping[str, Address]) -> None:
-        """A node has started. ``addresses`` are by listener name."""
+        """Record that a node has started. ``addresses`` are those of its listeners, by name."""
         with self._lock:
             self._addresses[node_id] = addresses
             self._running.add(node_id)
 
     def node_stopped(self, node_id: int) -> None:
-        """A node has stopped; its partitions now have other leaders."""
+        """Record that a node has stopped, so that other nodes lead its partitions."""
         with self._lock:
             self._running.discard(node_id)
 
     def address(self, node_id: int, listener: str) -> Address:
-        """A node's address: that of its ``listener`` with the client's name, else of its first."""
+        """Return the address of the node's listener with this name, else of its first one."""
         found = self._addresses.get(node_id, {})
         return found.get(listener) or next(iter(found.values()), Address("", -1))
 
     def replicas(self, where: TopicPartition) -> tuple[int, ...]:
-        """All nodes, the preferred leader first."""
+        """Return the ids of all nodes. The first is the partition's preferred leader."""
         ids = self.node_ids
         first = (zlib.crc32(where.topic.encode()) + where.partition) % len(ids)
         return ids[first:] + ids[:first]
 
     def leader(self, where: TopicPartition) -> int:
-        """The node to which it was moved if that runs, else the first replica that does, or -1."""
+        """Return the id of a partition's leader; -1 if no node is running.
+
+        The leader is the node from ``move_leader`` if that is running, or else the first running
+        replica.
+        """
         running = self.running
         moved = self._moved.get(where)
         if moved in running and moved is not None:
@@ -112,14 +116,17 @@ class ClusterState:
         return next((node_id for node_id in self.replicas(where) if node_id in running), -1)
 
     def move_leader(self, where: TopicPartition, node_id: int) -> None:
-        """Make a node the leader. Raises ``BrokerError`` 8 unless it is running."""
+        """Make a node the leader of a partition. Raises ``BrokerError`` 8 unless it is running."""
         with self._lock:
             if node_id not in self.running:
                 raise BrokerError(ErrorCode.broker_not_available, f"node {node_id} does not run")
             self._moved[where] = node_id
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget deleted partitions: a new topic with this name gets the default leaders."""
+        """Forget to which nodes deleted partitions were moved.
+
+        If a topic is created again with the same name, it begins with the default leaders.
+        """
         with self._lock:
             for where in partitions:
                 self._moved.pop(where, None)
@@ -135,7 +142,7 @@ not answer other clients meanwhile (Kafka: the event queue of QuorumController).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One broker. Its parts are thread-safe, and all nodes share them."""
+    """One node. Its parts are thread-safe, and the nodes of a process share most of them."""
 
     cluster_id: str
     topics: Topics
@@ -149,16 +156,19 @@ class Node:
     state: ClusterState = field(default_factory=ClusterState)
 
     def endpoints(self, session: Session) -> list[Message]:
-        """The running nodes' addresses for the client of a session, as fields of a response."""
+        """Return the addresses of the running nodes, as fields of a response in this session."""
         return [self.endpoint(node_id, session) for node_id in self.state.running]
 
     def endpoint(self, node_id: int, session: Session) -> Message:
-        """The address of one node, as fields of a response."""
+        """Return the address of one node, as fields of a response in this session."""
         address = self.state.address(node_id, session.listener.name)
         return {"node_id": node_id, "host": address.host, "port": address.port, "rack": None}
 
     def topic(self, name: str | None, topic_id: uuid.UUID | None) -> Topic:
-        """The topic by name, or by id if the name is None. Raises ``BrokerError`` 3 or 100."""
+        """Find a topic by name, or by id if the name is None.
+
+        Raises ``BrokerError`` 3 for an unknown name, 100 for an unknown id.
+        """
         topic = self.topics.find_id(topic_id) if name is None else self.topics.find(name)
         if topic is None and name is None:
             raise BrokerError(ErrorCode.unknown_topic_id)
@@ -167,15 +177,16 @@ class Node:
         return topic
 
     def has_partition(self, where: TopicPartition) -> bool:
-        """Whether the partition exists, no matter which node leads it."""
+        """Whether the partition exists. Any node may lead it."""
         topic = self.topics.find(where.topic)
         return topic is not None and 0 <= where.partition < len(topic.partitions)
 
     def partition(self, topic: Topic, number: int, leader_epoch: int = -1) -> PartitionLog:
-        """The log of a partition that this node leads.
+        """Return the log of a partition that this node leads.
 
-        Raises ``BrokerError`` 3 if there is no such partition, 56 if its disk has failed, 6 if
-        another node leads it, 74 for an old leader epoch, and 75 for one that has not begun.
+        Raises ``BrokerError`` 3 if there is no such partition, 56 if its disk has failed, and 6 if
+        another node leads it. If the client knows a ``leader_epoch``, also raises 74 if that is
+        older than the current one, and 75 if it is newer.
         """
         if not 0 <= number < len(topic.partitions):
             raise BrokerError(ErrorCode.unknown_topic_or_partition)
@@ -192,7 +203,10 @@ class Node:
         return log
 
     def coordinator(self, group_id: str) -> int:
-        """The node that coordinates a group: the leader of its partition of the offsets topic."""
+        """Return the id of the node that coordinates a group.
+
+        That is the leader of the group's partition of the offsets topic.
+        """
         return self.state.leader(TopicPartition(OFFSETS_TOPIC, self.groups.partition_of(group_id)))
 
     def check_coordinates(self, group_id: str) -> None:
@@ -201,7 +215,10 @@ class Node:
             raise BrokerError(ErrorCode.not_coordinator)
 
     def transaction_coordinator(self, transactional_id: str) -> int:
-        """The node that coordinates a transactional id, by its partition of the state topic."""
+        """Return the id of the node that coordinates a transactional id.
+
+        That is the leader of the id's partition of the topic ``__transaction_state``.
+        """
         number = self.transactions.partition_of(transactional_id)
         return self.state.leader(TopicPartition(TRANSACTION_TOPIC, number))
 
@@ -213,7 +230,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A parsed request. ``body`` is kio's message, whose fields depend on ``version``."""
+    """A parsed request.
+
+    ``body`` is an object of the package kio. Its fields depend on ``version``.
+    """
 
     version: int
     client_id: str | None
@@ -229,9 +249,9 @@ Give: TypeAlias = Callable[[Message | Exception], None]
 class Later:
     """An answer that must wait, for example for data (fetch) or for other members (join).
 
-    ``begin`` is called once, with a function that takes the answer. It must have that function
-    called exactly once, by any thread, perhaps before it returns. An exception instead of an answer
-    ends the connection.
+    ``begin`` is called once, with a function as argument. That function must be called with the
+    answer exactly once, by any thread, either before ``begin`` returns or later. If it is called
+    with an exception instead, the connection is closed.
     """
 
     begin: Callable[[Give], None]
@@ -247,7 +267,10 @@ def by_topic(
     answer: Callable[[str, Any], Message],
     name: str = "name",
 ) -> list[Message]:
-    """One answer for each partition in a request; ``name`` is the field with a topic's name."""
+    """Call ``answer`` for each partition in a request; return the answers, grouped by topic.
+
+    ``name`` is the field with a topic's name, both in the request and in the response.
+    """
     return [
         {
             name: getattr(topic, name),
@@ -263,7 +286,10 @@ _P = ParamSpec("_P")
 def or_error(
     fields: Message, answer: Callable[_P, Message], *args: _P.args, **kwargs: _P.kwargs
 ) -> Message:
-    """The answer for one item of a request: ``fields``, and what ``answer`` adds or its error."""
+    """Return ``fields`` together with the fields that ``answer`` returns, or with its error.
+
+    The errors are ``BrokerError`` and ``CorruptBatch``.
+    """
     try:
         return {**fields, **answer(*args, **kwargs)}
     except CorruptBatch as error:
@@ -274,7 +300,10 @@ def or_error(
 
 
 def one_by_one(handler: Callable[[Call, Node], Message]) -> Handler:
-    """The handler, but run by the controller's thread, for requests that change topics."""
+    """Wrap a handler that changes topics, so that the controller's thread runs it.
+
+    That thread runs one request at a time.
+    """
 
     def handle(call: Call, node: Node) -> Later:
         def run(give: Give) -> None:

@@ -1,4 +1,4 @@
-"""Requests that wait for something to happen to a partition, and the timer that ends the wait."""
+"""Requests that wait for something to happen, and the timer that ends the wait."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Appointment:
 class Timer:
     """Calls functions when they are due (Kafka: SystemTimer). Thread-safe.
 
-    The functions must be quick, because one thread calls them all; they leave long work to
+    All functions are called by one thread, so they must be quick, and submit long work to the
     handlers. A function that raises ``MemoryError`` is called again.
     """
 
@@ -49,7 +49,7 @@ class Timer:
         self._closed = False
 
     def at(self, when: float, act: Callable[[], None]) -> Appointment:
-        """Call ``act`` at ``when``, in seconds of the monotonic clock; not after ``close``."""
+        """Call ``act`` at ``when``, in seconds of the monotonic clock. A closed timer does not."""
         appointment = Appointment(when, next(self._numbers), act)
         with self._lock:
             heapq.heappush(self._due, appointment)
@@ -63,7 +63,7 @@ class Timer:
         return appointment
 
     def after(self, seconds: float, act: Callable[[], None]) -> Appointment:
-        """Call ``act`` after this time."""
+        """Call ``act`` after this many seconds."""
         return self.at(self._clock.monotonic() + seconds, act)
 
     def _run(self) -> None:
@@ -92,7 +92,10 @@ class Timer:
             return None
 
     def close(self) -> None:
-        """Drop all calls and end the thread. Idempotent; must not be called by an ``act``."""
+        """Drop all calls and end the thread. Idempotent.
+
+        Must not be called by a function that the timer calls, because it waits for the thread.
+        """
         with self._lock:
             self._closed = True
             self._due.clear()
@@ -109,7 +112,7 @@ the last attempt, which must complete it. Called again after a ``MemoryError``."
 
 @dataclass(slots=True, eq=False)
 class DelayedOperation:
-    """One waiting request. The purgatory's lock guards the fields that change."""
+    """One waiting request. The purgatory's lock guards the fields that can change."""
 
     keys: Collection[Hashable]
     attempt: Attempt
@@ -123,8 +126,9 @@ class DelayedOperation:
 class Purgatory:
     """Completes operations when they time out, or when something happens to one of their keys.
 
-    Kafka: DelayedOperationPurgatory. An operation is attempted by one handler thread at a time, and
-    completed exactly once. Thread-safe.
+    A key is, for example, a partition for which a request waits. Only one thread at a time attempts
+    an operation, and each operation is completed exactly once. Thread-safe. Kafka:
+    DelayedOperationPurgatory.
     """
 
     def __init__(self, timer: Timer, submit: Callable[[Callable[[], None]], None]) -> None:
@@ -135,9 +139,9 @@ class Purgatory:
         self._closed = False
 
     def watch(self, keys: Collection[Hashable], seconds: float, attempt: Attempt) -> None:
-        """Try to complete an operation when a key is woken, and a last time after ``seconds``.
+        """Attempt an operation when one of its keys is woken, and a last time after ``seconds``.
 
-        It is also tried immediately, so that nothing is missed that happened before this call.
+        The first attempt is made immediately, because a key may have been woken before this call.
         """
         operation = DelayedOperation(keys, attempt)
         with self._lock:
@@ -170,7 +174,7 @@ class Purgatory:
         self._start([operation] if ready else [])
 
     def _may_start(self, operation: DelayedOperation) -> bool:
-        """Whether to start an attempt. If one is running, its thread makes another one after it."""
+        """Whether the caller may start an attempt. If one is running, its thread will repeat it."""
         operation.woken = True
         if operation.running or operation.done:
             return False
@@ -223,7 +227,7 @@ class Purgatory:
             operation.expiry.cancel()
 
     def close(self) -> None:
-        """Complete all operations now, and later ones immediately."""
+        """Make a last attempt for all operations now, and for later ones as soon as they arrive."""
         with self._lock:
             self._closed = True
             waiting = {op for operations in self._waiting.values() for op in operations}

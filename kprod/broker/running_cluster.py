@@ -1,4 +1,4 @@
-"""The running parts of the embedded broker: those that nodes share, and a server per node."""
+"""The running parts of the embedded broker: those that all nodes share, and a server per node."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _END_OF_TIME: Final = 2**63 - 1
 
 
 class RunningCluster:
-    """The nodes of one process, over one data directory.
+    """The nodes of one process, which share their data directories.
 
     One thread at a time may start and stop nodes; any thread may move leaders.
     """
@@ -81,7 +81,7 @@ class RunningCluster:
         self._repeat(_MAINTENANCE, self.maintain)
 
     def maintain(self) -> None:
-        """Apply retention and compaction, and write checkpoints."""
+        """Apply retention and compaction, flush what is due, and write checkpoints."""
         with self._maintaining:
             self._logs.maintain(self._options.clock.wall_ms())
 
@@ -97,7 +97,11 @@ class RunningCluster:
     def _end_transaction(
         self, where: TopicPartition, marker: TransactionMarker, transaction_version: int
     ) -> None:
-        """Write a transaction's marker into a partition. Raises ``BrokerError`` 3, 47, 52 or 56."""
+        """Write a transaction's marker into a partition.
+
+        Raises ``BrokerError`` 3 (unknown partition), 47 (old producer epoch), 52 (old coordinator)
+        or 56 (disk failure).
+        """
         log = self._log(where)
         if where.topic == OFFSETS_TOPIC:
             self.groups.end_transaction(where.partition, marker, transaction_version)
@@ -113,7 +117,7 @@ class RunningCluster:
         return topic.partitions[where.partition]
 
     def _repeat(self, seconds: float, act: Callable[[], None]) -> None:
-        """Let the handlers call ``act`` every ``seconds``."""
+        """Call ``act`` in a handler's thread every ``seconds``."""
 
         def once() -> None:
             try:
@@ -124,7 +128,7 @@ class RunningCluster:
         self._timer.after(seconds, lambda: self._pool.submit(once))
 
     def start_nodes(self, servers: Mapping[int, Server]) -> None:
-        """Serve clients with servers that already listen, by node id."""
+        """Start nodes. ``servers`` maps their ids to servers that already listen."""
         self._pool.start()
         self._controller.start()
         with self._new_leaders():
@@ -151,7 +155,10 @@ class RunningCluster:
         server.start(Dispatcher(node, HANDLERS).dispatch, self._pool)
 
     def stop_node(self, node_id: int) -> None:
-        """Disconnect a node's clients; other nodes lead its partitions, in a new epoch."""
+        """Disconnect a node's clients; other nodes lead its partitions, in a new leader epoch.
+
+        Raises ``IllegalStateError`` unless the node is running.
+        """
         server = self._servers.pop(node_id, None)
         if server is None:
             raise IllegalStateError(f"node {node_id} does not run")
@@ -161,14 +168,17 @@ class RunningCluster:
         server.close(handlers_ended=False)
 
     def move_leader(self, where: TopicPartition, node_id: int) -> None:
-        """Make a running node lead a partition. Raises ``BrokerError`` 3 or 8."""
+        """Make a running node lead a partition.
+
+        Raises ``BrokerError`` 3 (unknown partition) or 8 (the node is not running).
+        """
         self._log(where)
         with self._new_leaders():
             self.state.move_leader(where, node_id)
 
     @contextmanager
     def _new_leaders(self) -> Iterator[None]:
-        """Partitions whose leaders change within the block begin a new epoch."""
+        """Begin a new epoch for each partition whose leader changes in the ``with`` block."""
         before = self._leaders()
         yield
         for where, leader in self._leaders().items():
@@ -178,10 +188,7 @@ class RunningCluster:
     def records(
         self, name: str, count: int | None, timeout: float, *, committed: bool = False
     ) -> list[StoredRecord]:
-        """The records of a topic; waits for ``count`` records. Raises ``BrokerError`` 3.
-
-        With ``committed``, without records of aborted and open transactions.
-        """
+        """Return the records of a topic. See ``EmbeddedBroker.records``."""
         topic = self.topics.find(name)
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
@@ -201,12 +208,12 @@ class RunningCluster:
         return found
 
     def forget_producers(self) -> None:
-        """Drop the producer state of every partition, as for producers that are long inactive."""
+        """Forget the producers in every partition, except those with an open transaction."""
         for log in self._all_logs():
             log.expire_producers(_END_OF_TIME)
 
     def fail_disk(self, error: OSError | None) -> None:
-        """Let every append fail with this error; None ends that."""
+        """Let every append to an existing partition fail with this error; None ends the failure."""
         for log in self._all_logs():
             log.fail_with(error)
 
@@ -218,7 +225,7 @@ class RunningCluster:
         return {log.where: self.state.leader(log.where) for log in self._all_logs()}
 
     def _leader_changed(self, where: TopicPartition) -> None:
-        """Begin a new epoch, and wake the requests that wait at the old leader."""
+        """Begin a new leader epoch, and wake the requests that wait at the old leader."""
         try:
             self._log(where).begin_epoch()
         except BrokerError:

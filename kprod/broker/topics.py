@@ -24,7 +24,10 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A name, an id that no other topic ever has, and the logs of partitions 0, 1, 2 ..."""
+    """A topic: its name, its id, and the logs of its partitions, by number.
+
+    The id is never given to another topic, not even to one of the same name.
+    """
 
     name: str
     id: uuid.UUID
@@ -37,7 +40,10 @@ class Topic:
 
 
 def is_legal_name(name: str) -> bool:
-    """1 to 249 letters, digits, dots, underscores and dashes; not ``.`` or ``..``."""
+    """Whether a name has 1 to 249 letters, digits, dots, underscores and dashes.
+
+    The names ``.`` and ``..`` are not legal.
+    """
     return _LEGAL.fullmatch(name) is not None and name not in (".", "..")
 
 
@@ -46,9 +52,10 @@ MAX_PARTITIONS: Final = 10_000
 
 
 class Topics:
-    """Finds, creates and deletes topics; raises ``BrokerError`` with the code for the client.
+    """Finds, creates and deletes topics.
 
-    Thread-safe: lookups read a mapping that is replaced, never changed.
+    Its methods raise ``BrokerError`` with the code for the client. Thread-safe: lookups take no
+    lock, because they read a mapping that is replaced, never changed.
     """
 
     def __init__(self, logs: LogDirectories) -> None:
@@ -62,28 +69,28 @@ class Topics:
             self._make(name, topic_id, max(numbers) + 1, opening=True)
 
     def all(self) -> list[Topic]:
-        """Every topic, by name."""
+        """Return all topics, sorted by name."""
         return [topic for _, topic in sorted(self._by_name.items())]
 
     def find(self, name: str) -> Topic | None:
-        """The topic of that name."""
+        """Return the topic with this name, or None."""
         return self._by_name.get(name)
 
     def find_id(self, topic_id: uuid.UUID | None) -> Topic | None:
-        """The topic with this id, if any; None stands for the zero id."""
+        """Return the topic with this id, or None. An id of None stands for Kafka's zero id."""
         return None if topic_id is None else self._by_id.get(topic_id)
 
     def close(self) -> None:
-        """Create no more partitions: that raises ``BrokerError`` 41 from now on."""
+        """Create no more partitions. Later attempts raise ``BrokerError`` 41 (NOT_CONTROLLER)."""
         self._closed = True
 
     def create(
         self, name: str, partitions: int, settings: Mapping[str, str] | None = None
     ) -> Topic:
-        """Create a topic with these settings of its own, which have Kafka's names.
+        """Create a topic. ``settings`` are its own settings, with Kafka's names.
 
-        Raises ``BrokerError`` 17 (invalid name), 36 (exists), 37 (number of partitions), 40
-        (settings), 44 (too few descriptors are left) or 56 (disk).
+        Raises ``BrokerError`` 17 (invalid name), 36 (topic exists), 37 (number of partitions), 40
+        (settings), 44 (too few descriptors are left) or 56 (disk failure).
         """
         with self._changing:
             self.check_new(name, partitions)
@@ -92,7 +99,10 @@ class Topics:
             return self._make(name, uuid.uuid4(), partitions)
 
     def check_new(self, name: str, partitions: int) -> None:
-        """Raise what ``create`` would raise, as far as that can be known before."""
+        """Raise the ``BrokerError`` of ``create`` for this name and number, but create nothing.
+
+        Settings, descriptors and the disk are not checked.
+        """
         if not is_legal_name(name):
             raise BrokerError(ErrorCode.invalid_topic_exception, f"{name!r} is not a topic name")
         if name in self._by_name:
@@ -110,7 +120,7 @@ class Topics:
     def find_or_create(
         self, name: str, partitions: int, settings: Mapping[str, str] | None = None
     ) -> Topic:
-        """The topic; created if it does not exist. Raises ``BrokerError`` like ``create``."""
+        """Return the topic, and create it if necessary. Raises ``BrokerError`` like ``create``."""
         while True:
             found = self._by_name.get(name)
             if found is not None:
@@ -123,14 +133,21 @@ class Topics:
                     raise
 
     def extend(self, name: str, partitions: int) -> None:
-        """Add partitions. Raises ``BrokerError`` 3 (no topic), 37 (not more than now), 44 or 56."""
+        """Add partitions to a topic, so that it has ``partitions`` in total.
+
+        Raises ``BrokerError`` 3 (unknown topic), 37 (too many, or not more than now), 44 (too few
+        descriptors are left) or 56 (disk failure).
+        """
         with self._changing:
             topic = self.check_extension(name, partitions)
             _check_descriptors(partitions - len(topic.partitions))
             self._make(name, topic.id, partitions)
 
     def check_extension(self, name: str, partitions: int) -> Topic:
-        """Raise what ``extend`` would raise, as far as that can be known before."""
+        """Raise the ``BrokerError`` of ``extend`` for this name and number, but add nothing.
+
+        Descriptors and the disk are not checked. Returns the topic.
+        """
         _check_count(partitions)
         topic = self._existing(name)
         if partitions <= len(topic.partitions):
@@ -141,11 +158,14 @@ class Topics:
         return topic
 
     def settings(self, name: str) -> Mapping[str, str]:
-        """The topic's own settings."""
+        """Return the topic's own settings."""
         return self._logs.overrides.of(name)
 
     def configure(self, name: str, settings: Mapping[str, str]) -> None:
-        """Replace a topic's own settings. Raises ``BrokerError`` 3 (topic), 40 (settings) or 56."""
+        """Replace a topic's own settings.
+
+        Raises ``BrokerError`` 3 (unknown topic), 40 (invalid setting) or 56 (disk failure).
+        """
         with self._changing:
             self._existing(name)
             self._configure(name, settings)
@@ -157,7 +177,10 @@ class Topics:
             raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
 
     def delete(self, name: str, now_ms: int) -> None:
-        """Delete a topic; its files follow later. Raises ``BrokerError`` 3 (topic) or 56 (disk)."""
+        """Delete a topic. Its files are deleted later.
+
+        Raises ``BrokerError`` 3 (unknown topic) or 56 (disk failure).
+        """
         with self._changing:
             topic = self._existing(name)
             self._by_name = {n: t for n, t in self._by_name.items() if n != name}
@@ -179,9 +202,9 @@ class Topics:
     def _make(self, name: str, topic_id: uuid.UUID, count: int, *, opening: bool = False) -> Topic:
         """Create the missing partitions, the last one first.
 
-        If the process ends in between, the next start sees from the highest partition how many
-        there should be, and creates the others. With ``opening``, a partition that may be in an
-        unreadable directory is not created again.
+        If the process ends in between, the next start learns the number of partitions from the
+        highest one, and creates those that are missing. With ``opening``, a partition that may be
+        in an unreadable directory is not created again.
         """
         try:
             wanted = [TopicPartition(name, number) for number in reversed(range(count))]
@@ -205,7 +228,7 @@ class Topics:
 
 
 def _in_metrics(name: str) -> str:
-    """The topic's name in metrics, in which Kafka requires topics to differ."""
+    """The topic's name in metrics. Kafka requires that no two topics have the same one."""
     return name.replace(".", "_")
 
 
@@ -217,7 +240,7 @@ def _check_count(partitions: int) -> None:
 
 
 def check_request(partitions: int) -> None:
-    """Raise ``BrokerError`` 44 for more partitions than one request may create."""
+    """Raise ``BrokerError`` 44 if one request may not create so many partitions."""
     if partitions > MAX_PARTITIONS:
         raise BrokerError(
             ErrorCode.policy_violation,
