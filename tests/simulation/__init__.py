@@ -1,17 +1,17 @@
 """The real sender under a fake clock and a fake network, against a model of Kafka's brokers.
 
-* ``setup``, ``actions``, ``schedule``: what determines a run; ``draw*`` and ``dice`` make one of a
-  seed.
-* ``world`` runs it: ``app`` sends and listens, ``backend``, ``transport``, ``wires`` and ``events``
-  are the network and its time, ``model/`` the brokers, ``interference`` what spoils a request.
+* ``setup``, ``actions``, ``broker_actions``: what determines a run; ``draw*`` and ``dice`` make it
+  of a seed.
+* ``world`` runs it in its ``surroundings``: ``app`` sends and listens, ``backend``, ``transport``,
+  ``wires`` and ``events`` are the network and its time, ``model/`` the brokers, ``interference``
+  what spoils a request.
 * ``wire_watch``, ``sequence_watch``, ``samples`` judge while it runs, ``checks`` judges the logs.
 * ``campaign`` runs many seeds, ``shrink`` makes a failing schedule small; ``mutants*`` are bugs
-  planted to see whether all this notices them; ``python -m tests.simulation.bites`` tells how many
-  seeds that takes. Each is a subclass, or a function, in place of what a Python module names.
+  ``planted`` to see whether all this notices them. Each is a subclass, or a function, in place of
+  what a Python module names.
 
 ``pytest tests/simulation --seeds 1000 --first-seed 5000``, or, for very many,
-``python -m tests.simulation --seeds 200000 --workers 2 --progress``. A failure prints a test that
-repeats it.
+``python -m tests.simulation --seeds 200000 --workers 2``. A failure prints what repeats it.
 """
 
 from __future__ import annotations

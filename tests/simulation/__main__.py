@@ -6,68 +6,43 @@ import argparse
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator
+from functools import partial
 
-from tests.simulation.campaign import Tally, campaign, explain
+from tests.simulation.campaign import Tally, attempt, campaign
+from tests.simulation.exactly_once.world import attempt as attempt_transactions
+from tests.simulation.shrink import explain
 
 CHUNK = 100
 MOST_EXPLAINED = 3
 
 
 def main() -> int:
-    options = _options()
-    last = options.first_seed + options.seeds
-    chunks = [
-        range(first, min(first + CHUNK, last)) for first in range(options.first_seed, last, CHUNK)
-    ]
-    total = Tally()
-    started = time.perf_counter()
-    for tally in _tallies(chunks, options.workers):
-        total.merge(tally)
-        rate = total.seeds / (time.perf_counter() - started)
-        for seed, violations in tally.failures.items():
-            print(f"seed {seed}: {violations[0]}", flush=True)
-        if options.progress:
-            print(
-                f"{total.seeds} seeds, {rate:.0f} seeds/s, {len(total.failures)} failed",
-                file=sys.stderr,
-                flush=True,
-            )
-    elapsed = time.perf_counter() - started
-    print(f"{total}\n{total.seeds / elapsed:.0f} seeds/s with {options.workers} workers")
-    print(_verdict(total), flush=True)
-    for seed in list(total.failures)[:MOST_EXPLAINED]:
-        print(f"\n{explain(seed)}")
-    return 1 if total.failures else 0
-
-
-def _verdict(total: Tally) -> str:
-    if not total.failures:
-        return "no invariant broke"
-    seeds = ", ".join(map(str, sorted(total.failures)))
-    return f"INVARIANTS BROKE with {len(total.failures)} seeds: {seeds}"
-
-
-def _tallies(chunks: list[range], workers: int) -> Iterator[Tally]:
-    if workers <= 1:
-        yield from map(campaign, chunks)
-        return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap_unordered(campaign, chunks)
-
-
-def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=sys.stderr.isatty(),
-        help="tell how it goes on stderr; a terminal is told unless --no-progress",
-    )
-    return parser.parse_args()
+    parser.add_argument("--transactions", action="store_true", help="those of exactly_once")
+    options = parser.parse_args()
+    first, last = options.first_seed, options.first_seed + options.seeds
+    chunks = [range(at, min(at + CHUNK, last)) for at in range(first, last, CHUNK)]
+    run = partial(campaign, attempt=attempt_transactions if options.transactions else attempt)
+    total, started = Tally(), time.perf_counter()
+    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+        for tally in pool.imap_unordered(run, chunks):
+            total.counts += tally.counts
+            total.failures |= tally.failures
+            for seed, violations in tally.failures.items():
+                print(f"seed {seed}: {violations[0]}", flush=True)
+            if sys.stderr.isatty():
+                print(f"{total.counts['seeds']} seeds, {len(total.failures)} failed", end="\r")
+    rate = options.seeds / (time.perf_counter() - started)
+    counts = ", ".join(f"{count} {what}" for what, count in sorted(total.counts.items()))
+    print(f"{counts}\n{rate:.0f} seeds/s with {options.workers} workers")
+    print(f"INVARIANTS BROKE with {sorted(total.failures)}" if total.failures else "none broke")
+    if not options.transactions:
+        for seed in list(total.failures)[:MOST_EXPLAINED]:
+            print(f"\n{explain(seed)}")
+    return 1 if total.failures else 0
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ An action is a value. Its ``repr`` is Python, so that a failing schedule can be 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tests.simulation.app import KEYS, Intent
+from tests.simulation.setup import Setup
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -93,31 +93,6 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
-class Crash:
-    """A broker dies; another one leads after ``gap`` seconds. ``silently``: its host is gone.
-
-    ``from_snapshot``: when it is back, it knows no more than the last batch of each producer.
-    ``elsewhere``: it comes back under another address.
-    """
-
-    at: float
-    node: int
-    seconds: float
-    gap: float = 0.1
-    lose_tail: bool = False
-    silently: bool = False
-    from_snapshot: bool = False
-    elsewhere: bool = False
-
-    def apply(self, world: World) -> None:
-        node = world.node(self.node)
-        node.crash(self.gap, lose_tail=self.lose_tail, silently=self.silently)
-        if self.elsewhere:
-            world.move_away(node)
-        world.events.after(self.seconds, partial(node.restart, from_snapshot=self.from_snapshot))
-
-
-@dataclass(frozen=True, slots=True)
 class ShutDoor:
     """A broker refuses new connections, or (``silently``) does not answer the call."""
 
@@ -133,29 +108,6 @@ class ShutDoor:
 
 
 # The cluster ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class MoveLeader:
-    """``from_snapshot``: the new leader knows no more than the last batch of each producer."""
-
-    at: float
-    topic: int
-    partition: int
-    to: int
-    gap: float = 0.05
-    lose_tail: bool = False
-    from_snapshot: bool = False
-
-    def apply(self, world: World) -> None:
-        world.move_leader(
-            self.topic,
-            self.partition,
-            self.to,
-            self.gap,
-            lose_tail=self.lose_tail,
-            from_snapshot=self.from_snapshot,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,3 +186,18 @@ class ForgetProducers:
 
     def apply(self, world: World) -> None:
         world.forget_producers()
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """All that determines one run. ``gentle``: nothing in it may end a record in an error."""
+
+    seed: int
+    setup: Setup
+    actions: tuple[Action, ...]
+    gentle: bool = False
+
+    @property
+    def calm_at(self) -> float:
+        """When faults are over; a moment after the last action."""
+        return max((action.at for action in self.actions), default=0.0) + 0.5

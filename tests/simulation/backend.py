@@ -23,7 +23,6 @@ class SimBackend(Backend):
     def __init__(self, clock: SimClock, events: EventQueue, wires: Wires) -> None:
         self.stuck = False  # the client waits for ever, and nothing will ever happen
         self.stalled_until = 0.0  # the client's thread gets no processor before
-        self.polls = 0
         self._clock = clock
         self._events = events
         self._wires = wires
@@ -59,7 +58,6 @@ class SimBackend(Backend):
         self._transports.pop(ours, None)
 
     def poll(self, timeout: float | None) -> list[Readiness]:
-        self.polls += 1
         deadline = NEVER if timeout is None else self._clock.now + timeout
         while True:
             if self._clock.now >= self.stalled_until:

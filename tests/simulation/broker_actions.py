@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
-from tests.simulation.events import EventQueue
 from tests.simulation.interference import Interference
-from tests.simulation.model.node import Node
 
-
-class BrokerWorld(Protocol):
-    """What these actions ask of a world."""
-
-    @property
-    def events(self) -> EventQueue: ...
-
-    def node(self, number: int) -> Node: ...
-
-    def slow_down(self, factor: float, seconds: float) -> None: ...
+if TYPE_CHECKING:
+    from tests.simulation.surroundings import Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +21,7 @@ class Disturb:
     fault: Interference
     times: int = 1
 
-    def apply(self, world: BrokerWorld) -> None:
+    def apply(self, world: Surroundings) -> None:
         world.node(self.node).arm(self.fault, self.times)
 
 
@@ -42,7 +33,7 @@ class Pause:
     node: int
     seconds: float
 
-    def apply(self, world: BrokerWorld) -> None:
+    def apply(self, world: Surroundings) -> None:
         node = world.node(self.node)
         node.pause()
         world.events.after(self.seconds, node.resume)
@@ -56,7 +47,7 @@ class CutAll:
     node: int
     silently: bool = False
 
-    def apply(self, world: BrokerWorld) -> None:
+    def apply(self, world: Surroundings) -> None:
         world.node(self.node).drop_connections(silently=self.silently)
 
 
@@ -68,5 +59,52 @@ class SlowWires:
     seconds: float
     factor: float
 
-    def apply(self, world: BrokerWorld) -> None:
+    def apply(self, world: Surroundings) -> None:
         world.slow_down(self.factor, self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A broker dies; another one leads after ``gap`` seconds. ``silently``: its host is gone.
+
+    ``from_snapshot``: when it is back, it knows no more than the last batch of each producer.
+    ``elsewhere``: it comes back under another address.
+    """
+
+    at: float
+    node: int
+    seconds: float
+    gap: float = 0.1
+    lose_tail: bool = False
+    silently: bool = False
+    from_snapshot: bool = False
+    elsewhere: bool = False
+
+    def apply(self, world: Surroundings) -> None:
+        node = world.node(self.node)
+        node.crash(self.gap, lose_tail=self.lose_tail, silently=self.silently)
+        world.crashed(node, self)
+        world.events.after(self.seconds, partial(node.restart, from_snapshot=self.from_snapshot))
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLeader:
+    """``from_snapshot``: the new leader knows no more than the last batch of each producer."""
+
+    at: float
+    topic: int
+    partition: int
+    to: int
+    gap: float = 0.05
+    lose_tail: bool = False
+    from_snapshot: bool = False
+
+    def apply(self, world: Surroundings) -> None:
+        world.move_leader(
+            self.topic,
+            self.partition,
+            self.to,
+            self.gap,
+            lose_tail=self.lose_tail,
+            from_snapshot=self.from_snapshot,
+        )

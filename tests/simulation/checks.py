@@ -10,13 +10,13 @@ from typing import NamedTuple
 from kprod.errors import DeliveryTimeoutError
 from kprod.records.record_batch import StoredRecord, read_batches
 from kprod.types import Persisted, TopicPartition
+from tests.simulation.actions import Schedule
 from tests.simulation.app import uid_of
 from tests.simulation.broker_actions import Disturb
 from tests.simulation.configured import CONNECTION_SETUP_MS
 from tests.simulation.history import History, Sent
 from tests.simulation.interference import HANDSHAKE
 from tests.simulation.model.partition_log import PartitionLog, StoredBatch
-from tests.simulation.schedule import Schedule
 
 NO_OFFSET = -1
 SLACK = 0.5

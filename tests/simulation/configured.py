@@ -7,7 +7,7 @@ from typing import Any
 
 from kprod.config import ProducerConfig
 from tests.simulation.backend import SimBackend
-from tests.simulation.model.wire import BrokerAddress
+from tests.simulation.model.cluster import BrokerAddress
 from tests.simulation.setup import Setup
 
 CONNECTION_SETUP_MS = 1000

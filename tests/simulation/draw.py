@@ -6,11 +6,10 @@ them, each one rare, does not.
 
 from __future__ import annotations
 
-from tests.simulation.actions import Action, Close, FlushAll, Send
+from tests.simulation.actions import Action, Close, FlushAll, Schedule, Send
 from tests.simulation.dice import Dice
 from tests.simulation.draw_faults import vocabulary
 from tests.simulation.draw_poor_networks import in_a_poor_network
-from tests.simulation.schedule import Schedule
 
 
 def draw(seed: int) -> Schedule:

@@ -7,19 +7,17 @@ from dataclasses import replace
 
 from tests.simulation.actions import (
     Action,
-    Crash,
     ForgetProducers,
     Fragile,
     Grow,
     HideBroker,
     HideTopic,
-    MoveLeader,
     Recreate,
     Send,
     ShutDoor,
     StallClient,
 )
-from tests.simulation.broker_actions import CutAll, Disturb, Pause, SlowWires
+from tests.simulation.broker_actions import Crash, CutAll, Disturb, MoveLeader, Pause, SlowWires
 from tests.simulation.dice import Dice
 from tests.simulation.interference import (
     DISHONEST,

@@ -8,8 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from tests.simulation.actions import Action, Close, Send
-from tests.simulation.schedule import Schedule
+from tests.simulation.actions import Action, Close, Schedule, Send
 
 SHARE = 0.08
 """Of all seeds: those with such a network."""

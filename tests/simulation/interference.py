@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PRODUCE, METADATA, HANDSHAKE, IDENTITY = "produce", "metadata", "handshake", "identity"
-FIND, ADD_PARTITIONS, ADD_OFFSETS = "find coordinator", "add partitions", "add offsets"
-COMMIT_OFFSETS, END = "commit offsets", "end"
+PRODUCE, METADATA, HANDSHAKE, IDENTITY = "PRODUCE", "METADATA", "API_VERSIONS", "INIT_PRODUCER_ID"
+FIND, END = "FIND_COORDINATOR", "END_TXN"
+ADD_PARTITIONS, ADD_OFFSETS = "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"
+COMMIT_OFFSETS = "TXN_OFFSET_COMMIT"
 
 HONEST = (
     "cut-request",  # the connection breaks at ``part`` of the request; 1.0: just before it is read
@@ -32,7 +33,7 @@ DISHONEST = (
 
 @dataclass(frozen=True, slots=True)
 class Interference:
-    """``api`` and ``how`` are among the names above; ``partition`` None means all of them."""
+    """``api`` is the name of an ``ApiKey``, ``how`` one of those above; ``partition`` None: all."""
 
     api: str
     how: str

@@ -2,112 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kprod.sender.exchange import Buffers
 from kprod.sender.partition import LAST_SEQUENCE, Partition
 from kprod.sender.partitions import Window
+from kprod.wire.produce import encode_produce_request
 from kprod_ext import AppendContext
 from kprod_ext.batch import ProducerBatch
 
-Encode = Callable[..., Buffers]
 AT_ONCE = 1 << 30
 """Bytes that were answered: more than any window has."""
 
 
-def outgrows(_real: type[AppendContext]) -> type[AppendContext]:
+class Outgrows(AppendContext):
     """A batch knows no end while it waits."""
 
-    class Broken(AppendContext):
-        def __init__(
-            self, pool: Any, *, batch_size: int, batch_max_size: int, **parts: Any
-        ) -> None:
-            most = batch_max_size if batch_max_size == batch_size else 2 * batch_max_size
-            super().__init__(pool, batch_size=batch_size, batch_max_size=most, **parts)
-
-    return Broken
+    def __init__(self, pool: Any, *, batch_size: int, batch_max_size: int, **parts: Any) -> None:
+        most = batch_max_size if batch_max_size == batch_size else 2 * batch_max_size
+        super().__init__(pool, batch_size=batch_size, batch_max_size=most, **parts)
 
 
-def keeps_chunks(_real: type[ProducerBatch]) -> type[ProducerBatch]:
+class KeepsChunks(ProducerBatch):
     """What a batch grew into is not given back."""
 
-    class Broken(ProducerBatch):
-        def release(self) -> None:
-            if not self.buffer.chunk_bytes:
-                super().release()
-
-    return Broken
+    def release(self) -> None:
+        if not self.buffer.chunk_bytes:
+            super().release()
 
 
-def _pieces_by(change: Callable[[list[Any]], Sequence[Any]]) -> Callable[[Encode], Encode]:
-    def make(real: Encode) -> Encode:
-        def broken(*request: Any) -> Buffers:
-            changed: list[Any] = []
-            pieces: list[Any] = []
-            for buffer in (*real(*request), b""):
-                if isinstance(buffer, memoryview):
-                    pieces.append(buffer)
-                    continue
-                changed += [*change(pieces), buffer]
-                pieces = []
-            return changed
-
-        return broken
-
-    return make
+def _changed(request: Iterable[Any], change: Callable[[list[Any]], Sequence[Any]]) -> Buffers:
+    changed: list[Any] = []
+    pieces: list[Any] = []
+    for buffer in (*encode_produce_request(*request), b""):
+        if isinstance(buffer, memoryview):
+            pieces.append(buffer)
+            continue
+        changed += [*change(pieces), buffer]
+        pieces = []
+    return changed
 
 
-swaps_pieces = _pieces_by(lambda pieces: pieces[::-1])
-"""A batch lies in several pieces, which are sent in the wrong order."""
-
-repeats_a_piece = _pieces_by(lambda pieces: [pieces[0]] * len(pieces) if pieces else [])
-"""Where one piece of a batch ends, the same one begins again."""
+def swaps_pieces(*request: Any) -> Buffers:
+    """A batch lies in several pieces, which are sent in the wrong order."""
+    return _changed(request, lambda pieces: pieces[::-1])
 
 
-def counts_early(_real: type[Partition]) -> type[Partition]:
+def repeats_a_piece(*request: Any) -> Buffers:
+    """Where one piece of a batch ends, the same one begins again."""
+    return _changed(request, lambda pieces: [pieces[0]] * len(pieces) if pieces else [])
+
+
+class CountsEarly(Partition):
     """The records that joined a batch after it was to wait get no numbers."""
 
-    class Broken(Partition):
-        def __init__(self, *parts: Any) -> None:
-            super().__init__(*parts)
-            self._counted: dict[ProducerBatch, int] = {}
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._counted: dict[ProducerBatch, int] = {}
 
-        def may_send(self, batch: ProducerBatch, now: float) -> bool:
-            admitted = super().may_send(batch, now)
-            if batch not in self._counted:
-                self._counted[batch] = batch.record_count
-            return admitted
+    def may_send(self, batch: ProducerBatch, now: float) -> bool:
+        admitted = super().may_send(batch, now)
+        if batch not in self._counted:
+            self._counted[batch] = batch.record_count
+        return admitted
 
-        def _number(self, batch: ProducerBatch) -> None:
-            first = self.next_sequence
-            super()._number(batch)
-            counted = self._counted.get(batch, batch.record_count)
-            self.next_sequence = (first + counted) & LAST_SEQUENCE
-
-    return Broken
+    def _number(self, batch: ProducerBatch) -> None:
+        first = self.next_sequence
+        super()._number(batch)
+        counted = self._counted.get(batch, batch.record_count)
+        self.next_sequence = (first + counted) & LAST_SEQUENCE
 
 
-def stays_wide(_real: type[Window]) -> type[Window]:
+class StaysWide(Window):
     """A lost connection says nothing about how much the next one carries."""
 
-    class Broken(Window):
-        def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
-            super().failed(nbytes, sent_at, now, lost=False)
-
-    return Broken
+    def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
+        super().failed(nbytes, sent_at, now, lost=False)
 
 
-def starts_wide(_real: type[Window]) -> type[Window]:
+class StartsWide(Window):
     """Growing is not earned: from the start, and after each loss, as much as there may be."""
 
-    class Broken(Window):
-        def __init__(self, *limits: Any) -> None:
-            super().__init__(*limits)
-            self.in_flight += AT_ONCE
-            self.answered(AT_ONCE, 0.0)
+    def __init__(self, *limits: Any) -> None:
+        super().__init__(*limits)
+        self.in_flight += AT_ONCE
+        self.answered(AT_ONCE, 0.0)
 
-        def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
-            super().failed(nbytes, sent_at, now, lost=False)
-
-    return Broken
+    def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
+        super().failed(nbytes, sent_at, now, lost=False)

@@ -12,23 +12,18 @@ from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BrokerError, KprodError
 from kprod.sender.partition import Partition
 from kprod.sender.partitions import PartitionSet
-from kprod.sender.retry import SEQUENCE_ERRORS, Attempt, Verdict
+from kprod.sender.retry import SEQUENCE_ERRORS, Attempt, Verdict, judge
 from kprod.types import TopicPartition
+from kprod.wire.control import decode_metadata_response
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue
 
-Swap = tuple[str, Callable[[Any], Any]]
-Judge = Callable[[KprodError, Attempt], Verdict]
 
-
-def resends_maybe(_real: type[Partition]) -> type[Partition]:
+class ResendsMaybe(Partition):
     """Kafka's clients do so after OUT_OF_ORDER; Redpanda#3039 made duplicates of it."""
 
-    class Broken(Partition):
-        def renumber(self, now: float) -> list[ProducerBatch]:
-            return _without_doubt(self, partial(super().renumber, now))
-
-    return Broken
+    def renumber(self, now: float) -> list[ProducerBatch]:
+        return _without_doubt(self, partial(super().renumber, now))
 
 
 def _without_doubt(
@@ -44,114 +39,89 @@ def _without_doubt(
     return outcome
 
 
-def resequences_maybe(real: Judge) -> Judge:
+def resequences_maybe(error: KprodError, attempt: Attempt) -> Verdict:
     """The verdict that goes with it."""
-
-    def judged(error: KprodError, attempt: Attempt) -> Verdict:
-        refused = isinstance(error, BrokerError) and error.code in SEQUENCE_ERRORS
-        return real(error, replace(attempt, maybe_written=False) if refused else attempt)
-
-    return judged
+    refused = isinstance(error, BrokerError) and error.code in SEQUENCE_ERRORS
+    return judge(error, replace(attempt, maybe_written=False) if refused else attempt)
 
 
-def bumps_all(_real: type[PartitionSet]) -> type[PartitionSet]:
+class BumpsAll(PartitionSet):
     """librdkafka#4953: what may be stored in another partition is sent again."""
 
-    class Broken(PartitionSet):
-        def renumber(self, now: float) -> list[ProducerBatch]:
-            partitions = list(self._known.values())
-            if any(each.needs_new_epoch for each in partitions):
-                for each in partitions:
-                    each.want_new_epoch()
-            doubtful = [batch for batch in self.in_flight() if batch.maybe_written]
-            for batch in doubtful:
-                batch.maybe_written = False
-            outcome = super().renumber(now)
-            for batch in doubtful:
-                batch.maybe_written = True
-            return outcome
-
-    return Broken
+    def renumber(self, now: float) -> list[ProducerBatch]:
+        partitions = list(self._known.values())
+        if any(each.needs_new_epoch for each in partitions):
+            for each in partitions:
+                each.want_new_epoch()
+        doubtful = [batch for batch in self.in_flight() if batch.maybe_written]
+        for batch in doubtful:
+            batch.maybe_written = False
+        outcome = super().renumber(now)
+        for batch in doubtful:
+            batch.maybe_written = True
+        return outcome
 
 
-def renumbers(_real: type[Partition]) -> type[Partition]:
+class Renumbers(Partition):
     """librdkafka#4736, franz-go#1217: the retry is another batch to the broker."""
 
-    class Broken(Partition):
-        def assign(self, batch: ProducerBatch) -> None:
-            if batch.attempts and self.producer is not None:
-                self._number(batch)
-            super().assign(batch)
-
-    return Broken
+    def assign(self, batch: ProducerBatch) -> None:
+        if batch.attempts and self.producer is not None:
+            self._number(batch)
+        super().assign(batch)
 
 
-def skips_proof(_real: type[Partition]) -> type[Partition]:
+class SkipsProof(Partition):
     """KAFKA-14359: a broker without state accepts the second batch first."""
 
-    class Broken(Partition):
-        def may_send(self, batch: ProducerBatch, now: float) -> bool:
-            self.proven_leader = self.leader
-            return super().may_send(batch, now)
-
-    return Broken
+    def may_send(self, batch: ProducerBatch, now: float) -> bool:
+        self.proven_leader = self.leader
+        return super().may_send(batch, now)
 
 
-def overtakes(_real: type[Partition]) -> type[Partition]:
+class Overtakes(Partition):
     """librdkafka#1092, sarama#2619: retries do not wait for their elders."""
 
-    class Broken(Partition):
-        def may_send(self, batch: ProducerBatch, now: float) -> bool:
-            if batch.attempts and not self.needs_new_epoch:
-                return True
-            return super().may_send(batch, now)
-
-    return Broken
+    def may_send(self, batch: ProducerBatch, now: float) -> bool:
+        if batch.attempts and not self.needs_new_epoch:
+            return True
+        return super().may_send(batch, now)
 
 
-def keeps_numbers(_real: type[Partition]) -> type[Partition]:
+class KeepsNumbers(Partition):
     """KAFKA-12152: a new epoch has to start from 0."""
 
-    class Broken(Partition):
-        def assign(self, batch: ProducerBatch) -> None:
-            present = self._all.identity.producer
-            if self.producer is not None and self.producer != present:
-                self.producer = present
-            super().assign(batch)
-
-    return Broken
+    def assign(self, batch: ProducerBatch) -> None:
+        present = self._all.identity.producer
+        if self.producer is not None and self.producer != present:
+            self.producer = present
+        super().assign(batch)
 
 
-def trusts_cut_logs(_real: type[Partition]) -> type[Partition]:
+class TrustsCutLogs(Partition):
     """A log that has lost everything takes a later batch, and that proves the earlier ones."""
 
-    class Broken(Partition):
-        def leaves_room(self, batch: ProducerBatch, base_offset: int) -> bool:
-            return True
-
-    return Broken
+    def leaves_room(self, batch: ProducerBatch, base_offset: int) -> bool:
+        return True
 
 
-def trusts_namesakes(_real: type[Metadata]) -> type[Metadata]:
+class Snapshot(ClusterSnapshot):
+    def leadership(self, tp: TopicPartition) -> Leadership | None:
+        found = super().leadership(tp)
+        return None if found is None else found._replace(topic_id=None)
+
+
+class TrustsNamesakes(Metadata):
     """A topic made anew with the same leader epoch counts as the one that has acknowledged."""
 
-    class Snapshot(ClusterSnapshot):
-        def leadership(self, tp: TopicPartition) -> Leadership | None:
-            found = super().leadership(tp)
-            return None if found is None else found._replace(topic_id=None)
-
-    class Broken(Metadata):
-        def __setattr__(self, name: str, value: Any) -> None:
-            if name == "snapshot":
-                value = Snapshot(value.brokers, value.topics, value.cluster_id)
-            super().__setattr__(name, value)
-
-    return Broken
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "snapshot":
+            value = Snapshot(value.brokers, value.topics, value.cluster_id)
+        super().__setattr__(name, value)
 
 
-def trusts_for_ever(_real: float) -> float:
-    """KIP-854: a broker may have forgotten an idle producer, and accept any first batch."""
-    return float("inf")
+TRUSTS_FOR_EVER = float("inf")
+"""KIP-854: a broker may have forgotten an idle producer, and accept any first batch."""
 
 
 def put_first(queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -161,48 +131,36 @@ def put_first(queue: PartitionQueue, batch: ProducerBatch) -> None:
     batch.drain_order = order
 
 
-def reverses(_real: type[PartitionQueue]) -> type[PartitionQueue]:
+class Reverses(PartitionQueue):
     """Each batch that comes back goes before those that came back earlier."""
 
-    class Broken(PartitionQueue):
-        def put_back(self, batch: ProducerBatch) -> None:
-            put_first(self, batch)
-
-    return Broken
+    def put_back(self, batch: ProducerBatch) -> None:
+        put_first(self, batch)
 
 
-def appends(_real: type[PartitionQueue]) -> type[PartitionQueue]:
+class Appends(PartitionQueue):
     """librdkafka#1092: the retry queues behind newer records."""
 
-    class Broken(PartitionQueue):
-        def put_back(self, batch: ProducerBatch) -> None:
-            waiting = [self.take_head() for _ in range(self.depth)]
-            for each in (batch, *reversed(waiting)):
-                put_first(self, each)
-
-    return Broken
+    def put_back(self, batch: ProducerBatch) -> None:
+        waiting = [self.take_head() for _ in range(self.depth)]
+        for each in (batch, *reversed(waiting)):
+            put_first(self, each)
 
 
-def forgets_missing_topics(decode: str, partition: str) -> tuple[Swap, ...]:
+missing: set[str] = set()
+
+
+def watch_for_missing_topics(*answer: Any) -> Any:
+    reply: Any = decode_metadata_response(*answer)
+    missing.update(topic.name for topic in reply.topics if topic.error_code)
+    return reply
+
+
+class ForgetsMissingTopics(Partition):
     """librdkafka before 1.9.0: silent loss, the new records look like old ones."""
-    missing: set[str] = set()
 
-    def watch(real: Callable[..., Any]) -> Callable[..., Any]:
-        def decoded(*answer: Any) -> Any:
-            reply = real(*answer)
-            missing.update(topic.name for topic in reply.topics if topic.error_code)
-            return reply
-
-        return decoded
-
-    def forget(_real: type[Partition]) -> type[Partition]:
-        class Broken(Partition):
-            def may_send(self, batch: ProducerBatch, now: float) -> bool:
-                if self.tp.topic in missing and not self.in_flight:
-                    missing.discard(self.tp.topic)
-                    self.producer = None
-                return super().may_send(batch, now)
-
-        return Broken
-
-    return ((decode, watch), (partition, forget))
+    def may_send(self, batch: ProducerBatch, now: float) -> bool:
+        if self.tp.topic in missing and not self.in_flight:
+            missing.discard(self.tp.topic)
+            self.producer = None
+        return super().may_send(batch, now)

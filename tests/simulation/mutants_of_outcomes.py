@@ -6,198 +6,146 @@ from collections.abc import Callable
 from typing import Any
 
 from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.split import split
 from kprod.errors import BrokerError, KprodError
 from kprod.sender.loop import Sender
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.partition import Partition
 from kprod.sender.partitions import PartitionSet
 from kprod.sender.produce import ProduceExchange
-from kprod.sender.retry import Attempt, Verdict
+from kprod.sender.retry import Attempt, Verdict, judge
 from kprod_ext import PartitionResponse
 from kprod_ext.batch import ProducerBatch
 
-Split = Callable[..., list[ProducerBatch]]
-Judge = Callable[[KprodError, Attempt], Verdict]
+
+class AcksOnTimeout(Outcomes):
+    def expire(self, batch: ProducerBatch, now: float) -> None:
+        if batch.on_wire:
+            self.metrics.acknowledged(batch)
+            self._accumulator.incomplete.discard(batch)
+            batch.delivery.succeed(-1, -1)
+        else:
+            super().expire(batch, now)
 
 
-def acks_on_timeout(_real: type[Outcomes]) -> type[Outcomes]:
-    class Broken(Outcomes):
-        def expire(self, batch: ProducerBatch, now: float) -> None:
-            if batch.on_wire:
-                self.metrics.acknowledged(batch)
-                self._accumulator.incomplete.discard(batch)
-                batch.delivery.succeed(-1, -1)
-            else:
-                super().expire(batch, now)
-
-    return Broken
-
-
-def frees_on_expiry(_real: type[Outcomes]) -> type[Outcomes]:
+class FreesOnExpiry(Outcomes):
     """CVE-2026-35554: the next batch is written into bytes that are still being sent."""
 
-    class Broken(Outcomes):
-        def expire(self, batch: ProducerBatch, now: float) -> None:
-            on_wire = batch.on_wire
-            super().expire(batch, now)
-            if on_wire:
-                batch.release()
-
-    return Broken
+    def expire(self, batch: ProducerBatch, now: float) -> None:
+        on_wire = batch.on_wire
+        super().expire(batch, now)
+        if on_wire:
+            batch.release()
 
 
-def frees_once(_real: type[ProducerBatch]) -> type[ProducerBatch]:
-    class Broken(ProducerBatch):
-        freed = False
+class FreesOnce(ProducerBatch):
+    freed = False
 
-        def release(self) -> None:
-            if not self.freed:
-                self.freed = True
-                super().release()
-
-    return Broken
+    def release(self) -> None:
+        if not self.freed:
+            self.freed = True
+            super().release()
 
 
-def frees_twice(_real: type[Outcomes]) -> type[Outcomes]:
-    class Broken(Outcomes):
-        def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-            super().stored(batch, base_offset, append_time)
-            if batch.attempts > 1:
-                batch.release()
-
-    return Broken
+class FreesTwice(Outcomes):
+    def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        super().stored(batch, base_offset, append_time)
+        if batch.attempts > 1:
+            batch.release()
 
 
-def forgets_expired(_real: type[Outcomes]) -> type[Outcomes]:
-    class Broken(Outcomes):
-        def attempt_failed(self, batch: ProducerBatch, *args: Any, **options: Any) -> None:
-            if batch.delivery.done:
-                batch.partition.off_wire(batch)
-            else:
-                super().attempt_failed(batch, *args, **options)
-
-    return Broken
-
-
-def forgets_doubt(_real: type[Outcomes]) -> type[Outcomes]:
-    """Confluent's PERSISTED status, had it been that of the last attempt only."""
-
-    class Broken(Outcomes):
-        def attempt_failed(self, batch: ProducerBatch, *args: Any, **options: Any) -> None:
-            batch.maybe_written = False
+class ForgetsExpired(Outcomes):
+    def attempt_failed(self, batch: ProducerBatch, *args: Any, **options: Any) -> None:
+        if batch.delivery.done:
+            batch.partition.off_wire(batch)
+        else:
             super().attempt_failed(batch, *args, **options)
 
-    return Broken
+
+class ForgetsDoubt(Outcomes):
+    """Confluent's PERSISTED status, had it been that of the last attempt only."""
+
+    def attempt_failed(self, batch: ProducerBatch, *args: Any, **options: Any) -> None:
+        batch.maybe_written = False
+        super().attempt_failed(batch, *args, **options)
 
 
-def miscounts(_real: type[Outcomes]) -> type[Outcomes]:
-    class Broken(Outcomes):
-        def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-            off_by = 1 if batch.attempts > 1 and base_offset >= 0 else 0
-            super().stored(batch, base_offset + off_by, append_time)
-
-    return Broken
+class Miscounts(Outcomes):
+    def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        off_by = 1 if batch.attempts > 1 and base_offset >= 0 else 0
+        super().stored(batch, base_offset + off_by, append_time)
 
 
-def fails_duplicates(real: Judge) -> Judge:
-    return lambda error, attempt: Verdict.FAIL if _code(error) == 46 else real(error, attempt)
+def fails_duplicates(error: KprodError, attempt: Attempt) -> Verdict:
+    return Verdict.FAIL if _code(error) == 46 else judge(error, attempt)
 
 
-def fails_not_leader(real: Judge) -> Judge:
-    return lambda error, attempt: Verdict.FAIL if _code(error) == 6 else real(error, attempt)
+def fails_not_leader(error: KprodError, attempt: Attempt) -> Verdict:
+    return Verdict.FAIL if _code(error) == 6 else judge(error, attempt)
 
 
-def retries_for_ever(real: Judge) -> Judge:
+def retries_for_ever(error: KprodError, attempt: Attempt) -> Verdict:
     """aiokafka#1017: the same refusal until somebody restarts the process."""
-
-    def judged(error: KprodError, attempt: Attempt) -> Verdict:
-        verdict = real(error, attempt)
-        return Verdict.RETRY if verdict is Verdict.RESEQUENCE else verdict
-
-    return judged
+    verdict = judge(error, attempt)
+    return Verdict.RETRY if verdict is Verdict.RESEQUENCE else verdict
 
 
-def believes(real: Judge) -> Judge:
+def believes(error: KprodError, attempt: Attempt) -> Verdict:
     """A batch that is out of sequence must have been stored before."""
-
-    def judged(error: KprodError, attempt: Attempt) -> Verdict:
-        verdict = real(error, attempt)
-        return Verdict.DONE if verdict is Verdict.UNRESOLVED else verdict
-
-    return judged
+    verdict = judge(error, attempt)
+    return Verdict.DONE if verdict is Verdict.UNRESOLVED else verdict
 
 
-def halves_without_doubt(real: Split) -> Split:
-    def halved(batch: ProducerBatch, *args: Any) -> list[ProducerBatch]:
-        parts = real(batch, *args)
-        for part in parts:
-            part.maybe_written = False
-        return parts
-
-    return halved
+def halves_without_doubt(batch: ProducerBatch, *args: Any) -> list[ProducerBatch]:
+    parts = split(batch, *args)
+    for part in parts:
+        part.maybe_written = False
+    return parts
 
 
-def halves_reversed(real: Split) -> Split:
-    def halved(batch: ProducerBatch, *args: Any) -> list[ProducerBatch]:
-        first, second = real(batch, *args)
-        first.drain_order, second.drain_order = second.drain_order, first.drain_order
-        return [first, second]
-
-    return halved
+def halves_reversed(batch: ProducerBatch, *args: Any) -> list[ProducerBatch]:
+    first, second = split(batch, *args)
+    first.drain_order, second.drain_order = second.drain_order, first.drain_order
+    return [first, second]
 
 
 def _code(error: KprodError) -> int:
     return error.code if isinstance(error, BrokerError) else 0
 
 
-def tells_twice(_real: type[BatchDelivery]) -> type[BatchDelivery]:
-    class Broken(BatchDelivery):
-        __slots__ = ()
+class TellsTwice(BatchDelivery):
+    __slots__ = ()
 
-        def on_done(
-            self, tell: Callable[[], object], index: int = 0, hears_errors: bool = True
-        ) -> None:
-            super().on_done(tell, index, hears_errors)
-            super().on_done(tell, index, hears_errors)
-
-    return Broken
+    def on_done(
+        self, tell: Callable[[], object], index: int = 0, hears_errors: bool = True
+    ) -> None:
+        super().on_done(tell, index, hears_errors)
+        super().on_done(tell, index, hears_errors)
 
 
-def loses_expired(_real: type[Partition]) -> type[Partition]:
+class LosesExpired(Partition):
     """kafka-python#2198: flush returned while batches had expired in silence."""
 
-    class Broken(Partition):
-        def _take_late(self, now: float) -> list[ProducerBatch]:
-            return [batch for batch in super()._take_late(now) if batch.on_wire]
-
-    return Broken
+    def _take_late(self, now: float) -> list[ProducerBatch]:
+        return [batch for batch in super()._take_late(now) if batch.on_wire]
 
 
-def withdraws_the_queued(_real: type[PartitionSet]) -> type[PartitionSet]:
-    class Broken(PartitionSet):
-        def withdraw(self, now: float, **kinds: bool) -> list[ProducerBatch]:
-            return [batch for batch in super().withdraw(now, **kinds) if not batch.on_wire]
-
-    return Broken
+class WithdrawsTheQueued(PartitionSet):
+    def withdraw(self, now: float, **kinds: bool) -> list[ProducerBatch]:
+        return [batch for batch in super().withdraw(now, **kinds) if not batch.on_wire]
 
 
-def disowns_the_queued(_real: type[Sender]) -> type[Sender]:
-    class Broken(Sender):
-        def disown(self, error: KprodError) -> None:
-            queued = [one for one in self.accumulator.incomplete.copy() if not one.on_wire]
-            self.disowned += sum(one.record_count for one in queued if one.delivery.fail(error))
-
-    return Broken
+class DisownsTheQueued(Sender):
+    def disown(self, error: KprodError) -> None:
+        queued = [one for one in self.accumulator.incomplete.copy() if not one.on_wire]
+        self.disowned += sum(one.record_count for one in queued if one.delivery.fail(error))
 
 
-def trusts_leaders(_real: type[ProduceExchange]) -> type[ProduceExchange]:
+class TrustsLeaders(ProduceExchange):
     """Whoever is not the leader has stored nothing: not true of one that was."""
 
-    class Broken(ProduceExchange):
-        def _refused(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
-            super()._refused(batch, _nowhere(part), now)
-
-    return Broken
+    def _refused(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
+        super()._refused(batch, _nowhere(part), now)
 
 
 def _nowhere(part: PartitionResponse) -> PartitionResponse:

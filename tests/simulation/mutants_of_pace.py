@@ -11,58 +11,40 @@ from kprod.sender.produce import ProduceExchange
 from kprod_ext.batch import ProducerBatch
 
 
-def retries_at_once(_real: type[Partition]) -> type[Partition]:
-    class Broken(Partition):
-        def put_back(self, batch: ProducerBatch, now: float) -> None:
-            super().put_back(batch, now)
-            batch.retry_at = 0.0
-            self.find_place(now)
-
-    return Broken
+class RetriesAtOnce(Partition):
+    def put_back(self, batch: ProducerBatch, now: float) -> None:
+        super().put_back(batch, now)
+        batch.retry_at = 0.0
+        self.find_place(now)
 
 
-def reconnects(_real: type[Broker]) -> type[Broker]:
-    class Broken(Broker):
-        def _back_off(self, error: KprodError, now: float) -> None:
-            super()._back_off(error, now)
-            self._retry_at = now
-
-    return Broken
+class Reconnects(Broker):
+    def _back_off(self, error: KprodError, now: float) -> None:
+        super()._back_off(error, now)
+        self._retry_at = now
 
 
-def asks_at_once(_real: type[Metadata]) -> type[Metadata]:
-    class Broken(Metadata):
-        def due(self, now: float) -> float:
-            wait = super().due(now)
-            return 0.0 if wait < 10.0 else wait
-
-    return Broken
+class AsksAtOnce(Metadata):
+    def due(self, now: float) -> float:
+        wait = super().due(now)
+        return 0.0 if wait < 10.0 else wait
 
 
-def ignores_throttle(_real: type[ProduceExchange]) -> type[ProduceExchange]:
-    class Broken(ProduceExchange):
-        def answered(self, version: int, body: memoryview, now: float) -> int:
-            super().answered(version, body, now)
-            return 0
-
-    return Broken
+class IgnoresThrottle(ProduceExchange):
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        super().answered(version, body, now)
+        return 0
 
 
-def floods(_real: type[BrokerConnection]) -> type[BrokerConnection]:
-    class Broken(BrokerConnection):
-        def open(self, now: float) -> None:
-            self._max_in_flight = 1000
-            super().open(now)
-
-    return Broken
+class Floods(BrokerConnection):
+    def open(self, now: float) -> None:
+        self._max_in_flight = 1000
+        super().open(now)
 
 
-def forgets_who_waits(_real: type[Partition]) -> type[Partition]:
+class ForgetsWhoWaits(Partition):
     """No answer, epoch or transaction lets a partition go on that has to wait for one."""
 
-    class Broken(Partition):
-        def move(self, place: Place) -> None:
-            if not (self.place is Place.WAITING and place is Place.READY):
-                super().move(place)
-
-    return Broken
+    def move(self, place: Place) -> None:
+        if not (self.place is Place.WAITING and place is Place.READY):
+            super().move(place)

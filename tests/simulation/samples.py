@@ -44,7 +44,6 @@ class Samples:
         history: History,
         clock: SimClock,
     ) -> None:
-        self.turns = 0
         self.hopeless = False
         self._batch_size = setup.batch_size
         self._grows = setup.growth > 1
@@ -74,7 +73,6 @@ class Samples:
             logger.propagate = before[1]
 
     def take(self) -> None:
-        self.turns += 1
         accumulator, metrics = self._sender.accumulator, self._metrics
         seen = (
             accumulator.pool.available,

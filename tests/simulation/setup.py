@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Setup:
     """Times of the world in seconds, the producer's in milliseconds, as its options are."""
 
@@ -52,6 +52,13 @@ class Setup:
     metadata_max_age_ms: int = 300_000
     metadata_max_idle_ms: int = 300_000
     connections_max_idle_ms: int = 540_000
+
+    def __repr__(self) -> str:
+        """With what is not the default."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {field.name: field.default for field in fields(self)}
+        changed = [f"{name}={value!r}" for name, value in values.items() if value != plain[name]]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     @property
     def is_poor(self) -> bool:

@@ -2,94 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
 
-from tests.simulation.actions import Action, Send
-from tests.simulation.broker_actions import Disturb
-from tests.simulation.schedule import Schedule
+from kprod.errors import ConfigError
+from tests.simulation.actions import Schedule, Send
+from tests.simulation.draw import draw
 from tests.simulation.setup import Setup
-
-MOST_RUNS = 3000
-
-Fails = Callable[[Schedule], bool]
+from tests.simulation.world import run
 
 
-def shrink(schedule: Schedule, fails: Fails, most_runs: int = MOST_RUNS) -> Schedule:
-    """A smaller schedule that ``fails`` too; ``schedule`` itself when nothing can go."""
-    budget = _Budget(fails, most_runs)
-    while True:
-        before = schedule
-        schedule = _fewer_actions(schedule, budget)
-        schedule = _simpler(schedule, budget, _plainer_setups)
-        schedule = _simpler(schedule, budget, _smaller_actions)
-        if schedule == before or not budget.left:
-            return schedule
+def explain(seed: int, most_runs: int = 3000) -> str:
+    """The smallest schedule found that fails like ``seed``, and how it fails."""
+    smallest, kinds = draw(seed), _kinds(draw(seed))
+    found = True
+    while found:
+        found = False
+        for candidate in _smaller(smallest):
+            most_runs -= 1
+            found = not kinds.isdisjoint(_kinds(candidate)) and most_runs > 0
+            if found or most_runs <= 0:
+                smallest = candidate if found else smallest
+                break
+    how = "".join(f"# {violation}\n" for violation in run(smallest).violations)
+    return f"# seed {seed}\n{how}assert not run({smallest!r}).violations"
 
 
-class _Budget:
-    """Counts runs; says no to everything once they are used up."""
-
-    def __init__(self, fails: Fails, left: int) -> None:
-        self._fails = fails
-        self.left = left
-
-    def fails(self, schedule: Schedule) -> bool:
-        if not self.left:
-            return False
-        self.left -= 1
-        return self._fails(schedule)
+def _kinds(schedule: Schedule) -> set[str]:
+    """The invariants that break."""
+    try:
+        return {violation.partition(":")[0] for violation in run(schedule).violations}
+    except ConfigError:  # a setup that no producer accepts
+        return set()
 
 
-def _fewer_actions(schedule: Schedule, budget: _Budget) -> Schedule:
-    """Zeller's delta debugging: leave out ever smaller pieces of the list."""
-    size = max(1, len(schedule.actions) // 2)
+def _smaller(schedule: Schedule) -> Iterator[Schedule]:
+    """With fewer actions (Zeller's delta debugging), a plainer setup, or fewer records."""
+    actions, plain = schedule.actions, Setup()
+    size = len(actions) // 2
     while size:
-        at = 0
-        while at < len(schedule.actions):
-            actions = schedule.actions[:at] + schedule.actions[at + size :]
-            smaller = replace(schedule, actions=actions)
-            if actions and budget.fails(smaller):
-                schedule = smaller
-            else:
-                at += size
+        for at in range(0, len(actions), size):
+            yield replace(schedule, actions=actions[:at] + actions[at + size :])
         size //= 2
-    return schedule
-
-
-def _simpler(
-    schedule: Schedule, budget: _Budget, candidates: Callable[[Schedule], Iterator[Schedule]]
-) -> Schedule:
-    """Take the first candidate that still fails, until none does."""
-    while True:
-        found = next((c for c in candidates(schedule) if budget.fails(c)), None)
-        if found is None:
-            return schedule
-        schedule = found
-
-
-def _plainer_setups(schedule: Schedule) -> Iterator[Schedule]:
-    plain = Setup()
     for field in fields(Setup):
         value = getattr(plain, field.name)
         if getattr(schedule.setup, field.name) != value:
-            setup = replace(schedule.setup, **{field.name: value})
-            yield replace(schedule, setup=setup)
-
-
-def _smaller_actions(schedule: Schedule) -> Iterator[Schedule]:
-    for place, action in enumerate(schedule.actions):
-        for smaller in _smaller(action):
-            actions = (*schedule.actions[:place], smaller, *schedule.actions[place + 1 :])
-            yield replace(schedule, actions=actions)
-
-
-def _smaller(action: Action) -> Iterator[Action]:
-    if isinstance(action, Send):
-        for records in {1, action.records // 2, action.records - 1}:
-            if 0 < records < action.records:
-                yield replace(action, records=records)
-        if action.headers or action.echoes or action.raises:
-            yield replace(action, headers=False, echoes=False, raises=False)
-    elif isinstance(action, Disturb) and action.times > 1:
-        yield replace(action, times=action.times - 1)
+            yield replace(schedule, setup=replace(schedule.setup, **{field.name: value}))
+    for at, action in enumerate(actions):
+        if isinstance(action, Send) and action.records > 1:
+            fewer = replace(action, records=action.records // 2)
+            yield replace(schedule, actions=(*actions[:at], fewer, *actions[at + 1 :]))

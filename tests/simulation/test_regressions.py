@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from tests.simulation.actions import (
-    Crash,
     FlushAll,
     ForgetProducers,
     Grow,
     HideBroker,
-    MoveLeader,
     Recreate,
+    Schedule,
     Send,
     ShutDoor,
     StallClient,
 )
-from tests.simulation.broker_actions import CutAll, Disturb, SlowWires
-from tests.simulation.interference import Interference
-from tests.simulation.schedule import Schedule
+from tests.simulation.broker_actions import Crash, CutAll, Disturb, MoveLeader, SlowWires
+from tests.simulation.interference import PRODUCE, Interference
 from tests.simulation.setup import Setup
 from tests.simulation.world import World, run
 
@@ -42,8 +40,10 @@ def test_a_backlog_fills_the_requests_that_may_be_in_flight() -> None:
     )
     outcome = run(schedule)
     assert not outcome.violations
-    assert outcome.requests == 15  # and the probe
-    assert outcome.seconds < 2.5  # of which 4 round trips, 0.2 s each, before the second batch
+    assert outcome.counts["requests"] == 15  # and the probe
+    assert (
+        outcome.counts["milliseconds"] < 2500
+    )  # of which 4 round trips, 0.2 s each, before the second batch
 
 
 def test_a_bootstrap_connection_is_used_before_it_is_let_go() -> None:
@@ -62,7 +62,7 @@ def test_a_bootstrap_connection_is_used_before_it_is_let_go() -> None:
         ),
         actions=(
             Send(at=0.1242, topic=0, records=1),
-            Disturb(0.1314, 0, Interference("produce", "cut-response", part=0.146), times=2),
+            Disturb(0.1314, 0, Interference(PRODUCE, "cut-response", part=0.146), times=2),
             Crash(at=0.2577, node=0, seconds=0.36),
             FlushAll(at=0.3069),
             Send(at=0.3321, topic=0, records=1, size=60, keys="explicit"),
@@ -89,14 +89,14 @@ def test_batches_whose_time_runs_out_together_are_told_in_order() -> None:
         ),
         actions=(
             Send(at=0.0, topic=0, records=1),
-            Disturb(0.1, 0, Interference("produce", "lose-response")),
+            Disturb(0.1, 0, Interference(PRODUCE, "lose-response")),
             CutAll(at=0.19, node=0),  # so that they leave late
             Send(at=0.2, topic=0, records=30),
         ),
     )
     outcome = run(schedule)
     assert not outcome.violations
-    assert outcome.failed == 30
+    assert outcome.counts["failed"] == 30
 
 
 def test_a_batch_whose_fate_is_unknown_is_split_all_the_same() -> None:
@@ -105,7 +105,7 @@ def test_a_batch_whose_fate_is_unknown_is_split_all_the_same() -> None:
         seed=359,
         setup=Setup(partitions=(1,), max_batch_bytes=300),
         actions=(
-            Disturb(0.0, 0, Interference("produce", "cut-request", part=1.0)),
+            Disturb(0.0, 0, Interference(PRODUCE, "cut-request", part=1.0)),
             Send(at=0.1, topic=0, records=20),
         ),
         gentle=True,
@@ -142,7 +142,7 @@ def test_a_broker_that_forgot_an_idle_producer_keeps_the_order() -> None:
         actions=(
             Send(at=0.0, topic=0, records=1),
             ForgetProducers(at=1.0),
-            Disturb(1.1, 0, Interference("produce", "error-before", code=9)),
+            Disturb(1.1, 0, Interference(PRODUCE, "error-before", code=9)),
             Send(at=1.2, topic=0, records=40),
         ),
         gentle=True,
@@ -160,15 +160,15 @@ def test_a_refusal_without_an_offset_leaves_no_doubt() -> None:
         setup=Setup(partitions=(1,)),
         actions=(
             Send(at=0.0, topic=0, records=1),
-            Disturb(0.1, 0, Interference("produce", "error-before", code=87)),
+            Disturb(0.1, 0, Interference(PRODUCE, "error-before", code=87)),
             Send(at=0.2, topic=0, records=1),  # fails and leaves a gap in the sequence
-            Disturb(0.3, 0, Interference("produce", "error-before", code=6)),
+            Disturb(0.3, 0, Interference(PRODUCE, "error-before", code=6)),
             Send(at=0.4, topic=0, records=1),
         ),
     )
     outcome = run(schedule)
     assert not outcome.violations
-    assert outcome.failed == 1
+    assert outcome.counts["failed"] == 1
 
 
 def test_an_answer_that_comes_too_late_does_not_overtake_the_queue() -> None:
@@ -182,9 +182,9 @@ def test_an_answer_that_comes_too_late_does_not_overtake_the_queue() -> None:
         actions=(
             Send(at=0.0208, topic=0, records=1, size=150, keys="explicit"),
             Send(at=0.0454, topic=0, records=7, size=60, keys="few"),
-            Disturb(0.0455, 0, Interference("produce", "error-after", code=20)),
-            Disturb(0.0455, 0, Interference("produce", "error-before", code=51)),
-            Disturb(0.0455, 0, Interference("produce", "cut-request")),
+            Disturb(0.0455, 0, Interference(PRODUCE, "error-after", code=20)),
+            Disturb(0.0455, 0, Interference(PRODUCE, "error-before", code=51)),
+            Disturb(0.0455, 0, Interference(PRODUCE, "cut-request")),
             StallClient(at=0.0498, seconds=2.4),
         ),
     )
@@ -210,8 +210,8 @@ def test_no_more_than_four_batches_follow_one_without_an_outcome() -> None:
             Grow(at=0.0265, topic=0),
             Grow(at=0.0431, topic=0),
             HideBroker(at=0.0489, node=2, seconds=4.5),
-            Disturb(0.052, 1, Interference("produce", "stall", seconds=0.1)),
-            Disturb(0.1608, 1, Interference("produce", "lose-response", 0, 0.038, 0.0, 0)),
+            Disturb(0.052, 1, Interference(PRODUCE, "stall", seconds=0.1)),
+            Disturb(0.1608, 1, Interference(PRODUCE, "lose-response", 0, 0.038, 0.0, 0)),
             HideBroker(at=0.1865, node=1, seconds=1.8),
         ),
         gentle=True,
@@ -228,7 +228,7 @@ def test_a_record_after_one_that_was_refused_for_good_is_stored() -> None:
         setup=Setup(),
         actions=(
             Send(at=0.018, topic=0, records=1, keys="none"),
-            Disturb(0.1782, 1, Interference("produce", "error-before", code=10, partition=1)),
+            Disturb(0.1782, 1, Interference(PRODUCE, "error-before", code=10, partition=1)),
             Send(at=0.215, topic=0, records=1, size=150, keys="none"),
             Crash(0.4411, 1, 1.8, gap=0.01, lose_tail=True, silently=True, from_snapshot=True),
         ),
@@ -267,7 +267,7 @@ def test_a_new_log_that_begins_with_an_overtaken_batch_expects_another_sequence(
             MoveLeader(at=0.2586, topic=0, partition=0, to=0, gap=0.0, lose_tail=False),
             Recreate(at=0.4119, topic=0, gap=0.01),
             Send(at=0.4899, topic=0, records=1, size=20, keys="explicit"),
-            Disturb(0.4976, 0, Interference("produce", "lose-response", part=1.0)),
+            Disturb(0.4976, 0, Interference(PRODUCE, "lose-response", part=1.0)),
         ),
         gentle=True,
     )
@@ -286,7 +286,7 @@ def test_a_broker_that_left_the_list_for_a_moment_keeps_its_back_off() -> None:
             SlowWires(at=0.2901, seconds=0.01, factor=500.0),
             HideBroker(at=0.723, node=0, seconds=4.5),
             Send(at=1.1419, topic=0, records=1, size=150, keys="few"),
-            Disturb(1.1599, 0, Interference("produce", "cut-request", partition=1), times=3),
+            Disturb(1.1599, 0, Interference(PRODUCE, "cut-request", partition=1), times=3),
             HideBroker(at=1.3766, node=0, seconds=0.1),
         ),
         gentle=True,

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.simulation.campaign import Tally, campaign, explain
+from tests.simulation.campaign import campaign
+from tests.simulation.shrink import explain
 
 RUNS_TO_EXPLAIN = 500  # python -m tests.simulation takes its time for a smaller schedule
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_invariant_breaks(seeds: range, tally_of: Callable[[range], Tally]) -> None:
-    failures = tally_of(seeds).failures
+def test_no_invariant_breaks(seeds: range) -> None:
+    failures = campaign(seeds).failures
     if failures:
         raise AssertionError(explain(next(iter(failures)), most_runs=RUNS_TO_EXPLAIN))
 
@@ -30,8 +30,9 @@ def _digests(hash_seed: int) -> str:
     """What another process finds, in which sets of strings have another order."""
     code = (
         "from tests.simulation.campaign import attempt\n"
-        "from tests.simulation.draw import draw\n"
-        "print(*(attempt(draw(seed)).digest for seed in range(20)))"
+        "from tests.simulation.exactly_once.world import attempt as attempt_transactions\n"
+        "print(*(attempt(seed).digest for seed in range(20)))\n"
+        "print(*(attempt_transactions(seed).digest for seed in range(20)))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
     command = [sys.executable, "-c", code]
@@ -42,6 +43,6 @@ def _digests(hash_seed: int) -> str:
 
 @pytest.mark.full
 def test_the_seeds_reach_every_kind_of_outcome() -> None:
-    tally = campaign(range(50))
-    assert tally.acknowledged > tally.failed > tally.maybe > 0
-    assert tally.refused > 0
+    counts = campaign(range(50)).counts
+    assert counts["acknowledged"] > counts["failed"] > counts["maybe"] > 0
+    assert counts["refused"] > 0

@@ -1,4 +1,4 @@
-"""Everything that happened in one run, as a hash and, when asked for, as text."""
+"""Everything that happened in one run, as a hash."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from tests.simulation.clock import SimClock
 class Trace:
     """Two runs of one schedule must have the same ``digest``."""
 
-    def __init__(self, clock: SimClock, *, keep: bool = False) -> None:
+    def __init__(self, clock: SimClock) -> None:
         self._clock = clock
         self._digest = 0
-        self.lines: list[str] | None = [] if keep else None
         self.events = 0
 
     def note(self, what: str, *details: object) -> None:
         line = f"{self._clock.now:.6f} {what} {details}"
         self._digest = zlib.crc32(line.encode(), self._digest)
         self.events += 1
-        if self.lines is not None:
-            self.lines.append(line)
 
     @property
     def digest(self) -> str:

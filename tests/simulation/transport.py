@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kprod.errors import ConnectionLost
 from kprod.transport.base import Readiness, Transport
 from tests.simulation.events import InOrder
 from tests.simulation.wires import Answer, Wires
 
-
-class Peer(Protocol):
-    """The broker's end."""
-
-    def arrive(self, data: bytes) -> None:
-        """Bytes of the client's come in."""
-        ...
-
-    def let_go(self) -> None:
-        """The client has closed."""
-        ...
-
-    def reset(self, *, after_data: bool = False) -> None:
-        """The connection breaks."""
-        ...
+if TYPE_CHECKING:
+    from tests.simulation.model.server_end import ServerEnd
 
 
 class SimTransport(Transport):
@@ -44,7 +31,7 @@ class SimTransport(Transport):
         self.watched = self.write_wanted = True
         self.closed = False
         self._wires = wires
-        self._peer: Peer | None = None
+        self._peer: ServerEnd | None = None
         self._failure = ""
         self._inbound = bytearray()
         self._answers = 0  # in _inbound, to their last byte
@@ -90,7 +77,7 @@ class SimTransport(Transport):
             self.left_of_frame -= step
             at += step
 
-    def _to_peer(self, peer: Peer, data: bytes) -> None:
+    def _to_peer(self, peer: ServerEnd, data: bytes) -> None:
         poor = self._wires.poor
         passing = poor.breaks_after(len(data))
         arriving = data if passing is None else data[:passing]
@@ -129,7 +116,7 @@ class SimTransport(Transport):
 
     # The broker's end -------------------------------------------------------------------------
 
-    def connected(self, peer: Peer) -> None:
+    def connected(self, peer: ServerEnd) -> None:
         if not self.closed:
             self._peer = peer
             self._wires.trace.note("connected", self.number)

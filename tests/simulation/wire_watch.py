@@ -9,15 +9,18 @@ from uuid import UUID
 
 from kprod.errors import ERROR_NAMES, MAYBE_WRITTEN
 from kprod.types import TopicPartition
+from kprod.wire.versions import ApiKey
 from tests.simulation.clock import SimClock
 from tests.simulation.history import History
-from tests.simulation.model import wire
+from tests.simulation.interference import HANDSHAKE, IDENTITY, METADATA, PRODUCE
 from tests.simulation.model.cluster import Cluster
 from tests.simulation.model.partition_log import HEADER, NO_PRODUCER, BatchFields
+from tests.simulation.model.wire import PartitionData, batches, read_request, topics_of
 from tests.simulation.sequence_watch import LEAST_JITTER, SequenceWatch
 from tests.simulation.setup import Setup
 from tests.simulation.transport import SimTransport
 from tests.simulation.wires import Answer, Watcher
+from tests.support.scripted_cluster import Heard
 
 Place: TypeAlias = tuple[str, UUID | None, int]
 """Topic, topic id when the request named it so, partition."""
@@ -26,7 +29,7 @@ UNKNOWN_SERVER_ERROR = -1
 DUPLICATE = 46
 TOO_LARGE = (10, 18)
 SEQUENCE_CODES = (45, DUPLICATE, 47, 59)
-SILENT_FROM = {wire.PRODUCE: 6, wire.METADATA: 6, wire.API_VERSIONS: 2, wire.INIT_PRODUCER_ID: 1}
+SILENT_FROM = {PRODUCE: 6, METADATA: 6, HANDSHAKE: 2, IDENTITY: 1}
 """Before that version the answer was held back, and a client need not be silent (KIP-219)."""
 DIALS_PER_SECOND = 60  # two links per address, each at most every 40 ms
 
@@ -35,12 +38,12 @@ DIALS_PER_SECOND = 60  # two links per address, each at most every 40 ms
 class Request:
     """One unanswered request; ``batches`` are those of a Produce request."""
 
-    header: wire.RequestHeader
+    heard: Heard
     batches: list[tuple[Place, BatchFields]]
 
     @property
     def may_silence(self) -> bool:
-        return self.header.version >= SILENT_FROM[self.header.api]
+        return self.heard.version >= SILENT_FROM[self.heard.api.name]
 
 
 REMEMBERED_ANSWERS = 100
@@ -65,7 +68,6 @@ class WireWatch(Watcher):
         self, setup: Setup, cluster: Cluster, clock: SimClock, history: History | None = None
     ) -> None:
         self.history = history or History()
-        self.metadata_requests = 0
         self.produce_requests = 0
         self.dials = 0
         self._setup = setup
@@ -123,26 +125,26 @@ class WireWatch(Watcher):
     # Requests ---------------------------------------------------------------------------------
 
     def sent(self, transport: SimTransport, frame: bytes) -> None:
-        request = wire.read_request(frame[4:])
+        heard = read_request(frame[4:])
         line = self._lines[transport]
         offered_at = self._clock.now if transport.offered_at is None else transport.offered_at
         if line.throttled_at <= offered_at < line.silent_until:
             self.history.violated("I16", f"a request on {transport} while it is throttled")
-        batches: list[tuple[Place, BatchFields]] = []
-        if request.produce is not None:
-            batches = [self._batch(data) for data in request.produce.partitions]
-            self._produce(transport.node_id, batches)
-            if request.produce.acks == 0:
+        sent: list[tuple[Place, BatchFields]] = []
+        if heard.api is ApiKey.PRODUCE:
+            sent = [self._batch(data) for data in batches(heard)]
+            self._produce(transport.node_id, sent)
+            if heard.body.acks == 0:
                 return
-        elif request.header.api == wire.METADATA:
-            self._metadata(set(request.topics), offered_at)
-        for place, _ in batches:
+        elif heard.api is ApiKey.METADATA:
+            self._metadata(set(topics_of(heard)), offered_at)
+        for place, _ in sent:
             self._in_flight[place] = self._in_flight.get(place, 0) + 1
-        line.unanswered.append(Request(request.header, batches))
+        line.unanswered.append(Request(heard, sent))
         if len(line.unanswered) > self._setup.max_in_flight:
             self.history.violated("I13", f"{len(line.unanswered)} requests unanswered")
 
-    def _batch(self, data: wire.PartitionData) -> tuple[Place, BatchFields]:
+    def _batch(self, data: PartitionData) -> tuple[Place, BatchFields]:
         topic = data.topic
         if topic is None:
             logs = self._cluster.logs
@@ -168,7 +170,6 @@ class WireWatch(Watcher):
 
     def _metadata(self, asked: set[str], now: float) -> None:
         """``now`` is when the socket was offered the request; it may have had no room for it."""
-        self.metadata_requests += 1
         least = LEAST_JITTER * self._setup.retry_backoff_ms / 1000 - 1e-6
         idle = self._idle_since(now)
         forgotten = {name for name in asked if self._used.setdefault(name, now) <= idle}
@@ -210,7 +211,7 @@ class WireWatch(Watcher):
             if self._clock.now >= line.silent_until:
                 line.throttled_at = self._clock.now
             line.silent_until = max(line.silent_until, over)
-        expected = answer.correlation_id == request.header.correlation_id
+        expected = answer.correlation_id == request.heard.correlation_id
         read_by_client = expected and not line.stray
         codes = {(r.topic, r.topic_id, r.partition): r.code for r in answer.results}
         line.answered.append(request)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.events import EventQueue
 from tests.simulation.model.wire import PartitionResult
+from tests.simulation.setup import Setup
 from tests.simulation.trace import Trace
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Watcher:
 
     def changed_on_the_way(self, transport: SimTransport) -> None:
         """What arrived is not what was in memory when its first byte left."""
+        raise AssertionError(f"bytes changed while they were sent on {transport}")
 
     def answered(self, transport: SimTransport, answer: Answer) -> None:
         """A whole response lies in the client's socket."""
@@ -89,27 +91,16 @@ class PoorNetwork:
 class Wires:
     """What all connections share."""
 
-    def __init__(
-        self,
-        events: EventQueue,
-        trace: Trace,
-        rng: random.Random,
-        watcher: Watcher,
-        *,
-        latency: float,
-        window: int,
-        lost_on_close: float,
-        poor: PoorNetwork | None = None,
-    ) -> None:
+    def __init__(self, setup: Setup, events: EventQueue, trace: Trace, seed: int) -> None:
         self.events = events
         self.trace = trace
-        self.watcher = watcher
-        self.window = window
+        self.watcher = Watcher()
+        self.window = setup.window
         self.slow = 1.0  # factor on every latency
-        self.poor = poor or PoorNetwork(events, rng, 0, 0)
-        self._rng = rng
-        self._latency = latency
-        self._lost_on_close = lost_on_close
+        self.poor = PoorNetwork(events, random.Random(seed ^ 5), setup.mean_bytes, setup.rate)
+        self._rng = random.Random(seed ^ 2)
+        self._latency = setup.latency
+        self._lost_on_close = setup.lost_on_close
 
     def latency(self) -> float:
         return self._latency * self.slow * (0.5 + self._rng.random())

@@ -3,93 +3,45 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
 from functools import partial
 
-from kprod.clock import Clock
-from kprod.config import ProducerConfig
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
-from kprod.sender.loop import Sender
 from kprod.types import Persisted
+from tests.simulation.actions import Schedule
 from tests.simulation.app import App, Intent
-from tests.simulation.backend import SimBackend
+from tests.simulation.broker_actions import Crash
 from tests.simulation.checks import Judge
-from tests.simulation.clock import SimClock
 from tests.simulation.configured import configured
-from tests.simulation.events import NEVER, EventQueue
-from tests.simulation.model.cluster import Cluster
+from tests.simulation.events import NEVER
 from tests.simulation.model.node import Node, refuse
 from tests.simulation.samples import Samples
-from tests.simulation.schedule import Schedule
-from tests.simulation.trace import Trace
+from tests.simulation.surroundings import Outcome, Surroundings
 from tests.simulation.wire_watch import WireWatch
-from tests.simulation.wires import PoorNetwork, Wires
-
-Assemble = Callable[[ProducerConfig, ProducerMetrics, Clock, random.Random], Sender]
-"""Makes the sender under test; mutants come in here."""
 
 SLACK = 0.5
 LONG_ENOUGH = 120.0  # seconds after which a broker may forget a producer
-MOST_LATE_EVENTS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one run came to; ``digest`` is the same for every run of one schedule."""
-
-    violations: list[str]
-    digest: str
-    acknowledged: int
-    failed: int
-    maybe: int
-    refused: int
-    turns: int
-    requests: int
-    seconds: float
-    trace: list[str]
-
-
-class World:
+class World(Surroundings):
     """What a schedule describes, ready to ``run`` once."""
 
-    def __init__(
-        self, schedule: Schedule, make: Assemble = assemble, *, keep_trace: bool = False
-    ) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         setup = schedule.setup
+        super().__init__(setup, schedule.seed)
         self.schedule = schedule
         self.setup = setup
-        self.clock = SimClock()
-        self.events = EventQueue(self.clock)
-        self.trace = Trace(self.clock, keep=keep_trace)
-        self.cluster = Cluster(setup, self.events, random.Random(schedule.seed ^ 1))
-        watch = WireWatch(setup, self.cluster, self.clock)
-        self.wires = Wires(
-            self.events,
-            self.trace,
-            random.Random(schedule.seed ^ 2),
-            watch,
-            latency=setup.latency,
-            window=setup.window,
-            lost_on_close=setup.lost_on_close,
-            poor=PoorNetwork(
-                self.events, random.Random(schedule.seed ^ 5), setup.mean_bytes, setup.rate
-            ),
-        )
+        self.watch = self.wires.watcher = WireWatch(setup, self.cluster, self.clock)
         self.nodes = [Node(n, setup, self.cluster, self.wires) for n in range(setup.nodes)]
-        self.backend = SimBackend(self.clock, self.events, self.wires)
-        for node, address in zip(self.nodes, self.cluster.addresses, strict=True):
-            self.backend.listen(address.host, address.port, node.node_id, node.accept)
+        self.backend = self.new_backend()
         self.metrics = ProducerMetrics()
         rng = random.Random(schedule.seed ^ 3)
-        self.sender = make(
-            configured(setup, self.cluster.addresses, self.backend), self.metrics, self.clock, rng
-        )
+        config = configured(setup, self.cluster.addresses, self.backend)
+        self.sender = assemble(config, self.metrics, self.clock, rng)
         self.app = App(setup, self.sender, self.clock, rng, self.trace, self._turn)
-        watch.history = self.app.history
-        self.app.on_lookup = watch.looked_up
-        self.watch = watch
+        self.watch.history = self.app.history
+        self.app.on_lookup = self.watch.looked_up
         self.samples = Samples(setup, self.sender, self.metrics, self.app.history, self.clock)
         self._stalled = 0.0  # seconds the client was not given a processor
         self._calm_since = 0.0
@@ -98,9 +50,6 @@ class World:
         self._start = self.clock.now
 
     # What actions ask for ---------------------------------------------------------------------
-
-    def node(self, number: int) -> Node:
-        return self.nodes[number % len(self.nodes)]
 
     def stall(self, seconds: float) -> None:
         self._stalled += seconds
@@ -114,45 +63,19 @@ class World:
         door = self.node(number).door
         door.closed = door.silent = False
 
-    def slow_down(self, factor: float, seconds: float) -> None:
-        self.wires.slow = factor
-        self.events.after(seconds, self._full_speed)
-
-    def _full_speed(self) -> None:
-        self.wires.slow = 1.0
-
-    def move_leader(
-        self,
-        topic: int,
-        partition: int,
-        to: int,
-        gap: float,
-        *,
-        lose_tail: bool,
-        from_snapshot: bool,
-    ) -> None:
-        found = self.cluster.topics.get(self._topic(topic))
-        if found is not None:
-            moved = found.partitions[partition % len(found.partitions)]
-            to %= len(self.nodes)
-            self.cluster.move(moved, to, gap, lose_tail=lose_tail, from_snapshot=from_snapshot)
-
     def make_fragile(self, topic: int) -> None:
-        found = self.cluster.topics.get(self._topic(topic))
+        found = self.cluster.topics.get(self.topic(topic))
         for partition in found.partitions if found is not None else ():
             partition.log.fragile = True
 
-    def _topic(self, number: int) -> str:
-        return self.setup.topics[number % len(self.setup.topics)]
-
     def hide_topic(self, topic: int, seconds: float, code: int) -> None:
-        name = self._topic(topic)
+        name = self.topic(topic)
         self.cluster.hidden[name] = code
         self.events.after(seconds, lambda: self.cluster.show(name))
 
-    def move_away(self, node: Node) -> None:
-        """The first broker, while it is down, moves to another address; the last one never does."""
-        if not node.up and node.node_id == 0 and len(self.nodes) > 1:
+    def crashed(self, node: Node, crash: Crash) -> None:
+        """The first broker may move to another address while it is down; the last never does."""
+        if crash.elsewhere and not node.up and node.node_id == 0 and len(self.nodes) > 1:
             old = self.cluster.addresses[node.node_id]
             new = old._replace(port=old.port + 1)
             self.cluster.addresses[node.node_id] = new
@@ -160,12 +83,12 @@ class World:
             self.backend.listen(new.host, new.port, node.node_id, node.accept)
 
     def grow(self, topic: int) -> None:
-        name = self._topic(topic)
+        name = self.topic(topic)
         if name in self.cluster.topics:
             self.cluster.grow(name)
 
     def recreate(self, topic: int, gap: float, *, single: bool) -> None:
-        name = self._topic(topic)
+        name = self.topic(topic)
         if name in self.cluster.topics:
             count = 1 if single else len(self.cluster.topics[name].partitions)
             self.cluster.delete(name)
@@ -187,6 +110,14 @@ class World:
     # The run ----------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
+        """An exception that escapes from the producer is a violation, too."""
+        try:
+            self._run()
+        except Exception as error:
+            self.app.history.violated("I14", f"{type(error).__name__} escaped: {error}")
+        return self._outcome()
+
+    def _run(self) -> None:
         for action in self.schedule.actions:
             self.events.at(self._start + action.at, partial(action.apply, self))
         self.events.at(self._start + self.schedule.calm_at, self._calm)
@@ -200,10 +131,10 @@ class World:
             self.app.close(timeout)
             self.samples.all_given_back("after close")
             self._ended = self.clock.now
-            self._let_zombies_in()
+            if not self.comes_to_rest():
+                self.app.history.violated("I14", "the model does not come to rest")
         judge = Judge(self.schedule, self.app.history, self.cluster.logs, self._stalled)
         judge.check(nothing_works=self.cluster.refused_for_good)
-        return self.outcome()
 
     def _turn(self, longest: float = NEVER) -> bool:
         """One turn of the sender; False when the application should not wait for another one."""
@@ -236,14 +167,8 @@ class World:
             self._turn(deadline - self.clock.now)
 
     def _calm(self) -> None:
-        """Faults are over: from here on everything must come to its end."""
         self._calm_since = self.clock.now
-        for node in self.nodes:
-            node.armed.clear()
-            node.restart()
-            node.resume()
-            node.door.closed = node.door.silent = False
-        self.wires.slow = 1.0
+        self.heal()
         self.cluster.hidden.clear()
         self.cluster.unlisted.clear()
         for log in self.cluster.logs:
@@ -281,34 +206,20 @@ class World:
             for number in range(min(count, len(self.cluster.topics[name].partitions)))
         )
 
-    def _let_zombies_in(self) -> None:
-        """Requests the client has given up may still reach a broker."""
-        for _ in range(MOST_LATE_EVENTS):
-            if not len(self.events):
-                return
-            self.events.run_next()
-        self.app.history.violated("I14", "the model does not come to rest")
-
-    def outcome(self) -> Outcome:
+    def _outcome(self) -> Outcome:
         history = self.app.history
-        failed = [sent for sent in history.accepted if sent.error is not None]
-        return Outcome(
-            violations=history.violations,
-            digest=self.trace.digest,
+        failed = [sent.error for sent in history.accepted if sent.error is not None]
+        counts = Counter(
             acknowledged=sum(sent.stored is not None for sent in history.accepted),
             failed=len(failed),
-            maybe=sum(
-                sent.error is not None and sent.error.persisted is Persisted.MAYBE
-                for sent in failed
-            ),
+            maybe=sum(error.persisted is Persisted.MAYBE for error in failed),
             refused=len(history.refused),
-            turns=self.samples.turns,
             requests=self.watch.produce_requests,
-            seconds=self._ended - self._start,
-            trace=self.trace.lines or [],
+            milliseconds=int(1000 * (self._ended - self._start)),
         )
+        return Outcome(history.violations, self.trace.digest, counts)
 
 
-def run(schedule: Schedule, make: Assemble = assemble, *, keep_trace: bool = False) -> Outcome:
+def run(schedule: Schedule) -> Outcome:
     """Run one schedule."""
-    return World(schedule, make, keep_trace=keep_trace).run()
+    return World(schedule).run()

@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
 from kio.index import load_payload_module
@@ -101,12 +102,20 @@ def _structure(hint: Any) -> Any:
 
 def _scalar(kind: str) -> Callable[[Any], Any]:
     if kind == "error_code":
-        return ErrorCode
+        return _error_code
     if kind.startswith("timedelta"):
         return lambda ms: datetime.timedelta(milliseconds=ms)
     if kind.startswith("datetime"):
         return lambda ms: None if ms is None else EPOCH + datetime.timedelta(milliseconds=ms)
     return lambda value: value
+
+
+def _error_code(number: int) -> Any:
+    """One of kio's, or one that only other brokers know."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return SimpleNamespace(value=number)
 
 
 def _absent(field: Field[Any], nothing: Any) -> Any:

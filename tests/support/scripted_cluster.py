@@ -41,6 +41,13 @@ A ConnectionError cuts the connection.
 """
 
 
+def hear(message: bytes) -> Heard:
+    """A request, without its size."""
+    api, version = ApiKey(int.from_bytes(message[:2], "big")), int.from_bytes(message[2:4], "big")
+    header, body = read_request(api, version, len(message).to_bytes(4, "big") + message)
+    return Heard(api, version, header.correlation_id, body)
+
+
 def frame(heard: Heard, **values: Any) -> bytes:
     """A response with its header and size."""
     flexible = is_flexible(heard.api, heard.version) and heard.api is not ApiKey.API_VERSIONS
@@ -255,10 +262,6 @@ class _Connection:
         return b"".join(self._answer(message) for message in self._frames.feed(data))
 
     def _answer(self, message: memoryview) -> bytes:
-        api = ApiKey(int.from_bytes(message[:2], "big"))
-        version = int.from_bytes(message[2:4], "big")
-        size = len(message).to_bytes(4, "big")
-        header, body = read_request(api, version, size + bytes(message))
-        answer = self._broker.answer(Heard(api, version, header.correlation_id, body))
+        answer = self._broker.answer(hear(bytes(message)))
         self._silent = self._silent or answer is None
         return b"" if self._silent or answer is None else answer

@@ -2,7 +2,7 @@
 
 * ``setup``, ``plan``, ``draw``: what determines a run.
 * ``world`` runs it: ``application`` follows its plans with the producer's own calls, ``node``,
-  ``coordinator``, ``group``, ``markers`` and ``marked_log`` are the cluster, ``wire`` its bytes.
+  ``coordinator``, ``group``, ``markers`` and ``marked_log`` are the cluster.
 * ``readers`` look at what is committed meanwhile, ``judge`` at the end; ``bugs`` are planted to see
   whether they notice.
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kprod.errors import IllegalStateError, KprodError, ProducerFencedError
 from kprod.sender.transactions import State
 from kprod.transactional.group_offsets import GroupMetadata
 from kprod.types import NextStep
 from tests.simulation.app import Intent
-from tests.simulation.clock import SimClock
-from tests.simulation.exactly_once.plan import Burst, Plan
+from tests.simulation.exactly_once.plan import ABORTED, COMMITTED, UNKNOWN, Burst, Plan, Told
 from tests.simulation.exactly_once.producer import SimProducer
-from tests.simulation.exactly_once.setup import GROUP, TransactionSetup
-from tests.simulation.exactly_once.told import ABORTED, COMMITTED, UNKNOWN, Told
+from tests.simulation.exactly_once.setup import GROUP
+
+if TYPE_CHECKING:
+    from tests.simulation.exactly_once.world import TransactionWorld
 
 READ = "read"
 Call = Callable[[float | None], None]
@@ -34,31 +35,10 @@ class Deliberate(Exception):
     """What the application itself raises in a block."""
 
 
-class Surroundings(Protocol):
-    """The world as an application sees it."""
-
-    clock: SimClock
-    setup: TransactionSetup
-
-    def start_producer(self) -> SimProducer: ...
-
-    def turn(self, producer: SimProducer, longest: float) -> bool: ...
-
-    def violated(self, what: str) -> None: ...
-
-    def takes_abort(self, producer: SimProducer) -> bool: ...
-
-    @property
-    def calm_since(self) -> float: ...
-
-    @property
-    def generation(self) -> int: ...
-
-
 class Application:
     """``told`` is in the order in which transactions were begun."""
 
-    def __init__(self, world: Surroundings, *, gentle: bool) -> None:
+    def __init__(self, world: TransactionWorld, *, gentle: bool) -> None:
         self.told: list[Told] = []
         self.starts = 0
         self._world = world

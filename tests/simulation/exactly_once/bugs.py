@@ -1,15 +1,10 @@
-"""Bugs planted on purpose in what a transactional producer says to brokers: each must be noticed.
-
-Those of its decisions are in ``bugs_of_decisions``; the others are here.
-"""
+"""Bugs planted on purpose in what a transactional producer decides and tells brokers."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
+from kprod.errors import BrokerError, ErrorCode, KprodError
 from kprod.sender.coordination import Coordination
 from kprod.sender.transaction_requests import (
     AddPartitions,
@@ -17,30 +12,135 @@ from kprod.sender.transaction_requests import (
     CommitOffsets,
     Coordinator,
     EndTransaction,
+    Reaction,
 )
-from kprod.sender.transactions import State, Transactions
-from kprod.types import ProducerId
+from kprod.sender.transactions import Call, PendingCall, State, Transactions
+from kprod.types import ProducerId, TopicPartition
 from kprod.wire import transactions as wire
-from tests.simulation.exactly_once import bugs_of_decisions as of_decisions
+from tests.simulation.planted import Bug
+
+# What is decided ------------------------------------------------------------------------------
 
 
-class Bug(NamedTuple):
-    """``place``: the public name, in its module, that ``broken`` takes the place of."""
+class IgnoresFailures(Transactions):
+    def fail(self, cause: KprodError) -> None:
+        pass
 
-    name: str
-    place: str
-    broken: type
 
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        path, _, name = self.place.rpartition(".")
-        module = importlib.import_module(path)
-        real = getattr(module, name)
-        setattr(module, name, self.broken)
-        try:
-            yield
-        finally:
-            setattr(module, name, real)
+class ForgetsWhoWaits(Transactions):
+    def start(self, call: Call) -> PendingCall:
+        self._pending = None
+        if call is Call.ABORT and self.state is State.COMMITTING:
+            self.state = State.IN_TRANSACTION
+        return super().start(call)
+
+
+class TakesRecordsAnyTime(Transactions):
+    def refusal(self) -> KprodError | None:
+        return None
+
+    def begin(self) -> None:
+        self.state = State.READY if self.state is State.COMMITTING else self.state
+        super().begin()
+
+
+class RecoversFromFencing(Transactions):
+    def end_for_good(self, error: KprodError) -> None:
+        if self.state is not State.INITIALIZING:
+            self.fail(error)
+
+
+class ForgetsOffsets(Transactions):
+    def next_offsets(self) -> Any:
+        found = super().next_offsets()
+        if found is not None:
+            self.offsets_sent(found)
+        return None
+
+
+class AddsNothing(Coordination):
+    def may_send(self, tp: TopicPartition) -> bool:
+        if super().may_send(tp) or tp not in self._wanted:
+            return True
+        self._wanted.clear()
+        self.started = True
+        return True
+
+
+class EndsNothing(Coordination):
+    def next_ask(self, *, drained: bool) -> Ask | None:
+        self.started = False
+        return super().next_ask(drained=drained)
+
+
+class CommitsAlways(Coordination):
+    def next_ask(self, *, drained: bool) -> Ask | None:
+        ask = super().next_ask(drained=drained)
+        if isinstance(ask, EndTransaction):
+            ask.committed = True
+        return ask
+
+
+class BelievesAddedAtOnce(Coordination):
+    def leaves(self, ask: Ask) -> None:
+        super().leaves(ask)
+        if isinstance(ask, AddPartitions):
+            self._added.update(ask.partitions)
+            self._wanted.clear()
+
+
+class BelievesLostEnds(Coordination):
+    def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
+        before = self._may_come_late
+        super().failed(ask, error, now, sent=sent)
+        if isinstance(ask, EndTransaction) and sent:
+            self._may_come_late = before
+            self._ended(renewed=False)
+
+
+class TrustsLateEnds(Coordination):
+    def _ended(self, *, renewed: bool) -> None:
+        self._may_come_late = False
+        super()._ended(renewed=renewed)
+
+
+class KeepsTheEpoch(Coordination):
+    def _identify(self, producer_id: int, epoch: int) -> None:
+        if self._identity.producer is None:
+            super()._identify(producer_id, epoch)
+
+
+class ReusesSequences(Coordination):
+    def sequence_lost(self) -> None:
+        pass
+
+
+class TakesLateCommitsForFencing(Coordination):
+    """The coordinator's own abort ends the producer (KAFKA-20785)."""
+
+    def _react(self, ask: Ask, code: int, where: str = "") -> Reaction | None:
+        if isinstance(ask, EndTransaction) and code == ErrorCode.PRODUCER_FENCED:
+            self._end_for_good(Reaction.FENCED, BrokerError(code, str(ask)))
+            return None
+        return super()._react(ask, code, where)
+
+
+class TakesAnyAnswerForOffsets(Coordination):
+    def take(self, ask: Ask, reply: Any) -> Reaction | None:
+        if isinstance(ask, CommitOffsets):
+            results = [(topic, number, 0) for topic, number, _ in reply.results]
+            reply = reply._replace(results=results)
+        return super().take(ask, reply)
+
+
+class TakesAnyAnswerForAnEnd(Coordination):
+    def take(self, ask: Ask, reply: Any) -> Reaction | None:
+        if isinstance(ask, EndTransaction):
+            reply = reply._replace(error_code=0)
+        return super().take(ask, reply)
+
+
+# What is said to brokers ----------------------------------------------------------------------
 
 
 class NotTransactional(Coordination):
@@ -164,26 +264,42 @@ PLACES: tuple[tuple[type, str], ...] = (
     (AddPartitions, f"{COORDINATION}.AddPartitions"),
     (CommitOffsets, f"{COORDINATION}.CommitOffsets"),
 )
-BROKEN: tuple[type, ...] = (
-    *of_decisions.BUGS,
-    NotTransactional,
-    BelievesInTheNewProtocol,
-    GoesOnWithTheOldEpoch,
-    NamesNoTransaction,
-    StaysWithACoordinator,
-    KeepsWhatWasQueued,
-    EndsBeforeTheAnswers,
-    ForgetsWhatFailed,
-    EndsTheOtherWay,
-    AddsOne,
-    ForgetsTheMember,
-    AsksTheWrongCoordinator,
-)
+CAUGHT_BY: dict[type, int] = {
+    IgnoresFailures: 0,
+    ForgetsWhoWaits: 0,
+    TakesRecordsAnyTime: 0,
+    RecoversFromFencing: 234,
+    ForgetsOffsets: 0,
+    AddsNothing: 0,
+    EndsNothing: 0,
+    CommitsAlways: 0,
+    BelievesAddedAtOnce: 0,
+    BelievesLostEnds: 150,
+    TrustsLateEnds: 979,
+    KeepsTheEpoch: 0,
+    ReusesSequences: 48,
+    TakesLateCommitsForFencing: 5209,
+    TakesAnyAnswerForOffsets: 0,
+    TakesAnyAnswerForAnEnd: 50,
+    NotTransactional: 0,
+    BelievesInTheNewProtocol: 0,
+    GoesOnWithTheOldEpoch: 48,
+    NamesNoTransaction: 0,
+    StaysWithACoordinator: 21,
+    KeepsWhatWasQueued: 12,
+    EndsBeforeTheAnswers: 0,
+    ForgetsWhatFailed: 0,
+    EndsTheOtherWay: 0,
+    AddsOne: 0,
+    ForgetsTheMember: 0,
+    AsksTheWrongCoordinator: 13,
+}
+"""A seed that notices each. A change of the model may move those that few others do."""
 
 
 def _bug(broken: type) -> Bug:
     place = next(place for kind, place in PLACES if issubclass(broken, kind))
-    return Bug(broken.__name__, place, broken)
+    return Bug(broken.__name__, CAUGHT_BY[broken], ((place, broken),))
 
 
-BUGS = tuple(_bug(broken) for broken in BROKEN)
+BUGS = tuple(map(_bug, CAUGHT_BY))

@@ -10,12 +10,14 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tests.simulation.events import EventQueue
 from tests.simulation.exactly_once.marked_log import ABORT
-from tests.simulation.exactly_once.setup import TransactionSetup
-from tests.simulation.exactly_once.wire import Place, Who
+from tests.simulation.exactly_once.setup import Place, TransactionSetup, Who
+
+if TYPE_CHECKING:
+    from tests.simulation.exactly_once.markers import Markers
 
 LOADING, NOT_COORDINATOR = 14, 16
 BAD_STATE, UNMAPPED, CONCURRENT, FENCED, ABORTABLE = 48, 49, 51, 90, 120
@@ -51,14 +53,6 @@ class Standing:
     number: int = 0  # of the transaction
 
 
-class Participants(Protocol):
-    """Where transactions are ended: partitions, and the offsets of the group."""
-
-    def mark(
-        self, place: Place, who: Who, kind: bytes, era: int, done: Callable[[], None]
-    ) -> None: ...
-
-
 class Coordinator:
     """``node``: the broker that coordinates now. ``era`` counts those that have."""
 
@@ -67,7 +61,7 @@ class Coordinator:
         setup: TransactionSetup,
         events: EventQueue,
         rng: random.Random,
-        participants: Participants,
+        markers: Markers,
     ) -> None:
         self.node = 0
         self.loaded = True
@@ -77,7 +71,7 @@ class Coordinator:
         self._setup = setup
         self._events = events
         self._rng = rng
-        self._participants = participants
+        self._markers = markers
         self._pending: Standing | None = None
         self._next_id = 4000
 
@@ -141,7 +135,7 @@ class Coordinator:
                 self._write(_completed(now))
 
         for place in sorted(now.places):
-            self._participants.mark(place, now.who, now.kind, era, lambda at=place: done(at))  # type: ignore[misc]
+            self._markers.mark(place, now.who, now.kind, era, lambda at=place: done(at))  # type: ignore[misc]
         if not left:
             self._write(_completed(now))
 

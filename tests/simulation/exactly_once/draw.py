@@ -6,15 +6,13 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.simulation.broker_actions import CutAll, Disturb, Pause, SlowWires
+from tests.simulation.broker_actions import Crash, CutAll, Disturb, MoveLeader, Pause, SlowWires
 from tests.simulation.exactly_once.plan import (
     COORDINATOR,
     GROUP_COORDINATOR,
     Burst,
-    Crash,
     Happening,
     MoveCoordinator,
-    MoveLeader,
     Plan,
     Rebalance,
     Script,
@@ -34,7 +32,7 @@ from tests.simulation.interference import (
     Interference,
 )
 
-COORDINATED = (FIND, IDENTITY, ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS, END, END)
+ASKED = (FIND, IDENTITY, ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS, END, END)
 LOST = ("cut-request", "cut-response", "lose-response", "stall", "delay")
 SPOILT = ("swallow", "duplicate", "wrong-id", "garbage", "swap")
 PASSING = (14, 15, 16, 51)
@@ -145,7 +143,7 @@ def _burst(dice: Dice) -> Burst:
 
 
 def _lose(dice: Dice) -> list[Happening]:
-    api = dice.rng.choice((*COORDINATED, PRODUCE))
+    api = dice.rng.choice((*ASKED, PRODUCE))
     fault = _fault(dice, api, dice.rng.choice(LOST))
     return [Disturb(dice.when(), dice.node(), fault, dice.rng.choice((1, 1, 2)))]
 
@@ -173,14 +171,14 @@ def _lose_control(dice: Dice) -> list[Happening]:
 
 
 def _spoil(dice: Dice) -> list[Happening]:
-    api = dice.rng.choice((*COORDINATED, PRODUCE))
+    api = dice.rng.choice((*ASKED, PRODUCE))
     return [Disturb(dice.when(), dice.node(), _fault(dice, api, dice.rng.choice(SPOILT)))]
 
 
 def _refuse(dice: Dice) -> list[Happening]:
     """What may pass is refused for a moment, or carried out and said to be refused."""
     rng = dice.rng
-    api = rng.choice((*COORDINATED, PRODUCE))
+    api = rng.choice((*ASKED, PRODUCE))
     codes: tuple[int, ...] = PASSING_RECORDS if api == PRODUCE else PASSING
     how = rng.choice(("error-before", "error-before", "error-after"))
     if how == "error-after" and api == PRODUCE:

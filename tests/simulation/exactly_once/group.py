@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.simulation.exactly_once.marked_log import COMMIT
-from tests.simulation.exactly_once.wire import Place, Who
+from tests.simulation.exactly_once.setup import Place, Who
 
 OFFSETS: Place = ("__consumer_offsets", 0)
 ILLEGAL_GENERATION, INVALID_EPOCH = 22, 47

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from tests.simulation.exactly_once.group import Group
 from tests.simulation.exactly_once.marked_log import MarkedLog
+from tests.simulation.exactly_once.plan import ABORTED, COMMITTED, OPEN, Told
 from tests.simulation.exactly_once.readers import Readers
-from tests.simulation.exactly_once.told import ABORTED, COMMITTED, OPEN, Told
 from tests.simulation.model.partition_log import PartitionLog
 
 

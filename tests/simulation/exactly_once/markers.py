@@ -8,8 +8,7 @@ from functools import partial
 from tests.simulation.events import EventQueue
 from tests.simulation.exactly_once.group import OFFSETS, Group
 from tests.simulation.exactly_once.marked_log import MarkedLog
-from tests.simulation.exactly_once.setup import TransactionSetup
-from tests.simulation.exactly_once.wire import Place, Who
+from tests.simulation.exactly_once.setup import Place, TransactionSetup, Who
 from tests.simulation.model.cluster import NOBODY, Cluster, Partition
 
 AGAIN = 0.03

@@ -1,16 +1,16 @@
-"""What an application does with one transaction, and what happens around it.
+"""What an application does with one transaction and knows of it, and what happens around it.
 
 Plans and happenings are values. Their ``repr`` is Python: a failing run can be pasted into a test.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tests.simulation.broker_actions import Disturb
 from tests.simulation.exactly_once.setup import TransactionSetup
+from tests.simulation.history import Sent
 
 if TYPE_CHECKING:
     from tests.simulation.exactly_once.world import TransactionWorld
@@ -76,37 +76,6 @@ class MoveCoordinator:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveLeader:
-    at: float
-    topic: int
-    partition: int
-    to: int
-    gap: float = 0.05
-    lose_tail: bool = False
-
-    def apply(self, world: TransactionWorld) -> None:
-        world.move_leader(self.topic, self.partition, self.to, self.gap, lose_tail=self.lose_tail)
-
-
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """A broker dies, and what it led or coordinated goes to another one after ``gap`` seconds."""
-
-    at: float
-    node: int
-    seconds: float
-    gap: float = 0.1
-    lose_tail: bool = False
-    silently: bool = False
-
-    def apply(self, world: TransactionWorld) -> None:
-        node = world.node(self.node)
-        node.crash(self.gap, lose_tail=self.lose_tail, silently=self.silently)
-        world.replace_coordinators(node.node_id, self.gap)
-        world.events.after(self.seconds, partial(node.restart))
-
-
-@dataclass(frozen=True, slots=True)
 class Upgrade:
     """The cluster's ``transaction.version`` becomes 2; brokers say so to new connections."""
 
@@ -150,3 +119,34 @@ class Script:
             if isinstance(each, Disturb) and each.fault.how == "stall"
         )
         return self.faults_end_at + max(held_up, default=0.0)
+
+
+OPEN, COMMITTED, ABORTED, UNKNOWN = "open", "committed", "aborted", "unknown"
+
+
+@dataclass(eq=False, slots=True)
+class Told:
+    """One transaction. ``fate``: OPEN until the application was told how it has ended.
+
+    ``asked``: a commit was asked for. ``offset``: the group's place that moves with it.
+    """
+
+    number: int
+    producer: int
+    sent: list[Sent] = field(default_factory=list)
+    offset: int | None = None
+    asked: bool = False
+    fate: str = OPEN
+
+    @property
+    def uids(self) -> list[int]:
+        return [sent.uid for sent in self.sent]
+
+    def ends(self, fate: str) -> None:
+        """The first word on it counts."""
+        if self.fate == OPEN:
+            self.fate = fate
+
+    def given_up(self) -> None:
+        """No more will be heard of it: nobody can say whether it was committed, if asked for."""
+        self.ends(UNKNOWN if self.asked else ABORTED)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tests.simulation.setup import Setup
+
+Place = tuple[str, int]
+"""Topic and partition."""
 
 TRANSACTIONAL_ID = "tx"
 GROUP = "group"
 
 
-@dataclass(frozen=True, slots=True)
+class Who(NamedTuple):
+    """A producer, as it says itself. Without an id it has none yet."""
+
+    producer_id: int = -1
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class TransactionSetup(Setup):
     """``level`` is that of the cluster's feature ``transaction.version``: protocol 2 needs 2.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tests.simulation.events import EventQueue
 from tests.simulation.model.partition_log import PartitionLog
-from tests.simulation.model.wire import BrokerAddress, PartitionMetadata, TopicMetadata
 from tests.simulation.setup import Setup
 
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE = 3, 5
@@ -32,12 +31,18 @@ class Topic:
         self.partitions = partitions
 
 
+class BrokerAddress(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+
+
 class View(NamedTuple):
     """What one broker believes and tells; ``number`` counts the changes of the cluster."""
 
     number: int
     brokers: tuple[BrokerAddress, ...]
-    topics: dict[str, TopicMetadata]
+    topics: dict[str, dict[str, Any]]
 
 
 class Cluster:
@@ -171,12 +176,18 @@ class Cluster:
         return View(self.changes, brokers, topics)
 
     @staticmethod
-    def _describe(topic: Topic) -> TopicMetadata:
-        partitions = tuple(
-            PartitionMetadata(LEADER_NOT_AVAILABLE if p.leader == NOBODY else 0, p.leader, p.epoch)
-            for p in topic.partitions
-        )
-        return TopicMetadata(0, topic.name, topic.topic_id, partitions)
+    def _describe(topic: Topic) -> dict[str, Any]:
+        """As metadata answers do."""
+        partitions = [
+            {
+                "error_code": LEADER_NOT_AVAILABLE if each.leader == NOBODY else 0,
+                "partition_index": number,
+                "leader_id": each.leader,
+                "leader_epoch": each.epoch,
+            }
+            for number, each in enumerate(topic.partitions)
+        ]
+        return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
 
     def changed(self) -> None:
         """Every broker hears of it, each in its own time."""
@@ -189,14 +200,14 @@ class Cluster:
     def show(self, name: str) -> None:
         self.hidden.pop(name, None)
 
-    def answer(self, view: View, names: Sequence[str]) -> list[TopicMetadata]:
+    def answer(self, view: View, names: Sequence[str]) -> list[dict[str, Any]]:
         """What a broker with this view answers to a question about ``names``."""
         found = []
         for name in names:
             topic = view.topics.get(name)
             code = self.hidden.get(name, 0) if topic is not None else UNKNOWN_TOPIC
             if topic is None or code:
-                topic = TopicMetadata(code, name, UUID(int=0), ())
+                topic = {"error_code": code, "name": name}
             found.append(topic)
         return found
 

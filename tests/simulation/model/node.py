@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from tests.simulation.interference import (
-    ADD_OFFSETS,
-    ADD_PARTITIONS,
-    COMMIT_OFFSETS,
-    END,
-    FIND,
-    HANDSHAKE,
-    IDENTITY,
-    METADATA,
-    PRODUCE,
-    Interference,
-)
-from tests.simulation.model import wire
+from kprod.wire.versions import ApiKey
+from tests.simulation.interference import Interference
 from tests.simulation.model.cluster import Cluster, View
 from tests.simulation.model.produce import ProduceHandler
 from tests.simulation.model.server_end import ServerEnd
+from tests.simulation.model.wire import read_request, topics_of
 from tests.simulation.setup import Setup
 from tests.simulation.transport import SimTransport
 from tests.simulation.wires import Wires
+from tests.support.scripted_cluster import Heard, api_keys, frame
 
-API_NAMES = {
-    wire.PRODUCE: PRODUCE,
-    wire.METADATA: METADATA,
-    wire.API_VERSIONS: HANDSHAKE,
-    wire.INIT_PRODUCER_ID: IDENTITY,
-    wire.FIND_COORDINATOR: FIND,
-    wire.ADD_PARTITIONS: ADD_PARTITIONS,
-    wire.ADD_OFFSETS: ADD_OFFSETS,
-    wire.COMMIT_OFFSETS: COMMIT_OFFSETS,
-    wire.END_TXN: END,
-}
 UNSUPPORTED_VERSION = 35
 REFUSALS = (31, 53)
 REFUSED = "Connection refused"
@@ -76,10 +57,10 @@ class Node:
         self._view = cluster.view()
         self._produce = ProduceHandler(self, setup, cluster, wires.events)
         self._ranges = {
-            wire.PRODUCE: (3, setup.produce_version),
-            wire.METADATA: (4, setup.metadata_version),
-            wire.API_VERSIONS: (0, setup.handshake_version),
-            wire.INIT_PRODUCER_ID: (0, 5),
+            ApiKey.PRODUCE: (3, setup.produce_version),
+            ApiKey.METADATA: (4, setup.metadata_version),
+            ApiKey.API_VERSIONS: (0, setup.handshake_version),
+            ApiKey.INIT_PRODUCER_ID: (0, 5),
         }
         cluster.listen(self._heard)
 
@@ -113,7 +94,7 @@ class Node:
 
     def take_fault(self, api: int) -> Interference | None:
         for armed in self.armed:
-            if armed.fault.api == API_NAMES.get(api):
+            if armed.fault.api == ApiKey(api).name:
                 armed.times -= 1
                 if not armed.times:
                     self.armed.remove(armed)
@@ -163,30 +144,39 @@ class Node:
 
     # Requests ---------------------------------------------------------------------------------
 
-    def carry_out(self, end: ServerEnd, frame: bytes, fault: Interference | None) -> None:
-        header, produce, topics = wire.read_request(frame)
-        if produce is not None:
-            self._produce.handle(end, header, produce, fault)
+    def carry_out(self, end: ServerEnd, message: bytes, fault: Interference | None) -> None:
+        request = read_request(message)
+        if request.api is ApiKey.PRODUCE:
+            self._produce.handle(end, request, fault)
             return
         code = fault.code if fault is not None and fault.how == "error-before" else 0
-        if header.api == wire.METADATA:
-            response = self._metadata(header, topics, code)
-        elif header.api == wire.API_VERSIONS:
-            # A version that is not known is answered in the layout of version 0.
-            too_new = header.version > self._ranges[wire.API_VERSIONS][1]
-            version, code = (0, UNSUPPORTED_VERSION) if too_new else (header.version, code)
-            response = wire.write_api_versions(version, header.correlation_id, code, self._ranges)
+        if request.api is ApiKey.METADATA:
+            response = self._metadata(request, code)
+        elif request.api is ApiKey.API_VERSIONS:
+            response = self._versions(request, code)
         else:
             self._cluster.refused_for_good |= code in REFUSALS
             producer_id, epoch = (-1, -1) if code else self._cluster.new_producer()
-            response = wire.write_init_producer_id(
-                header.version, header.correlation_id, code, producer_id, epoch
+            response = frame(
+                request, error_code=code, producer_id=producer_id, producer_epoch=epoch
             )
         end.respond(response, fault)
 
-    def _metadata(self, header: wire.RequestHeader, names: Sequence[str], code: int) -> bytes:
-        topics = self._cluster.answer(self._view, names)
+    def _versions(self, request: Heard, code: int, **features: Any) -> bytes:
+        """A version that is not known is answered in the layout of version 0."""
+        if request.version > self._ranges[ApiKey.API_VERSIONS][1]:
+            request, code = request._replace(version=0), UNSUPPORTED_VERSION
+        return frame(request, error_code=code, api_keys=api_keys(self._ranges), **features)
+
+    def _metadata(self, request: Heard, code: int) -> bytes:
+        topics = self._cluster.answer(self._view, topics_of(request))
         if code:
-            topics = [topic._replace(code=code, partitions=()) for topic in topics]
+            topics = [{**topic, "error_code": code, "partitions": ()} for topic in topics]
         brokers = [b for b in self._view.brokers if b.node_id not in self._cluster.unlisted]
-        return wire.write_metadata(header.version, header.correlation_id, brokers, topics)
+        return frame(
+            request,
+            brokers=[broker._asdict() for broker in brokers],
+            cluster_id="simulated",
+            controller_id=brokers[0].node_id if brokers else -1,
+            topics=topics,
+        )

@@ -11,15 +11,10 @@ from tests.simulation.interference import Interference
 from tests.simulation.model.cluster import Cluster, Partition
 from tests.simulation.model.partition_log import OUT_OF_ORDER
 from tests.simulation.model.server_end import ServerEnd
-from tests.simulation.model.wire import (
-    PartitionData,
-    PartitionResult,
-    ProduceRequest,
-    RequestHeader,
-    write_produce,
-)
+from tests.simulation.model.wire import PartitionData, PartitionResult, batches, write_produce
 from tests.simulation.setup import Setup
 from tests.simulation.wires import Answer
+from tests.support.scripted_cluster import Heard
 
 if TYPE_CHECKING:
     from tests.simulation.model.node import Node
@@ -52,15 +47,14 @@ class ProduceHandler:
     def handle(
         self,
         end: ServerEnd,
-        header: RequestHeader,
-        request: ProduceRequest,
+        request: Heard,
         fault: Interference | None,
         refused: Mapping[int, int] = NOTHING_REFUSED,
     ) -> None:
         """``refused``: error codes, by place in the request, of what is not to be appended."""
         results: list[PartitionResult] = []
         stored: list[Stored] = []
-        for place, data in enumerate(request.partitions):
+        for place, data in enumerate(batches(request)):
             result = PartitionResult(data.topic, data.topic_id, data.partition)
             results.append(result)
             if fault is not None and fault.how == "error-before" and _concerns(fault, result):
@@ -71,14 +65,14 @@ class ProduceHandler:
                 result.code = refused[place]
             else:
                 self._append(data, result, stored)
-        if request.acks == 0:
+        if request.body.acks == 0:
             if any(result.code for result in results):
                 end.reset()
             else:
                 end.proceed()
             return
-        wait = self._setup.replication if request.acks == -1 and stored else 0.0
-        self._events.after(wait, lambda: self._replicated(end, header, results, stored, fault))
+        wait = self._setup.replication if request.body.acks == -1 and stored else 0.0
+        self._events.after(wait, lambda: self._replicated(end, request, results, stored, fault))
 
     def _append(self, data: PartitionData, result: PartitionResult, stored: list[Stored]) -> None:
         partition, code = self.find(data)
@@ -115,14 +109,14 @@ class ProduceHandler:
     def _replicated(
         self,
         end: ServerEnd,
-        header: RequestHeader,
+        request: Heard,
         results: list[PartitionResult],
         stored: list[Stored],
         fault: Interference | None,
     ) -> None:
         """The replicas have it, or somebody else leads now and nobody knows (DelayedProduce)."""
         if self._node.paused:
-            self._node.when_resumed(lambda: self._replicated(end, header, results, stored, fault))
+            self._node.when_resumed(lambda: self._replicated(end, request, results, stored, fault))
             return
         for result, partition, leader_epoch, log_end, again in stored:
             if partition.epoch != leader_epoch or partition.leader != self._node.node_id:
@@ -133,12 +127,12 @@ class ProduceHandler:
                 result.code, result.base_offset = self._setup.duplicate_code, -1
             elif self._setup.append_time:
                 result.append_time = int(self._events.now * 1000)
-        self._answer(end, header, results, fault)
+        self._answer(end, request, results, fault)
 
     def _answer(
         self,
         end: ServerEnd,
-        header: RequestHeader,
+        request: Heard,
         results: list[PartitionResult],
         fault: Interference | None,
     ) -> None:
@@ -156,8 +150,8 @@ class ProduceHandler:
                 results = [*results, PartitionResult("nobody-asked", None, 7)]
             elif fault.how == "throttle":
                 throttle_ms = int(fault.seconds * 1000)
-        frame = write_produce(header.version, header.correlation_id, results, throttle_ms)
-        end.respond(frame, fault, Answer(results, throttle_ms, header.correlation_id))
+        frame = write_produce(request, results, throttle_ms)
+        end.respond(frame, fault, Answer(results, throttle_ms, request.correlation_id))
 
 
 def _concerns(fault: Interference, result: PartitionResult) -> bool:

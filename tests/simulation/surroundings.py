@@ -1,0 +1,91 @@
+"""A cluster, the network before it and their time: what the worlds of both simulations have."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tests.simulation.backend import SimBackend
+from tests.simulation.broker_actions import Crash
+from tests.simulation.clock import SimClock
+from tests.simulation.events import EventQueue
+from tests.simulation.model.cluster import Cluster
+from tests.simulation.model.node import Node
+from tests.simulation.model.partition_log import PartitionLog
+from tests.simulation.setup import Setup
+from tests.simulation.trace import Trace
+from tests.simulation.wires import Wires
+
+MOST_LATE_EVENTS = 20_000
+
+
+class Outcome(NamedTuple):
+    """What one run came to; ``digest`` is the same for every run of what determines it."""
+
+    violations: list[str]
+    digest: str
+    counts: Counter[str]
+
+
+class Surroundings:
+    """What actions ask of a world. ``nodes`` are made by the kind of world."""
+
+    nodes: Sequence[Node]
+
+    def __init__(
+        self, setup: Setup, seed: int, log_kind: type[PartitionLog] = PartitionLog
+    ) -> None:
+        self.clock = SimClock()
+        self.events = EventQueue(self.clock)
+        self.trace = Trace(self.clock)
+        self.cluster = Cluster(setup, self.events, random.Random(seed ^ 1), log_kind)
+        self.wires = Wires(setup, self.events, self.trace, seed)
+
+    def new_backend(self) -> SimBackend:
+        """A client's network, in which every broker listens."""
+        backend = SimBackend(self.clock, self.events, self.wires)
+        for node, address in zip(self.nodes, self.cluster.addresses, strict=True):
+            backend.listen(address.host, address.port, node.node_id, node.accept)
+        return backend
+
+    def node(self, number: int) -> Node:
+        return self.nodes[number % len(self.nodes)]
+
+    def slow_down(self, factor: float, seconds: float) -> None:
+        self.wires.slow = factor
+        self.events.after(seconds, self._full_speed)
+
+    def _full_speed(self) -> None:
+        self.wires.slow = 1.0
+
+    def topic(self, number: int) -> str:
+        topics = self.cluster.setup.topics
+        return topics[number % len(topics)]
+
+    def move_leader(self, topic: int, partition: int, to: int, gap: float, **losing: bool) -> None:
+        found = self.cluster.topics.get(self.topic(topic))
+        if found is not None:
+            moved = found.partitions[partition % len(found.partitions)]
+            self.cluster.move(moved, to % len(self.nodes), gap, **losing)
+
+    def crashed(self, node: Node, crash: Crash) -> None:
+        """What follows from that a broker is down."""
+
+    def heal(self) -> None:
+        """Faults are over: from here on everything must come to its end."""
+        for node in self.nodes:
+            node.armed.clear()
+            node.restart()
+            node.resume()
+            node.door.closed = node.door.silent = False
+        self._full_speed()
+
+    def comes_to_rest(self) -> bool:
+        """Requests that the client has given up may still reach a broker."""
+        for _ in range(MOST_LATE_EVENTS):
+            if not len(self.events):
+                return True
+            self.events.run_next()
+        return False
