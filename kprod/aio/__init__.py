@@ -1,4 +1,4 @@
-"""Producers for asyncio: kprod's own, and AIOKafkaProducer, compatible with aiokafka.
+"""Producers for asyncio: kprod's own ``Producer``, and aiokafka's ``AIOKafkaProducer``.
 
 >>> from kprod.aio import Producer
 """

@@ -1,4 +1,4 @@
-"""AIOKafkaProducer, compatible with aiokafka's, on top of kprod's producer."""
+"""An AIOKafkaProducer that is compatible with aiokafka's, on top of kprod's producer."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 class RecordMetadata(NamedTuple):
     """The fields of aiokafka's RecordMetadata.
 
-    ``timestamp`` is milliseconds since the epoch; ``timestamp_type`` is 0 for the record's own, 1
-    for the broker's append time. ``log_start_offset`` is always None, as it is in aiokafka with old
-    brokers.
+    ``timestamp`` is in milliseconds since the epoch. ``timestamp_type`` is 0 if it is the record's
+    own timestamp, and 1 if it is the broker's append time. ``log_start_offset`` is always None, as
+    in aiokafka with old brokers.
     """
 
     topic: str
@@ -65,7 +65,7 @@ def stored(native: FutureRecordMetadata) -> RecordMetadata:
 
 
 def nothing(native: FutureRecordMetadata) -> None:
-    """Return None, the result with ``acks=0``, because brokers send no response."""
+    """Return None, the result with ``acks=0``: brokers then send no response."""
 
 
 MAX_BLOCK = MAX_BLOCK_MS / 1000
@@ -131,10 +131,10 @@ class AIOKafkaProducer:
     async def start(self) -> None:
         """Wait until a broker responds and, if one is needed, for the producer id.
 
-        Raises KafkaConnectionError when a connection to every bootstrap address has failed, or if
-        none has responded within ``request_timeout_ms``. Raises the cluster's error if it rejects
-        the request for a producer id. After an error you can call it again. Call ``stop`` even on a
-        producer that could not start. Raises ProducerClosed after ``stop``.
+        Raises KafkaConnectionError as soon as connecting to every bootstrap address has failed, or
+        if no address has responded within ``request_timeout_ms``. Raises the cluster's error if the
+        cluster rejects the request for a producer id. After an error, you can call ``start`` again.
+        Call ``stop`` even on a producer that could not start. Raises ProducerClosed after ``stop``.
         """
         native = self._native
         assert native is not None
@@ -240,7 +240,7 @@ class AIOKafkaProducer:
     def _put_at_once(
         self, topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
     ) -> FutureRecordMetadata | None:
-        """Queue a record if that needs neither the application's code nor a wait."""
+        """Queue a record if no code of the application has to run, and nothing has to wait."""
         behind = self._queueing.lines.hold(topic)
         if self._plugged or behind or (value is None and key is None):
             return None
@@ -273,7 +273,7 @@ class AIOKafkaProducer:
     async def _by(
         self, serialize: serializers.Serialize | None, topic: str, headers: Any, data: Any
     ) -> Any:
-        """The serializer's result; if the serializer has to wait, another thread waits."""
+        """The serializer's result. A serializer that has to wait runs in another thread."""
         if serialize is None:
             return data
         while True:
@@ -294,7 +294,7 @@ class AIOKafkaProducer:
         return RecordBatch(native.config.batch_size, native.record_clock, serialize, limits)
 
     def _serialized(self, key: Any, value: Any) -> tuple[Any, Any]:
-        """Serialize without a topic, as aiokafka does: a batch has none yet."""
+        """Serialize without a topic, as aiokafka does, because a batch has no topic yet."""
         try:
             wire_key = key if self._key is None else self._key("", [], key)
             wire_value = value if self._value is None else self._value("", [], value)
@@ -310,10 +310,10 @@ class AIOKafkaProducer:
     ) -> asyncio.Future[RecordMetadata | None]:
         """Queue the records of a batch, in order; return a future of the first one's metadata.
 
-        The future completes when all records have a result. If any record failed, it has the error
-        of the first one, and ``persisted`` of that error applies to the whole batch. If this call
-        raises or is cancelled, no record is queued. Raises KafkaTimeoutError if there is not enough
-        memory, and the errors of ``send``.
+        The future completes when all records have a result. If any record failed, the future has
+        the error of the first failed record, and ``persisted`` of this error applies to the whole
+        batch. If this call raises or is cancelled, no record is queued. Raises KafkaTimeoutError if
+        there is not enough memory, and the errors of ``send``.
         """
         batch.close()
         if not batch.records:
@@ -334,7 +334,7 @@ class AIOKafkaProducer:
     async def _all_stored(
         self, queued: list[FutureRecordMetadata], rest: asyncio.Task[None] | None
     ) -> RecordMetadata | None:
-        """The first record's position, once all are stored. Raises the first error."""
+        """The metadata of the first record, once all are stored. Raises the first error."""
         broken_off: list[Exception] = []
         if rest is not None:
             await asyncio.wait([rest])  # cancelling this task does not cancel it
@@ -349,7 +349,7 @@ class AIOKafkaProducer:
         return first
 
     async def _outcomes(self, sent: Iterable[FutureRecordMetadata]) -> list[Any]:
-        """Outcomes of records in one batch: the first one's, and all if the batch was split."""
+        """The outcome of the first record of a batch, or of all records if the batch was split."""
         first, *others = sent
         outcome = await asyncio.gather(self._sent(first), return_exceptions=True)
         if not first.delivery.is_split:
@@ -384,7 +384,7 @@ class AIOKafkaProducer:
     # Transactions ---------------------------------------------------------------------------------
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction; if the task is cancelled, no transaction has begun."""
+        """Begin a transaction. If the task is cancelled meanwhile, no transaction is open."""
         await asyncio.sleep(0)  # aiokafka's yields to the loop as well
         with _translating():
             self._queueing.native.begin_transaction()
@@ -398,7 +398,7 @@ class AIOKafkaProducer:
         await self._end_transaction("abort_transaction")
 
     async def _end_transaction(self, call: str) -> None:
-        """End the transaction. Reject batches meanwhile, so that none is only partly in it."""
+        """End the transaction. Meanwhile, reject batches that would be only partly in it."""
         self._queueing.ends += 1
         try:
             await self._queueing.rests_queued()
@@ -410,7 +410,8 @@ class AIOKafkaProducer:
         """Commit a consumer group's offsets as part of the transaction.
 
         ``offsets`` maps TopicPartition to an offset, an OffsetAndMetadata, or a tuple of offset and
-        metadata. Raises IllegalOperation outside a transaction, and ValueError without a group.
+        metadata. Raises IllegalOperation outside a transaction, and ValueError for an empty
+        ``group_id``.
         """
         if not group_id:
             await self._waits("send_offsets_to_transaction", {}, "none", MAX_BLOCK)  # in one?
@@ -423,10 +424,10 @@ class AIOKafkaProducer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Return a transaction for ``async with``: committed at the end, aborted by an exception.
+        """Return a transaction for ``async with``. The end commits, an exception aborts.
 
-        If the commit fails, the block raises its error. The transaction is then aborted if that is
-        possible.
+        If the commit fails, the block raises the error of the commit. The transaction is then
+        aborted if the error allows it.
         """
         await self.begin_transaction()
         try:
@@ -443,7 +444,7 @@ class AIOKafkaProducer:
             raise
 
     async def _abort_after(self, refused: KprodError) -> None:
-        """As ``kprod.Transaction``: raises if the producer cannot begin another transaction."""
+        """Abort. As in ``kprod.Transaction``, raise if no other transaction can begin."""
         try:
             await self.abort_transaction()
         except KprodError as failure:
@@ -471,7 +472,7 @@ def _not_given() -> object:
 
 
 def _check(options: dict[str, Any]) -> None:
-    """Raise ValueError, with aiokafka's text, for options that aiokafka refuses."""
+    """Raise ValueError with aiokafka's text for options that aiokafka refuses."""
     acks = options.get("acks", -1)
     if acks not in _ACKS:
         raise ValueError("Invalid ACKS parameter")
@@ -488,7 +489,7 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _fill_in(options: dict[str, Any]) -> None:
-    """Replace options that are missing or None by the values that aiokafka uses for them."""
+    """Give options that are missing or None the values that aiokafka uses for them."""
     if "SASL" in options.get("security_protocol", "PLAINTEXT"):
         options.setdefault("sasl_mechanism", "PLAIN")
     if options.get("connections_max_idle_ms", 0) is None:
@@ -496,7 +497,7 @@ def _fill_in(options: dict[str, Any]) -> None:
 
 
 def _serializer(plugged: Any) -> serializers.Serialize | None:
-    """The serializer; kprod's names are accepted too, because its error texts suggest them."""
+    """The serializer. The names of kprod's own serializers are accepted, too."""
     if isinstance(plugged, str):
         plugged = NAMED_SERIALIZERS.get(plugged, plugged)
     return serializers.bound(without_waiting(plugged))

@@ -1,4 +1,4 @@
-"""Errors with aiokafka's names: subclasses of aiokafka's own where it is installed."""
+"""Errors with aiokafka's names, which are subclasses of aiokafka's own if it is installed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _theirs() -> Any:
 
 @cache
 def _kin(name: str) -> type[kafka_errors.KafkaError]:
-    """The class of ``kprod.kafka`` with this name, derived from aiokafka's if it has one."""
+    """The class of ``kprod.kafka`` with this name, and of aiokafka if aiokafka has such a class."""
     known = _kafka_name(name)
     base: type[kafka_errors.KafkaError] = (
         getattr(kafka_errors, name) if known == name else _kin(known)
@@ -74,7 +74,7 @@ def _also(name: str) -> type | None:
 
 
 def _theirs_of(name: str, base: type[kafka_errors.KafkaError]) -> type | None:
-    """aiokafka's class of this name; its base class if it has none, as for newer error codes."""
+    """aiokafka's class of this name, or its base class for a name that aiokafka does not know."""
     root = "UnknownError" if issubclass(base, kafka_errors.BrokerResponseError) else "KafkaError"
     theirs = getattr(_theirs(), name, None)
     if theirs is None and name not in _OF_MANY and _their_name(name) == name:
@@ -83,14 +83,14 @@ def _theirs_of(name: str, base: type[kafka_errors.KafkaError]) -> type | None:
 
 
 def _kafka_name(name: str) -> str:
-    """kafka-python's name for aiokafka's, which often omits ``Error``."""
+    """kafka-python's name of a class. aiokafka's name often omits ``Error``."""
     if name in _RENAMED:
         return _RENAMED[name]
     return name if hasattr(kafka_errors, name) else f"{name}Error"
 
 
 def _their_name(name: str) -> str:
-    """aiokafka's name for kafka-python's; the same if it has none."""
+    """aiokafka's name of a class; kafka-python's name if aiokafka has no such class."""
     names = [name, *(known for known, ours in _RENAMED.items() if ours == name)]
     names.append(name.removesuffix("Error"))
     return next((known for known in names if hasattr(_theirs(), known)), name)
@@ -103,7 +103,7 @@ def __getattr__(name: str) -> type[kafka_errors.KafkaError]:
 
 
 def cluster_error(error: native.KprodError) -> native.KprodError:
-    """The cluster's reason why a topic was not found, if it gave one; else the time-out itself.
+    """The cluster's reason why a topic was not found; the time-out itself if there is none.
 
     aiokafka raises the last answer (UnknownTopicOrPartitionError, LeaderNotAvailableError).
     """
@@ -114,10 +114,10 @@ def cluster_error(error: native.KprodError) -> native.KprodError:
 
 
 def _broker_error(error: native.KprodError) -> native.BrokerError | None:
-    """The broker's error that caused one of kprod's, in cases where aiokafka raises the cause.
+    """The broker's error that caused ``error``, in cases where aiokafka raises the cause.
 
-    These are: a transaction that can only be aborted, a producer that can only be closed, and a
-    record that has expired. For a fenced producer aiokafka has its own error, too.
+    The cases are: a transaction that can only be aborted, a producer that can only be closed, and a
+    record that has expired. A fenced producer is not one of them.
     """
     cause = error.__cause__
     came_of_it = isinstance(error, native.TransactionError | native.DeliveryTimeoutError)

@@ -1,4 +1,4 @@
-"""Topic look-ups for the tasks of a loop: tasks share them, cluster changes trigger checks."""
+"""Topic look-ups, which tasks of a loop share. Changes of the cluster trigger checks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Key = tuple[str, int | None]
 
 
 class _Waiter(NamedTuple):
-    """A waiting task; ordered by deadline, in seconds of the loop's clock."""
+    """A waiting task. Ordered by the deadline, in seconds of the loop's clock."""
 
     ends_at: float
     number: int
@@ -50,10 +50,10 @@ class _LookUp:
 
 
 class TopicLookups:
-    """Used by the tasks of one loop at a time; tasks of a closed loop are forgotten.
+    """The look-ups of the tasks of one loop. If the loop is closed, its tasks are forgotten.
 
-    No thread waits: whenever the cluster's metadata changes, the loop checks all topics that are
-    being looked up, and wakes the tasks that share one in slices.
+    No thread waits. Instead, whenever the cluster's metadata changes, the loop checks all topics
+    that are being looked up. It wakes the tasks that share a look-up in slices.
     """
 
     def __init__(self, metadata: Metadata) -> None:
@@ -69,9 +69,10 @@ class TopicLookups:
         self._waking = False  # a wake-up of the sender is scheduled for this loop iteration
 
     async def find(self, name: str, partition: int | None, timeout: float) -> TopicInfo:
-        """Wait until the topic, and the partition if one is given, is known.
+        """Wait until the topic is known and, if ``partition`` is given, this partition.
 
-        Raises what ``Metadata.await_topic`` raises. Cancelling affects only this task's wait.
+        Raises what ``Metadata.await_topic`` raises. Cancelling a task ends only the wait of this
+        task.
         """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -119,7 +120,7 @@ class TopicLookups:
         self.metadata.wake()
 
     def _changed(self) -> None:
-        """The cluster's metadata has changed. Any thread."""
+        """React to changed metadata of the cluster. May be called by any thread."""
         loop = self._loop
         # The check clears the flag before it starts: a change after that schedules another check.
         if loop is not None and self._under_way and not self._looking:

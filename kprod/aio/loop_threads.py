@@ -1,4 +1,4 @@
-"""Calls between an asyncio loop and other threads that do not block the loop."""
+"""Calls between an asyncio loop and other threads. They do not block the loop."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _T = TypeVar("_T")
 async def in_thread(call: Callable[[], _T], name: str) -> _T:
     """Run ``call`` in a new thread and wait for it.
 
-    Not in the loop's executor: a few calls that wait for a broker would occupy all its threads, and
-    the interpreter would wait for them at exit. Cancelling ends the wait, not the call.
+    The loop's executor is not used: a few calls that wait for a broker would occupy all its
+    threads, and the interpreter would wait for them at exit. Cancelling the task ends the wait, but
+    not the call.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[_T] = loop.create_future()
@@ -67,7 +68,7 @@ class LoopTokens:
     def token(self) -> Any:
         """The coroutine's result. Raises its exception, and SaslAuthenticationError after 30 s.
 
-        Must not be called in the loop's own thread, which would wait for itself.
+        Do not call it in the loop's own thread, which would then wait for itself.
         """
         if self._loop is None:
             return asyncio.run(asyncio.wait_for(self._ask(), LONGEST))
@@ -89,7 +90,7 @@ class LoopTokens:
 def with_tokens_of_loop(
     options: dict[str, Any], loop: asyncio.AbstractEventLoop | None
 ) -> dict[str, Any]:
-    """The options, with a coroutine ``token()`` of a token provider bound to ``loop``."""
+    """The options. If a token provider's ``token()`` is a coroutine, it will run in ``loop``."""
     provider = options.get("sasl_oauth_token_provider")
     ask = getattr(provider, "token", provider)
     if not inspect.iscoroutinefunction(ask):

@@ -1,4 +1,4 @@
-"""Tasks that wait for buffer memory; whenever a batch has ended, a few of them try again."""
+"""Tasks that wait for buffer memory. Whenever a batch has ended, a few tasks try again."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LONGEST_PAUSE = 0.05
 class MemoryWaiters:
     """Lets ``TURN`` tasks at a time try to get memory, those with the nearest deadline first.
 
-    If every task tried whenever a batch has ended, thousands of them would block the loop for
-    memory that ten records fill. As long as tasks find memory, the next ones try in the next
-    iteration of the loop. ``oldest`` returns a record of the batch that is likely to end next. Used
-    by the tasks of one loop at a time; tasks of a closed loop are forgotten.
+    If every task tried whenever a batch has ended, thousands of tasks would block the loop for
+    memory that ten records fill. As long as tasks find memory, the next tasks try in the next
+    iteration of the loop. ``oldest`` returns a record of the batch that is likely to end next. For
+    the tasks of one loop; if the loop is closed, its tasks are forgotten.
     """
 
     def __init__(self, oldest: Callable[[], FutureRecordMetadata | None]) -> None:
@@ -42,7 +42,7 @@ class MemoryWaiters:
         return bool(self._heap) and self._loop is asyncio.get_running_loop()
 
     async def wait(self, deadline: float) -> None:
-        """Wait until the task may try again, or until ``deadline``, in the loop's time."""
+        """Wait until the task may try again, or until ``deadline`` in the loop's time."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._begin(loop)
@@ -55,11 +55,11 @@ class MemoryWaiters:
                 return
 
     def found_none(self) -> None:
-        """A task found no memory: the rest of its group need not try."""
+        """Report that a task found no memory, so that the rest of its group need not try."""
         self._is_full = True
 
     def found_some(self) -> None:
-        """A task that had waited found memory: the next group may, too."""
+        """Report that a task found memory after waiting, so that the next group tries."""
         if self._heap and self._loop is not None and not self._follows:
             self._follows = True
             self._loop.call_soon(self._follow)
@@ -70,7 +70,7 @@ class MemoryWaiters:
             self._let_through()
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let tasks try again after a batch has ended, a pause, or the first deadline."""
+        """Let tasks try again when a batch has ended, after a pause, or at the first deadline."""
         if self._timer is not None or not self._heap:
             return
         pause = min(LONGEST_PAUSE, self._heap[0][0] - loop.time())

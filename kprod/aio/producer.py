@@ -1,4 +1,4 @@
-"""kprod's own producer for asyncio; its calls never block the event loop."""
+"""kprod's own producer for asyncio. Its calls never block the event loop."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class AsyncTransaction:
-    """One transaction for ``async with``: committed at the end, aborted by any exception.
+    """One transaction for ``async with``. The end of the block commits, any exception aborts.
 
-    ``outcome`` is like that of ``kprod.Transaction``. Cancelling the task in the block aborts the
-    transaction, too.
+    ``outcome`` is as in ``kprod.Transaction``. Cancelling the task in the block also aborts the
+    transaction.
     """
 
     def __init__(self, queueing: Queueing, transaction: Transaction) -> None:
@@ -61,12 +61,13 @@ class Producer:
     loop only. ``async with`` calls ``start`` at the beginning of the block and ``close`` at its
     end.
 
-    Options are those of ``kprod.KafkaProducer``. ``token`` of a ``sasl_oauth_token_provider`` may
-    be a coroutine function; it runs in the event loop in which the producer was created. Methods
-    that wait for metadata, memory, DNS or brokers are coroutines, so other tasks keep running.
+    Options are those of ``kprod.KafkaProducer``. The ``token`` of a ``sasl_oauth_token_provider``
+    may be a coroutine function, which then runs in the event loop in which the producer was
+    created. Methods that wait for metadata, memory, DNS or brokers are coroutines, so that other
+    tasks keep running.
 
-    If a task is cancelled in ``send``, a record that was already queued is still sent. A record
-    that was not queued is not sent.
+    If a task is cancelled in ``send``, its record is still sent if it was already queued, and
+    otherwise not.
     """
 
     def __init__(self, *, max_block_ms: int = MAX_BLOCK_MS, **options: Any) -> None:
@@ -83,7 +84,7 @@ class Producer:
         self._send_at_once = self._queueing.send_at_once
 
     async def start(self) -> None:
-        """Wait at most ``max_block_ms`` until a broker responds. Optional before ``send``.
+        """Wait at most ``max_block_ms`` until a broker responds. This call is optional.
 
         Raises KprodTimeoutError with the error of each broker that was tried.
         """
@@ -102,7 +103,8 @@ class Producer:
         """Queue one record and return its future; ``await`` the future for the metadata.
 
         Raises the errors of ``KafkaProducer.send``. BufferFullError (``buffer_memory`` is
-        exhausted) and KprodTimeoutError (no metadata of the topic) come after ``max_block_ms``.
+        exhausted) and KprodTimeoutError (no metadata of the topic) are raised after
+        ``max_block_ms``.
         """
         if not self._queueing.lines.hold(topic):
             future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
@@ -156,7 +158,7 @@ class Producer:
     # repeat the same call.
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """Get a producer id from the coordinator: once, before the first transaction."""
+        """Get a producer id from the coordinator. Call it once, before the first transaction."""
         await self._elsewhere("init_transactions", self._seconds(timeout))
 
     async def begin_transaction(self) -> None:
@@ -166,20 +168,20 @@ class Producer:
     async def send_offsets_to_transaction(
         self, offsets: Offsets, group_metadata: Any, timeout: float | None = None
     ) -> None:
-        """Commit a consumer group's offsets atomically with the transaction."""
+        """Commit the offsets of a consumer group together with the transaction."""
         seconds = self._seconds(timeout)
         await self._elsewhere("send_offsets_to_transaction", offsets, group_metadata, seconds)
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send all queued records and commit: records become visible, and offsets advance."""
+        """Send all queued records and commit the transaction, including its offsets."""
         await self._elsewhere("commit_transaction", self._seconds(timeout))
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort the transaction: readers of committed records never see its records."""
+        """Abort the transaction. Readers of committed records never see its records."""
         await self._elsewhere("abort_transaction", self._seconds(timeout))
 
     def transaction(self, timeout: float | None = None) -> AsyncTransaction:
-        """Return a transaction for ``async with``; call ``init_transactions`` if needed."""
+        """Return a transaction for ``async with``. It calls ``init_transactions`` if needed."""
         transaction = self._queueing.native.transaction(self._seconds(timeout))
         return AsyncTransaction(self._queueing, transaction)
 
@@ -191,12 +193,12 @@ class Producer:
         await self._queueing.elsewhere(made, call)
 
     async def flush(self, timeout: float | None = None) -> DeliveryReport:
-        """Wait until every record queued so far has a result; see ``KafkaProducer.flush``."""
+        """Wait until every record queued so far has a result. See ``KafkaProducer.flush``."""
         flush = partial(self._native.flush, timeout)
         return await self._queueing.elsewhere(flush, "flush")  # type: ignore[no-any-return]
 
     async def close(self, timeout: float | None = None) -> DeliveryReport:
-        """Send all queued records and close; see ``KafkaProducer.close``."""
+        """Send all queued records and close. See ``KafkaProducer.close``."""
         close = partial(self._native.close, timeout)
         return await self._queueing.elsewhere(close, "close")  # type: ignore[no-any-return]
 

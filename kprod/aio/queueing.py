@@ -1,4 +1,4 @@
-"""Queueing of records from asyncio tasks: every wait is awaited, so the loop is never blocked."""
+"""Queues records of asyncio tasks. Every wait is awaited, so the loop is never blocked."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class QueuedBatch(NamedTuple):
 
 
 class NativeProducer(KafkaProducer):
-    """kprod's producer for an event loop: checks for memory before it calls interceptors.
+    """kprod's producer for an event loop. It checks for memory before it calls interceptors.
 
-    ``Attempts`` sends a record that has to wait. A record that would still fit into an open batch
-    may go this way, too.
+    ``Attempts`` sends a record that has to wait. The check is only an estimate: a record that would
+    still fit into an open batch may be treated as one that has to wait.
     """
 
     def _send(self, *given: Any, **named: Any) -> FutureRecordMetadata:
@@ -111,10 +111,10 @@ class Place:
 class TopicLines:
     """A queue of waiting tasks per topic. Tasks of a closed loop are forgotten.
 
-    A task keeps its place in the queue while it waits for its topic and for memory. Otherwise a
+    A task keeps its place in the queue while it waits for its topic and for memory. Otherwise, a
     task that is woken by new metadata could send before an earlier one that waits for memory. A
-    task waits outside the queue for a schema, for a partition, or for the topic once more. Used by
-    the tasks of one loop at a time. ``by_topic`` is empty while no task waits.
+    task leaves the queue while it waits for a schema, for a partition, or a second time for its
+    topic. For the tasks of one loop. ``by_topic`` is empty while no task waits.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class TopicLines:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def hold(self, topic: object) -> bool:
-        """Whether a task waits with a record for this topic."""
+        """Whether a task with a record for this topic waits."""
         return isinstance(topic, str) and topic in self.by_topic
 
     def join(self, topic: str) -> Place:
@@ -134,10 +134,9 @@ class TopicLines:
 
 
 class Queueing(Sending):
-    """Puts records into a producer that never waits itself (``max_block_ms=0``).
+    """Puts records into a producer that does not wait itself (``max_block_ms=0``).
 
-    Used by the tasks of one loop at a time. If a task is cancelled while it waits, its record is
-    not queued.
+    For the tasks of one loop. If a task is cancelled while it waits, its record is not queued.
 
     ``lines`` holds the tasks that wait for their topic or for memory. ``rests`` are tasks that
     queue the remaining records of batches.
@@ -158,7 +157,7 @@ class Queueing(Sending):
         self.ends = 0  # running calls that end the transaction: no batch may be divided by them
 
     async def put(self, record: Record) -> FutureRecordMetadata:
-        """Queue a record. Raises what ``KafkaProducer.send`` raises, after ``max_block_ms``."""
+        """Queue a record, waiting at most ``max_block_ms``. Raises as ``KafkaProducer.send``."""
         future = None if self.lines.hold(record.topic) else self.put_at_once(*record)
         if future is None:
             future, _ = await self._put_later(record, 0, waits=True)
@@ -167,7 +166,7 @@ class Queueing(Sending):
     async def put_chosen(
         self, record: Record, choose: Callable[[], int | None]
     ) -> FutureRecordMetadata:
-        """As ``put``, to the partition that ``choose`` returns once the topic is known."""
+        """As ``put``. When the topic is known, ``choose`` returns the record's partition."""
         topic = check_topic(record.topic)
         if not self.lines.hold(topic) and self.native.metadata.snapshot.topic(topic) is not None:
             return await self.put(record._replace(partition=choose()))
@@ -184,7 +183,7 @@ class Queueing(Sending):
     async def put_many(
         self, topic: str, values: Iterator[Any], keys: Iterator[Any] | None, queued: list[Any]
     ) -> Any:
-        """``put_until_waiting``, after the tasks that already wait for this topic."""
+        """Do ``put_until_waiting`` after the tasks that already wait for this topic."""
         if not self.lines.hold(topic):
             return self.put_until_waiting(topic, values, keys, queued)
         place = self.lines.join(topic)
@@ -196,11 +195,11 @@ class Queueing(Sending):
             place.leave()
 
     async def put_batch(self, records: Sequence[Record], nbytes: int) -> QueuedBatch:
-        """Queue records of at most ``nbytes``. Raises as ``put``, and then none is queued.
+        """Queue records of at most ``nbytes`` together, or raise as ``put`` and queue none.
 
-        Cancelling this task takes effect only before the first record is queued: it awaits nothing
-        after that. The task ``rest`` queues the records for which there is no memory, or no time in
-        this iteration of the loop; it may fail.
+        After the first record is queued, the calling task awaits nothing more, so it cannot be
+        cancelled. The task ``rest`` of the result queues the records for which there is no memory,
+        or no time in this iteration of the loop. This task may fail.
         """
         left, waits = deque(records), not self.turns.admit()
         first, place = await self._put_later(left.popleft(), nbytes if left else 0, waits=waits)
@@ -222,7 +221,7 @@ class Queueing(Sending):
         return QueuedBatch(queued, rest)
 
     def _put_more(self, left: deque[Record], queued: list[FutureRecordMetadata]) -> None:
-        """Queue records until one has to wait or is refused, which is left to ``_put_rest``."""
+        """Queue records until one has to wait or is refused. Leave that one to ``_put_rest``."""
         with suppress(KprodError):
             while left and (future := self.put_at_once(*left[0])) is not None:
                 queued.append(future)
@@ -237,7 +236,7 @@ class Queueing(Sending):
             self._put_more(left, queued)
 
     def _rest_ended(self, place: Place, rest: asyncio.Task[None]) -> None:
-        """Clean up in a callback: a task that is cancelled before it starts runs no code."""
+        """Clean up in a callback, because a task may be cancelled before it starts."""
         self.rests.discard(rest)
         place.leave()
         error = asyncio.CancelledError() if rest.cancelled() else rest.exception()
@@ -245,7 +244,7 @@ class Queueing(Sending):
             self._lose(error)
 
     async def _put_first(self, place: Place, record: Record) -> FutureRecordMetadata:
-        """Queue a record for a task that keeps its place."""
+        """Queue a record for a task that keeps its place in the queue."""
         now = asyncio.get_running_loop().time
         deadline = now() + self._max_block
         attempts = Attempts(self.native, record)
@@ -259,13 +258,13 @@ class Queueing(Sending):
             raise
 
     def _lose(self, error: BaseException) -> None:
-        """Only a part of a batch was queued: the transaction must not be committed."""
+        """Prevent the commit of the transaction, because only a part of a batch was queued."""
         if not isinstance(error, KprodError):
             error = KprodError("a batch was queued in part")
         self.native.record_lost(error)
 
     async def rests_queued(self) -> None:
-        """Wait until every batch that was put before now is queued, or has failed."""
+        """Wait until every batch of an earlier ``put_batch`` is queued, or has failed."""
         loop = asyncio.get_running_loop()
         for rest in [*self.rests]:
             if rest.get_loop().is_closed():  # and did not cancel its tasks
@@ -278,11 +277,11 @@ class Queueing(Sending):
     async def _put_later(
         self, record: Record, room: int, *, waits: bool, place: Place | None = None
     ) -> tuple[FutureRecordMetadata, Place | None]:
-        """Queue a record after waiting. ``waits``: yield to the loop first.
+        """Queue a record, after yielding to the loop if ``waits``.
 
-        ``room``: bytes of memory that must be free as well, for the records that follow; the caller
-        queues them in the returned place, and leaves it. ``place``: the task's place, if it is
-        already in the queue.
+        ``room`` is the number of bytes of memory that must be free for the records that follow. If
+        it is above 0, the caller keeps the returned place, queues these records, and then leaves
+        the place. ``place`` is the task's place, if the task is already in the queue.
         """
         attempts = Attempts(self.native, record)
         try:
@@ -359,7 +358,7 @@ class Queueing(Sending):
                 return future
 
     async def _await_topic(self, record: Record, timeout: float) -> None:
-        """Wait for the record's topic; a record that fails here may become a dead letter."""
+        """Wait for the record's topic. If that fails, the record may become a dead letter."""
         try:
             await self.topic(record.topic, timeout, record.partition)
         except KprodError as error:
@@ -367,13 +366,13 @@ class Queueing(Sending):
             raise
 
     def _oldest(self) -> FutureRecordMetadata | None:
-        """The oldest remembered record without an outcome."""
+        """The oldest record without an outcome, among those that are remembered."""
         while self.under_way and self.under_way[0].is_done:
             self.under_way.popleft()
         return self.under_way[0] if self.under_way else None
 
     async def topic(self, name: str, timeout: float, partition: int | None = None) -> TopicInfo:
-        """The topic, once it is known; tasks that wait for the same topic share one look-up.
+        """The topic, once it is known. Tasks that wait for the same topic share one look-up.
 
         Raises InvalidTopicError for an invalid name.
         """

@@ -34,11 +34,11 @@ class AppendedRecord(NamedTuple):
 
 
 class RecordBatch:
-    """Takes records until they would exceed ``batch_size`` bytes. For one task.
+    """Takes records up to a total of ``batch_size`` bytes. For one task.
 
-    ``clock`` gives the time of records without a timestamp; ``serialize`` makes the bytes of key
-    and value; ``limits`` are the size limits of a record. Records are checked when they are
-    appended, so ``send_batch`` does not refuse some of them after queueing others.
+    ``clock`` returns the timestamp of records that have none. ``serialize`` returns the bytes of
+    key and value. ``limits`` are the size limits of a record. Records are already checked when they
+    are appended. So ``send_batch`` does not refuse some records after it has queued others.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class RecordBatch:
         timestamp: int | None,
         headers: Sequence[tuple[str, bytes | None]] | None = (),
     ) -> AppendedRecord | None:
-        """Add a record. Returns None if the batch is closed, or if it does not fit and closes it.
+        """Add a record. Returns None if the batch is closed, or has no room: it is then closed.
 
-        ``timestamp`` is milliseconds since the epoch, None for now. The first record always fits.
-        Buffers are copied. Raises TypeError if key or value is not bytes, InvalidRecordError (a
-        ValueError) for an invalid timestamp or header, MessageSizeTooLargeError, and what a
-        serializer raises; the batch is unchanged then.
+        ``timestamp`` is in milliseconds since the epoch; None means now. The first record always
+        fits. Buffers are copied. Raises TypeError if key or value is not bytes, InvalidRecordError
+        (a ValueError) for an invalid timestamp or header, MessageSizeTooLargeError, and what a
+        serializer raises. After an exception, the batch is unchanged.
         """
         if self._closed:
             return None
@@ -89,7 +89,7 @@ class RecordBatch:
     def _checked_size(
         self, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
     ) -> int:
-        """The size of a batch with this record alone."""
+        """The size of a batch with only this record."""
         size = batch_size_upper_bound(key, value, headers)
         if self._limits is not None and size > self._limits.largest:
             raise for_aiokafka(self._limits.error(None, size))
@@ -100,11 +100,11 @@ class RecordBatch:
         return len(self.records)
 
     def size(self) -> int:
-        """Upper bound of the size in bytes, before compression."""
+        """An upper bound of the batch's size in bytes, before compression."""
         return self._size
 
     def closed(self) -> bool:
-        """Whether it takes no more records."""
+        """Whether the batch takes no more records."""
         return self._closed
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ def _whole(timestamp: Any) -> Any:
 def first_stored(outcomes: Sequence[Any]) -> Any:
     """The first outcome of a batch's records. Raises the first error, if there is one.
 
-    ``persisted`` of the error is NO only if none of the records is stored.
+    ``persisted`` of this error is NO only if no record of the batch is stored.
     """
     failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if not failed:
