@@ -1,4 +1,4 @@
-"""Drop-in replacement for kafka-python: change one import line
+"""Drop-in replacement for kafka-python. Change one import line:
 
 >>> from kprod.kafka import KafkaProducer
 """

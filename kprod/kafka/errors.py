@@ -1,7 +1,7 @@
 """The exception classes of ``kafka.errors``, with or without kafka-python.
 
-If kafka-python is installed, each is also a subclass of the class with the same name in
-``kafka.errors``. All are subclasses of ``kprod.KprodError``. ``translated`` returns the error of
+All are subclasses of ``kprod.KprodError``. If kafka-python is installed, each class is also a
+subclass of the class with the same name in ``kafka.errors``. ``translated`` returns the error of
 this module for an error of ``kprod.errors``.
 """
 
@@ -18,9 +18,9 @@ from kprod.errors import KprodError
 
 
 def theirs(name: str) -> ModuleType | None:
-    """``kafka.<name>`` of an installed kafka-python, of any version; None without one.
+    """``kafka.<name>`` of an installed kafka-python of any version; None if there is none.
 
-    Also None for a package that fails to import, and for another package of that name.
+    Also None if the package cannot be imported, or if it is another package of that name.
     """
     try:
         with warnings.catch_warnings():  # its own deprecations do not concern our users
@@ -33,9 +33,10 @@ def theirs(name: str) -> ModuleType | None:
 
 
 def also_theirs(kind: type, name: str) -> None:
-    """Register our class with the abstract class of the same name in ``kafka.<name>``.
+    """Register ``kind`` with the abstract class of the same name in ``kafka.<name>``.
 
-    So kafka-python's consumer accepts our deserializers. Version 2 has no such classes.
+    Because of this, kafka-python's consumer accepts the deserializers of ``kprod.kafka``. Version 2
+    of kafka-python has no such classes.
     """
     register = getattr(getattr(theirs(name), kind.__name__, None), "register", None)
     if callable(register):
@@ -46,9 +47,10 @@ _THEIRS = theirs("errors")
 
 
 class Kin(type):
-    """Makes a class inherit from the class of its name in ``kafka.errors``, if there is one.
+    """Makes a class inherit from the class with the same name in ``kafka.errors``, if any.
 
-    ``except kafka.errors.X`` needs real inheritance: it does not call ``__subclasscheck__``.
+    ``except kafka.errors.X`` needs real inheritance, because ``except`` does not call
+    ``__subclasscheck__``.
     """
 
     def __new__(
@@ -61,11 +63,11 @@ class Kin(type):
 
 
 class KafkaError(KprodError, metaclass=Kin):
-    """The base class of kafka-python's errors. Each is also a ``kprod.KprodError``.
+    """The base class of kafka-python's errors. Each of these is also a ``kprod.KprodError``.
 
     ``retriable``: the same call may succeed later. kprod adds ``persisted`` (whether the record may
-    be in the log) and ``number`` (that of the original error). The message is kafka-python's;
-    kprod's original error is the ``__cause__`` and is shown in the traceback.
+    be stored) and ``number`` (the number of kprod's error). The message is that of kafka-python.
+    kprod's own error is the ``__cause__``, and appears in the traceback.
     """
 
     number = ""
@@ -127,11 +129,11 @@ class KafkaProtocolError(KafkaError):
 
 
 class CorrelationIdError(RetriableError, KafkaProtocolError):
-    """A response to a request that was never sent."""
+    """A broker answered a request that was never sent."""
 
 
 class InvalidReceiveError(KafkaProtocolError):
-    """A response of an invalid size."""
+    """A broker sent a response of an invalid size."""
 
 
 class KafkaTimeoutError(RetriableError):
@@ -145,8 +147,8 @@ class MetadataEmptyBrokerList(RetriableError):
 class NoBrokersAvailable(KafkaTimeoutError):
     """No broker responded when the producer was created.
 
-    kafka-python 2 raises NoBrokersAvailable, and kafka-python 3 KafkaTimeoutError. This class is
-    both.
+    kafka-python 2 raises NoBrokersAvailable, and kafka-python 3 raises KafkaTimeoutError. This
+    class is a subclass of both.
     """
 
     invalid_metadata = True
@@ -214,7 +216,7 @@ BY_CODE: dict[int, type[BrokerResponseError]] = {}
 def _refusal(
     name: str, errno: int, kind: type[KafkaError] | None = None, message: str = ""
 ) -> type[BrokerResponseError]:
-    """Make the class of one code; ``kind`` is its other base. The message usually is the name."""
+    """Make the class of a code, with ``kind`` as its other base. ``message`` is often the name."""
     said = message or re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Error")).upper()
     words = said.replace("_", " ").capitalize()
     stated = {"errno": errno, "message": said, "description": words, "__doc__": f"{words}."}
@@ -225,7 +227,7 @@ def _refusal(
 
 
 def for_code(code: int) -> type[BrokerResponseError]:
-    """The class of a code; for an unknown code a new subclass of UnknownError."""
+    """The class of a code. For an unknown code, it is a new subclass of UnknownError."""
     known = BY_CODE.get(code)
     if known is not None:
         return known
@@ -412,8 +414,8 @@ _BY_KIND: tuple[tuple[type[native.KprodError], type[KafkaError]], ...] = (
 def translated(error: native.KprodError) -> Exception:
     """The error that kafka-python would raise, with ``error`` as its cause.
 
-    ``persisted`` is copied. Errors about invalid arguments are returned unchanged: they are a
-    ValueError or a TypeError, as in kafka-python.
+    The result has the same ``persisted``. Errors about invalid arguments are returned unchanged:
+    they already are a ValueError or a TypeError, as in kafka-python.
     """
     if isinstance(error, KafkaError):
         return error

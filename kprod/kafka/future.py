@@ -1,4 +1,4 @@
-"""Futures compatible with kafka-python's: a plain one, and that of a record."""
+"""Futures that are compatible with kafka-python's: a plain one, and the one of a record."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class Future:
         self._lock = Lock()  # guards all of the above until it is done
 
     def succeeded(self) -> bool:
-        """True once it has a value."""
+        """True once the future has a value."""
         return self.is_done and self.exception is None
 
     def failed(self) -> bool:
-        """True once it has an error."""
+        """True once the future has an error."""
         return self.is_done and self.exception is not None
 
     def retriable(self) -> bool:
-        """True once it has a retriable error."""
+        """True once the future has a retriable error."""
         return self.is_done and isinstance(self.exception, RetriableError)
 
     def __await__(self) -> Generator[Self, None, Any]:
-        """Return the value or raise the error; yield the future until it is done.
+        """Return the value or raise the error, after yielding the future unless it is done.
 
         This works in kafka-python's network loop. In asyncio, use the futures of ``kprod`` or
         ``kprod.aio``.
@@ -62,7 +62,7 @@ class Future:
         return self._settle(value, None)
 
     def failure(self, error: BaseException | type[BaseException]) -> Self:
-        """Set the error, or an instance of that class, and run the errbacks."""
+        """Set an error, given as an instance or a class, and run the errbacks."""
         exception = error() if isinstance(error, type) else error
         if not isinstance(exception, BaseException):
             raise TypeError("future failed without an exception")
@@ -95,15 +95,15 @@ class Future:
                 raise
 
     def add_callback(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Call ``fn(*args, value, **kwargs)`` once it has a value."""
+        """Call ``fn(*args, value, **kwargs)`` once there is a value."""
         return self._add(False, partial(fn, *args, **kwargs))
 
     def add_errback(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Call ``fn(*args, error, **kwargs)`` once it has an error."""
+        """Call ``fn(*args, error, **kwargs)`` once there is an error."""
         return self._add(True, partial(fn, *args, **kwargs))
 
     def add_both(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Call ``fn`` with its value or its error."""
+        """Call ``fn`` with the value or the error, once there is one."""
         return self.add_callback(fn, *args, **kwargs).add_errback(fn, *args, **kwargs)
 
     def chain(self, future: Any) -> Self:
@@ -112,11 +112,11 @@ class Future:
 
 
 class FutureRecordMetadata:
-    """The result of one record, with the methods and errors of kafka-python's. Thread-safe.
+    """The result of one record, with kafka-python's methods and errors. Thread-safe.
 
     Callbacks run in the producer's callback thread. A callback that is added to a completed future
-    runs at once, in the calling thread. When ``get`` returns, the callbacks that were added before
-    have run.
+    runs at once, in the calling thread. When ``get`` returns, callbacks that were added before that
+    call have run.
     """
 
     __slots__ = ("_failure", "_native")
@@ -132,12 +132,12 @@ class FutureRecordMetadata:
 
     @property
     def value(self) -> RecordMetadata | None:
-        """The record's metadata; None before it is stored, and if it failed."""
+        """The record's metadata; None before the record is stored, and if it failed."""
         return None if self._native is None else self._native.value
 
     @property
     def exception(self) -> BaseException | None:
-        """The record's error; None before it has failed, and if it is stored."""
+        """The record's error; None before the record has failed, and if it is stored."""
         if self._failure is None and self._native is not None:
             error = self._native.exception
             if error is not None:
@@ -159,8 +159,8 @@ class FutureRecordMetadata:
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait at most ``timeout`` seconds; return the metadata or raise the record's error.
 
-        Raises KafkaTimeoutError if there is no result by then, and at once inside a callback.
-        Raises TypeError for a timeout that is not a number.
+        Raises KafkaTimeoutError if there is no result by then. Inside a callback, it raises at once
+        if there is no result. Raises TypeError for a timeout that is not a number.
         """
         if self._native is None:
             raise self._failure or AssertionError

@@ -34,7 +34,7 @@ class KafkaMetric:
 
 
 def by_group(groups: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """The metrics by group and name: kprod's, and kafka-python's own names."""
+    """The metrics by group and name. They have kprod's names, and also kafka-python's."""
     named = {group: dict(metrics) for group, metrics in groups.items()}
     own = named.get("producer-metrics")
     if own is not None:
@@ -45,7 +45,7 @@ def by_group(groups: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, f
 
 
 def by_name(groups: Mapping[str, Mapping[str, float]], client_id: str) -> dict[MetricName, Any]:
-    """The same metrics by MetricName, as objects with ``value()``."""
+    """The metrics of ``by_group`` by MetricName, as objects with ``value()``."""
     tags = (("client-id", client_id),)
     return {
         (name := MetricName(metric, group, None, tags)): KafkaMetric(name, value)

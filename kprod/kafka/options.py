@@ -81,8 +81,8 @@ HANDLED_HERE = frozenset(
 class Config(dict[str, Any]):
     """The mapping of ``producer.config``: every option by name.
 
-    A value that is or contains a password is a ``kprod.config.secret.Secret``: ``reveal()`` returns
-    it. The ``repr`` shows neither passwords nor the objects that provide tokens or passwords.
+    A value that is or contains a password is a ``kprod.config.secret.Secret``, whose ``reveal()``
+    returns it. The ``repr`` shows neither passwords nor objects that provide tokens or passwords.
     """
 
     def __repr__(self) -> str:
@@ -91,9 +91,9 @@ class Config(dict[str, Any]):
 
 
 def native_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """kprod's options for the given ones of kafka-python. Raises KafkaConfigurationError.
+    """Convert kafka-python's options to kprod's. Raises KafkaConfigurationError.
 
-    Unknown names are passed on: kprod refuses them and suggests the nearest name.
+    Unknown names are passed on, so that kprod refuses them and suggests the nearest name.
     """
     _check_timeouts(given)
     named = {str(name).replace(".", "_"): value for name, value in given.items()}
@@ -127,7 +127,7 @@ def _check_timeouts(given: Mapping[str, Any]) -> None:
 
 
 def _make_room(options: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise limits that were not set, if an option that kafka-python accepts would exceed them."""
+    """Increase a limit that was not set if another option, valid in kafka-python, exceeds it."""
     first = options.get("reconnect_backoff_ms", OPTIONS["reconnect_backoff_ms"].default)
     if isinstance(first, int) and first > options["reconnect_backoff_max_ms"]:
         options["reconnect_backoff_max_ms"] = first
@@ -138,7 +138,7 @@ def _make_room(options: dict[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def _servers(value: Any) -> Any:
-    """Accept also a set, and addresses with a scheme."""
+    """Also accept a set, and addresses with a scheme."""
     if isinstance(value, set | frozenset):
         value = sorted(value)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""kafka-python's partitioners, and how to call those of any of its versions."""
+"""kafka-python's partitioners, and calls of partitioners for any version of kafka-python."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OnNewBatch: TypeAlias = Callable[[str, Cluster, int], object]
 
 
 class Partitioner(ABC):
-    """Chooses partitions, like ``kafka.partitioner.Partitioner``. Called from any thread."""
+    """Chooses partitions, like ``kafka.partitioner.Partitioner``. Any thread may call it."""
 
     @abstractmethod
     def partition(
@@ -70,10 +70,11 @@ also_theirs(Partitioner, "partitioner")
 
 
 class DefaultPartitioner(Partitioner):
-    """By the murmur2 hash of the key; at random without a key.
+    """Chooses by the murmur2 hash of the key, or at random if there is no key.
 
-    A producer that gets one uses kprod's default partitioner instead. That treats keys in the same
-    way, and keeps records without a key on one partition until a batch is full.
+    A producer that gets an instance uses kprod's default partitioner instead. kprod's partitioner
+    treats keys in the same way, but keeps records without a key on one partition until a batch is
+    full.
     """
 
     def partition(
@@ -85,7 +86,7 @@ class DefaultPartitioner(Partitioner):
         serialized_value: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """Raises ValueError for an unknown topic."""
+        """The number of a partition. Raises ValueError for an unknown topic."""
         every = sorted(cluster.partitions_for_topic(topic) or ())
         # A fake cluster in an application's tests may have an answer for every topic.
         if not every or not (type(cluster) is Cluster or topic in cluster.topics()):
@@ -100,9 +101,9 @@ class DefaultPartitioner(Partitioner):
 
 
 class StickyPartitioner(DefaultPartitioner):
-    """Without a key: one partition until ``on_new_batch`` (KIP-480). Thread-safe.
+    """Keeps records without a key on one partition until ``on_new_batch`` (KIP-480).
 
-    Topics that no longer exist are forgotten when new ones are added.
+    Topics that no longer exist are forgotten when new ones are added. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -141,7 +142,7 @@ _BUILT_IN = ("DefaultPartitioner", "StickyPartitioner")
 
 
 def is_built_in(partitioner: Any) -> bool:
-    """Whether it is a default partitioner of kafka-python or of this module."""
+    """Whether this is a default partitioner of kafka-python or of this module."""
     kind = partitioner if isinstance(partitioner, type) else type(partitioner)
     return kind.__name__ in _BUILT_IN and (
         kind.__module__ == __name__ or kind.__module__.startswith("kafka.partitioner")
@@ -149,12 +150,13 @@ def is_built_in(partitioner: Any) -> bool:
 
 
 def bound(partitioner: Any) -> Choose:
-    """A function that calls the application's partitioner, of any version of kafka-python.
+    """A function that calls the application's partitioner, for any version of kafka-python.
 
-    Its arguments are ``(topic, key, serialized key, value, serialized value, cluster)``. Version 3
-    has a method ``partition`` with these six arguments, or with three: topic, serialized key,
-    cluster. Version 2 has a callable: serialized key, all partitions, available ones. Raises
-    TypeError for anything else.
+    The function has the arguments ``(topic, key, serialized key, value, serialized value,
+    cluster)``. A partitioner of version 3 has a method ``partition`` with these six arguments, or
+    with three: topic, serialized key, cluster. A partitioner of version 2 is a callable with three
+    arguments: serialized key, all partitions, available partitions. Raises TypeError for anything
+    else.
     """
     partition = getattr(partitioner, "partition", None)
     if callable(partition):
@@ -175,21 +177,21 @@ def bound(partitioner: Any) -> Choose:
 class StickyAdapter:
     """The application's sticky partitioner, for one record without a key (KIP-480).
 
-    As in kafka-python: if the record would begin a batch, ``on_new_batch`` is called, and then the
-    partitioner once more. Their exceptions are passed on.
+    As in kafka-python, if the record would begin a batch, ``on_new_batch`` is called, and then the
+    partitioner once more. Exceptions of both propagate.
     """
 
     def __init__(
         self, choose: Choose, on_new_batch: OnNewBatch, values: tuple[Any, Any], cluster: Cluster
     ) -> None:
-        """``values``: the value before and after serialization."""
+        """``values`` are the record's value before and after serialization."""
         self._choose = choose
         self._on_new_batch = on_new_batch
         self._values = values
         self._cluster = cluster
 
     def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
-        """Raises PartitionError for a partition that the topic does not have."""
+        """The partition. Raises PartitionError for one that the topic does not have."""
         chosen: Any = self._choose(topic.name, None, None, *self._values, self._cluster)
         if not (isinstance(chosen, int) and 0 <= chosen < len(topic)):
             raise PartitionError(f"the partitioner has chosen {chosen!r} for topic {topic.name!r}")
@@ -200,4 +202,4 @@ class StickyAdapter:
         self._on_new_batch(topic.name, self._cluster, previous)
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
-        """Nothing to remember."""
+        """Do nothing, because the application's partitioner keeps no account of bytes."""

@@ -1,4 +1,4 @@
-"""KafkaProducer, compatible with kafka-python's, on top of kprod's producer."""
+"""A KafkaProducer that is compatible with kafka-python's, on top of kprod's producer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _NativeProducer(Native):
     def send_by(
         self, partitioner: Partitioner, topic: str, value: Any, headers: Any, stamp: int | None
     ) -> NativeFuture:
-        """As ``send`` without a key, with ``partitioner`` instead of that of the options."""
+        """As ``send`` without a key, but ``partitioner`` replaces that of the options."""
         return self._send(topic, value, None, headers, None, stamp, partitioner)
 
 
@@ -79,7 +79,7 @@ class KafkaProducer:
         self._adopt(version)
 
     def _adopt(self, version: tuple[int, ...] | None) -> None:
-        """Put effective values into ``config``, with a broker's version unless one is given."""
+        """Put effective values into ``config``. If ``version`` is None, ask a broker for one."""
         native = self._native.config
         for name in ("client_id", "acks", "enable_idempotence"):
             self.config[name] = getattr(native, name)
@@ -108,7 +108,7 @@ class KafkaProducer:
 
     @staticmethod
     def _plugged(options: dict[str, Any], name: str) -> serializers.Serialize | None:
-        """The serializer; None if it is one of kprod's names."""
+        """The serializer; None if the option is missing, or is the name of one of kprod's."""
         plugged = options.get(name)
         if plugged is None or isinstance(plugged, str):
             return None
@@ -180,7 +180,7 @@ class KafkaProducer:
     def _serialized(
         self, topic: str, key: Any, value: Any, headers: list[tuple[str, bytes]] | None
     ) -> tuple[Any, Any, list[tuple[str, bytes]]]:
-        """The serialized key and value, and the headers, which serializers may change."""
+        """The serialized key and value, and a copy of the headers, which serializers may change."""
         changed = list(headers or ())
         if self._key is not None:
             key = self._key(topic, changed, key)
@@ -197,7 +197,7 @@ class KafkaProducer:
     def flush(self, timeout: float | None = None) -> None:
         """Send all queued records and wait at most ``timeout`` seconds for their results.
 
-        Raises KafkaTimeoutError after that time, and at once inside a callback.
+        Raises KafkaTimeoutError if this time passes. Inside a callback, it raises at once.
         """
         try:
             self._native.flush(timeout)
@@ -209,9 +209,10 @@ class KafkaProducer:
     def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
         """Send all queued records within ``timeout`` seconds, and close.
 
-        Raises KafkaTimeoutError if records are left; the producer then stays open and continues to
-        send them. Raises ValueError for a timeout below 0. After a successful call, another one
-        does nothing. Inside a callback it does not wait. ``null_logger`` has no effect.
+        Raises KafkaTimeoutError if records are left. The producer then stays open and continues to
+        send them. Raises ValueError for a timeout below 0. After a successful call, another call
+        does nothing. Inside a callback, ``close`` does not wait: records without a result fail.
+        ``null_logger`` has no effect.
         """
         if self._closed:
             return
@@ -242,9 +243,9 @@ class KafkaProducer:
     def init_transactions(self) -> None:
         """Get a producer id from the coordinator.
 
-        This fences older producers with the same ``transactional_id``. If it has already succeeded,
-        it does nothing. Raises IllegalStateError without a
-        ``transactional_id``, KafkaTimeoutError, and KafkaError if retries do not help.
+        This fences older producers with the same ``transactional_id``. After a successful call,
+        another call does nothing. Raises IllegalStateError without a ``transactional_id``,
+        KafkaTimeoutError, and KafkaError if retries do not help.
         """
         with _translating():
             self._native.init_unless_done(None)
@@ -255,7 +256,7 @@ class KafkaProducer:
             self._native.begin_transaction()
 
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
-        """Commit a consumer group's offsets as part of the transaction.
+        """Commit the offsets of a consumer group as part of the transaction.
 
         ``offsets`` maps TopicPartition to OffsetAndMetadata; ``group_metadata`` is a group id, or
         the consumer's ConsumerGroupMetadata.
@@ -278,7 +279,7 @@ class KafkaProducer:
     def partitions_for(self, topic: str) -> set[int]:
         """Return the topic's partition numbers; wait at most ``max_block_ms`` for metadata.
 
-        After ``close`` it returns those last known. Raises KafkaTimeoutError.
+        After ``close``, it returns the numbers that were last known. Raises KafkaTimeoutError.
         """
         known = self._native.cluster.topic(topic)
         if self._closed and known is not None:
@@ -287,7 +288,7 @@ class KafkaProducer:
             return self._native.partitions_for(topic)
 
     def bootstrap_connected(self) -> bool:
-        """True while some broker is connected."""
+        """True while at least one broker is connected."""
         return not self._closed and self._native.bootstrap_connected()
 
     @property
@@ -296,9 +297,9 @@ class KafkaProducer:
         return self._native
 
     def metrics(self, raw: bool = False) -> dict[Any, Any] | None:
-        """Return metrics by group and name; with ``raw``, objects with ``value()`` by MetricName.
+        """Return metrics by group and name. With ``raw``: objects with ``value()``, by MetricName.
 
-        Returns None with ``metrics_enabled=False``. Empty after ``close``.
+        Returns None with ``metrics_enabled=False``. After ``close``, the result is empty.
         """
         if not self.config["metrics_enabled"]:
             return None
@@ -338,14 +339,14 @@ def _made_anew(kind: type[KafkaProducer], configs: dict[str, Any]) -> KafkaProdu
 
 
 def _as_tuple(version: Any) -> tuple[int, ...] | None:
-    """``api_version`` as a tuple; None for "auto" and None: ask the brokers."""
+    """``api_version`` as a tuple; None if the brokers have to be asked (None or "auto")."""
     if isinstance(version, str):
         return None if version == "auto" else tuple(map(int, version.split(".")))
     return version if version is None else tuple(version)
 
 
 def _refuse_idempotence(options: dict[str, Any], version: tuple[int, ...]) -> None:
-    """For brokers before 0.11: refuse an explicit idempotence, and turn its default off."""
+    """For brokers before 0.11, refuse idempotence that was asked for; otherwise turn it off."""
     for option in ("transactional_id", "enable_idempotence"):
         if options.get(option):
             raise translated(
@@ -355,7 +356,7 @@ def _refuse_idempotence(options: dict[str, Any], version: tuple[int, ...]) -> No
 
 
 def _check(value: Any, key: Any, headers: Any) -> None:
-    """Refuse arguments that kafka-python refuses and kprod accepts."""
+    """Refuse arguments that kprod accepts, but kafka-python refuses."""
     if value is None and key is None:
         raise ValueError("Need at least one: key or value")
     if headers is None:

@@ -1,4 +1,4 @@
-"""kafka-python's serializers, and how to call those of any of its versions."""
+"""kafka-python's serializers, and calls of serializers for any version of kafka-python."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ for kind in (Serializer, Deserializer):
 
 
 class DefaultSerializer(Serializer, Deserializer):
-    """Encodes text in ``encoding``; bytes and None are unchanged."""
+    """Encodes text in ``encoding``. Bytes and None stay unchanged."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
 
     def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: Any) -> Any:
-        """Raises AttributeError for a value that is neither text nor bytes."""
+        """The bytes. Raises AttributeError for a value that is neither text nor bytes."""
         if data is None or isinstance(data, bytes | bytearray | memoryview):
             return data
         return data.encode(self.encoding)
 
     def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes | None) -> Any:
-        """The text; None for None."""
+        """The text, or None for None."""
         return None if data is None else data.decode(self.encoding)
 
 
 class JsonSerializer(DefaultSerializer):
-    """The result of ``json.dumps``; None stays None."""
+    """Encodes objects with ``json.dumps``. None stays None."""
 
     def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: Any) -> Any:
-        """Raises TypeError and ValueError as ``json.dumps`` does."""
+        """The bytes. Raises TypeError and ValueError as ``json.dumps``."""
         return None if data is None else super().serialize(topic, headers, json.dumps(data))
 
     def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes | None) -> Any:
@@ -69,7 +69,7 @@ class JsonSerializer(DefaultSerializer):
 
 
 class SerializeWrapper(Serializer):
-    """A function as a serializer; None stands for one that changes nothing."""
+    """Makes a serializer of a function. None stands for a function that changes nothing."""
 
     def __init__(self, fn: Callable[[Any], Any] | None) -> None:
         self.fn = fn
@@ -80,10 +80,10 @@ class SerializeWrapper(Serializer):
 
 
 def bound(serializer: Any) -> Serialize | None:
-    """A function that calls a serializer: an object of kafka-python 3 or 2, or a function.
+    """A function that calls a serializer, which is an object of kafka-python or a function.
 
-    ``serialize`` has three arguments in version 3, two in version 2. Raises TypeError for anything
-    else.
+    An object has a method ``serialize``, with three arguments in version 3 of kafka-python, and two
+    in version 2. Raises TypeError for anything else.
     """
     if serializer is None:
         return None
