@@ -1,4 +1,4 @@
-"""Drop-in replacement for confluent-kafka's Producer: its options, delivery reports and errors
+"""Drop-in replacement for confluent-kafka's Producer, with its options, reports and errors:
 
 >>> from kprod.confluent import Producer
 """
@@ -76,6 +76,6 @@ def version() -> str:
 
 
 def libversion() -> tuple[str, int]:
-    """kprod's version as text and as the number 0x00MMmmpp: there is no librdkafka."""
+    """kprod's version as text and as the number 0x00MMmmpp. There is no librdkafka."""
     major, minor, patch = (int(part) for part in VERSION.split(".")[:3])
     return VERSION, major << 16 | minor << 8 | patch

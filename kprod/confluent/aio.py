@@ -1,4 +1,4 @@
-"""AIOProducer, compatible with ``confluent_kafka.aio``; its calls await every wait."""
+"""AIOProducer, compatible with ``confluent_kafka.aio``. Its calls never block the loop."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _Outcome: TypeAlias = tuple[asyncio.Future[Message], Any, Message]
 
 
 class _Notifying(Producer):
-    """A Producer that calls back when there are reports to serve."""
+    """A Producer that calls a function when there are reports to serve."""
 
     def on_ready(self, call: Callable[[], object]) -> None:
-        """Register ``call``, which is called from any thread."""
+        """Register ``call``, which any thread may then call."""
         self._reports.on_ready = call
 
     @property
@@ -47,7 +47,7 @@ class _Notifying(Producer):
 class AIOProducer:
     """Drop-in replacement for ``confluent_kafka.aio.AIOProducer``, for one event loop.
 
-    It belongs to the event loop in which it is created. ``produce`` returns a future of the
+    A producer belongs to the event loop in which it is created. ``produce`` returns a future of the
     record's Message. Calling ``poll`` is optional: delivery reports are handled as they arrive.
     ``error_cb``, ``stats_cb`` and ``throttle_cb`` run in the event loop and may be coroutine
     functions. Calls that wait for a broker run in ``executor``, or in up to ``max_workers``
@@ -89,7 +89,7 @@ class AIOProducer:
     # Outcomes -------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Serve available reports and complete futures. The loop's thread."""
+        """Serve available reports and complete futures, in the loop's thread."""
         self._woken = False
         if self._polls:
             self._producer.poll(0)
@@ -122,7 +122,7 @@ class AIOProducer:
             task.add_done_callback(self._tasks.discard)
 
     async def _next(self, longest: float) -> None:
-        """Wait until something is served, at most ``longest`` seconds."""
+        """Wait at most ``longest`` seconds until reports have been served."""
         self._served.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._served.wait(), longest)
@@ -141,8 +141,8 @@ class AIOProducer:
         """Queue a record, waiting while the queue is full. Returns a future of its Message.
 
         Records are queued in the order of the calls. The future fails with KafkaException if the
-        record is rejected or not delivered. Raises TypeError, and RuntimeError if the producer is
-        closed before or while it waits.
+        record is rejected or not delivered. Raises TypeError. Raises RuntimeError if the producer
+        is already closed, or is closed while the call waits.
         """
         future: asyncio.Future[Message] = self._loop.create_future()
         report = partial(_reported, self._outcomes, future)
@@ -171,7 +171,7 @@ class AIOProducer:
         return self._producer
 
     def _check_loop(self) -> None:
-        """Raise RuntimeError in another event loop or a forked child.
+        """Raise RuntimeError in another event loop, and in a forked child.
 
         Futures of one loop cannot be awaited in another.
         """
@@ -183,7 +183,7 @@ class AIOProducer:
 
     @property
     def __kprod_producer__(self) -> NativeProducer | None:
-        """The underlying producer, None after ``close``; for ``kprod.observability``."""
+        """The underlying producer, for ``kprod.observability``. None after ``close``."""
         return self._producer.__kprod_producer__
 
     def __len__(self) -> int:
@@ -198,8 +198,9 @@ class AIOProducer:
     async def poll(self, timeout: float | None = 0) -> int:
         """Return the number of futures completed since the last call.
 
-        If there are none, but records are in flight, waits at most ``timeout`` seconds for the
-        next; None and -1 mean no limit. Optional: futures complete without it.
+        If no future has completed, but records are in flight, waits at most ``timeout`` seconds for
+        the next one. None and -1 mean no limit. Calls are optional, because futures also complete
+        without them.
         """
         _ = self._running
         if timeout != 0 and not self._unpolled and len(self):
@@ -208,7 +209,7 @@ class AIOProducer:
         return polled
 
     async def flush(self, timeout: float | None = -1) -> int:
-        """Wait at most ``timeout`` seconds until every future is done; return how many are not."""
+        """Wait at most ``timeout`` seconds until all futures are done; return how many are not."""
         return await self._flush(self._running, monotonic() + seconds(timeout))
 
     async def _flush(self, producer: Producer, deadline: float) -> int:
@@ -255,7 +256,7 @@ class AIOProducer:
 
     @contextmanager
     def _transaction(self) -> Iterator[Producer]:
-        """Run a transactional call; ``close`` waits for it."""
+        """Run a transactional call, for which ``close`` waits."""
         producer, ended = self._running, self._loop.create_future()
         self._transacting.add(ended)
         try:
@@ -265,7 +266,7 @@ class AIOProducer:
             ended.set_result(None)
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction once all futures of the previous one are done."""
+        """Begin a transaction, after all futures of earlier records are done."""
         with self._transaction() as producer:
             await self._flush(producer, monotonic() + seconds(None))
             producer.begin_transaction()
@@ -285,14 +286,14 @@ class AIOProducer:
             await self._end_transaction(producer.commit_transaction, timeout)
 
     async def abort_transaction(self, timeout: float | None = -1) -> None:
-        """Abort the transaction; futures of unsent records fail with _PURGE_QUEUE."""
+        """Abort the transaction. Futures of unsent records fail with _PURGE_QUEUE."""
         with self._transaction() as producer:
             await self._end_transaction(producer.abort_transaction, timeout)
 
     async def _end_transaction(
         self, call: Callable[[float | None], None], timeout: float | None
     ) -> None:
-        """Run the call, which serves reports in its thread, and complete futures here."""
+        """Run ``call``, which serves reports in another thread, and complete futures in this."""
         try:
             await self._wait_for(call, timeout)
         finally:
@@ -303,9 +304,9 @@ class AIOProducer:
     async def close(self) -> None:
         """Reject new calls with RuntimeError, flush, and close.
 
-        Waits for transactional calls that are running. Other calls that wait for a broker raise
-        KafkaException with _DESTROY. A second ``close`` waits for the first one. If ``close`` is
-        cancelled, the producer closes immediately, and the futures of unsent records fail.
+        Waits for transactional calls that are running. Other running calls that wait for a broker
+        raise KafkaException with _DESTROY. A second ``close`` waits for the first one. If ``close``
+        is cancelled, the producer closes immediately, and the futures of unsent records fail.
         """
         self._check_loop()
         if self._closed:
@@ -335,12 +336,12 @@ class AIOProducer:
 def _reported(
     outcomes: deque[_Outcome], future: asyncio.Future[Message], error: Any, message: Message
 ) -> None:
-    """Keep an outcome for the loop. Thread: the serving one (the loop's, or that of ``close``)."""
+    """Keep an outcome for the loop. The thread that serves reports calls this."""
     outcomes.append((future, error, message))
 
 
 def _wake(producer: weakref.ref[AIOProducer], loop: asyncio.AbstractEventLoop) -> None:
-    """Schedule serving in the loop. Any thread."""
+    """Schedule serving in the loop. Any thread may call this."""
     found = producer()
     if found is not None and not found._woken:
         found._woken = True
@@ -357,7 +358,7 @@ def _serve(producer: weakref.ref[AIOProducer]) -> None:
 def _tick(
     producer: weakref.ref[AIOProducer], loop: asyncio.AbstractEventLoop, interval: float
 ) -> None:
-    """Serve ``stats_cb`` regularly, whether records are sent or not."""
+    """Serve ``stats_cb`` regularly, even if no records are sent."""
     found = producer()
     if interval and found is not None and found._polls:
         found._serve()

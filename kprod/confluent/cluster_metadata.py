@@ -19,7 +19,7 @@ class BrokerMetadata:
 
 @dataclass
 class PartitionMetadata:
-    """A partition; ``leader`` is -1 if there is none, ``isrs`` are the in-sync replicas."""
+    """A partition. ``leader`` is -1 if there is none. ``isrs`` are the in-sync replicas."""
 
     id: int = -1
     leader: int = -1

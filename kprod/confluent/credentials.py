@@ -1,4 +1,4 @@
-"""Credentials that may change while a producer runs: a password, OAuth tokens."""
+"""Credentials that may change while a producer runs: passwords and OAuth tokens."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kprod.lock import Lock
 
 
 class Credentials:
-    """User and password, read at each login. Thread-safe. Its ``repr`` shows neither."""
+    """User and password, which each login reads. ``repr`` shows neither. Thread-safe."""
 
     def __init__(self, username: str = "", password: str = "") -> None:
         self._pair = username, password
 
     def replace(self, username: Any, password: Any) -> None:
-        """Use these from the next login on. Raises TypeError unless both are text."""
+        """Replace both from the next login on. Raises TypeError unless both are text."""
         if not isinstance(username, str) or not isinstance(password, str):
             raise TypeError("username and password must be str")
         self._pair = username, password
@@ -52,10 +52,10 @@ class OAuthTokens:
     """A token provider that calls ``callback(config())``. Thread-safe.
 
     The callback returns a token, its expiry time in seconds since 1970, and optionally the
-    principal's name and a dict of extensions. The constructor calls it first, and raises
-    KafkaException if there is no token. The thread of ``keep_fresh`` or a login calls it again
-    after the fraction ``AHEAD`` of a token's lifetime, and ``RETRY`` seconds after a failure. The
-    current token is used until it expires.
+    principal's name and a dict of extensions. The constructor makes the first call, and raises
+    KafkaException if it gets no token. Later calls are made by the thread of ``keep_fresh`` or by a
+    login: after the fraction ``AHEAD`` of a token's lifetime, and ``RETRY`` seconds after a
+    failure. The current token is used until it expires.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class OAuthTokens:
         self.close = weakref.finalize(self, self._stop.release)
 
     def keep_fresh(self, on_failure: Callable[[KafkaError], object]) -> None:
-        """Replace tokens in the background until ``close``; failures go to ``on_failure``."""
+        """Replace tokens in the background until ``close``. ``on_failure`` gets failures."""
         self._on_failure = on_failure
         watched = weakref.ref(self), self._stop
         threading.Thread(target=_keep_fresh, args=watched, name="kprod-oauth", daemon=True).start()
@@ -96,7 +96,7 @@ class OAuthTokens:
 
     @property
     def until_renewal(self) -> float:
-        """Seconds."""
+        """Seconds until a new token is due."""
         return max(0.0, self._current.renew_at - self._clock())
 
     def renew(self) -> None:
@@ -132,13 +132,13 @@ def _checked(extensions: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _failure_text(error: Exception) -> str:
-    """The error text; of an application's exception only the class: its text may hold a secret."""
+    """The error text. It omits the text of a callback's exception, which may contain a secret."""
     why = str(error) if isinstance(error, _Unusable) else f"oauth_cb raised {type(error).__name__}"
     return f"Failed to acquire SASL OAUTHBEARER token: {why}"
 
 
 def _keep_fresh(tokens: weakref.ref[OAuthTokens], stop: threading.Lock) -> None:
-    """Renew tokens until they are closed, or no producer refers to them."""
+    """Renew ``tokens`` until it is closed, or no producer refers to it any more."""
     while (kept := tokens()) is not None:
         kept.renew()
         left = kept.until_renewal

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 def _table(rows: str) -> dict[int, tuple[str, str]]:
-    """Name and text by code; a row is code, name and text."""
+    """Names and texts by code, from rows that have a code, a name and a text."""
     split = (row.split(" ", 2) for row in rows.strip().splitlines())
     return {int(code): (name, words) for code, name, words in split}
 

@@ -34,15 +34,15 @@ class KafkaException(_Root):
     """An exception that has a KafkaError as ``args[0]``.
 
     If the program also imports confluent_kafka, for example for its consumer, ``except
-    confluent_kafka.KafkaException`` catches it, too (see ``also_theirs``).
+    confluent_kafka.KafkaException`` also catches this class.
     """
 
 
 def also_theirs() -> None:
-    """Make our KafkaException a subclass of confluent_kafka's, if the program has imported that.
+    """Make KafkaException a subclass of confluent_kafka's, if the program has imported that.
 
-    ``except`` needs real inheritance. Importing the package here would load librdkafka and asyncio
-    in programs that no longer use it.
+    ``except`` needs real inheritance. Importing confluent_kafka here would load librdkafka and
+    asyncio in programs that no longer use that package.
     """
     theirs = getattr(sys.modules.get("confluent_kafka"), "KafkaException", None)
     if isinstance(theirs, type) and not issubclass(KafkaException, theirs):
@@ -52,7 +52,8 @@ def also_theirs() -> None:
 class KafkaError(KafkaException, metaclass=_Codes):
     """An error code, its name and a message. Immutable; compares equal to its code.
 
-    It can be raised, because it is also a KafkaException, with itself as ``args[0]``.
+    A KafkaError can be raised, because it is also a KafkaException. Its ``args[0]`` is the
+    KafkaError itself.
     """
 
     def __init__(
@@ -71,11 +72,11 @@ class KafkaError(KafkaException, metaclass=_Codes):
 
     @property
     def args(self) -> tuple[Any, ...]:  # type: ignore[override]
-        """The error itself, as in every KafkaException."""
+        """The tuple of the error itself: every KafkaException has a KafkaError as ``args[0]``."""
         return (self,)
 
     def code(self) -> int:
-        """librdkafka's number: below -1 for errors of the client itself."""
+        """librdkafka's number. It is below -1 for errors of the client itself."""
         return self._code
 
     def name(self) -> str:
@@ -116,7 +117,7 @@ class KafkaError(KafkaException, metaclass=_Codes):
 
 
 class ProduceError(KafkaException):
-    """A record could not be produced: ``code``, ``name``, and ``exception``, the cause."""
+    """A record could not be produced. ``exception`` is the cause."""
 
     def __init__(self, kafka_error: KafkaError, exception: Exception | None = None) -> None:
         super().__init__(kafka_error)
@@ -148,7 +149,7 @@ class ValueSerializationError(ProduceError):
 
 
 class Purged(native.KprodError, number="KP-1801"):
-    """``purge`` discarded the record; ``persisted`` says whether it may have been stored."""
+    """``purge`` discarded the record. ``persisted`` says whether it may have been stored."""
 
 
 _CODES: tuple[tuple[type[native.KprodError], int], ...] = (
@@ -175,7 +176,7 @@ _CODES: tuple[tuple[type[native.KprodError], int], ...] = (
 
 
 def from_native(error: BaseException) -> KafkaError:
-    """The KafkaError for an error of kprod; ``_FAIL`` if librdkafka has no code for it."""
+    """The KafkaError for an error of kprod. The code is ``_FAIL`` if librdkafka has no other."""
     if isinstance(error, native.BrokerError):
         detail = error.detail
         words = _KNOWN.get(error.code, ("", error.name))[1]
@@ -195,16 +196,16 @@ def from_native(error: BaseException) -> KafkaError:
 
 
 def failure_of_call(error: native.KprodError) -> KafkaException:
-    """The error of a call that waits for a broker: ``_DESTROY`` if another thread has closed."""
+    """The error of a call that waits. If another thread closed the producer, it is ``_DESTROY``."""
     if isinstance(error, native.ProducerClosedError):
         return KafkaException(KafkaError(KafkaError._DESTROY, CLOSED))
     return KafkaException(from_native(error))
 
 
 def _of_transaction(error: native.TransactionError) -> KafkaError:
-    """A transaction's error, with the code of its cause if a broker sent one.
+    """The error of a transaction, with the code of its cause if a broker sent the cause.
 
-    librdkafka considers a producer fenced as soon as any broker reports an old epoch.
+    As in librdkafka, a producer counts as fenced as soon as any broker reports an old epoch.
     """
     code = next((code for kind, code in _CODES if isinstance(error, kind)), -196)
     cause = error.__cause__
@@ -217,8 +218,9 @@ def _of_transaction(error: native.TransactionError) -> KafkaError:
 def raise_unless_unassigned(failure: native.KprodError | None) -> None:
     """Raise what confluent_kafka raises for a refused record.
 
-    Errors about an unknown or invalid topic do not raise: the record's delivery report has them.
-    Raises BufferError, KafkaException, RuntimeError after ``close``, and TypeError unchanged.
+    Does not raise errors about an unknown or invalid topic, because the record's delivery report
+    contains them. Raises BufferError, KafkaException, RuntimeError after ``close``, and TypeError
+    unchanged.
     """
     if isinstance(failure, native.ProducerClosedError):
         raise RuntimeError(CLOSED) from failure

@@ -1,4 +1,4 @@
-"""Events that poll and flush serve besides reports: statistics, failed connections, throttling."""
+"""Statistics, failed connections and throttling: events that poll and flush also serve."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Events:
             self._report(KafkaError(KafkaError._ALL_BROKERS_DOWN, words))
 
     def _report_once(self, broker: str, error: KafkaError) -> None:
-        """Report a broker's error; report the same one again only after a while (as librdkafka)."""
+        """Report a broker's error, but the same error only once in a while, as librdkafka does."""
         now = monotonic()
         latest, at = self._reported.get(broker, (None, 0.0))
         if latest is None or latest.str() != error.str() or now - at >= SUPPRESSED:
@@ -124,9 +124,9 @@ class _Forwarded(logging.Handler):
 def forwarding(settings: Settings, client_id: str) -> logging.Handler | None:
     """Pass kprod's log of this producer to the application's logger, if there is one.
 
-    This lasts until the returned handler is removed. With ``debug`` the log begins with a line
-    about it, as in librdkafka. Details appear only if the level of the logger kprod permits; that
-    level applies to all producers, so it is not changed here.
+    This lasts until the returned handler is removed. With the option ``debug``, the log begins with
+    a line about ``debug``, as in librdkafka. Details appear only if the level of the logger
+    ``kprod`` permits them. The level is not changed here, because it applies to all producers.
     """
     if settings.logger is None:
         return None

@@ -1,4 +1,4 @@
-"""kprod's producer with further abilities of librdkafka's: purging, metadata of any topic."""
+"""kprod's producer with more abilities of librdkafka: purging, and metadata of any topic."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class NativeProducer(KafkaProducer):
     """Thread-safe."""
 
     def purge(self, *, queued: bool, in_flight: bool, blocking: bool) -> None:
-        """Fail records without an outcome: queued ones, those in flight, or both.
+        """Fail records without an outcome: queued records, records in flight, or both.
 
-        ``persisted`` of their error says whether they may have been stored. ``blocking``: return
-        after their reports have been served. Later records get a new epoch if necessary.
+        ``persisted`` of a record's error says whether the record may have been stored. With
+        ``blocking``, this returns after the callbacks of the records have run. Later records get a
+        new epoch if necessary.
         """
         if self._inherited:  # by a forked child: what was queued belongs to the parent
             return
@@ -36,7 +37,7 @@ class NativeProducer(KafkaProducer):
             self._callbacks.drain(FOREVER)  # they deliver the reports
 
     def end_transaction(self, call: Call, timeout: float, meanwhile: Callable[[], object]) -> None:
-        """Commit or abort the transaction; call ``meanwhile`` repeatedly while waiting."""
+        """Commit or abort the transaction. ``meanwhile`` is called repeatedly during the wait."""
         self._complete(call, timeout, meanwhile)
 
     def abort_open_transaction(self) -> None:
@@ -54,8 +55,9 @@ class NativeProducer(KafkaProducer):
     def no_broker_since(self) -> int | None:
         """If no broker can be reached, the number of connections opened so far; else None.
 
-        No broker can be reached if the last attempt to connect has failed for every broker, or for
-        every bootstrap address while no broker is known. The sender thread.
+        No broker can be reached if the last attempt to connect has failed for every broker or,
+        while no broker is known, for every bootstrap address. Only the sender's thread may use
+        this.
         """
         network = self._sender.network
         return network.log.come_up if network.out_of_reach else None

@@ -70,9 +70,9 @@ _NEVER = {("metadata_max_age_ms", -1), ("connections_max_idle_ms", 0)}
 
 
 def by_name(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by kprod's names where it has them; topic options override the others.
+    """Options by kprod's names, where kprod has the option. Topic options override others.
 
-    None means not set. Raises KafkaException for an invalid number.
+    Options that are None are not set. Raises KafkaException for an invalid number.
     """
     named: dict[str, Any] = {}
     for spelled, value in conf.items():
@@ -113,7 +113,7 @@ def used(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_unset(name: str, value: Any) -> bool:
-    """Whether the value means "not set" in librdkafka: empty text, or a search of system files."""
+    """Whether librdkafka treats the value as "not set"."""
     text, option = exposed(value), OPTIONS.get(name)
     if name in _OF_AUTHORITIES and text == "probe":
         return True
@@ -131,7 +131,7 @@ def _of_tls(name: str) -> bool:
 
 
 def as_kind(name: str, value: Any) -> Any:
-    """The value in the type of kprod's option: librdkafka also accepts text for numbers."""
+    """The value in the type of kprod's option. librdkafka also accepts numbers as text."""
     if name in _SOFTWARE:
         return _software(str(value))
     kind = OPTIONS[name].kind.type_name if name in OPTIONS else ""
@@ -180,7 +180,7 @@ BY_CRC32 = ("consistent_random", "crc32")
 
 
 def _consistent(key: Any, every: Sequence[int], _available: Sequence[int]) -> int:
-    """Records without a key are treated as those with an empty key: all go to one partition."""
+    """Treat records without a key like records with an empty key: all go to one partition."""
     return CRC32.partition(key or b"", len(every))
 
 
@@ -201,7 +201,7 @@ _HERE = frozenset(
 
 
 class Settings(NamedTuple):
-    """Options that this package implements itself. Times in seconds."""
+    """Options that this package implements itself. Times are in seconds."""
 
     on_delivery: Callable[..., object] | None
     only_errors: bool
@@ -250,7 +250,7 @@ def settled(conf: Any, named: Mapping[str, Any]) -> tuple[Settings, dict[str, An
 def _login(
     given: Mapping[str, Any], options: dict[str, Any]
 ) -> tuple[Credentials, OAuthTokens | None]:
-    """The replaceable user and password, and the tokens of ``oauth_cb``."""
+    """The replaceable user and password, and the tokens of ``oauth_cb`` if there is one."""
     mechanism = str(options.get("sasl_mechanism", "")).upper()
     credentials = Credentials(*(str(exposed(given.get(name, ""))) for name in _LOGIN))
     tokens = None
@@ -295,7 +295,7 @@ def _takes_levels(options: Mapping[str, Any]) -> bool:
 
 
 def _fit_into(timeout: int, options: dict[str, Any]) -> None:
-    """Lower limits that exceed the message timeout: librdkafka allows them, kprod does not."""
+    """Lower limits that exceed the message timeout. librdkafka allows them, kprod does not."""
     linger = min(int(float(options["linger_ms"])), timeout // 2)
     request = int(options["request_timeout_ms"])
     options["linger_ms"] = linger

@@ -1,4 +1,4 @@
-"""Producer, compatible with confluent-kafka's, on top of kprod's producer."""
+"""A Producer that is compatible with confluent-kafka's, on top of kprod's producer."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class Producer(Producing, ProducerTransactions):
     """Drop-in replacement for ``confluent_kafka.Producer``. Thread-safe.
 
     It has the options, methods, delivery reports and errors of confluent-kafka. ``produce`` never
-    blocks, not even until a broker is connected. Delivery reports and other callbacks run in
-    ``poll`` and ``flush``, in the calling thread, and their exceptions propagate.
-    ``docs/migration.md`` lists the remaining differences.
+    blocks, even before a broker is connected. Delivery reports and other callbacks run in ``poll``
+    and ``flush``, in the calling thread. Exceptions of callbacks propagate. ``docs/migration.md``
+    lists the remaining differences.
     """
 
     def __init__(self, conf: Any = None, **named: Any) -> None:
@@ -96,7 +96,7 @@ class Producer(Producing, ProducerTransactions):
         after_fork()
 
     def inherited_by_child(self) -> None:
-        """Called in a forked child; another thread of the parent may have been closing."""
+        """Prepare a forked child. A thread of the parent may have been closing the producer."""
         super().inherited_by_child()
         self._closing_lock, self._end = Lock(), Latch()
         if self._native is None:
@@ -125,9 +125,10 @@ class Producer(Producing, ProducerTransactions):
                 self._reports.serve()
 
     def _attempts(self, native: NativeProducer, record: Unassigned) -> Attempts:
-        """The attempts to queue a record that has waited for its topic.
+        """Make the attempts to queue a record that has waited for its topic.
 
-        ``native`` is passed in because ``close`` may have removed the current producer meanwhile.
+        ``native`` is an argument, because ``close`` may have removed the current producer
+        meanwhile.
         """
         partition = record.partition
         if partition is None:
@@ -136,7 +137,7 @@ class Producer(Producing, ProducerTransactions):
         return Attempts(native, (*content, partition, record.timestamp_ms))
 
     def _queued(self, record: Unassigned, future: FutureRecordMetadata) -> None:
-        """A record that had to wait for its topic is now queued in the producer."""
+        """Note that a record that had to wait for its topic is now queued in the producer."""
         entry = record.on_delivery, record.key, record.value, record.headers, record.began
         self._reports.add(future, *entry)
         self._reports.expect(-1)  # it was counted while it waited for its topic
@@ -165,9 +166,9 @@ class Producer(Producing, ProducerTransactions):
         callback: OnDelivery | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> int:
-        """Queue many records: dicts with ``value``, ``key``, ``partition`` and ``callback``.
+        """Queue many records, given as dicts with ``value``, ``key``, ``partition``, ``callback``.
 
-        Returns how many were queued. Each of the others gets its KafkaError under the key
+        Returns how many were queued. The dict of each other record gets a KafkaError under the key
         ``_error``.
         """
         _check_topic(topic)
@@ -206,7 +207,7 @@ class Producer(Producing, ProducerTransactions):
     # Reports --------------------------------------------------------------------------------------
 
     def _refuse_inside(self, call: str) -> None:
-        """Raise KafkaException inside a delivery callback: the call would wait for itself."""
+        """Raise KafkaException inside a delivery callback, where ``call`` would wait for itself."""
         if self._reports.inside():
             words = f"Local: Erroneous state: {call} inside on_delivery would wait for itself"
             raise KafkaException(KafkaError(KafkaError._STATE, words))
@@ -228,8 +229,8 @@ class Producer(Producing, ProducerTransactions):
     def flush(self, timeout: float | None = -1) -> int:
         """Wait at most ``timeout`` seconds for all delivery reports; return how many are left.
 
-        Runs the callbacks; their exceptions propagate. Raises KafkaException inside a delivery
-        callback unless ``timeout`` is 0, and RuntimeError after ``close``.
+        Runs the callbacks; their exceptions propagate. Inside a delivery callback, raises
+        KafkaException unless ``timeout`` is 0. After ``close``, raises RuntimeError.
         """
         native = self._running
         if timeout != 0:
@@ -265,10 +266,10 @@ class Producer(Producing, ProducerTransactions):
         """Reject new records, flush, and close. Returns True.
 
         Aborts an open transaction first. Waits at most ``timeout`` seconds, and then purges the
-        remaining records. Calls in other threads raise RuntimeError from now on; callbacks that run
-        during ``close`` may still produce. If ``close`` is already running, waits until that call
-        has returned. If a callback raised, its exception is raised after closing. Raises
-        KafkaException inside a delivery callback unless ``timeout`` is 0.
+        remaining records. From now on, calls in other threads raise RuntimeError, but callbacks
+        that run during ``close`` may still produce. If another thread is already in ``close``,
+        waits until that call has returned. If a callback raised, its exception is raised after
+        closing. Inside a delivery callback, raises KafkaException unless ``timeout`` is 0.
         """
         if self._end is None:
             return True
@@ -319,7 +320,7 @@ class Producer(Producing, ProducerTransactions):
             self._end.open()
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use these credentials for new connections. Raises TypeError unless both are strings."""
+        """Use these for new connections. Raises TypeError unless both are strings."""
         self._usable()
         self._settings.credentials.replace(username, password)
 
@@ -342,8 +343,8 @@ class Producer(Producing, ProducerTransactions):
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Request the current metadata of the brokers and of all topics, or of one.
 
-        A refused topic has its ``error``; replicas are not included. Raises KafkaException if no
-        broker answers within ``timeout`` seconds; -1 waits for ever.
+        If brokers refuse a topic, its ``error`` says why. Replicas are not included. Raises
+        KafkaException if no broker answers within ``timeout`` seconds; -1 means no limit.
         """
         native = self._running
         if topic is not None:
@@ -367,7 +368,7 @@ class Producer(Producing, ProducerTransactions):
         return cluster_metadata(reply)
 
     def cluster_id(self, timeout: float = -1) -> str:
-        """The id of the cluster; waits at most ``timeout`` seconds for it, -1 for ever.
+        """The id of the cluster. Waits for it at most ``timeout`` seconds; -1 means no limit.
 
         Raises KafkaException.
         """
@@ -388,7 +389,7 @@ def _check_topic(topic: Any) -> None:
 
 
 def _fits(topic: str) -> bool:
-    """Whether the name, valid or not, can be encoded in a request."""
+    """Whether the name, even if it is invalid, can be encoded in a request."""
     try:
         return len(topic.encode()) <= MOST_BYTES
     except UnicodeEncodeError:
@@ -435,7 +436,7 @@ class SerializingProducer(Producer):
         timestamp: int = 0,
         headers: Any = None,
     ) -> None:
-        """As ``Producer.produce``; also raises KeySerializationError, ValueSerializationError."""
+        """As ``Producer.produce``. Also raises KeySerializationError or ValueSerializationError."""
         self._usable()
         _check_topic(topic)
         context = self._context(topic, self._fields.KEY, headers)

@@ -11,7 +11,7 @@ OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, OFFSET_INVALID = -2, -1, -1000, -10
 
 @total_ordering
 class TopicPartition:
-    """A topic, a partition and an offset. Two of them are equal if topic and partition are.
+    """A topic, a partition and an offset. Objects with equal topic and partition are equal.
 
     ``partition`` and ``offset`` can be changed.
     """
@@ -26,7 +26,7 @@ class TopicPartition:
         metadata: str | None = None,
         leader_epoch: int | None = None,
     ) -> None:
-        """Raises TypeError."""
+        """Raise TypeError for a value of another type."""
         self._topic, self.partition, self.offset = topic, partition, offset
         self._metadata = metadata
         self._leader_epoch: int | None = None
@@ -47,7 +47,7 @@ class TopicPartition:
 
     @property
     def metadata(self) -> str | None:
-        """A string of the application that is stored with the offset."""
+        """A string of the application, which is stored with the offset."""
         return self._metadata
 
     @property
@@ -57,7 +57,7 @@ class TopicPartition:
 
     @property
     def error(self) -> None:
-        """Always None: a producer does not set it."""
+        """Always None, because a producer never sets it."""
         return None
 
     def _key(self) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Transactional calls, compatible with confluent-kafka's, on top of kprod's own."""
+"""Transactional calls that are compatible with confluent-kafka's, on top of kprod's own."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ monotonic = SystemClock.monotonic
 class ProducerTransactions:
     """Part of ``Producer``. ``timeout`` is in seconds, -1 for no limit.
 
-    The calls raise KafkaException. Its KafkaError says what to do: if ``retriable()``, repeat the
-    call; if ``txn_requires_abort()``, abort; if ``fatal()``, make a new producer. Like ``poll``,
-    commit and abort run delivery callbacks in the calling thread. If a callback raises, its
-    exception is raised after the commit or abort has ended. Inside a delivery callback, both calls
-    raise KafkaException.
+    The calls raise KafkaException. The methods of its KafkaError say what to do: after
+    ``retriable()``, repeat the call; after ``txn_requires_abort()``, abort; after ``fatal()``, make
+    a new producer. Like ``poll``, commit and abort run delivery callbacks in the calling thread. If
+    a callback raises, its exception is raised after the commit or abort has ended. Inside a
+    delivery callback, both calls raise KafkaException.
     """
 
     _unassigned: UnassignedRecords
@@ -51,11 +51,14 @@ class ProducerTransactions:
         return self._running
 
     def init_transactions(self, timeout: float | None = -1) -> None:
-        """Get a producer id from the coordinator; this fences older producers with the same id."""
+        """Get a producer id from the coordinator.
+
+        This fences older producers with the same transactional id.
+        """
         _raising(self._transactional.init_transactions, seconds(timeout))
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. Raises inside a callback of commit or abort, which still run."""
+        """Begin a transaction. Raises KafkaException in a callback during commit or abort."""
         if self._ending is not None:
             words = f"begin_transaction(): {self._ending.value}() has not returned"
             raise failure_of_call(native.UnfinishedCallError(words))
@@ -75,11 +78,11 @@ class ProducerTransactions:
         _raising(call, known, group_metadata, seconds(timeout))
 
     def commit_transaction(self, timeout: float | None = -1) -> None:
-        """Send all produced records and commit. Waits first until their topics are known."""
+        """Send all produced records and commit, after waiting until their topics are known."""
         self._end_transaction(Call.COMMIT, seconds(timeout))
 
     def abort_transaction(self, timeout: float | None = -1) -> None:
-        """Abort the transaction; reports of unsent records have the code ``_PURGE_QUEUE``."""
+        """Abort the transaction. Reports of unsent records have the code ``_PURGE_QUEUE``."""
         self._end_transaction(Call.ABORT, seconds(timeout))
 
     def _end_transaction(self, call: Call, longest: float) -> None:

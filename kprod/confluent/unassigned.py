@@ -1,4 +1,4 @@
-"""Records of unknown topics: they wait here, in order, so that ``produce`` does not have to."""
+"""Records of unknown topics. They wait here, in order, so that ``produce`` need not wait."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAUSE = 0.01
 
 
 class Unassigned(NamedTuple):
-    """The arguments of a ``produce`` call that waits for its topic; ``began`` in seconds.
+    """The arguments of ``produce`` for a record that waits for its topic. ``began`` is in seconds.
 
     Interceptors run in ``context``, which holds the current trace span.
     """
@@ -60,7 +60,7 @@ class Unassigned(NamedTuple):
 def checked(record: Unassigned) -> Unassigned:
     """Copy the record's buffers, which the application may change while the record waits.
 
-    Raises TypeError and KafkaException now for what ``send`` would refuse later.
+    Raises TypeError and KafkaException now if ``send`` would refuse the record later.
     """
     for field, data in (("value", record.value), ("key", record.key)):
         if not isinstance(data, bytes | bytearray | memoryview | None):
@@ -76,7 +76,7 @@ def checked(record: Unassigned) -> Unassigned:
 
 
 class _TopicQueue:
-    """The records that wait for one topic, and the topic search of the first of them."""
+    """The records that wait for one topic, and the topic search of the first record."""
 
     __slots__ = ("attempt", "records", "search", "searched_for")
 
@@ -87,7 +87,7 @@ class _TopicQueue:
         self.searched_for: Unassigned | None = None
 
     def search_of(self, record: Unassigned, metadata: Metadata) -> Search:
-        """The search for ``record``'s topic; begins one on the first check."""
+        """The search for ``record``'s topic, which begins on the first call."""
         if self.search is None or self.searched_for is not record:
             self.search = metadata.search(record.topic, record.partition)
             self.searched_for = record
@@ -95,7 +95,7 @@ class _TopicQueue:
 
 
 class UnassignedRecords:
-    """Queues by topic, and one thread for all of them while records wait. Thread-safe.
+    """Queues by topic, with one thread for all queues while records wait. Thread-safe.
 
     The thread checks every topic whenever the cluster's metadata changes, so that one request asks
     for all unknown topics. Records of a topic that is in ``queues`` must be added to that queue.
@@ -121,7 +121,7 @@ class UnassignedRecords:
         await_at_exit(self, native.config.close_timeout_ms_at_exit / 1000)
 
     def _begin(self) -> None:
-        """Create all state anew for this process: a thread of the parent may hold the old lock."""
+        """Create all state anew: after a fork, a thread of the parent may hold the old lock."""
         self._process = generation()
         self._lock = Lock()  # guards the queues and the thread
         self.queues.clear()
@@ -131,12 +131,12 @@ class UnassignedRecords:
         self._metadata.subscribe(MetadataListener(changed=self._news.open))
 
     def _begin_in_child(self) -> None:
-        """Start again after a fork: the waiting records belong to the parent."""
+        """Start again after a fork, without the waiting records, which belong to the parent."""
         if generation() != self._process or self._native.metadata is not self._metadata:
             self._begin()
 
     def add(self, record: Unassigned) -> None:
-        """Add a record, which waits for its topic, at most the producer's message timeout."""
+        """Add a record, which waits for its topic at most for the producer's message timeout."""
         self._begin_in_child()
         with self._lock:
             self._ensure_thread()
@@ -147,7 +147,7 @@ class UnassignedRecords:
             queue.records.append(record)
 
     def _ensure_thread(self) -> None:
-        """Start the thread. The lock is held, so the thread sees the record that is being added."""
+        """Start the thread. Requires the lock, so that the thread sees the record being added."""
         if self._thread is None or not self._thread.is_alive():
             # The first batch imports it, otherwise in the thread: a fork during the import would
             # leave the child with a partly initialised module.
@@ -158,7 +158,7 @@ class UnassignedRecords:
             self._thread.start()
 
     def await_none(self, seconds: float) -> bool:
-        """Wait at most ``seconds`` until no record waits; return whether none does."""
+        """Wait at most ``seconds`` until no record waits; return whether this was reached."""
         self._begin_in_child()
         pause, deadline = Latch(), monotonic() + seconds
         while self.queues and monotonic() < deadline:
@@ -166,7 +166,7 @@ class UnassignedRecords:
         return not self.queues
 
     def await_at_exit(self, seconds: float) -> None:
-        """As ``await_none``, and log how many records are lost: their reports are not polled."""
+        """As ``await_none``, but also log how many records are lost."""
         if generation() == self._process and not self.await_none(seconds):
             lost = sum(len(queue.records) for queue in list(self.queues.values()))
             log.warning(
@@ -209,14 +209,14 @@ class UnassignedRecords:
                 news.wait(longest)
 
     def _topics(self) -> list[str]:
-        """The topics that records wait for; if there are none, the thread ends."""
+        """The topics that records wait for. If there are none, the thread has to end."""
         with self._lock:
             if not self.queues:
                 self._thread = None
             return list(self.queues)
 
     def _see_to(self, topic: str) -> tuple[bool, float]:
-        """Queue the records of a topic if it is known, and fail those that have timed out.
+        """Queue the records of a topic if the topic is known; fail records that have timed out.
 
         Returns whether the sender has to request the topic, and the seconds until the next check.
         """
@@ -240,8 +240,8 @@ class UnassignedRecords:
     def _look(self, record: Unassigned) -> tuple[bool, bool]:
         """Whether the record's topic is known, and whether the sender has to request it.
 
-        Raises as ``Metadata.await_topic``, but an AuthenticationError only when the record times
-        out: as with librdkafka, credentials may be corrected meanwhile.
+        Raises as ``Metadata.await_topic``. However, an AuthenticationError is raised only when the
+        record times out, because credentials may be corrected meanwhile, as in librdkafka.
         """
         search = self.queues[record.topic].search_of(record, self._metadata)
         try:
@@ -255,7 +255,7 @@ class UnassignedRecords:
         return found is not None, asks
 
     def _is_over(self, record: Unassigned) -> bool:
-        """Queue a record in the producer, or fail it. False: it is first in its queue again."""
+        """Queue a record in the producer, or fail it. Returns False if it has to wait again."""
         queue = self.queues[record.topic]
         known, queue.attempt = queue.attempt, None
         attempts = known[1] if known and known[0] is record else self._attempts(record)
@@ -284,7 +284,7 @@ class UnassignedRecords:
             return None
 
     def _taken(self, record: Unassigned) -> bool:
-        """Take ``record`` from its queue; False if it was purged meanwhile."""
+        """Take ``record`` from its queue. Returns False if the record was purged meanwhile."""
         with self._lock:
             records = self.queues[record.topic].records
             if records and records[0] is record:
