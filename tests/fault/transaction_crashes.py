@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,9 @@ class Workload:
             clean=False,
         ) as node:
             node.topics.create("t", 2)
-            producers = [AskingProducer(node, max(self.version, 1), name) for name in NAMES]
+            producers = [
+                AskingProducer(partial(ask, node), max(self.version, 1), name) for name in NAMES
+            ]
             for producer in producers:
                 assert producer.init() is ErrorCode.none
             for number in range(self.transactions):
@@ -102,7 +105,7 @@ def judge(image: Path, known: Known, version: int) -> None:
         if topic is None:
             return
         for name in NAMES:
-            producer = AskingProducer(node, max(version, 1), name)
+            producer = AskingProducer(partial(ask, node), max(version, 1), name)
             # An open transaction is aborted first, at the first attempt.
             codes = [producer.init(), producer.init()]
             assert codes[-1] is ErrorCode.none, (image, codes)

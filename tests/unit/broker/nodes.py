@@ -133,9 +133,9 @@ class WaitingReply:
         """The response, or none."""
         self._answer.put(in_memory(parts) if close is None else HangUp(close))
 
-    def wait(self) -> bytes:
-        """The response frame; empty when there is none. Raises ``HangUp``."""
-        answer = self._answer.get(timeout=30)
+    def wait(self, seconds: float = 30) -> bytes:
+        """The response frame; empty when there is none. Raises ``HangUp``, and ``queue.Empty``."""
+        answer = self._answer.get(timeout=seconds)
         if isinstance(answer, HangUp):
             raise answer
         return answer

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from kprod.broker.transactions.transaction_topic import (
     write_transaction,
 )
 from tests.unit.broker.asking_producer import AskingProducer, Identity
-from tests.unit.broker.nodes import running_node
+from tests.unit.broker.nodes import ask, running_node
 
 NONE = ErrorCode.none
 LAST, HIGHEST = 32766, 32767
@@ -35,7 +36,7 @@ def at_the_last_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, AskingPr
         (states,) = node.topics.find_or_create(TRANSACTION_TOPIC, 1).partitions
         write_transaction(states, "x", Transaction("x", OLD_ID, LAST, 60_000), 2, now_ms=0)
         node.transactions.load(states)
-        producer = AskingProducer(node, 2)
+        producer = AskingProducer(partial(ask, node), 2)
         producer.identity = Identity("x", OLD_ID, LAST)
         yield node, log, producer
 
@@ -59,13 +60,13 @@ def test_nothing_is_aborted_in_the_highest_epoch_but_by_its_producer(tmp_path: P
     with at_the_highest_epoch(tmp_path) as (node, log, producer):
         assert producer.send(b"a") is NONE
         node.transactions.time_out_all()
-        assert AskingProducer(node, 2).init() is ErrorCode.unknown_server_error
+        assert AskingProducer(partial(ask, node), 2).init() is ErrorCode.unknown_server_error
         found = node.transactions.find("x")
         assert found is not None
         assert (found.state.spelled, found.producer_epoch) == ("Ongoing", HIGHEST)
         assert producer.end(committed=True) is NONE
         assert values(log) == [b"a"]
-        assert AskingProducer(node, 2).init() is NONE
+        assert AskingProducer(partial(ask, node), 2).init() is NONE
 
 
 def test_an_epoch_that_does_not_fit_is_never_written() -> None:

@@ -90,7 +90,7 @@ def test_records_are_views_of_the_frame() -> None:
     frame = schema.encode(HEADER, REQUESTS[ApiKey.PRODUCE])[4:]
     part = schema.decode(frame)[1].topic_data[0].partition_data[0]
     assert part.records.obj is frame
-    assert part.records == raw_batch()
+    assert part.records == raw_batch([b"a", b"b"])
 
 
 def test_a_name_that_is_not_text_is_malformed() -> None:
