@@ -30,7 +30,6 @@ CONFIG = LogConfig(
 )
 APPENDS = 24
 DAMAGES = ("cut", "zeros", "noise")
-BESIDE = ("index", "timeindex", "snapshot")
 
 
 class Point(NamedTuple):
@@ -66,10 +65,6 @@ def crash_points(folder: Path, chance: random.Random) -> Iterator[Point]:
             shutil.copytree(data, torn)
             _tear(log, torn, damage, chance)
             yield Point(torn, done, done + count, f"append {number} torn: {damage}")
-        beside = folder / f"beside-{number}"
-        shutil.copytree(data, beside)
-        what = _spoil_beside(beside, chance)
-        yield Point(beside, done + count, done + count, f"{what} after append {number}")
         done += count
     log.abandon()
 
@@ -88,23 +83,6 @@ def _tear(log: PartitionLog, directory: Path, damage: str, chance: random.Random
     else:
         content[at:] = chance.randbytes(len(content) - at)
     path.write_bytes(content)
-
-
-def _spoil_beside(directory: Path, chance: random.Random) -> str:
-    """Remove, cut or change one of the files that can be made anew."""
-    files = [path for kind in BESIDE for path in sorted(directory.glob(f"*.{kind}"))]
-    path = chance.choice(files)
-    content = bytearray(path.read_bytes())
-    action = chance.choice(("missing", "cut", "flipped"))
-    if action == "missing" or not content:
-        path.unlink()
-        return f"{path.name} missing"
-    if action == "cut":
-        del content[chance.randrange(len(content)) :]
-    else:
-        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-    path.write_bytes(content)
-    return f"{path.name} {action}"
 
 
 def judge(point: Point) -> None:

@@ -18,16 +18,20 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from kprod.errors import KprodError
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
-from kprod.transport.memory import ServerEnd
-from kprod.wire.framing import FrameReader
 from kprod.wire.transactions import GroupMetadata, OffsetToCommit
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support import hostile_answers as told
-from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_cluster import (
+    Heard,
+    ScriptedBroker,
+    ScriptedCluster,
+    api_keys,
+    frame,
+)
 from tests.support.sender_rig import SenderRig
 
 DELIVERY = 5.0
@@ -65,7 +69,19 @@ TRANSACTIONAL = (
     ApiKey.TXN_OFFSET_COMMIT,
     ApiKey.END_TXN,
 )
-FINE = struct.pack(">ih", 0, 0)
+OTHERS: dict[str, Any] = {
+    "results_by_topic_v3_and_below": [
+        {"name": "t", "results_by_partition": [{"partition_index": 0, "partition_error_code": 0}]}
+    ],
+    "topics": [{"name": "in", "partitions": [{"partition_index": 0, "error_code": 0}]}],
+    "client_instance_id": UUID(int=1),
+    "subscription_id": 3,
+    "push_interval": 20_000,
+    "telemetry_max_bytes": 100_000,
+    "delta_temporality": True,
+    "requested_metrics": ["org.apache.kafka.producer."],
+}
+"""What answers have to say: each takes what it has a field for."""
 
 
 def mutated(rng: random.Random, message: bytes) -> bytes:
@@ -93,92 +109,49 @@ def mutated(rng: random.Random, message: bytes) -> bytes:
     return struct.pack(">i", size) + bytes(data)
 
 
-class MutatingCluster(ScriptedCluster):
-    """One broker that coordinates, too; when it is not ``well`` it mutates its ``SHARES``."""
+class MutatingBroker(ScriptedBroker):
+    """Coordinates, too; when it is not ``well`` it mutates its ``SHARES`` of answers."""
 
     def __init__(self, rng: random.Random, level: int) -> None:
-        super().__init__({"t": [1]})
+        super().__init__(ScriptedCluster({"t": [1]}), 1, "broker-1", 9092)
+        self.cluster.brokers[1] = self
+        self.cluster.listeners[self.host, self.port] = self.accept
+        self.offered = dict(VERSIONS)
         self.well = True
         self.mutations: Counter[str] = Counter()
         self.rng = rng
-        self.name, self.host = b"mutating", b"broker-1"
         self._level = level
         self._epoch = 0
-        node = self.add(1)
-        self.listeners[node.host, node.port] = lambda: MutatingEnd(self)
 
-    def body(self, api: ApiKey, version: int) -> bytes:
-        """What a healthy broker says."""
-        answers: dict[ApiKey, Callable[[int], bytes]] = {
-            ApiKey.API_VERSIONS: self._versions,
-            ApiKey.METADATA: lambda _: told.metadata(
-                [told.broker(1, self.host)], [told.topic(b"t", [told.partition(0)])], self.name
-            ),
-            ApiKey.PRODUCE: self._produced,
-            ApiKey.INIT_PRODUCER_ID: lambda _: FINE + self._next_producer() + b"\0",
-            ApiKey.FIND_COORDINATOR: self._coordinator,
-            ApiKey.ADD_PARTITIONS_TO_TXN: lambda _: self._results(b"t"),
-            ApiKey.TXN_OFFSET_COMMIT: lambda _: self._results(b"in"),
-            ApiKey.ADD_OFFSETS_TO_TXN: lambda _: FINE + b"\0",
-            ApiKey.END_TXN: self._ended,
-            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: self._subscription,
-            ApiKey.PUSH_TELEMETRY: lambda _: FINE + b"\0",
+    def answer(self, heard: Heard) -> bytes:
+        usual = self.usual(heard)
+        if self.well or self.rng.random() >= SHARES.get(heard.api, USUAL_SHARE):
+            return usual
+        self.mutations[heard.api.name] += 1
+        return mutated(self.rng, usual[4:])
+
+    def usual(self, heard: Heard) -> bytes:
+        if heard.api is ApiKey.METADATA:
+            told = self.cluster.metadata(["t"])
+            for partition in told["topics"][0]["partitions"]:
+                partition |= {"replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}
+            return frame(heard, **told)
+        if heard.api is ApiKey.PRODUCE:
+            return super().usual(heard)
+        if heard.api in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
+            self._epoch += 1
+        return frame(heard, **OTHERS, **self._own())
+
+    def _own(self) -> dict[str, Any]:
+        feature = {"name": "transaction.version", "max_version_level": self._level}
+        return {
+            "api_keys": api_keys(self.offered),
+            "finalized_features": [{**feature, "min_version_level": 0}],
+            "finalized_features_epoch": 1,
+            "producer_id": 7,
+            "producer_epoch": self._epoch,
+            "coordinators": [{"key": "tx", **self.endpoint}],
         }
-        return answers[api](version)
-
-    def _versions(self, version: int) -> bytes:
-        ranges = [struct.pack(">hhh", api, *span) for api, span in VERSIONS.items()]
-        if version < 3:
-            return struct.pack(">hi", 0, len(ranges)) + b"".join(ranges) + bytes(4)
-        feature = told.text(b"transaction.version") + struct.pack(">hh", self._level, 0) + b"\0"
-        levels = told.array([feature])
-        tags = b"\2\1\x08" + struct.pack(">q", 1) + b"\2" + told.uvarint(len(levels)) + levels
-        return b"\0\0" + told.array(each + b"\0" for each in ranges) + bytes(4) + tags
-
-    def _produced(self, _version: int) -> bytes:
-        return told.produced([(b"t", [told.result(0)])])
-
-    def _coordinator(self, _version: int) -> bytes:
-        found = told.text(b"tx") + told.broker(1)[:-2] + b"\0\0\0\0"
-        return bytes(4) + told.array([found]) + b"\0"
-
-    def _results(self, topic: bytes) -> bytes:
-        result = struct.pack(">ih", 0, 0) + b"\0"
-        return bytes(4) + told.array([told.text(topic) + told.array([result]) + b"\0"]) + b"\0"
-
-    def _ended(self, version: int) -> bytes:
-        return FINE + (self._next_producer() if version >= 5 else b"") + b"\0"
-
-    def _next_producer(self) -> bytes:
-        self._epoch += 1
-        return struct.pack(">qh", 7, self._epoch)
-
-    def _subscription(self, _version: int) -> bytes:
-        metrics = told.array([told.text(b"org.apache.kafka.producer.")])
-        told_ids = FINE + bytes(range(16)) + struct.pack(">i", 3) + told.array([])
-        return told_ids + struct.pack(">ii?", 20_000, 100_000, True) + metrics + b"\0"
-
-
-class MutatingEnd(ServerEnd):
-    """One connection to it."""
-
-    def __init__(self, cluster: MutatingCluster) -> None:
-        self._cluster = cluster
-        self._frames = FrameReader()
-
-    def receive(self, data: bytes) -> bytes:
-        return b"".join(map(self._answer, self._frames.feed(data)))
-
-    def _answer(self, request: memoryview) -> bytes:
-        api, version, number = struct.unpack_from(">hhi", request)
-        cluster = self._cluster
-        header = struct.pack(">i", number) + (b"" if api == ApiKey.API_VERSIONS else b"\0")
-        message = header + cluster.body(ApiKey(api), version)
-        share = SHARES.get(ApiKey(api), USUAL_SHARE)
-        if cluster.well or cluster.rng.random() >= share:
-            return struct.pack(">i", len(message)) + message
-        cluster.mutations[ApiKey(api).name] += 1
-        return mutated(cluster.rng, message)
 
 
 class Bench:
@@ -187,10 +160,10 @@ class Bench:
     def __init__(
         self, rng: random.Random, transactional: int | None, *, knows_topic: bool = True
     ) -> None:
-        self.cluster = MutatingCluster(rng, transactional or 0)
+        self.broker = MutatingBroker(rng, transactional or 0)
         options: dict[str, Any] = {} if transactional is None else {"transactional_id": "tx"}
         self.rig = SenderRig(
-            self.cluster,
+            self.broker.cluster,
             rng=random.Random(rng.random()),
             delivery_timeout_ms=int(1000 * DELIVERY),
             request_timeout_ms=1000,
@@ -294,18 +267,18 @@ class Bench:
 
 def live(bench: Bench, mutations: int) -> None:
     """Well, with so many mutations, and well again."""
-    for _ in range(bench.cluster.rng.choice((0, 3))):
+    for _ in range(bench.broker.rng.choice((0, 3))):
         bench.go_on()
-    bench.cluster.well = False
+    bench.broker.well = False
     idle = 0
-    while bench.cluster.mutations.total() < mutations and idle < PATIENCE:
-        before = bench.cluster.mutations.total()
+    while bench.broker.mutations.total() < mutations and idle < PATIENCE:
+        before = bench.broker.mutations.total()
         bench.go_on()
         bench.check_deadlines()
-        idle = idle + 1 if bench.cluster.mutations.total() == before else 0
-    bench.cluster.well = True
+        idle = idle + 1 if bench.broker.mutations.total() == before else 0
+    bench.broker.well = True
     # Another cluster: of this one it may have been told a leader epoch that nobody reaches again.
-    bench.cluster.name = b"well"
+    bench.broker.cluster.cluster_id = "well"
     bench.turns(2 * DELIVERY, lambda: all(future.is_done for _, future in bench.records))
     bench.check_deadlines()
     assert not bench.records
@@ -333,7 +306,7 @@ def run(mutations: int, seed: int = 1) -> tuple[Counter[str], float, int]:
             raise
         finally:
             bench.rig.sender.abort(KprodError("the producer is over"))
-        counted += bench.cluster.mutations
+        counted += bench.broker.mutations
         longest = max(longest, bench.longest)
         producers += 1
     return counted, longest, producers

@@ -26,10 +26,10 @@ def test_producers_outlive_mutated_answers() -> None:
 def test_a_coordinator_at_another_address_is_found_without_a_topic_in_use() -> None:
     """The one that metadata told of leads nowhere, and nothing else asks for metadata again."""
     bench = Bench(random.Random(1), 2, knows_topic=False)
-    bench.cluster.host = b"gone"
+    bench.broker.host = "gone"
     bench.call(Call.INIT)
     call = bench.unfinished
     assert call is not None
-    bench.cluster.host = b"broker-1"
+    bench.broker.host = "broker-1"
     assert bench.turns(60.0, lambda: call.ended.is_open, step=1.0)
     assert call.error is None

@@ -8,11 +8,9 @@ broker and for Apache Kafka by both protocols.
 from __future__ import annotations
 
 import os
-import queue
 import random
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +18,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from kprod import KafkaProducer
-from tests.fault.transforming_worker import INPUT, OUTPUT
+from tests.fault.transforming_worker import GROUP, INPUT, OUTPUT
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.broker_process import BrokerProcess
@@ -72,64 +71,42 @@ def running(kind: str, folder: Path) -> Iterator[Broker]:
 
 
 class Workers:
-    """``reached`` is how far each partition is, as far as workers have told."""
+    """Processes that transform; who gives up by itself is replaced."""
 
     def __init__(self, bootstrap_servers: str, folder: Path) -> None:
-        self.reached = [0] * PARTITIONS
         self.gave_up = 0
         self._bootstrap_servers = bootstrap_servers
         self._errors = folder / "workers.log"
-        self._told: queue.Queue[tuple[int, subprocess.Popen[str], str | None]] = queue.Queue()
-        self._processes: dict[int, subprocess.Popen[str]] = {}
-        self._readers: list[threading.Thread] = []
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._group = Consumer(
+            {"bootstrap.servers": bootstrap_servers, "group.id": GROUP, "log_level": 2}
+        )
 
     def start(self, number: int) -> None:
         command = [sys.executable, "-m", "tests.fault.transforming_worker"]
         command += [self._bootstrap_servers, f"worker-{number}", *map(str, WORKERS[number])]
         with self._errors.open("ab") as errors:
-            process = subprocess.Popen(
-                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
-        self._processes[number] = process
-        reader = threading.Thread(target=self._read, args=(number, process))
-        reader.start()
-        self._readers.append(reader)
-
-    def _read(self, number: int, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        with process.stdout as lines:
-            for line in lines:
-                self._told.put((number, process, line))
-        self._told.put((number, process, None))
+            self._processes[number] = subprocess.Popen(command, cwd=ROOT, stderr=errors)
 
     def kill(self, number: int) -> None:
-        process = self._processes.pop(number)
-        process.kill()
-        process.wait()
+        self._processes[number].kill()
+        self._processes[number].wait()
 
-    def hear(self) -> int:
-        """Wait for a worker to tell how far it is; its number. One that gave up is replaced."""
-        while True:
-            number, process, line = self._told.get(timeout=PATIENCE)
-            if line is not None:
-                self._note(line)
-                return number
-            if self._processes.get(number) is process:  # nobody has killed it
-                process.wait()
+    def done(self) -> int:
+        """So many records are transformed and committed."""
+        for number, process in self._processes.items():
+            if process.poll() is not None:
                 self.gave_up += 1
                 assert self.gave_up < 100, self._errors.read_text()[-2000:]
                 self.start(number)
-
-    def _note(self, line: str) -> None:
-        for word in line.split():
-            partition, offset = map(int, word.split(":"))
-            self.reached[partition] = max(self.reached[partition], offset)
+        places = [TopicPartition(INPUT, number) for number in range(PARTITIONS)]
+        found = self._group.committed(places, timeout=PATIENCE)
+        return sum(max(place.offset, 0) for place in found)
 
     def end(self) -> None:
-        for number in list(self._processes):
+        for number in self._processes:
             self.kill(number)
-        for reader in self._readers:
-            reader.join()
+        self._group.close()
 
 
 def lines(records: int) -> Iterator[tuple[int, bytes]]:
@@ -151,11 +128,10 @@ def transform(broker: Broker, workers: Workers, size: Size) -> None:
     crashes = _moments(size.broker_kills, size.records)
     for number in range(len(WORKERS)):
         workers.start(number)
-    while sum(workers.reached) < size.records:
-        number = workers.hear()
-        done = sum(workers.reached)
+    while (done := workers.done()) < size.records:
         if kills and done >= kills[0]:
             kills.pop(0)
+            number = chance.randrange(len(WORKERS))
             time.sleep(chance.random() * 0.03)  # somewhere in its next transaction
             workers.kill(number)
             workers.start(number)

@@ -1,7 +1,7 @@
 """A worker of consume-transform-produce: writes what it reads in upper case, as whole transactions.
 
 Run as ``python -m tests.fault.transforming_worker BOOTSTRAP NAME PARTITION...``; ``NAME`` is its
-transactional id. At its start, and after every commit, it prints how far its partitions are.
+transactional id.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ def main(bootstrap_servers: str, name: str, partitions: list[int]) -> None:
     for place in known:
         place.offset = max(place.offset, 0)
     consumer.assign(known)
-    _tell(known)
     while True:
         _transform(consumer, producer)
 
@@ -56,11 +55,6 @@ def _transform(consumer: Consumer, producer: KafkaProducer) -> None:
             producer.send(OUTPUT, (message.value() or b"").upper(), partition=message.partition())
         read = [place for place in consumer.position(consumer.assignment()) if place.offset >= 0]
         transaction.send_offsets(read, GROUP)
-    _tell(read)
-
-
-def _tell(places: list[TopicPartition]) -> None:
-    print(" ".join(f"{place.partition}:{place.offset}" for place in places), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TOGETHER = {
     "tests/integration/test_apache_kafka.py": "shared_kafka",
     "tests/integration/test_apache_kafka_cleaning.py": "shared_kafka",
-    "tests/integration/test_apache_kafka_commands.py": "shared_kafka",
+    "tests/integration/test_apache_kafka_tools.py": "shared_kafka",
     "tests/integration/test_apache_kafka_transactions.py": "shared_kafka",
     "tests/integration/test_committed_offsets.py": "shared_kafka",
     "tests/integration/test_prepared_transactions.py": "shared_kafka",

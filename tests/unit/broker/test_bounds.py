@@ -21,6 +21,7 @@ from kprod.broker.dispatch import MOST_ELEMENTS
 from kprod.broker.handlers.produce import check_batch, check_keys
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.network.connection import HangUp
+from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.topics import MAX_PARTITIONS
 from kprod.errors import BrokerError
@@ -158,36 +159,33 @@ def test_elements_count_in_all_arrays_together(tmp_path: Path) -> None:
         ask(node, ApiKey.LIST_OFFSETS, 1, topics=topics)
 
 
-def test_what_is_asked_for_twice_is_answered_once(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 1)
-        answer = ask(node, ApiKey.METADATA, 9, topics=[{"name": "t"}] * 50)
-        assert [topic.name for topic in answer.topics] == ["t"]
-        wanted = [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}] * 50
-        assert len(ask(node, ApiKey.DESCRIBE_CONFIGS, 1, resources=wanted).results) == 1
-        assert len(ask(node, ApiKey.DESCRIBE_GROUPS, 0, groups=["g"] * 50).groups) == 1
-        wanted = [{"name": "t", "partition_indexes": [0] * 50}] * 50
-        (topic,) = ask(node, ApiKey.DESCRIBE_PRODUCERS, 0, topics=wanted).topics
-        assert len(topic.partitions) == 1
+def test_what_is_asked_for_twice_is_answered_once(node: Node) -> None:
+    node.topics.create("t", 1)
+    answer = ask(node, ApiKey.METADATA, 9, topics=[{"name": "t"}] * 50)
+    assert [topic.name for topic in answer.topics] == ["t"]
+    wanted = [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}] * 50
+    assert len(ask(node, ApiKey.DESCRIBE_CONFIGS, 1, resources=wanted).results) == 1
+    assert len(ask(node, ApiKey.DESCRIBE_GROUPS, 0, groups=["g"] * 50).groups) == 1
+    wanted = [{"name": "t", "partition_indexes": [0] * 50}] * 50
+    (topic,) = ask(node, ApiKey.DESCRIBE_PRODUCERS, 0, topics=wanted).topics
+    assert len(topic.partitions) == 1
 
 
-def test_a_request_makes_no_more_partitions_than_apache_kafka_lets_it(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        half = MAX_PARTITIONS // 2
-        counts = {"a": half, "b": half, "c": 1}
-        wanted = [
-            {"name": name, "num_partitions": n, "replication_factor": 1}
-            for name, n in counts.items()
-        ]
-        made = ask(node, ApiKey.CREATE_TOPICS, 5, topics=wanted)
-        assert {topic.error_code for topic in made.topics} == {ErrorCode.policy_violation}
-        assert node.topics.all() == []
-        node.topics.create("t", 1)
-        node.topics.create("u", 1)
-        more = [{"name": name, "count": half + 2} for name in ("t", "u")]
-        grown = ask(node, ApiKey.CREATE_PARTITIONS, 0, topics=more)
-        assert {topic.error_code for topic in grown.results} == {ErrorCode.policy_violation}
-        assert [len(topic.partitions) for topic in node.topics.all()] == [1, 1]
+def test_a_request_makes_no_more_partitions_than_apache_kafka_lets_it(node: Node) -> None:
+    half = MAX_PARTITIONS // 2
+    counts = {"a": half, "b": half, "c": 1}
+    wanted = [
+        {"name": name, "num_partitions": n, "replication_factor": 1} for name, n in counts.items()
+    ]
+    made = ask(node, ApiKey.CREATE_TOPICS, 5, topics=wanted)
+    assert {topic.error_code for topic in made.topics} == {ErrorCode.policy_violation}
+    assert node.topics.all() == []
+    node.topics.create("t", 1)
+    node.topics.create("u", 1)
+    more = [{"name": name, "count": half + 2} for name in ("t", "u")]
+    grown = ask(node, ApiKey.CREATE_PARTITIONS, 0, topics=more)
+    assert {topic.error_code for topic in grown.results} == {ErrorCode.policy_violation}
+    assert [len(topic.partitions) for topic in node.topics.all()] == [1, 1]
 
 
 @pytest.fixture
@@ -201,53 +199,50 @@ def few_descriptors() -> Iterator[int]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_quarter_of_all_descriptors_is_left(tmp_path: Path, few_descriptors: int) -> None:
-    with running_node(tmp_path) as node:
-        with pytest.raises(BrokerError, match="ulimit -n") as caught:
-            node.topics.create("t", few_descriptors)
-        assert caught.value.code == ErrorCode.policy_violation
-        assert node.topics.find("t") is None
-        node.topics.create("t", 1)
-        with pytest.raises(BrokerError, match="ulimit -n"):
-            node.topics.extend("t", few_descriptors)
-        assert len(node.topics.find_or_create("t", 1).partitions) == 1
+def test_a_quarter_of_all_descriptors_is_left(node: Node, few_descriptors: int) -> None:
+    with pytest.raises(BrokerError, match="ulimit -n") as caught:
+        node.topics.create("t", few_descriptors)
+    assert caught.value.code == ErrorCode.policy_violation
+    assert node.topics.find("t") is None
+    node.topics.create("t", 1)
+    with pytest.raises(BrokerError, match="ulimit -n"):
+        node.topics.extend("t", few_descriptors)
+    assert len(node.topics.find_or_create("t", 1).partitions) == 1
 
 
-def test_changes_of_topics_hold_no_handler(tmp_path: Path) -> None:
+def test_changes_of_topics_hold_no_handler(node: Node) -> None:
     """As many of them as there are handlers wait for a change that does not end yet."""
     goes_on = threading.Event()
-    with running_node(tmp_path) as node:
+    node.topics.create("t", 1)
+
+    def hold() -> None:
+        goes_on.wait(30)
+
+    node.controller(hold)
+    answered: list[int] = []
+
+    def change(number: int) -> None:
+        wanted = [{"name": f"new-{number}", "num_partitions": 1, "replication_factor": 1}]
+        ask(node, ApiKey.CREATE_TOPICS, 5, topics=wanted)
+        answered.append(number)
+
+    waiting = [threading.Thread(target=change, args=(n,)) for n in range(8)]
+    for each in waiting:
+        each.start()
+    answer = ask(node, ApiKey.METADATA, 9, topics=[{"name": "t"}])
+    assert [topic.error_code for topic in answer.topics] == [0]
+    assert answered == []
+    goes_on.set()
+    for each in waiting:
+        each.join()
+    assert sorted(answered) == list(range(8))
+
+
+def test_nothing_is_made_once_the_broker_stops(node: Node) -> None:
+    node.topics.close()
+    with pytest.raises(BrokerError) as caught:
         node.topics.create("t", 1)
-
-        def hold() -> None:
-            goes_on.wait(30)
-
-        node.controller(hold)
-        answered: list[int] = []
-
-        def change(number: int) -> None:
-            wanted = [{"name": f"new-{number}", "num_partitions": 1, "replication_factor": 1}]
-            ask(node, ApiKey.CREATE_TOPICS, 5, topics=wanted)
-            answered.append(number)
-
-        waiting = [threading.Thread(target=change, args=(n,)) for n in range(8)]
-        for each in waiting:
-            each.start()
-        answer = ask(node, ApiKey.METADATA, 9, topics=[{"name": "t"}])
-        assert [topic.error_code for topic in answer.topics] == [0]
-        assert answered == []
-        goes_on.set()
-        for each in waiting:
-            each.join()
-        assert sorted(answered) == list(range(8))
-
-
-def test_nothing_is_made_once_the_broker_stops(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        node.topics.close()
-        with pytest.raises(BrokerError) as caught:
-            node.topics.create("t", 1)
-        assert caught.value.code == ErrorCode.not_controller
+    assert caught.value.code == ErrorCode.not_controller
 
 
 ONE_IMPORT_AT_A_TIME = """

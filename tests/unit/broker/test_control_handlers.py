@@ -23,17 +23,14 @@ def metadata(node: Node, *names: str, version: int = 12, create: bool = False) -
     return {topic.name: topic for topic in answer.topics}
 
 
-def test_metadata_for_none_one_or_all(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        made = node.topics.create("t", 1)
-        assert metadata(node) == {}
-        assert [t.name for t in ask(node, ApiKey.METADATA, 0, topics=[]).topics] == ["t"]
-        by_id = ask(node, ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": made.id}])
-        assert by_id.topics[0].name == "t"
-        unknown = ask(
-            node, ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": node_id(made.id)}]
-        )
-        assert unknown.topics[0].error_code is ErrorCode.unknown_topic_id
+def test_metadata_for_none_one_or_all(node: Node) -> None:
+    made = node.topics.create("t", 1)
+    assert metadata(node) == {}
+    assert [t.name for t in ask(node, ApiKey.METADATA, 0, topics=[]).topics] == ["t"]
+    by_id = ask(node, ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": made.id}])
+    assert by_id.topics[0].name == "t"
+    unknown = ask(node, ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": node_id(made.id)}])
+    assert unknown.topics[0].error_code is ErrorCode.unknown_topic_id
 
 
 def node_id(of: Any) -> Any:
@@ -106,59 +103,54 @@ def test_topics_are_made_on_request(tmp_path: Path) -> None:
     ],
 )
 def test_topics_that_cannot_be_made(
-    changes: dict[str, Any], expected: ErrorCode, tmp_path: Path
+    changes: dict[str, Any], expected: ErrorCode, node: Node
 ) -> None:
-    with running_node(tmp_path) as node:
-        assert create(node, **changes).error_code is expected
+    assert create(node, **changes).error_code is expected
 
 
-def test_topics_grow_and_go(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        made = node.topics.create("t", 1)
-        node.topics.create("u", 1)
+def test_topics_grow_and_go(node: Node) -> None:
+    made = node.topics.create("t", 1)
+    node.topics.create("u", 1)
 
-        def extend(name: str, count: int, validate_only: bool = False) -> ErrorCode:
-            wanted = [{"name": name, "count": count}]
-            answer = ask(
-                node, ApiKey.CREATE_PARTITIONS, 3, topics=wanted, validate_only=validate_only
-            )
-            code: ErrorCode = answer.results[0].error_code
-            return code
+    def extend(name: str, count: int, validate_only: bool = False) -> ErrorCode:
+        wanted = [{"name": name, "count": count}]
+        answer = ask(node, ApiKey.CREATE_PARTITIONS, 3, topics=wanted, validate_only=validate_only)
+        code: ErrorCode = answer.results[0].error_code
+        return code
 
-        assert extend("t", 3, validate_only=True) is ErrorCode.none
-        assert extend("t", 3) is ErrorCode.none
-        assert extend("t", 3, validate_only=True) is ErrorCode.invalid_partitions
-        assert extend("nowhere", 3) is UNKNOWN
-        assert len(metadata(node, "t")["t"].partitions) == 3
+    assert extend("t", 3, validate_only=True) is ErrorCode.none
+    assert extend("t", 3) is ErrorCode.none
+    assert extend("t", 3, validate_only=True) is ErrorCode.invalid_partitions
+    assert extend("nowhere", 3) is UNKNOWN
+    assert len(metadata(node, "t")["t"].partitions) == 3
 
-        by_name = ask(node, ApiKey.DELETE_TOPICS, 5, topic_names=["u", "nowhere"]).responses
-        assert [found.error_code for found in by_name] == [ErrorCode.none, UNKNOWN]
-        wanted = [{"name": None, "topic_id": made.id}] * 2
-        by_id = ask(node, ApiKey.DELETE_TOPICS, 6, topics=wanted).responses
-        assert [found.error_code for found in by_id] == [0, ErrorCode.unknown_topic_id]
-        assert by_id[0].name == "t"
-        assert node.topics.all() == []
+    by_name = ask(node, ApiKey.DELETE_TOPICS, 5, topic_names=["u", "nowhere"]).responses
+    assert [found.error_code for found in by_name] == [ErrorCode.none, UNKNOWN]
+    wanted = [{"name": None, "topic_id": made.id}] * 2
+    by_id = ask(node, ApiKey.DELETE_TOPICS, 6, topics=wanted).responses
+    assert [found.error_code for found in by_id] == [0, ErrorCode.unknown_topic_id]
+    assert by_id[0].name == "t"
+    assert node.topics.all() == []
 
 
-def test_settings_are_described(tmp_path: Path) -> None:
+def test_settings_are_described(node: Node) -> None:
     def describe(kind: int, name: str, keys: list[str] | None = None) -> Any:
         wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
         return ask(node, ApiKey.DESCRIBE_CONFIGS, 4, resources=[wanted]).results[0]
 
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 1)
-        found = {config.name: config.value for config in describe(2, "t").configs}
-        assert found["max.message.bytes"] == "1048588"
-        assert found["compression.type"] == "producer"
-        assert [config.name for config in describe(4, "1", ["segment.bytes"]).configs] == [
-            "segment.bytes"
-        ]
-        assert describe(2, "nowhere").error_code is UNKNOWN
-        assert describe(4, "2").error_code is ErrorCode.invalid_request
-        assert describe(32, "g").error_code is ErrorCode.invalid_request
+    node.topics.create("t", 1)
+    found = {config.name: config.value for config in describe(2, "t").configs}
+    assert found["max.message.bytes"] == "1048588"
+    assert found["compression.type"] == "producer"
+    assert [config.name for config in describe(4, "1", ["segment.bytes"]).configs] == [
+        "segment.bytes"
+    ]
+    assert describe(2, "nowhere").error_code is UNKNOWN
+    assert describe(4, "2").error_code is ErrorCode.invalid_request
+    assert describe(32, "g").error_code is ErrorCode.invalid_request
 
 
-def test_offsets_by_time(tmp_path: Path) -> None:
+def test_offsets_by_time(node: Node) -> None:
     def offset(timestamp: int, number: int = 0, epoch: int = -1) -> Any:
         part = {
             "partition_index": number,
@@ -168,57 +160,54 @@ def test_offsets_by_time(tmp_path: Path) -> None:
         topics = [{"name": "t", "partitions": [part]}]
         return ask(node, ApiKey.LIST_OFFSETS, 10, topics=topics).topics[0].partitions[0]
 
-    with running_node(tmp_path) as node:
-        log = node.topics.create("t", 1).partitions[0]
-        assert (offset(-1).offset, offset(-2).offset, offset(-3).offset) == (0, 0, -1)
-        for timestamp in (100, 300, 200):
-            append(log, b"x", base_timestamp=timestamp, max_timestamp=timestamp)
-        assert (offset(-1).offset, offset(-2).offset, offset(-4).offset) == (3, 0, 0)
-        assert (offset(-3).timestamp, offset(-3).offset) == (300, 1)
-        assert (offset(150).timestamp, offset(150).offset, offset(150).leader_epoch) == (300, 1, 0)
-        assert (offset(301).timestamp, offset(301).offset, offset(301).leader_epoch) == (-1,) * 3
-        assert offset(-5).offset == -1
-        assert offset(-1, number=1).error_code is UNKNOWN
-        assert offset(-1, epoch=2).error_code is ErrorCode.unknown_leader_epoch
+    log = node.topics.create("t", 1).partitions[0]
+    assert (offset(-1).offset, offset(-2).offset, offset(-3).offset) == (0, 0, -1)
+    for timestamp in (100, 300, 200):
+        append(log, b"x", base_timestamp=timestamp, max_timestamp=timestamp)
+    assert (offset(-1).offset, offset(-2).offset, offset(-4).offset) == (3, 0, 0)
+    assert (offset(-3).timestamp, offset(-3).offset) == (300, 1)
+    assert (offset(150).timestamp, offset(150).offset, offset(150).leader_epoch) == (300, 1, 0)
+    assert (offset(301).timestamp, offset(301).offset, offset(301).leader_epoch) == (-1,) * 3
+    assert offset(-5).offset == -1
+    assert offset(-1, number=1).error_code is UNKNOWN
+    assert offset(-1, epoch=2).error_code is ErrorCode.unknown_leader_epoch
 
 
-def test_epochs_of_the_leader(tmp_path: Path) -> None:
+def test_epochs_of_the_leader(node: Node) -> None:
     def end(epoch: int, number: int = 0) -> Any:
         part = {"partition": number, "current_leader_epoch": 0, "leader_epoch": epoch}
         topics = [{"topic": "t", "partitions": [part]}]
         return ask(node, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, topics=topics).topics[0].partitions[0]
 
-    with running_node(tmp_path) as node:
-        append(node.topics.create("t", 1).partitions[0], b"a", b"b")
-        assert (end(0).leader_epoch, end(0).end_offset) == (0, 2)
-        assert (end(1).leader_epoch, end(1).end_offset) == (-1, -1)
-        assert end(0, number=5).error_code is UNKNOWN
+    append(node.topics.create("t", 1).partitions[0], b"a", b"b")
+    assert (end(0).leader_epoch, end(0).end_offset) == (0, 2)
+    assert (end(1).leader_epoch, end(1).end_offset) == (-1, -1)
+    assert end(0, number=5).error_code is UNKNOWN
 
 
-def test_ranges(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        answer = ask(
+def test_ranges(node: Node) -> None:
+    answer = ask(
+        node,
+        ApiKey.API_VERSIONS,
+        3,
+        client_software_name="kprod",
+        client_software_version="0.1.0",
+    )
+    found = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+    on_request = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+    spans = {api: (span.lowest, span.highest) for api, span in VERSIONS.items()}
+    assert found == {api: spans[api] for api in spans.keys() - on_request}
+    node.options.client_metrics.subscribe(ClientMetricsSubscription())
+    named = {"client_software_name": "kprod", "client_software_version": "0.1.0"}
+    offered = ask(node, ApiKey.API_VERSIONS, 3, **named).api_keys
+    assert {key.api_key for key in offered} == VERSIONS.keys()
+    assert found[ApiKey.PRODUCE] == (0, 13)
+    for name, version in (("", "1"), ("a b", "1"), ("a", "-1"), ("a.", "1")):
+        refused = ask(
             node,
             ApiKey.API_VERSIONS,
             3,
-            client_software_name="kprod",
-            client_software_version="0.1.0",
+            client_software_name=name,
+            client_software_version=version,
         )
-        found = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
-        on_request = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
-        spans = {api: (span.lowest, span.highest) for api, span in VERSIONS.items()}
-        assert found == {api: spans[api] for api in spans.keys() - on_request}
-        node.options.client_metrics.subscribe(ClientMetricsSubscription())
-        named = {"client_software_name": "kprod", "client_software_version": "0.1.0"}
-        offered = ask(node, ApiKey.API_VERSIONS, 3, **named).api_keys
-        assert {key.api_key for key in offered} == VERSIONS.keys()
-        assert found[ApiKey.PRODUCE] == (0, 13)
-        for name, version in (("", "1"), ("a b", "1"), ("a", "-1"), ("a.", "1")):
-            refused = ask(
-                node,
-                ApiKey.API_VERSIONS,
-                3,
-                client_software_name=name,
-                client_software_version=version,
-            )
-            assert refused.error_code is ErrorCode.invalid_request
+        assert refused.error_code is ErrorCode.invalid_request

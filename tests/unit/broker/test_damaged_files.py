@@ -23,10 +23,13 @@ WHERE = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, segment_index_bytes=400)
 COUNT = 40
 EPOCH_AT = 12
-CHECKPOINTS = [
+BESIDE = [
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
     "t-0/leader-epoch-checkpoint",
+    "t-0/*.index",
+    "t-0/*.timeindex",
+    "t-0/*.snapshot",
 ]
 End = Callable[[LogDirectories], None]
 ENDS = [LogDirectories.close, LogDirectories.abandon]
@@ -44,7 +47,7 @@ def directory_with_records(path: Path, end: End) -> Path:
     return path / str(WHERE)
 
 
-def is_whole(path: Path) -> None:
+def is_whole(path: Path, *, fits: bool = True) -> None:
     """Everything is there, a resent batch is recognised, and the files fit each other."""
     directory = LogDirectories([path], CONFIG)
     log = directory.logs[WHERE]
@@ -53,41 +56,49 @@ def is_whole(path: Path) -> None:
     assert produce(log, COUNT).base_offset == COUNT
     assert log.end_of_epoch(0) == (0, COUNT + 1)
     directory.close()
-    assert list(check_directory(path / str(WHERE))) == []
+    assert not fits or list(check_directory(path / str(WHERE))) == []
 
 
-def damages(content: bytes) -> list[bytes | None]:
-    """What a file may be instead: missing, empty, cut, with bits flipped, or noise."""
-    chance = random.Random(len(content))
-    found: list[bytes | None] = [None, b"", chance.randbytes(len(content))]
-    found += [content[: chance.randrange(len(content) or 1)] for _ in range(2)]
-    for _ in range(5):
+DAMAGES = 12
+
+
+def damage(path: Path, number: int) -> None:
+    """Make a file another one: missing, empty, ones, zeros, noise, cut, or with a bit flipped."""
+    content = path.read_bytes()
+    chance = random.Random(len(content) * DAMAGES + number)
+    if number == 0:
+        path.unlink()
+        return
+    fixed = [b"", b"\xff" * 8, bytes(1000), chance.randbytes(len(content)), content[:-3]]
+    if number <= len(fixed):
+        content = fixed[number - 1]
+    elif number < DAMAGES - 4:
+        content = content[: chance.randrange(len(content) or 1)]
+    else:
         flipped = bytearray(content or b"\0")
         flipped[chance.randrange(len(flipped))] ^= 1 << chance.randrange(8)
-        found.append(bytes(flipped))
-    return found
-
-
-def put(path: Path, content: bytes | None) -> None:
-    if content is None:
-        path.unlink(missing_ok=True)
-    else:
-        path.write_bytes(content)
+        content = bytes(flipped)
+    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_checkpoint_is_made_anew(tmp_path: Path, name: str, end: End) -> None:
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_file_beside_the_log_is_made_anew(tmp_path: Path, name: str, end: End) -> None:
+    """Of a partition's own files, those that recovery reads past are left as they are."""
     whole = tmp_path / "whole"
     directory_with_records(whole, end)
-    for number, damaged in enumerate(damages((whole / name).read_bytes())):
+    crashed = end is LogDirectories.abandon
+    if crashed and "*" in name:
+        (whole / BESIDE[0]).unlink()
+    for number in range(DAMAGES):
         path = tmp_path / str(number)
         shutil.copytree(whole, path)
-        put(path / name, damaged)
+        for file in path.glob(name):
+            damage(file, number)
         try:
-            is_whole(path)
+            is_whole(path, fits=crashed or "*" not in name)
         except (AssertionError, BrokerError) as error:
-            raise AssertionError(f"{name} as {damaged!r}") from error
+            raise AssertionError(f"{name}, damage {number}") from error
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -96,12 +107,13 @@ def test_the_mark_of_a_clean_shutdown_may_be_wrong(
     tmp_path: Path, end: End, content: bytes | None
 ) -> None:
     directory_with_records(tmp_path, end)
-    put(tmp_path / ".kafka_cleanshutdown", content)
+    mark = tmp_path / ".kafka_cleanshutdown"
+    mark.unlink(missing_ok=True) if content is None else mark.write_bytes(content)
     is_whole(tmp_path)
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("lost", [1, 60, 150, 700])
+@pytest.mark.parametrize("lost", [1, 10, 20, 50, 60, 70, 100, 150, 700])
 def test_a_disk_that_lied_about_its_cache(tmp_path: Path, lost: int, clean: bool) -> None:
     """The newest bytes of the active segment are gone, whatever fsync said of them."""
     partition = directory_with_records(

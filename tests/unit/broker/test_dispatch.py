@@ -16,6 +16,7 @@ from kprod.broker.dispatch import Dispatcher
 from kprod.broker.handlers import HANDLERS
 from kprod.broker.network.connection import HangUp
 from kprod.broker.network.listener import Session
+from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import VERSIONS, ApiKey
 from kprod.broker.protocol.messages import response_schema
 from tests.support.tier import FULL
@@ -24,13 +25,12 @@ from tests.unit.broker.requests import EVERY, EVERY_VERSION, REQUESTS
 
 
 @pytest.mark.parametrize("api", ApiKey)
-def test_every_advertised_version_is_answered(api: ApiKey, tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 1)
-        node.topics.create("gone", 1)
-        for asked, version in EVERY_VERSION:
-            if asked is api:
-                assert ask(node, api, version, **REQUESTS[api]) is not None
+def test_every_advertised_version_is_answered(api: ApiKey, node: Node) -> None:
+    node.topics.create("t", 1)
+    node.topics.create("gone", 1)
+    for asked, version in EVERY_VERSION:
+        if asked is api:
+            assert ask(node, api, version, **REQUESTS[api]) is not None
 
 
 def test_every_api_has_versions_and_a_handler() -> None:
@@ -149,7 +149,6 @@ def test_a_time_beyond_all_times_ends_the_connection(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11, 12])
-def test_a_topic_without_a_name(version: int, tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        (found,) = ask(node, ApiKey.METADATA, version, topics=[{"name": None}]).topics
-        assert found.error_code is ErrorCode.unknown_topic_id
+def test_a_topic_without_a_name(version: int, node: Node) -> None:
+    (found,) = ask(node, ApiKey.METADATA, version, topics=[{"name": None}]).topics
+    assert found.error_code is ErrorCode.unknown_topic_id

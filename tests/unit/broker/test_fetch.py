@@ -47,19 +47,18 @@ def sizes(answer: Any) -> list[int]:
     return [len(part.records) for part in parts_of(answer)]
 
 
-def test_limits_hold_except_for_the_first_batch(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        logs = node.topics.create("t", 3).partitions
-        for log in logs[1:]:
-            append(log, b"x" * 1000)
-            append(log, b"y" * 1000)
-        one = read_log(logs[1], 0, 1)
-        size = len(one)
-        every = [{"partition": number} for number in range(3)]
-        assert sizes(fetch(node, *every, max_bytes=1)) == [0, size, 0]
-        assert sizes(fetch(node, *every, max_bytes=3 * size)) == [0, 2 * size, size]
-        small = [{**part, "partition_max_bytes": size + 10} for part in every]
-        assert sizes(fetch(node, *small)) == [0, size + 10, size + 10]
+def test_limits_hold_except_for_the_first_batch(node: Node) -> None:
+    logs = node.topics.create("t", 3).partitions
+    for log in logs[1:]:
+        append(log, b"x" * 1000)
+        append(log, b"y" * 1000)
+    one = read_log(logs[1], 0, 1)
+    size = len(one)
+    every = [{"partition": number} for number in range(3)]
+    assert sizes(fetch(node, *every, max_bytes=1)) == [0, size, 0]
+    assert sizes(fetch(node, *every, max_bytes=3 * size)) == [0, 2 * size, size]
+    small = [{**part, "partition_max_bytes": size + 10} for part in every]
+    assert sizes(fetch(node, *small)) == [0, size + 10, size + 10]
 
 
 @pytest.mark.parametrize(
@@ -71,42 +70,38 @@ def test_limits_hold_except_for_the_first_batch(tmp_path: Path) -> None:
         ({"partition": 0, "current_leader_epoch": 1}, ErrorCode.unknown_leader_epoch),
     ],
 )
-def test_errors_come_at_once(part: dict[str, Any], expected: ErrorCode, tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        append(node.topics.create("t", 1).partitions[0], b"a")
-        answer = fetch(node, part, max_wait=LONG, min_bytes=10**6)
+def test_errors_come_at_once(part: dict[str, Any], expected: ErrorCode, node: Node) -> None:
+    append(node.topics.create("t", 1).partitions[0], b"a")
+    answer = fetch(node, part, max_wait=LONG, min_bytes=10**6)
+    assert parts_of(answer)[0].error_code is expected
+
+
+def test_unknown_topics(node: Node) -> None:
+    for version, expected in (
+        (12, ErrorCode.unknown_topic_or_partition),
+        (13, ErrorCode.unknown_topic_id),
+    ):
+        answer = fetch(node, {"partition": 0}, version=version, max_wait=LONG, min_bytes=1)
         assert parts_of(answer)[0].error_code is expected
 
 
-def test_unknown_topics(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        for version, expected in (
-            (12, ErrorCode.unknown_topic_or_partition),
-            (13, ErrorCode.unknown_topic_id),
-        ):
-            answer = fetch(node, {"partition": 0}, version=version, max_wait=LONG, min_bytes=1)
-            assert parts_of(answer)[0].error_code is expected
+def test_sessions_are_never_begun(node: Node) -> None:
+    node.topics.create("t", 1)
+    assert fetch(node, {"partition": 0}, session_epoch=0).session_id == 0
+    refused = fetch(node, {"partition": 0}, session_id=7, session_epoch=1)
+    assert refused.error_code is ErrorCode.fetch_session_id_not_found
 
 
-def test_sessions_are_never_begun(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 1)
-        assert fetch(node, {"partition": 0}, session_epoch=0).session_id == 0
-        refused = fetch(node, {"partition": 0}, session_id=7, session_epoch=1)
-        assert refused.error_code is ErrorCode.fetch_session_id_not_found
-
-
-def test_a_damaged_batch_is_not_served(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        log = node.topics.create("t", 1).partitions[0]
-        append(log, b"a")
-        append(log, b"b")
-        file = log.directory / "00000000000000000000.log"
-        content = bytearray(file.read_bytes())
-        content[16] = 9
-        file.write_bytes(content)
-        (part,) = parts_of(fetch(node, {"partition": 0}))
-        assert part.error_code is ErrorCode.corrupt_message
+def test_a_damaged_batch_is_not_served(node: Node) -> None:
+    log = node.topics.create("t", 1).partitions[0]
+    append(log, b"a")
+    append(log, b"b")
+    file = log.directory / "00000000000000000000.log"
+    content = bytearray(file.read_bytes())
+    content[16] = 9
+    file.write_bytes(content)
+    (part,) = parts_of(fetch(node, {"partition": 0}))
+    assert part.error_code is ErrorCode.corrupt_message
 
 
 def test_a_waiting_fetch_is_answered_by_a_produced_batch(tmp_path: Path) -> None:

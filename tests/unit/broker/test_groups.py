@@ -19,6 +19,7 @@ from kprod.broker.groups.group import (
 )
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.java_hash import java_hash
+from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
 from tests.unit.broker.nodes import ask, running_node
 
@@ -232,12 +233,11 @@ def test_a_group_that_never_had_members_is_there_after_a_restart(tmp_path: Path)
         assert not ask(node, ApiKey.LIST_GROUPS, 4).groups
 
 
-def test_clients_do_not_write_to_internal_topics(tmp_path: Path) -> None:
+def test_clients_do_not_write_to_internal_topics(node: Node) -> None:
     from tests.unit.broker.requests import REQUESTS
 
-    with running_node(tmp_path) as node:
-        node.topics.create(OFFSETS_TOPIC, 1)
-        topic = {**REQUESTS[ApiKey.PRODUCE]["topic_data"][0], "name": OFFSETS_TOPIC}
-        (answer,) = ask(node, ApiKey.PRODUCE, 9, acks=-1, topic_data=[topic]).responses
-        refused = answer.partition_responses[0].error_code
-        assert refused is ErrorCode.invalid_topic_exception
+    node.topics.create(OFFSETS_TOPIC, 1)
+    topic = {**REQUESTS[ApiKey.PRODUCE]["topic_data"][0], "name": OFFSETS_TOPIC}
+    (answer,) = ask(node, ApiKey.PRODUCE, 9, acks=-1, topic_data=[topic]).responses
+    refused = answer.partition_responses[0].error_code
+    assert refused is ErrorCode.invalid_topic_exception

@@ -18,13 +18,6 @@ from tests.support.raw_batch import raw_batch
 from tests.unit.broker.logs import append, open_log, read_log, values
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[PartitionLog]:
-    log = open_log(tmp_path)
-    yield log
-    log.close()
-
-
 def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
     append(log, b"before")
     sent = raw_batch([b"a", b"b"])

@@ -52,8 +52,7 @@ def committed(log: PartitionLog) -> list[bytes | None]:
     return [record.value for record in log.records(committed=True)]
 
 
-def test_what_is_not_decided_is_not_stable(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
+def test_what_is_not_decided_is_not_stable(log: PartitionLog) -> None:
     append(log, b"before")
     assert log.last_stable_offset == 1
     assert send(log, 7, 0, b"a", b"b") == 1
@@ -68,11 +67,9 @@ def test_what_is_not_decided_is_not_stable(tmp_path: Path) -> None:
     finish(log, 8, committed=False)
     assert log.last_stable_offset == log.end_offset == 7
     assert committed(log) == [b"before", b"a", b"b", b"after"]
-    log.close()
 
 
-def test_a_reader_is_told_of_the_aborted_transactions_it_meets(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
+def test_a_reader_is_told_of_the_aborted_transactions_it_meets(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     send(log, 8, 0, b"b")
     finish(log, 7, committed=False)
@@ -86,11 +83,9 @@ def test_a_reader_is_told_of_the_aborted_transactions_it_meets(tmp_path: Path) -
     uncommitted = log.locate(0, 1_000, whole_first=True)
     assert uncommitted.aborted is None
     assert committed(log) == [b"b"]
-    log.close()
 
 
-def test_a_marker_is_a_control_batch_of_its_producer(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
+def test_a_marker_is_a_control_batch_of_its_producer(log: PartitionLog) -> None:
     send(log, 7, 0, b"a", epoch=3)
     log.end_transaction(TransactionMarker(7, 4, False, 12), NOW, transaction_version=2)
     *_, marker = read_batches(read_log(log, 0, 10_000))
@@ -100,7 +95,6 @@ def test_a_marker_is_a_control_batch_of_its_producer(tmp_path: Path) -> None:
     assert read_marker(marker) == TransactionMarker(7, 4, False, 12)
     (record,) = marker.records()
     assert (record.key, record.value) == (b"\0\0\0\0", b"\0\0\0\0\0\x0c")
-    log.close()
 
 
 def code_of(log: PartitionLog, producer_id: int, sequence: int, epoch: int = 0) -> int:
@@ -109,8 +103,7 @@ def code_of(log: PartitionLog, producer_id: int, sequence: int, epoch: int = 0) 
     return caught.value.code
 
 
-def test_a_batch_of_a_transaction_that_is_over_is_refused(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
+def test_a_batch_of_a_transaction_that_is_over_is_refused(log: PartitionLog) -> None:
     header, data = batch(
         b"late", attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0
     )
@@ -125,22 +118,18 @@ def test_a_batch_of_a_transaction_that_is_over_is_refused(tmp_path: Path) -> Non
     assert caught.value.code in (ErrorCode.invalid_txn_state, ErrorCode.invalid_producer_epoch)
     assert log.last_stable_offset == log.end_offset
     assert code_of(log, 7, 0) == ErrorCode.invalid_producer_epoch
-    log.close()
 
 
-def test_in_a_transaction_everything_is_of_the_transaction(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
+def test_in_a_transaction_everything_is_of_the_transaction(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     with pytest.raises(BrokerError) as caught:
         append(log, b"b", producer_id=7, producer_epoch=0, base_sequence=1)
     assert caught.value.code == ErrorCode.invalid_txn_state
     assert code_of(log, 7, 5) == ErrorCode.out_of_order_sequence_number
     assert send(log, 7, 0, b"a") == 0, "a duplicate"
-    log.close()
 
 
-def test_by_version_2_a_marker_begins_an_epoch(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
+def test_by_version_2_a_marker_begins_an_epoch(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     with pytest.raises(BrokerError) as caught:
         finish(log, 7, committed=True, epoch=0, version=2)
@@ -152,11 +141,9 @@ def test_by_version_2_a_marker_begins_an_epoch(tmp_path: Path) -> None:
     with pytest.raises(BrokerError):
         finish(log, 7, committed=True, epoch=1, version=2)  # of the transaction before
     assert log.last_stable_offset == 3
-    log.close()
 
 
-def test_a_transaction_that_begins_late_is_a_gap(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
+def test_a_transaction_that_begins_late_is_a_gap(log: PartitionLog) -> None:
     guard = log.verification(7, 0, NOW)
     header, data = batch(
         b"x", attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=3
@@ -165,17 +152,14 @@ def test_a_transaction_that_begins_late_is_a_gap(tmp_path: Path) -> None:
         log.append(header, data, guard, from_zero=True)
     assert caught.value.code == ErrorCode.out_of_order_sequence_number
     log.append(header, data, guard)  # by version 1: the state may have expired
-    log.close()
 
 
-def test_a_coordinator_that_is_not_one_any_more_is_refused(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
+def test_a_coordinator_that_is_not_one_any_more_is_refused(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     log.end_transaction(TransactionMarker(7, 0, True, 5), NOW)
     with pytest.raises(BrokerError) as caught:
         log.end_transaction(TransactionMarker(7, 0, True, 4), NOW)
     assert caught.value.code == ErrorCode.transaction_coordinator_fenced
-    log.close()
 
 
 def write_much(log: PartitionLog) -> list[bytes]:
@@ -264,8 +248,7 @@ def test_compaction_drops_what_was_aborted(tmp_path: Path) -> None:
     log.close()
 
 
-def test_an_append_that_fails_leaves_no_trace(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
+def test_an_append_that_fails_leaves_no_trace(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     log.fail_with(OSError("no disk"))
     with pytest.raises(BrokerError):
@@ -275,4 +258,3 @@ def test_an_append_that_fails_leaves_no_trace(tmp_path: Path) -> None:
     finish(log, 7, committed=False)
     (aborted,) = fetch(log).aborted or ()
     assert (aborted.first_offset, aborted.last_offset) == (0, 1)
-    log.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
 from tests.support.raw_batch import raw_batch
-from tests.unit.broker.nodes import ask, running_node
+from tests.unit.broker.nodes import ask
 
 
 def produce(
@@ -37,51 +36,48 @@ def produce(
     }
 
 
-def test_each_partition_is_answered_for_itself(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 2)
-        node.topics.create("u", 1)
-        answer = produce(
-            node,
-            {
-                ("t", 0): raw_batch([b"a", b"b"]),
-                ("t", 1): raw_batch(crc=1),
-                ("t", 2): raw_batch(),
-                ("t", -1): raw_batch(),
-                ("u", 0): raw_batch(magic=1),
-                ("nowhere", 0): raw_batch(),
-            },
-        )
-        assert {where: part.error_code for where, part in answer.items()} == {
-            ("t", 0): ErrorCode.none,
-            ("t", 1): ErrorCode.corrupt_message,
-            ("t", 2): ErrorCode.unknown_topic_or_partition,
-            ("t", -1): ErrorCode.unknown_topic_or_partition,
-            ("u", 0): ErrorCode.invalid_record,
-            ("nowhere", 0): ErrorCode.unknown_topic_or_partition,
-        }
-        stored = answer["t", 0]
-        assert (stored.base_offset, stored.log_append_time, stored.log_start_offset) == (0, -1, 0)
-        assert stored.error_message is None
-        refused = answer["t", 1]
-        assert (refused.base_offset, refused.log_start_offset) == (-1, -1)
-        assert "CRC" in refused.error_message
-        assert node.topics.find("nowhere") is None
+def test_each_partition_is_answered_for_itself(node: Node) -> None:
+    node.topics.create("t", 2)
+    node.topics.create("u", 1)
+    answer = produce(
+        node,
+        {
+            ("t", 0): raw_batch([b"a", b"b"]),
+            ("t", 1): raw_batch(crc=1),
+            ("t", 2): raw_batch(),
+            ("t", -1): raw_batch(),
+            ("u", 0): raw_batch(magic=1),
+            ("nowhere", 0): raw_batch(),
+        },
+    )
+    assert {where: part.error_code for where, part in answer.items()} == {
+        ("t", 0): ErrorCode.none,
+        ("t", 1): ErrorCode.corrupt_message,
+        ("t", 2): ErrorCode.unknown_topic_or_partition,
+        ("t", -1): ErrorCode.unknown_topic_or_partition,
+        ("u", 0): ErrorCode.invalid_record,
+        ("nowhere", 0): ErrorCode.unknown_topic_or_partition,
+    }
+    stored = answer["t", 0]
+    assert (stored.base_offset, stored.log_append_time, stored.log_start_offset) == (0, -1, 0)
+    assert stored.error_message is None
+    refused = answer["t", 1]
+    assert (refused.base_offset, refused.log_start_offset) == (-1, -1)
+    assert "CRC" in refused.error_message
+    assert node.topics.find("nowhere") is None
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
-def test_other_acks_are_refused(acks: int, tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        log = node.topics.create("t", 1).partitions[0]
-        answer = produce(node, {("t", 0): raw_batch()}, acks)["t", 0]
-        assert answer.error_code is ErrorCode.invalid_required_acks
-        assert log.end_offset == 0
+def test_other_acks_are_refused(acks: int, node: Node) -> None:
+    log = node.topics.create("t", 1).partitions[0]
+    answer = produce(node, {("t", 0): raw_batch()}, acks)["t", 0]
+    assert answer.error_code is ErrorCode.invalid_required_acks
+    assert log.end_offset == 0
 
 
-def test_topics_by_id(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 1)
-        answer = produce(node, {("t", 0): raw_batch()}, version=13)
-        assert answer["by id", 0].base_offset == 0
-        answer = produce(node, {("nowhere", 0): raw_batch()}, version=13)
-        assert answer["by id", 0].error_code is ErrorCode.unknown_topic_id
+def test_topics_by_id(node: Node) -> None:
+    node.topics.create("t", 1)
+    answer = produce(node, {("t", 0): raw_batch()}, version=13)
+    assert answer["by id", 0].base_offset == 0
+    answer = produce(node, {("nowhere", 0): raw_batch()}, version=13)
+    assert answer["by id", 0].error_code is ErrorCode.unknown_topic_id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,10 +24,6 @@ def filled(directory: Path, count: int = 25) -> list[bytes]:
     return sent
 
 
-def last_log(directory: Path) -> Path:
-    return max(directory.glob("*.log"))
-
-
 def reopened(directory: Path, recovery_point: int | None) -> list[bytes | None]:
     log = open_log(directory, recovery_point)
     found = values(log)
@@ -47,25 +42,6 @@ def test_after_a_clean_stop_files_have_no_slack_and_nothing_is_lost(tmp_path: Pa
     assert reopened(tmp_path, None) == sent
 
 
-def test_after_a_crash_nothing_is_lost(tmp_path: Path) -> None:
-    sent = filled(tmp_path)
-    assert reopened(tmp_path, CRASHED) == sent
-
-
-def test_a_torn_batch_at_the_end_is_cut_off_wherever_it_tore(tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    sent = filled(whole)
-    size = last_log(whole).stat().st_size
-    for missing in range(1, 471, 23):
-        for recovery_point in (None, CRASHED):
-            torn = tmp_path / f"{missing}-{recovery_point}"
-            shutil.copytree(whole, torn)
-            with last_log(torn).open("r+b") as file:
-                file.truncate(size - missing)
-            assert reopened(torn, recovery_point) == sent[:-1]
-
-
 def test_a_bad_batch_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
     sent = filled(tmp_path)
     second = sorted(tmp_path.glob("*.log"))[1]
@@ -76,30 +52,6 @@ def test_a_bad_batch_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
     third = int(sorted(tmp_path.glob("*.log"))[1].stem)
     assert found == sent[: len(found)]
     assert 0 < third <= len(found) < len(sent)
-
-
-@pytest.mark.parametrize("recovery_point", [None, CRASHED])
-@pytest.mark.parametrize(
-    "damage",
-    [
-        Path.unlink,
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(path.read_bytes()[:-3]),
-        lambda path: path.write_bytes(b"\xff" * 8),
-        lambda path: path.write_bytes(bytes(1000)),
-    ],
-    ids=["missing", "empty", "short", "ones", "zeros"],
-)
-@pytest.mark.parametrize("suffix", ["index", "timeindex", "snapshot"])
-def test_the_files_beside_the_log_may_be_damaged(
-    tmp_path: Path, suffix: str, damage: Callable[[Path], object], recovery_point: int | None
-) -> None:
-    sent = filled(tmp_path)
-    log = open_log(tmp_path, CRASHED)
-    log.close()
-    for path in list(tmp_path.glob(f"*.{suffix}")):
-        damage(path)
-    assert reopened(tmp_path, recovery_point) == sent
 
 
 def test_leftovers_are_removed(tmp_path: Path) -> None:
@@ -148,17 +100,4 @@ def test_a_producer_that_wrote_long_ago_is_known(
     assert produce(log, 0, 3).base_offset == 0
     with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
         produce(log, 4)
-    log.abandon()
-
-
-def test_a_batch_that_was_cut_off_is_forgotten(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    for number in range(3):
-        produce(log, number)
-    log.abandon()
-    with last_log(tmp_path).open("r+b") as file:
-        file.truncate(last_log(tmp_path).stat().st_size - 1)
-    log = open_log(tmp_path, CRASHED)
-    assert produce(log, 1).base_offset == 1
-    assert produce(log, 2) == (2, -1, 0)
     log.abandon()

@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
+from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.topics import MAX_PARTITIONS, Topics, is_legal_name
 from kprod.errors import BrokerError
@@ -34,32 +35,30 @@ def test_illegal_names(name: str) -> None:
     assert not is_legal_name(name)
 
 
-def test_what_cannot_be_made(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        node.topics.create("t", 1)
-        for name, count, expected in (
-            ("t", 1, ErrorCode.topic_already_exists),
-            ("a/b", 1, ErrorCode.invalid_topic_exception),
-            ("u", 0, ErrorCode.invalid_partitions),
-            ("u", MAX_PARTITIONS + 1, ErrorCode.invalid_partitions),
-        ):
-            with pytest.raises(BrokerError) as error:
-                node.topics.create(name, count)
-            assert code(error) == expected
+def test_what_cannot_be_made(node: Node) -> None:
+    node.topics.create("t", 1)
+    for name, count, expected in (
+        ("t", 1, ErrorCode.topic_already_exists),
+        ("a/b", 1, ErrorCode.invalid_topic_exception),
+        ("u", 0, ErrorCode.invalid_partitions),
+        ("u", MAX_PARTITIONS + 1, ErrorCode.invalid_partitions),
+    ):
+        with pytest.raises(BrokerError) as error:
+            node.topics.create(name, count)
+        assert code(error) == expected
 
 
-def test_names_that_metrics_could_not_tell_apart(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        node.topics.create("a.b_c", 1)
-        for name in ("a_b.c", "a_b_c"):
-            with pytest.raises(BrokerError) as error:
-                node.topics.create(name, 1)
-            assert code(error) == ErrorCode.invalid_topic_exception
-        node.topics.create("a-b_c", 1)
-        # A client that only asks for it is not told why, as the controller makes it later.
-        asked = {"topics": [{"name": "a_b.c"}], "allow_auto_topic_creation": True}
-        (found,) = ask(node, ApiKey.METADATA, 8, **asked).topics
-        assert found.error_code == ErrorCode.unknown_topic_or_partition
+def test_names_that_metrics_could_not_tell_apart(node: Node) -> None:
+    node.topics.create("a.b_c", 1)
+    for name in ("a_b.c", "a_b_c"):
+        with pytest.raises(BrokerError) as error:
+            node.topics.create(name, 1)
+        assert code(error) == ErrorCode.invalid_topic_exception
+    node.topics.create("a-b_c", 1)
+    # A client that only asks for it is not told why, as the controller makes it later.
+    asked = {"topics": [{"name": "a_b.c"}], "allow_auto_topic_creation": True}
+    (found,) = ask(node, ApiKey.METADATA, 8, **asked).topics
+    assert found.error_code == ErrorCode.unknown_topic_or_partition
 
 
 def test_a_half_made_topic_is_completed(tmp_path: Path) -> None:
@@ -75,19 +74,18 @@ def test_a_half_made_topic_is_completed(tmp_path: Path) -> None:
         assert [log.where.partition for log in topic.partitions] == list(range(6))
 
 
-def test_many_who_want_the_same_topic_get_the_same(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        found: list[uuid.UUID] = []
-        threads = [
-            threading.Thread(target=lambda: found.append(node.topics.find_or_create("t", 2).id))
-            for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(found) == 8
-        assert len(set(found)) == 1
+def test_many_who_want_the_same_topic_get_the_same(node: Node) -> None:
+    found: list[uuid.UUID] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(node.topics.find_or_create("t", 2).id))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
 
 
 def test_a_disk_that_refuses_is_a_storage_error(tmp_path: Path) -> None:
@@ -100,14 +98,13 @@ def test_a_disk_that_refuses_is_a_storage_error(tmp_path: Path) -> None:
     logs.abandon()
 
 
-def test_a_deleted_topic_comes_back_empty_and_with_another_id(tmp_path: Path) -> None:
-    with running_node(tmp_path) as node:
-        old = node.topics.create("t", 2)
-        append(old.partitions[0], b"gone")
-        node.topics.delete("t", 0)
-        assert node.topics.find("t") is None
-        with pytest.raises(BrokerError):
-            append(old.partitions[0], b"too late")
-        new = node.topics.create("t", 1)
-        assert new.id != old.id
-        assert values(new.partitions[0]) == []
+def test_a_deleted_topic_comes_back_empty_and_with_another_id(node: Node) -> None:
+    old = node.topics.create("t", 2)
+    append(old.partitions[0], b"gone")
+    node.topics.delete("t", 0)
+    assert node.topics.find("t") is None
+    with pytest.raises(BrokerError):
+        append(old.partitions[0], b"too late")
+    new = node.topics.create("t", 1)
+    assert new.id != old.id
+    assert values(new.partitions[0]) == []

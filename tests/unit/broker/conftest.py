@@ -1,0 +1,28 @@
+"""What most of these tests begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.node import Node
+from tests.unit.broker.logs import open_log
+from tests.unit.broker.nodes import running_node
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """Without a topic."""
+    with running_node(tmp_path) as node:
+        yield node
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[PartitionLog]:
+    """Empty, in ``tmp_path``."""
+    log = open_log(tmp_path)
+    yield log
+    log.close()
