@@ -15,10 +15,10 @@ from kprod.broker.protocol.messages import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Options of consumer groups: Kafka's defaults, except for two.
+    """Options of consumer groups. Two defaults differ from Kafka's.
 
-    There is no initial rebalance delay, which would only slow down tests.
-    ``offsets_topic_partitions`` is 1 here and 50 in Kafka.
+    ``initial_rebalance_delay_ms`` is 0, because a delay would only slow down tests.
+    ``offsets_topic_partitions`` is 1 instead of 50.
     """
 
     min_session_timeout_ms: int = 6_000
@@ -36,7 +36,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """JoinGroup, independent of its version. Time-outs in seconds."""
+    """The content of a JoinGroup request of any version. Time-outs are in seconds."""
 
     member_id: str
     instance_id: str | None
@@ -52,7 +52,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """JoinGroup's answer, under the names of its fields. ``members`` are for the leader."""
+    """The fields of a JoinGroup response. ``members`` is empty except for the leader."""
 
     error_code: ErrorCode = ErrorCode.none
     generation_id: int = -1
@@ -66,7 +66,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """SyncGroup, independent of its version. ``assignments`` come from the leader only."""
+    """The content of a SyncGroup request of any version. Only the leader sends ``assignments``."""
 
     generation: int
     member_id: str
@@ -78,7 +78,7 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
-    """SyncGroup's answer, with the names of its fields: the member's assignment."""
+    """The fields of a SyncGroup response. ``assignment`` is that of one member."""
 
     error_code: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
@@ -93,9 +93,9 @@ SyncReply = Callable[[SyncAnswer], None]
 
 @dataclass(slots=True)
 class GroupMember:
-    """A consumer, as it last joined. Deadlines are times of the monotonic clock.
+    """A consumer and its last JoinGroup request. ``session_deadline`` is monotonic time.
 
-    ``join`` and ``sync`` are callbacks for answers that the member waits for.
+    ``join`` and ``sync`` are the callbacks for requests that have not been answered yet, or None.
     """
 
     member_id: str
@@ -107,24 +107,24 @@ class GroupMember:
 
     @property
     def waits(self) -> bool:
-        """Whether the member waits for an answer, and so need not send heartbeats."""
+        """Whether the member waits for an answer. While it waits, it need not send heartbeats."""
         return self.join is not None or self.sync is not None
 
     def refresh(self, now: float) -> None:
-        """Start the session time-out again, because the member has sent a request."""
+        """Restart the member's session time-out."""
         self.session_deadline = now + self.joined.session_timeout
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The member's subscription for one of the strategies."""
+        """Return the member's subscription for an assignment strategy; empty if it has none."""
         return dict(self.joined.protocols).get(protocol or "", b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The strategy that the member prefers among the ``candidates``."""
+        """Return the assignment strategy that the member prefers among the ``candidates``."""
         return next(name for name, _ in self.joined.protocols if name in candidates)
 
 
 class GroupState(enum.Enum):
-    """The states of a group, with Kafka's names."""
+    """The states of a group, named as in Kafka."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -134,10 +134,11 @@ class GroupState(enum.Enum):
 
 
 class ConsumerGroup:
-    """Members and generations (Kafka: ClassicGroup). Does no I/O, has no clock; not thread-safe.
+    """The members and the generation of a group (Kafka: ClassicGroup). Not thread-safe.
 
-    Answers are collected in ``answers``; the caller sends them after releasing its locks.
-    ``changed``: the group has to be written to the offsets topic.
+    This class does no I/O and has no clock. It collects the answers to members in ``answers``; the
+    caller sends them after releasing its locks. If ``changed`` is true, the group has to be written
+    to the offsets topic.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -161,24 +162,24 @@ class ConsumerGroup:
     # Answers -------------------------------------------------------------------------------
 
     def answer(self, reply: Callable[[_Answer], None], answer: _Answer) -> None:
-        """Queue the answer to a join or a sync."""
+        """Queue the answer to a JoinGroup or SyncGroup request."""
         self.answers.append(lambda: reply(answer))
 
     def refuse_sync(self, member: GroupMember, error: ErrorCode) -> None:
-        """Fail the member's pending sync, if any."""
+        """If the member waits for the answer to SyncGroup, answer with an error."""
         if member.sync is not None:
             self.answer(member.sync, SyncAnswer(error_code=error))
             member.sync = None
 
     def refuse(self, member: GroupMember, error: ErrorCode) -> None:
-        """Fail the member's pending join and sync."""
+        """If the member waits for the answer to JoinGroup or SyncGroup, answer with an error."""
         if member.join is not None:
             self.answer(member.join, JoinAnswer(error_code=error, member_id=member.member_id))
             member.join = None
         self.refuse_sync(member, error)
 
     def current_join_answer(self, member: GroupMember) -> JoinAnswer:
-        """The answer to a member of the current generation; the leader gets all members."""
+        """Return the JoinGroup answer for a member. Only the leader's answer lists all members."""
         listed = self.members.values() if member.member_id == self.leader else ()
         return JoinAnswer(
             generation_id=self.generation,
@@ -199,7 +200,7 @@ class ConsumerGroup:
     # Members -------------------------------------------------------------------------------
 
     def add(self, member: GroupMember) -> None:
-        """Add a member; the first one leads."""
+        """Add a member. If the group has no leader, this member becomes the leader."""
         self.members[member.member_id] = member
         self.pending.pop(member.member_id, None)
         if member.joined.instance_id is not None:
@@ -217,7 +218,7 @@ class ConsumerGroup:
         self.refuse(member, error)
 
     def replace_static(self, member: GroupMember, member_id: str) -> None:
-        """A static member has restarted: it gets a new id, and its old id is fenced."""
+        """Give a static member that has restarted a new member id. The old id is fenced."""
         leads = self.leader == member.member_id
         self.refuse(member, ErrorCode.fenced_instance_id)
         del self.members[member.member_id]
@@ -228,7 +229,7 @@ class ConsumerGroup:
             self.leader = member_id
 
     def supports(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
-        """Whether a consumer with these strategies could be a member."""
+        """Whether a consumer may join, because it has a strategy that every member supports."""
         names = {name for name, _ in protocols}
         if not protocol_type or not names:
             return False
@@ -237,14 +238,18 @@ class ConsumerGroup:
         return protocol_type == self.protocol_type and bool(names & self._candidates())
 
     def _candidates(self) -> set[str]:
-        """The strategies that every member supports."""
+        """Return the strategies that every member supports."""
         sets = [{name for name, _ in member.joined.protocols} for member in self.members.values()]
         return set.intersection(*sets) if sets else set()
 
     # Rebalances ----------------------------------------------------------------------------
 
     def prepare_rebalance(self, now: float, delay: float = 0.0) -> None:
-        """Make all members join again; the rebalance time-out removes the others."""
+        """Begin a rebalance, for which all members have to join again.
+
+        Members that have not joined when the rebalance times out are removed, except static
+        members. If the group was empty, it waits at least ``delay`` seconds for more members.
+        """
         if self.state is GroupState.COMPLETING_REBALANCE:
             for member in self.members.values():
                 member.assignment = b""
@@ -258,21 +263,27 @@ class ConsumerGroup:
         self.maybe_complete_join(now)
 
     def join_rebalance(self, now: float, delay: float = 0.0) -> None:
-        """Add a member to the current rebalance, or begin one."""
+        """Let a member that has just joined take part in a rebalance.
+
+        If no rebalance is in progress, one begins.
+        """
         if self.state is GroupState.PREPARING_REBALANCE:
             self.maybe_complete_join(now)
         else:
             self.prepare_rebalance(now, delay)
 
     def maybe_complete_join(self, now: float) -> None:
-        """End the join phase if all members have joined."""
+        """End the join phase if all members have joined and no other consumer is about to."""
         if self.state is not GroupState.PREPARING_REBALANCE or now < self.earliest_end:
             return
         if not self.pending and self._all_joined():
             self.complete_join(now)
 
     def complete_join(self, now: float) -> None:
-        """Begin the next generation with the members that joined."""
+        """End the join phase, and begin the next generation.
+
+        Members that have not joined are removed, except static members.
+        """
         for member in list(self.members.values()):
             if member.join is None and member.joined.instance_id is None:
                 self.remove(member, ErrorCode.unknown_member_id)
@@ -307,7 +318,10 @@ class ConsumerGroup:
         return votes.most_common(1)[0][0]
 
     def assign(self, assignments: dict[str, bytes], now: float) -> None:
-        """Set the leader's assignment: waiting members get theirs now, the others on request."""
+        """Store the assignment from the leader.
+
+        Members that wait for their part of it get that part now; the others get it when they ask.
+        """
         self.state = GroupState.STABLE
         self.changed = True
         for member in self.members.values():
@@ -318,7 +332,7 @@ class ConsumerGroup:
                 member.refresh(now)
 
     def sync_answer(self, member: GroupMember) -> SyncAnswer:
-        """A member's assignment in the current generation."""
+        """Return the SyncGroup answer with a member's current assignment."""
         return SyncAnswer(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol,
@@ -328,7 +342,7 @@ class ConsumerGroup:
     # Time ----------------------------------------------------------------------------------
 
     def deadline(self) -> float | None:
-        """When ``advance`` must be called next, if nothing happens before; None: not at all."""
+        """Return when ``advance`` must be called next; None if nothing can time out."""
         times = list(self.pending.values())
         times += [m.session_deadline for m in self.members.values() if not m.waits]
         if self.join_deadline is not None:
@@ -342,7 +356,7 @@ class ConsumerGroup:
         return all(member.join is not None for member in self.members.values())
 
     def advance(self, now: float) -> None:
-        """Remove members that sent nothing in time, and end phases that have taken too long."""
+        """Remove members whose session has timed out, and end phases that have timed out."""
         self.pending = {m: until for m, until in self.pending.items() if until > now}
         for member in list(self.members.values()):
             if not member.waits and member.session_deadline <= now:
@@ -354,7 +368,7 @@ class ConsumerGroup:
             self._end_sync_phase(now)
 
     def _end_sync_phase(self, now: float) -> None:
-        """Remove members that got the new generation and never requested their assignment."""
+        """End a sync phase that has timed out. Members that have sent no SyncGroup are removed."""
         self.sync_deadline = None
         if self.state is GroupState.COMPLETING_REBALANCE:
             for member in list(self.members.values()):
@@ -363,7 +377,7 @@ class ConsumerGroup:
             self._after_removal(now)
 
     def drop(self, member: GroupMember, now: float) -> None:
-        """Remove a member that has left or timed out; the others take over its partitions."""
+        """Remove a member that has left or timed out. The other members rebalance."""
         self.remove(member, ErrorCode.unknown_member_id)
         self._after_removal(now)
 
@@ -374,7 +388,7 @@ class ConsumerGroup:
             self.maybe_complete_join(now)
 
     def resign(self, error: ErrorCode, now: float) -> None:
-        """Fail all waiting members: this node is no longer the coordinator."""
+        """Answer all waiting requests with ``error``: this node no longer coordinates the group."""
         for member in self.members.values():
             member.refresh(now)
             self.refuse(member, error)

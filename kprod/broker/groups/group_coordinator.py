@@ -1,4 +1,4 @@
-"""The coordinator of consumer groups, with a lock, timers and the offsets topic."""
+"""The coordinator of consumer groups: locks their state, runs timers, writes the offsets topic."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 class GroupCoordinator:
     """All groups of one cluster (Kafka: GroupCoordinator). Thread-safe.
 
-    One lock guards all groups. It is held during writes to the offsets topic, because the records
-    must be in the order in which the state changed: a restart reads the state from them. Answers
+    One lock guards all groups. The lock is held during writes to the offsets topic, so that its
+    records are in the order of the changes: a restart reads the groups from these records. Answers
     are sent after the lock is released.
     """
 
@@ -55,9 +55,9 @@ class GroupCoordinator:
         submit: Callable[[Callable[[], None]], None],
         clock: Clock,
     ) -> None:
-        """``offsets_log`` returns a partition of the offsets topic, and creates it if necessary.
+        """``offsets_log`` returns the log of a partition of the offsets topic, given its number.
 
-        It raises ``BrokerError`` 56 if the disk fails.
+        It creates the topic if necessary, and raises ``BrokerError`` 56 if the disk fails.
         """
         self._config = config
         self._offsets_log = offsets_log
@@ -72,15 +72,15 @@ class GroupCoordinator:
         self._closed = False
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the offsets topic that a group is in."""
+        """Return the number of the partition of the offsets topic that stores a group."""
         return self._offsets.partition_of(group_id)
 
     def offsets_log_of(self, group_id: str) -> PartitionLog:
-        """The log of the partition that a group is in. Raises ``BrokerError`` 56."""
+        """Return the log that stores a group. Raises ``BrokerError`` 56 if the disk fails."""
         return self._offsets_log(self.partition_of(group_id))
 
     def load(self, log: PartitionLog) -> None:
-        """At the start: load the groups and offsets from a partition of the offsets topic."""
+        """When the broker starts, load groups and offsets from a partition of the offsets topic."""
         now_ms = self._clock.wall_ms()
         with self._lock:
             found = self._offsets.load(log)
@@ -92,7 +92,7 @@ class GroupCoordinator:
     # Members -------------------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
-        """JoinGroup; ``reply`` is called now or later, from any thread."""
+        """Handle JoinGroup. ``reply`` is called now or later, by any thread."""
         error = self._refusal(group_id, request)
         if error is not None:
             reply(JoinAnswer(error_code=error, member_id=request.member_id))
@@ -121,7 +121,7 @@ class GroupCoordinator:
         return self._unknown(group_id) if request.member_id else None
 
     def _unknown(self, group_id: str) -> ErrorCode | None:
-        """The error of a request for a group that does not exist."""
+        """Return the error for a group that does not exist; None if the group exists."""
         if group_id in self._groups:
             return None
         return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
@@ -134,7 +134,7 @@ class GroupCoordinator:
         )
 
     def sync(self, group_id: str, request: SyncRequest, reply: SyncReply) -> None:
-        """SyncGroup; ``reply`` is called now or later, from any thread."""
+        """Handle SyncGroup. ``reply`` is called now or later, by any thread."""
         error = self._unknown(group_id)
         if error is not None:
             reply(SyncAnswer(error_code=error))
@@ -145,7 +145,7 @@ class GroupCoordinator:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Heartbeat."""
+        """Handle Heartbeat; return its error code."""
         error = self._unknown(group_id)
         if error is not None:
             return error
@@ -154,7 +154,11 @@ class GroupCoordinator:
             return membership.heartbeat(group, member_id, instance_id, generation, now)
 
     def leave(self, group_id: str, members: list[tuple[str, str | None]]) -> list[ErrorCode]:
-        """LeaveGroup, for members given as id and instance id. Raises ``BrokerError`` 24."""
+        """Handle LeaveGroup; return an error code for each member.
+
+        ``members`` are pairs of member id and instance id. Raises ``BrokerError`` 24 if the group
+        id is empty.
+        """
         if not group_id:
             raise BrokerError(ErrorCode.invalid_group_id)
         if group_id not in self._groups:
@@ -165,7 +169,11 @@ class GroupCoordinator:
 
     @contextmanager
     def _changing(self, group_id: str, *, create: bool = False) -> Iterator[ConsumerGroup]:
-        """Yield the group under the lock; then write it if it has changed, and send answers."""
+        """Yield the group under the lock.
+
+        After the ``with`` block, the group is written if it has changed, the lock is released, and
+        the answers are sent.
+        """
         with self._lock:
             group = self._groups.get(group_id) or ConsumerGroup(group_id)
             if create:
@@ -222,9 +230,11 @@ class GroupCoordinator:
         generation: int = -1,
         transaction: OffsetsTransaction | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """OffsetCommit: offset, leader epoch and metadata per partition; returns an error for each.
+        """Handle OffsetCommit, or TxnOffsetCommit if a ``transaction`` is given.
 
-        With a ``transaction`` it is TxnOffsetCommit: the offsets are pending until that ends.
+        ``offsets`` has the offset, leader epoch and metadata for each partition. Offsets in a
+        transaction are pending until the transaction ends. Returns an error code for each
+        partition.
         """
         limit = self._config.offset_metadata_max_bytes
         now_ms = self._clock.wall_ms()
@@ -264,9 +274,10 @@ class GroupCoordinator:
     def end_transaction(
         self, partition: int, marker: TransactionMarker, transaction_version: int
     ) -> None:
-        """Write a transaction's marker to the offsets topic: its offsets are valid now, or dropped.
+        """Write a transaction's marker to a partition of the offsets topic.
 
-        Raises ``BrokerError`` 47, 52 or 56.
+        The transaction's offsets become valid if it is committed, and are dropped if it is aborted.
+        Raises ``BrokerError`` 47 (old producer epoch), 52 (old coordinator) or 56 (disk failure).
         """
         log = self._offsets_log(partition)
         with self._lock:
@@ -278,17 +289,20 @@ class GroupCoordinator:
                 self._empty_since.setdefault(group_id, now_ms)
 
     def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """All offsets of a group."""
+        """Return all committed offsets of a group."""
         with self._lock:
             return dict(self._offsets.of(group_id))
 
     def unstable(self, group_id: str) -> set[TopicPartition]:
-        """The partitions for which a group's offset depends on an open transaction."""
+        """Return the partitions for which the group has an offset in an open transaction."""
         with self._lock:
             return self._offsets.unstable(group_id)
 
     def delete_offsets(self, group_id: str, partitions: list[TopicPartition]) -> None:
-        """OffsetDelete. Raises ``BrokerError`` 69 for an unknown group, 68 for one with members."""
+        """Handle OffsetDelete.
+
+        Raises ``BrokerError`` 56 (disk failure), 68 (the group has members) or 69 (unknown group).
+        """
         with self._lock:
             self._check_without_members(group_id)
             self._offsets.forget(group_id, partitions)
@@ -301,7 +315,10 @@ class GroupCoordinator:
             raise BrokerError(ErrorCode.non_empty_group)
 
     def expire_offsets(self) -> None:
-        """Forget old offsets of empty groups, and empty groups without offsets."""
+        """Forget the old offsets of groups that have long been empty.
+
+        Groups that then have no offset are also forgotten.
+        """
         oldest = self._clock.wall_ms() - self._config.offsets_retention_ms
         with self._lock:
             for group_id, group in list(self._groups.items()):
@@ -324,7 +341,7 @@ class GroupCoordinator:
         self._empty_since.pop(group_id, None)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: no group has offsets in it any more."""
+        """Delete all groups' offsets for a topic, because the topic was deleted."""
         with self._lock:
             for group_id in self._offsets.groups():
                 offsets = self._offsets.of(group_id)
@@ -333,25 +350,28 @@ class GroupCoordinator:
     # Administration ------------------------------------------------------------------------
 
     def groups(self) -> list[ConsumerGroup]:
-        """All groups, by id. They may change while the caller reads them."""
+        """Return all groups, sorted by id. They may change while the caller reads them."""
         with self._lock:
             return [group for _, group in sorted(self._groups.items())]
 
     @contextmanager
     def group(self, group_id: str) -> Iterator[ConsumerGroup | None]:
-        """Yield one group to read, under the lock."""
+        """Yield a group (None if it does not exist) for reading, under the lock."""
         with self._lock:
             yield self._groups.get(group_id)
 
     def delete(self, group_id: str) -> None:
-        """DeleteGroups: delete a group with its offsets. Raises ``BrokerError`` 56, 68 or 69."""
+        """Handle DeleteGroups for one group: delete the group and its offsets.
+
+        Raises ``BrokerError`` 56 (disk failure), 68 (the group has members) or 69 (unknown group).
+        """
         with self._lock:
             self._check_without_members(group_id)
             self._offsets.forget(group_id, self._offsets.of(group_id))
             self._drop(group_id)
 
     def resign(self, error: ErrorCode) -> None:
-        """Answer all waiting requests with ``error``: this node stops, or no longer coordinates."""
+        """Answer all waiting requests with ``error``, because this node no longer coordinates."""
         answers: list[Callable[[], None]] = []
         with self._lock:
             for group in self._groups.values():

@@ -1,4 +1,4 @@
-"""The requests of a group's members: join, sync, heartbeat, leave, commit."""
+"""Handles the requests of a group's members: join, sync, heartbeat, leave, commit."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def join(
     now: float,
     initial_delay: float = 0.0,
 ) -> None:
-    """JoinGroup. The answer is given when the next generation begins, or immediately.
+    """Handle JoinGroup. A member without an id gets ``new_id``.
 
-    ``new_id`` is the id for a member that has none yet.
+    If the request leads to a rebalance, the answer is given when the next generation begins.
+    Otherwise it is given immediately.
     """
     refused = _refusal_to_join(group, request)
     if refused is not None:
@@ -65,7 +66,7 @@ def _refusal_to_join(group: ConsumerGroup, request: JoinRequest) -> ErrorCode | 
 
 
 def _fenced(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode | None:
-    """The error if another member, or none, has this instance id; else None."""
+    """Return the error if the instance id does not belong to this member; else None."""
     if instance_id is None:
         return None
     holder = group.static_members.get(instance_id)
@@ -124,7 +125,7 @@ def _come_back(
 
 
 def sync(group: ConsumerGroup, request: SyncRequest, reply: SyncReply, *, now: float) -> None:
-    """SyncGroup: the leader sends the assignment, and every member gets its part of it."""
+    """Handle SyncGroup. The leader sends the assignment; each member gets its own part."""
     error = _refusal_to_sync(group, request)
     if error is not None:
         group.answer(reply, SyncAnswer(error_code=error))
@@ -158,7 +159,7 @@ def _refusal_to_sync(group: ConsumerGroup, request: SyncRequest) -> ErrorCode | 
 def check_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode | None:
-    """The error unless a request comes from a member of the current generation; else None."""
+    """Return None if a request comes from a member of the current generation; else the error."""
     fenced = _fenced(group, member_id, instance_id)
     if fenced is not None:
         return fenced
@@ -170,7 +171,10 @@ def check_member(
 def heartbeat(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: float
 ) -> ErrorCode:
-    """Heartbeat: the member is alive. The answer may tell it to join again."""
+    """Handle Heartbeat, which shows that the member is alive. Return the error code.
+
+    The error code may tell the member to join again.
+    """
     error = check_member(group, member_id, instance_id, generation)
     if error is not None:
         return error
@@ -181,7 +185,10 @@ def heartbeat(
 
 
 def leave(group: ConsumerGroup, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
-    """LeaveGroup for one member; a static member may be named by only its instance id."""
+    """Handle LeaveGroup for one member; return the error code.
+
+    For a static member, the instance id is enough.
+    """
     if not member_id and instance_id is not None:
         member_id = group.static_members.get(instance_id, "")
     fenced = _fenced(group, member_id, instance_id)
@@ -206,9 +213,12 @@ def check_commit(
     *,
     transactional: bool = False,
 ) -> ErrorCode | None:
-    """The error unless the client may commit: a member, or any client if there are no members.
+    """Return None if the client may commit offsets; else the error.
 
-    Before KIP-447, a transactional producer only knows the name of its group.
+    Members of the current generation may commit; only OffsetCommit is refused between their join
+    and the assignment. If the group is empty, a client that names no generation may commit. A
+    transactional producer from before KIP-447 may always commit, because it knows only the group
+    id.
     """
     if generation < 0 and group.state is GroupState.EMPTY:
         return None

@@ -1,4 +1,4 @@
-"""The committed offsets of groups, in memory and, in Kafka's layout, in __consumer_offsets."""
+"""The committed offsets of groups, in memory and in ``__consumer_offsets`` (in Kafka's layout)."""
 
 from __future__ import annotations
 
@@ -82,9 +82,10 @@ _GROUPS: Final = RecordSchema(
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A group's position in one partition. ``committed_at`` is in milliseconds.
+    """The offset that a group has committed for one partition. ``committed_at`` is in milliseconds.
 
-    ``record_offset`` is the offset of its record in the offsets topic: the latest record counts.
+    ``record_offset`` says where in the offsets topic this is recorded. Of two commits for the same
+    partition, the one with the larger ``record_offset`` is valid.
     """
 
     offset: int
@@ -99,7 +100,7 @@ Entry = tuple[bytes, bytes | None]
 
 
 def offset_entry(group_id: str, where: TopicPartition, committed: CommittedOffset | None) -> Entry:
-    """The record of a committed offset; with None, the record that deletes it."""
+    """Return the record of a committed offset. For None, return the record that deletes it."""
     names = {"group": group_id, "topic": where.topic, "partition": where.partition}
     key = _KEYS.encode(_OFFSET_KEY, names)
     if committed is None:
@@ -114,12 +115,12 @@ def offset_entry(group_id: str, where: TopicPartition, committed: CommittedOffse
 
 
 def forgotten_group(group_id: str) -> Entry:
-    """The record that deletes a group."""
+    """Return the record that deletes a group."""
     return _KEYS.encode(_GROUP_KEY, {"group": group_id}), None
 
 
 def group_entry(group: ConsumerGroup, now_ms: int) -> Entry:
-    """The record of a group and its members."""
+    """Return the record that describes a group and its members."""
     in_use = group.state is not GroupState.EMPTY
     key, _ = forgotten_group(group.group_id)
     fields = {
@@ -147,9 +148,9 @@ def _member_fields(member: GroupMember, protocol: str | None) -> Message:
 
 
 def read_group(group_id: str, data: bytes, now: float) -> ConsumerGroup | None:
-    """The group in a record's value; None if its version is unknown. Raises ``ProtocolError``.
+    """Parse the value of a group's record; None if the version of the value is unknown.
 
-    The session time-out of each member starts at ``now``.
+    The session time-out of each member starts at ``now``. Raises ``ProtocolError``.
     """
     found = _GROUPS.decode(data)
     if found is None:
@@ -178,7 +179,7 @@ def read_group(group_id: str, data: bytes, now: float) -> ConsumerGroup | None:
 
 
 class OffsetsTransaction(NamedTuple):
-    """The transaction in which offsets are committed; ``guard`` is for its first batch."""
+    """A transaction that commits offsets. ``guard`` is for the first batch of the transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -191,14 +192,17 @@ Offsets = dict[TopicPartition, CommittedOffset]
 class OffsetStore:
     """The offsets of all groups (Kafka: OffsetMetadataManager). Not thread-safe.
 
-    Offsets that are committed in a transaction are pending until its marker. Methods that write
-    raise ``BrokerError`` 56 if the disk fails, and then change nothing.
+    Offsets that are committed in a transaction are pending until the transaction's marker. Methods
+    that write raise ``BrokerError`` 56 if the disk fails, and then leave the offsets unchanged.
     """
 
     def __init__(
         self, partitions: int, log_of: Callable[[int], PartitionLog], clock: Clock
     ) -> None:
-        """``log_of`` returns one of the ``partitions`` of the offsets topic."""
+        """``partitions`` is the number of partitions of the offsets topic.
+
+        ``log_of`` returns the log of one of them, given its number.
+        """
         self._partitions = partitions
         self._log_of = log_of
         self._clock = clock
@@ -206,13 +210,16 @@ class OffsetStore:
         self._pending: dict[int, dict[str, Offsets]] = {}
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the offsets topic that a group is in, by Java's hash of strings."""
+        """Return the number of the partition of the offsets topic that stores a group.
+
+        As in Kafka, it depends on Java's hash of the group id.
+        """
         return java_hash(group_id) % self._partitions
 
     def load(self, log: PartitionLog) -> dict[str, ConsumerGroup]:
-        """Load the offsets in a partition of the offsets topic; return the groups in it.
+        """Load the offsets in a partition of the offsets topic; return the groups in it, by id.
 
-        A record that cannot be read is left out and logged.
+        A record that cannot be read is skipped and logged.
         """
         groups: dict[str, ConsumerGroup] = {}
         for batch in log.batches():
@@ -261,22 +268,22 @@ class OffsetStore:
             )
 
     def _offsets(self, group_id: str, producer_id: int | None) -> Offsets:
-        """The offsets of a group: the valid ones, or those pending in a producer's transaction."""
+        """Return a group's valid offsets, or those that are pending in a producer's transaction."""
         if producer_id is None:
             return self._committed.setdefault(group_id, {})
         groups = self._pending.setdefault(producer_id, {})
         return groups.setdefault(group_id, {})
 
     def of(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """The committed offsets of a group."""
+        """Return the valid offsets of a group."""
         return self._committed.get(group_id, {})
 
     def groups(self) -> list[str]:
-        """The groups with committed offsets."""
+        """Return the ids of the groups with committed offsets."""
         return list(self._committed)
 
     def unstable(self, group_id: str) -> set[TopicPartition]:
-        """The partitions whose offsets a group has committed in an open transaction."""
+        """Return the partitions for which the group has an offset in an open transaction."""
         return {where for groups in self._pending.values() for where in groups.get(group_id, ())}
 
     def append(
@@ -285,9 +292,10 @@ class OffsetStore:
         entries: Sequence[Entry],
         transaction: OffsetsTransaction | None = None,
     ) -> int:
-        """Write records about a group as one batch; return the offset of the first.
+        """Write records about a group as one batch; return the offset of the first record.
 
-        Also raises ``BrokerError`` 47 and 48 if the transaction has ended.
+        Raises ``BrokerError`` 56 if the disk fails. For a ``transaction`` that has ended, also
+        raises 47 or 48.
         """
         log, now_ms = self._log_of(self.partition_of(group_id)), self._clock.wall_ms()
         if transaction is None:
@@ -300,7 +308,7 @@ class OffsetStore:
     def commit(
         self, group_id: str, offsets: Offsets, transaction: OffsetsTransaction | None = None
     ) -> None:
-        """Write offsets; with a ``transaction``, they become valid when it is committed."""
+        """Write offsets. In a ``transaction``, they become valid when it is committed."""
         if not offsets:
             return
         entries = [offset_entry(group_id, where, one) for where, one in offsets.items()]
@@ -310,7 +318,10 @@ class OffsetStore:
             present[where] = replace(one, record_offset=first + number)
 
     def end_transaction(self, producer_id: int, partition: int, *, committed: bool) -> list[str]:
-        """Apply a producer's marker in a partition of the topic; return the groups it concerns."""
+        """Apply a producer's marker in a partition of the offsets topic.
+
+        Returns the groups that have offsets in the transaction.
+        """
         pending = self._pending.get(producer_id, {})
         ended = [group_id for group_id in pending if self.partition_of(group_id) == partition]
         for group_id in ended:
@@ -332,5 +343,5 @@ class OffsetStore:
                 del self._committed[group_id][where]
 
     def drop(self, group_id: str) -> None:
-        """Forget a group in memory, after its offsets were deleted."""
+        """Forget a group in memory. Its offsets must have been deleted before."""
         self._committed.pop(group_id, None)
