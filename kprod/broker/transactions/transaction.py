@@ -1,4 +1,4 @@
-"""Producer ids; and for each transactional id, its producer and the state of its transaction."""
+"""The assignment of producer ids, and the state of each transactional id."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _VERSION: Final = "0"
 
 
 class ProducerIds:
-    """Assigns ids from blocks; a block is recorded on disk before its first id is used.
+    """Assigns producer ids, none of them twice. Thread-safe.
 
-    After a crash the next block is used, so no id is assigned twice. Thread-safe. Kafka stores such
-    blocks in its cluster metadata (KIP-730). This file is kprod's own: version, next block.
+    Ids are assigned from blocks, and a block is recorded in a file before its first id is used. A
+    restart continues with the next block, so the rest of the current block stays unused. Kafka
+    records such blocks in its cluster metadata (KIP-730). The format of this file is kprod's own.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises ``StorageError`` for a file of another version."""
+        """Read the file at ``path``. Raises ``StorageError`` if it has another version."""
         self._path = path
         self._lock = threading.Lock()  # guards the two below
         self._next = self._block_end = self._read()
@@ -40,7 +41,7 @@ class ProducerIds:
         return int(block)
 
     def take(self) -> int:
-        """The next id. Raises ``OSError``."""
+        """Return the next id. Raises ``OSError`` if a new block cannot be recorded."""
         with self._lock:
             if self._next == self._block_end:
                 end = self._block_end + _BLOCK
@@ -55,19 +56,23 @@ HIGHEST_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionConfig:
-    """Options of transactions: Kafka's defaults, with one partition for the state topic.
+    """Options of transactions.
 
-    ``transaction_version`` is the level of the Kafka feature with that name. With 2, the end of a
-    transaction begins a new epoch, and the first batch for a partition adds the partition to the
-    transaction (KIP-890). With 1 or 0, transactions work as with brokers before Kafka 4.0.
+    The defaults are Kafka's, except that ``__transaction_state`` has only one partition.
+
+    ``transaction_version`` is the level of the Kafka feature ``transaction.version``. With 2, the
+    producer gets a new epoch when a transaction ends, and the first batch for a partition adds the
+    partition to the transaction (KIP-890). With 1 or 0, transactions work as with brokers before
+    Kafka 4.0.
 
     ``marker_delay_ms`` is the time between the response to EndTxn and the transaction markers.
     During that time the producer's next transaction gets CONCURRENT_TRANSACTIONS (51). With 0 the
     markers are written before the response.
 
-    ``fences_late_commits``: a commit after the coordinator has aborted the transaction gets
-    PRODUCER_FENCED, as from brokers with KAFKA-20785. If it is false, the commit gets
-    INVALID_TXN_STATE, as from older brokers.
+    ``fences_late_commits`` is about commits that arrive after the coordinator has aborted the
+    transaction, and only about producers that use transaction version 2. If it is true, such a
+    commit gets PRODUCER_FENCED, as from brokers that contain KAFKA-20785. If it is false, the
+    commit gets INVALID_TXN_STATE, as from older brokers.
     """
 
     transaction_version: int = HIGHEST_VERSION
@@ -95,7 +100,7 @@ LAST_EPOCH: Final = 2**15 - 2
 
 
 class TransactionState(enum.IntEnum):
-    """The state of a transaction, with Kafka's numbers, as in the state topic."""
+    """The states of a transaction. Their numbers are those in ``__transaction_state``."""
 
     EMPTY = 0
     ONGOING = 1
@@ -108,7 +113,7 @@ class TransactionState(enum.IntEnum):
 
     @property
     def spelled(self) -> str:
-        """Kafka's name, as in DescribeTransactions."""
+        """The name as in Kafka's DescribeTransactions, for example ``PrepareCommit``."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
@@ -147,10 +152,11 @@ PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 class Transaction:
     """The state of one transactional id (Kafka: TransactionMetadata). Immutable.
 
-    ``last_epoch`` is the previous epoch, if the producer itself requested a new one (KIP-360).
-    ``previous_producer_id`` and ``next_producer_id`` are used when the epochs of an id are used up.
-    ``client_version`` is the transaction version of the request that ended the transaction. Times
-    are milliseconds since the epoch; -1 always means none.
+    ``last_epoch`` is the epoch before the current one, if a producer with that epoch may repeat its
+    last request (KIP-360, KIP-890). ``next_producer_id`` replaces a producer id whose epochs are
+    used up, as soon as the transaction is complete; ``previous_producer_id`` is the id that was
+    replaced. ``client_version`` is the transaction version of the request that ended the
+    transaction. Times are milliseconds since 1970. In all fields, -1 means none.
     """
 
     transactional_id: str
@@ -168,21 +174,25 @@ class Transaction:
 
     @property
     def is_open(self) -> bool:
-        """Whether neither its producer nor the coordinator has ended it."""
+        """Whether a transaction has begun and its end is not decided yet."""
         return self.state is TransactionState.ONGOING
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has no further epoch for a producer."""
+        """Whether no epoch of the producer id is left that a producer could get."""
         return self.producer_epoch >= LAST_EPOCH
 
     @property
     def deadline_ms(self) -> int:
-        """When an open transaction times out."""
+        """When the open transaction times out, in milliseconds since 1970."""
         return self.started_ms + self.timeout_ms
 
     def becomes(self, state: TransactionState, now_ms: int, **changes: Any) -> Transaction:
-        """The next state. Raises ``ValueError`` for an illegal state or too large an epoch."""
+        """Return a copy with another ``state`` and other ``changes``.
+
+        Raises ``ValueError`` if ``state`` may not follow the current state or the epoch is too
+        large.
+        """
         if state not in LEGAL[self.state]:
             raise ValueError(f"{self.transactional_id}: {self.state.name} -> {state.name}")
         changed = replace(self, state=state, updated_ms=now_ms, **changes)

@@ -1,4 +1,4 @@
-"""The coordinator of transactions, with a lock, timers and the state topic."""
+"""The coordinator of transactions: locks their states, runs timers, writes the state topic."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ _MILLISECONDS = 1000
 class TransactionCoordinator:
     """All transactional ids of one cluster (Kafka: TransactionCoordinator). Thread-safe.
 
-    One lock guards all of them. It is held during writes to the state topic, so that its records
-    are in the order in which the states changed. A state is valid once it is written. Markers are
-    written without the lock (Kafka: TransactionMarkerChannelManager). A transaction stays in a
-    ``PREPARED`` state until all its markers are written, even after failures and restarts.
+    One lock guards the states of all transactional ids. The lock is held during writes to the state
+    topic, ``__transaction_state``, so that its records are in the order of the changes. A state is
+    valid once it is written. Markers are written without the lock (Kafka:
+    TransactionMarkerChannelManager). A transaction stays in one of the ``PREPARED`` states until
+    all its markers are written, even after failures and restarts.
     """
 
     def __init__(
@@ -64,9 +65,10 @@ class TransactionCoordinator:
         submit: Callable[[Callable[[], None]], None],
         clock: Clock,
     ) -> None:
-        """``state_log`` returns a partition of the state topic, and creates it if necessary.
+        """``state_log`` returns the log of a partition of the state topic, given its number.
 
-        It raises ``BrokerError`` 56. ``end_in`` writes a transaction's marker to one partition.
+        It creates the topic if necessary, and raises ``BrokerError`` 56 if the disk fails.
+        ``end_in`` writes a transaction's marker to one partition.
         """
         self._config = config
         self._state_log = state_log
@@ -84,18 +86,21 @@ class TransactionCoordinator:
         self._closed = False
 
     def set_version(self, version: int) -> None:
-        """Use another level from now on, as after an upgrade. Raises ``ConfigError``."""
+        """Use another level of ``transaction.version`` from now on, as after an upgrade.
+
+        Raises ``ConfigError`` for an unknown level.
+        """
         check_version(version)
         with self._lock:
             self.version = version
             self.features_epoch = max(self.features_epoch + 1, self._clock.wall_ms())
 
     def partition_of(self, transactional_id: str) -> int:
-        """The partition of the state topic that a transactional id is in."""
+        """Return the number of the partition of the state topic that stores a transactional id."""
         return java_hash(transactional_id) % self._config.state_topic_partitions
 
     def load(self, log: PartitionLog) -> None:
-        """Load a partition of the state topic, and end the transactions that were being ended."""
+        """Load a partition of the state topic, and finish transactions whose end is decided."""
         found = read_transactions(log)
         with self._lock:
             self._transactions.update(found)
@@ -110,10 +115,13 @@ class TransactionCoordinator:
     def initialize(
         self, transactional_id: str, timeout_ms: int, present: ProducerIdentity | None = None
     ) -> ProducerIdentity:
-        """InitProducerId. Raises ``BrokerError`` 42, 50, 51, 56 or 90.
+        """Handle InitProducerId; return the producer id and the epoch.
 
-        An open transaction is aborted first; that raises 51, or -1 if it is impossible (see
-        ``rules.fence``).
+        If a transaction is open, aborts it and raises ``BrokerError`` 51, after which the producer
+        repeats the request. Raises -1 if the transaction cannot be aborted (see ``rules.fence``).
+
+        Other errors are 42 (empty transactional id), 50 (invalid time-out), 51 (the last
+        transaction is ending), 56 (disk failure) and 90 (fenced producer).
         """
         if not transactional_id:
             raise BrokerError(ErrorCode.invalid_request, "the transactional id is empty")
@@ -141,7 +149,7 @@ class TransactionCoordinator:
         )
 
     def take_id(self) -> int:
-        """A new producer id. Raises ``BrokerError`` 56."""
+        """Return a new producer id. Raises ``BrokerError`` 56 if the disk fails."""
         try:
             return self._producer_ids.take()
         except OSError as error:
@@ -153,7 +161,11 @@ class TransactionCoordinator:
         identity: ProducerIdentity,
         partitions: Collection[TopicPartition],
     ) -> None:
-        """Add partitions to a transaction. Raises ``BrokerError`` 42, 49, 51, 56 or 90."""
+        """Add partitions to a transaction.
+
+        Raises ``BrokerError`` 42 (empty transactional id), 49 (another producer id), 51 (the last
+        transaction is ending), 56 (disk failure) or 90 (another epoch).
+        """
         with self._lock:
             found = self._find(transactional_id, identity)
             added = rules.add_partitions(found, identity, partitions, self._clock.wall_ms())
@@ -163,7 +175,11 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, identity: ProducerIdentity, where: TopicPartition
     ) -> None:
-        """Raise ``BrokerError`` 120 unless the transaction has the partition, or 42, 49, 51, 90."""
+        """Raise ``BrokerError`` 120 unless the partition is part of the transaction.
+
+        Also raises 42 (empty transactional id), 49 (another producer id), 51 (the transaction is
+        ending) or 90 (another epoch).
+        """
         with self._lock:
             rules.verify(self._find(transactional_id, identity), identity, where)
 
@@ -174,7 +190,12 @@ class TransactionCoordinator:
         committed: bool,
         client_version: int,
     ) -> ProducerIdentity:
-        """EndTxn. Returns the producer's new identity. Raises 42, 48, 49, 51, 56 or 90."""
+        """Handle EndTxn; return the id and epoch for the producer's next transaction.
+
+        Raises ``BrokerError`` 42 (empty transactional id), 48 (no such end is possible), 49
+        (another producer id), 51 (the transaction is ending), 56 (disk failure) or 90 (another
+        epoch).
+        """
         with self._lock:
             found = self._find(transactional_id, identity)
             ended = rules.end(
@@ -212,7 +233,7 @@ class TransactionCoordinator:
         write_transaction(log, name, transaction, self.version, self._clock.wall_ms())
 
     def _write_markers(self, transaction: Transaction) -> None:
-        """Write all markers of a transaction and complete it; failures are retried later."""
+        """Write all markers of a transaction, and then complete it. Failures are retried later."""
         log = self._state_log(self.partition_of(transaction.transactional_id))
         marker = TransactionMarker(
             transaction.producer_id,
@@ -235,7 +256,10 @@ class TransactionCoordinator:
         self._go_on(transaction, marker)
 
     def _go_on(self, transaction: Transaction, marker: TransactionMarker) -> None:
-        """Write the missing markers; try again later until every partition has one."""
+        """Write the missing markers. Once every partition has one, complete the transaction.
+
+        Until then, this method is called again after a pause.
+        """
         left = self._markers_left[transaction.transactional_id]
         left.difference_update(
             [where for where in sorted(left) if self._ends(where, marker, transaction)]
@@ -261,7 +285,7 @@ class TransactionCoordinator:
         return True
 
     def _complete(self, transaction: Transaction) -> None:
-        """Complete the transaction: every partition has its marker."""
+        """Store that the transaction is complete, because every partition has its marker."""
         name = transaction.transactional_id
         try:
             with self._lock:
@@ -304,7 +328,7 @@ class TransactionCoordinator:
             self._write_markers(fenced)
 
     def _abort(self, transaction: Transaction) -> Transaction | None:
-        """Abort an open transaction; None if that cannot be written."""
+        """Abort an open transaction and return its new state; None if it cannot be aborted."""
         name = transaction.transactional_id
         try:
             fenced = rules.fence(transaction, self.version, self._clock.wall_ms())
@@ -327,7 +351,10 @@ class TransactionCoordinator:
                 self._write_markers(each)
 
     def expire_ids(self) -> None:
-        """Forget transactional ids that have long been unused. Raises ``BrokerError`` 56."""
+        """Forget transactional ids that have long been unused.
+
+        Raises ``BrokerError`` 56 if the disk fails.
+        """
         oldest = self._clock.wall_ms() - self._config.transactional_id_expiration_ms
         with self._lock:
             for name, found in list(self._transactions.items()):
@@ -339,14 +366,14 @@ class TransactionCoordinator:
     # Administration --------------------------------------------------------------------------
 
     def transactions(self) -> list[Transaction]:
-        """All transactions, sorted by transactional id."""
+        """Return the states of all transactional ids, sorted by id."""
         with self._lock:
             return [found for _, found in sorted(self._transactions.items())]
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """The transaction with this id, if any."""
+        """Return the state of a transactional id; None if it is unknown."""
         return self._transactions.get(transactional_id)
 
     def close(self) -> None:
-        """Ignore time-outs from now on."""
+        """Ignore time-outs from now on, and do not retry failed writes of markers."""
         self._closed = True

@@ -1,8 +1,10 @@
 """The coordinator's rules for how requests change a transaction. No I/O, no clock.
 
-Each function takes the current state and returns the next one (the same object if nothing must be
-written), or raises ``BrokerError`` with the code for the client; its docstring lists the codes.
-Kafka: TransactionCoordinator, TransactionMetadata; KIP-98, KIP-360, KIP-588 and KIP-890.
+Each function takes the current state and returns the next one, or the same object if nothing must
+be written. For a request that is not allowed, it raises ``BrokerError``. The docstrings mention
+these codes: 48 INVALID_TXN_STATE, 49 INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 90
+PRODUCER_FENCED and 120 TRANSACTION_ABORTABLE. Kafka: TransactionCoordinator, TransactionMetadata;
+KIP-98, KIP-360, KIP-588 and KIP-890.
 """
 
 from __future__ import annotations
@@ -45,10 +47,11 @@ def initialize(
     now_ms: int,
     take_id: TakeId,
 ) -> Transaction:
-    """InitProducerId: the next epoch, for a new producer or for the ``present`` one (KIP-360).
+    """InitProducerId: assign the next epoch.
 
-    51 while the last transaction is ending, 90 for a fenced producer. An open transaction must be
-    fenced first, see ``fence``.
+    ``present`` is the identity of a producer that asks for a new epoch (KIP-360); None for a new
+    producer. An open transaction must be ended by ``fence`` first. Raises ``BrokerError`` 51 while
+    the last transaction is ending, and 90 for a fenced producer.
     """
     if transaction.state in PREPARED:
         raise _wait(transaction)
@@ -78,10 +81,10 @@ def initialize(
 
 
 def check_present(transaction: Transaction, present: ProducerIdentity | None) -> None:
-    """Raise 90 unless the producer's own id is the current one.
+    """Raise ``BrokerError`` 90 unless ``present`` has the current producer id.
 
-    The previous id is also allowed if its epochs are used up, because the answer with the new id
-    may have been lost.
+    A producer that has used its last epoch may also have the previous id, because the response with
+    the new id may have been lost.
     """
     if present is None or transaction.producer_epoch == NO_EPOCH:
         return
@@ -93,7 +96,11 @@ def check_present(transaction: Transaction, present: ProducerIdentity | None) ->
 
 
 def _next_epoch(transaction: Transaction, present: ProducerIdentity | None) -> tuple[int, int]:
-    """The new epoch, and the previous one if it belongs to the same producer."""
+    """Return the new epoch, and the epoch before it, which is -1 for a new producer.
+
+    For a repeated request, returns the same epochs again. Raises ``BrokerError`` 90 for a fenced
+    producer.
+    """
     epoch = transaction.producer_epoch
     if present is None:
         return epoch + 1, NO_EPOCH
@@ -108,8 +115,10 @@ def _next_epoch(transaction: Transaction, present: ProducerIdentity | None) -> t
 def fence(transaction: Transaction, server_version: int, now_ms: int) -> Transaction:
     """Abort an open transaction with a new epoch that no producer receives.
 
-    Used for a time-out, and for the next producer with this transactional id, which must repeat its
-    request. -1 if there is no epoch left for fencing: then only its producer can end it.
+    This happens when the transaction has timed out, or when another producer begins to use the
+    transactional id; the other producer has to repeat its request. Raises ``BrokerError`` -1 if the
+    producer id has no epoch left for this. In that case only the producer of the transaction can
+    end it.
     """
     if transaction.producer_epoch >= HIGHEST_EPOCH:
         raise BrokerError(
@@ -132,9 +141,10 @@ def add_partitions(
     partitions: Collection[TopicPartition],
     now_ms: int,
 ) -> Transaction:
-    """AddPartitionsToTxn and AddOffsetsToTxn; begins the transaction if necessary.
+    """AddPartitionsToTxn, AddOffsetsToTxn: add partitions to the open or a new transaction.
 
-    49 for another producer id, 90 for another epoch, 51 while the last transaction is ending.
+    Raises ``BrokerError`` 49 for another producer id, 90 for another epoch, and 51 while the last
+    transaction is ending.
     """
     _check_identity(transaction, identity)
     if transaction.is_open:
@@ -152,7 +162,11 @@ def add_partitions(
 
 
 def verify(transaction: Transaction, identity: ProducerIdentity, where: TopicPartition) -> None:
-    """Raise 120 unless the partition is part of the transaction (KIP-890); also 49, 51 or 90."""
+    """Raise ``BrokerError`` 120 unless the partition is part of the transaction (KIP-890).
+
+    Also raises 49 for another producer id, 90 for another epoch, and 51 while the transaction is
+    ending.
+    """
     _check_identity(transaction, identity)
     if where not in transaction.partitions:
         raise BrokerError(
@@ -180,9 +194,9 @@ def end(
 ) -> Transaction:
     """EndTxn: decide how the transaction ends. Returns the same object for a repeated request.
 
-    49 for another producer id, 90 for another epoch, 51 while the markers are being written, 48 if
-    the current state does not allow this end. For ``fences_late_commits`` see
-    ``TransactionConfig``.
+    Raises ``BrokerError`` 49 for another producer id, 90 for another epoch, 51 while the markers
+    are being written, and 48 if the current state does not allow this end. ``fences_late_commits``
+    is explained in ``TransactionConfig``.
     """
     bumps = client_version >= _BUMPING_VERSION
     if bumps and transaction.state in PREPARED:
@@ -221,7 +235,7 @@ def _check_producer(transaction: Transaction, identity: ProducerIdentity) -> Non
 
 
 def _is_repeated(transaction: Transaction, identity: ProducerIdentity) -> bool:
-    """Whether the request repeats one that ended a transaction: it has the previous epoch."""
+    """Whether a request repeats the one that ended the transaction, and so has the epoch before."""
     if transaction.state in (TransactionState.EMPTY, TransactionState.ONGOING):
         return False
     bumped = identity == (transaction.producer_id, transaction.producer_epoch - 1)
@@ -237,7 +251,10 @@ def _is_repeated(transaction: Transaction, identity: ProducerIdentity) -> bool:
 
 
 def _check_repeated(transaction: Transaction, committed: bool) -> None:
-    """Raise unless the transaction has ended this way: 51 if it is still ending, 48 otherwise."""
+    """Raise ``BrokerError`` unless the transaction has ended in this way.
+
+    Raises 51 if the transaction is still ending in this way, and 48 otherwise.
+    """
     ending = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
     ended = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
     if transaction.state is ending:
@@ -247,7 +264,10 @@ def _check_repeated(transaction: Transaction, committed: bool) -> None:
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """Every partition has its marker. A producer id without further epochs is replaced."""
+    """Complete the transaction, because every partition has its marker.
+
+    A producer id whose epochs are used up is replaced by the next producer id.
+    """
     committed = transaction.state is TransactionState.PREPARE_COMMIT
     done = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
     if transaction.next_producer_id == NO_PRODUCER_ID:
@@ -264,7 +284,7 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def identity_after(transaction: Transaction) -> ProducerIdentity:
-    """The producer's identity after the end of the transaction (in the answer to EndTxn 5)."""
+    """Return the producer's id and epoch after the transaction, as EndTxn 5 reports them."""
     if transaction.next_producer_id != NO_PRODUCER_ID:
         return ProducerIdentity(transaction.next_producer_id, 0)
     return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
@@ -279,7 +299,7 @@ def _fenced(transaction: Transaction, identity: ProducerIdentity) -> BrokerError
 
 
 def unmapped(transactional_id: str, identity: ProducerIdentity) -> BrokerError:
-    """The error for a producer that has another transactional id, or none."""
+    """Return the error for a transactional id that does not belong to the producer id."""
     return BrokerError(
         ErrorCode.invalid_producer_id_mapping,
         f"{transactional_id!r} does not belong to producer {identity.producer_id}",

@@ -1,4 +1,4 @@
-"""The log of the transaction coordinator: __transaction_state, in Kafka's layout."""
+"""The topic ``__transaction_state``: the log of the transaction coordinator, in Kafka's layout."""
 
 from __future__ import annotations
 
@@ -54,12 +54,15 @@ _VALUE: Final = RecordSchema(
 
 
 def transaction_key(transactional_id: str) -> bytes:
-    """The key of a transactional id's record."""
+    """Encode the key of a transactional id's record."""
     return _KEY.encode(_KEY_VERSION, {"transactional_id": transactional_id})
 
 
 def transaction_value(transaction: Transaction, server_version: int) -> bytes:
-    """The value of its record, as a broker with this ``transaction.version`` writes it."""
+    """Encode the value of a transactional id's record.
+
+    The version of the value is that of a broker with this ``transaction.version``.
+    """
     by_topic = groupby(sorted(transaction.partitions), lambda where: where.topic)
     partitions = [
         {"topic": topic, "partition_ids": [where.partition for where in found]}
@@ -87,13 +90,13 @@ _SAME_FIELDS: Final = (
 
 
 def read_transaction_key(data: bytes) -> str | None:
-    """The transactional id; None for a key of a newer version. Raises ``ProtocolError``."""
+    """Decode a key to its transactional id; None for a newer version. Raises ``ProtocolError``."""
     found = _KEY.decode(data)
     return None if found is None else found[1].transactional_id
 
 
 def read_transaction(transactional_id: str, data: bytes) -> Transaction | None:
-    """The state; None for a newer version. Raises ``ProtocolError`` or ``ValueError``."""
+    """Decode a value; None for a newer version. Raises ``ProtocolError`` or ``ValueError``."""
     found = _VALUE.decode(data)
     if found is None:
         return None
@@ -114,14 +117,17 @@ def read_transaction(transactional_id: str, data: bytes) -> Transaction | None:
 def write_transaction(
     log: PartitionLog, name: str, transaction: Transaction | None, server_version: int, now_ms: int
 ) -> None:
-    """Write the state of a transactional id; None deletes it. Raises ``BrokerError`` 56."""
+    """Write the state of a transactional id; None deletes the id.
+
+    Raises ``BrokerError`` 56 if the disk fails.
+    """
     value = None if transaction is None else transaction_value(transaction, server_version)
     batch = write_batch([(transaction_key(name), value)], now_ms)
     log.append(BatchHeader.parse(batch), batch)
 
 
 def read_transactions(log: PartitionLog) -> dict[str, Transaction]:
-    """The last state of each transactional id; unreadable records are logged and left out."""
+    """Read the last state of each transactional id. Unreadable records are logged and skipped."""
     found: dict[str, Transaction] = {}
     for record in log.records():
         try:
