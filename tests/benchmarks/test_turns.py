@@ -52,7 +52,7 @@ def test_the_limits_take_memory_in_turns(sink: SinkProcess, client: str) -> None
     assert (counted["records"], counted["malformed"]) == (turn.expected_records, 0)
 
 
-@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("client", ["kprod send", "confluent produce + callback"])
 def test_compressed_is_compressed(sink: SinkProcess, client: str, codec: str) -> None:
     turn = Turn(client=client, records=300, warm_up=20, payload="flights", compression=codec)
