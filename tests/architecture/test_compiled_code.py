@@ -31,24 +31,6 @@ def test_compiled_code_raises_only_built_in_exceptions_and_what_it_was_given() -
     assert not foreign
 
 
-def test_what_is_compiled_is_in_one_package() -> None:
-    """A module is Python or Cython: who reads it sees which."""
-    assert not files(".pyx", ".pxd", folders=("kprod", "pyspark_kprod"))
-    python = files(".py", folders=("kprod_ext",))
-    assert not [_name(path) for path in python if path.with_suffix(".pyx").exists()]
-
-
-def test_only_the_escaping_of_text_is_python_in_that_package() -> None:
-    """A module that loses its ``.pyx`` would still pass its tests, only slowly."""
-    python = {path.name for path in files(".py", folders=("kprod_ext",))}
-    assert python == {"__init__.py", "peer_text.py"}
-
-
-def test_every_extension_has_a_stub() -> None:
-    extensions = files(".pyx", folders=("kprod_ext",))
-    assert not [_name(path) for path in extensions if not path.with_suffix(".pyi").exists()]
-
-
 def _is_built_in(name: str) -> bool:
     found = getattr(builtins, name, None)
     return isinstance(found, type) and issubclass(found, BaseException)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
 
-import kprod
 from kprod.broker import EmbeddedBroker
 from tests.architecture.sources import ROOT
 
@@ -53,11 +51,6 @@ def test_a_broker_leaves_hypothesis_to_those_who_import_it() -> None:
     """kio, which it reads messages with, would import it where it is installed."""
     script = "import sys, kprod.broker\nassert 'hypothesis' not in sys.modules\nimport hypothesis"
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
-
-
-def test_the_version_is_that_of_the_package() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert kprod.__version__ == project["version"]
 
 
 def test_sending_many_loads_no_asyncio() -> None:

@@ -12,7 +12,6 @@ import pytest
 from tests.architecture.sources import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-TARGET = re.compile(r"\bmake ([a-z][a-z-]*(?: [a-z][a-z-]*)*)")
 CHANGELOG = """# Changelog
 
 ## [Unreleased]
@@ -29,19 +28,6 @@ CHANGELOG = """# Changelog
 
 - The first thing.
 """
-
-
-def targets() -> set[str]:
-    """Every target that the Makefile defines by name."""
-    rules = re.findall(r"^([a-z][a-z -]*):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    return {name for rule in rules for name in rule.split()}
-
-
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
-def test_workflows_call_targets_of_the_makefile(workflow: Path) -> None:
-    called = TARGET.findall(workflow.read_text())
-    assert called
-    assert {name for names in called for name in names.split()} <= targets()
 
 
 def jobs(workflow: Path) -> dict[str, str]:
