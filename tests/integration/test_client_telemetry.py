@@ -85,21 +85,6 @@ def test_there_is_no_id_without_telemetry() -> None:
 AsyncProducer = type[aio.Producer] | type[aio.AIOKafkaProducer]
 
 
-@pytest.mark.parametrize("kind", [aio.Producer, aio.AIOKafkaProducer])
-def test_the_id_is_awaited_from_asyncio(kind: AsyncProducer) -> None:
-    async def ask(servers: str) -> uuid.UUID:
-        async with kind(bootstrap_servers=servers) as producer:
-            own_id = await producer.client_instance_id(timeout=30)
-            assert await producer.client_instance_id() == own_id
-            return own_id
-
-    with EmbeddedBroker() as broker:
-        broker.client_metrics.subscribe(SOON)
-        own_id = asyncio.run(ask(broker.bootstrap_servers))
-        broker.client_metrics.await_pushes(1, timeout=30)
-        assert {push.instance_id for push in broker.client_metrics.pushes} == {own_id}
-
-
 @pytest.mark.parametrize(
     ("kind", "too_late", "switched_off"),
     [
@@ -107,16 +92,23 @@ def test_the_id_is_awaited_from_asyncio(kind: AsyncProducer) -> None:
         (aio.AIOKafkaProducer, KafkaTimeoutError, FaceStateError),
     ],
 )
-def test_each_asyncio_producer_says_in_its_own_errors_that_there_is_no_id(
+def test_each_asyncio_producer_awaits_its_id_or_says_in_its_own_errors_that_there_is_none(
     kind: AsyncProducer, too_late: type[Exception], switched_off: type[Exception]
 ) -> None:
-    async def ask(servers: str) -> None:
+    async def ask(servers: str) -> uuid.UUID:
         async with kind(bootstrap_servers=servers) as producer:
             with pytest.raises(too_late, match="KIP-714"):
                 await producer.client_instance_id(timeout=0.01)
         async with kind(bootstrap_servers=servers, enable_metrics_push=False) as producer:
             with pytest.raises(switched_off, match="enable_metrics_push"):
                 await producer.client_instance_id()
+        broker.client_metrics.subscribe(SOON)
+        async with kind(bootstrap_servers=servers) as producer:
+            own_id = await producer.client_instance_id(timeout=30)
+            assert await producer.client_instance_id() == own_id
+            return own_id
 
     with EmbeddedBroker() as broker:
-        asyncio.run(ask(broker.bootstrap_servers))
+        own_id = asyncio.run(ask(broker.bootstrap_servers))
+        broker.client_metrics.await_pushes(1, timeout=30)
+        assert {push.instance_id for push in broker.client_metrics.pushes} == {own_id}

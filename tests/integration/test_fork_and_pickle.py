@@ -61,31 +61,6 @@ def _wait_as_child(
     return 1
 
 
-def test_a_child_awaits_its_own_records() -> None:
-    with (
-        EmbeddedBroker(topics={"forked": 1}) as broker,
-        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
-    ):
-        producer.send("forked", b"parent").get(timeout=20)
-        child = os.fork()
-        if child == 0:
-            os._exit(_await_own(producer))
-        _, status = os.waitpid(child, 0)
-
-    assert os.waitstatus_to_exitcode(status) == 0
-
-
-def _await_own(producer: KafkaProducer) -> int:
-    async def run() -> int:
-        stored = await asyncio.gather(*[producer.send("forked", b"child") for _ in range(100)])
-        return [one.offset for one in stored] != list(range(1, 101))
-
-    try:
-        return asyncio.run(asyncio.wait_for(run(), 20))
-    except BaseException:
-        return 3
-
-
 class SlowToStart:
     """A partitioner during whose start in a child another thread of the child sends."""
 

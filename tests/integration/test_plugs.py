@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
@@ -19,23 +18,13 @@ TIMEOUT = 30
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    topics = {"named": 1, "turns": 3, "alerts": 1, "logs": 1, "closing": 1}
+    topics = {"turns": 3, "alerts": 1, "logs": 1, "closing": 1}
     with EmbeddedBroker(topics=topics) as broker:
         yield broker
 
 
 def producer_for(broker: EmbeddedBroker, **options: Any) -> KafkaProducer:
     return KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options)
-
-
-def test_serializers_by_name(broker: EmbeddedBroker) -> None:
-    with producer_for(broker, key_serializer="int", value_serializer="json") as producer:
-        producer.send("named", {"total": 12.5}, key=-7).get(TIMEOUT)
-        producer.send("named").get(TIMEOUT)
-    stored = [
-        (record.key, record.value) for _, record in read_topic(broker.bootstrap_servers, "named")
-    ]
-    assert stored == [(struct.pack(">q", -7), b'{"total":12.5}'), (None, None)]
 
 
 def test_partitions_by_turns(broker: EmbeddedBroker) -> None:

@@ -286,25 +286,6 @@ def test_a_commit_that_fails_while_the_producer_closes_is_aborted(broker: Embedd
     assert open_transactions(broker.bootstrap_servers) == []
 
 
-def test_records_and_offsets_move_together(broker: EmbeddedBroker) -> None:
-    with KafkaProducer(**options(broker)) as producer:
-        with producer.transaction() as transaction:
-            producer.send_many(TOPIC, [b"%d" % number for number in range(50)])
-            transaction.send_offsets({(TOPIC, 0): 7}, "group")
-        assert transaction.outcome == "committed"
-        lost = producer.transaction()
-        try:
-            with lost:
-                producer.send(TOPIC, b"lost")
-                lost.send_offsets({(TOPIC, 0): 9}, "group")
-                raise ZeroDivisionError("by the application")
-        except ZeroDivisionError:
-            assert lost.outcome == "aborted"
-    found = committed(broker.bootstrap_servers, TOPIC, 2)
-    assert sorted(found) == sorted(b"%d" % number for number in range(50))
-    assert group_offset(broker.bootstrap_servers, "group", TOPIC, 0) == 7
-
-
 @pytest.mark.parametrize("prepares", [False, True])
 def test_the_end_of_a_transaction_waits_for_no_batch_that_lingers(
     broker: EmbeddedBroker, prepares: bool
