@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from kprod.admin import OpenTransaction
 from kprod.cli.spark_batches import OffsetsOf, refusal
@@ -17,12 +18,12 @@ from kprod.exactly_once.steps import (
     Delivered,
     EndAll,
     FenceAll,
-    Fenced,
     ListOpen,
     Pause,
     Prepare,
     PreparedShard,
     Protocol,
+    Step,
     TakeOver,
     WriteRows,
     Written,
@@ -30,6 +31,7 @@ from kprod.exactly_once.steps import (
 from kprod.transactional.two_phase_commit import PreparedTransaction
 from tests.spark.exactly_once.atomic_model import Version
 from tests.spark.exactly_once.model import LAYOUT
+from tests.spark.exactly_once.mutants import Change
 
 Shards = Sequence[PreparedShard]
 
@@ -95,25 +97,27 @@ def everything_open_is_committed(
     return Ended(committed=True, by_us=True)
 
 
-def losers_aborted_by_epoch(of: Shard, shards: int, prepared: Shards, patience: float) -> Ending:
+class LosersAbortedByEpoch(Change):
     """A task that writes still goes on under its epoch, in a new transaction (protocol 1)."""
-    ending = commit(of, shards, prepared, patience)
-    answer = None
-    opened: list[PreparedTransaction] = []
-    while True:
-        try:
-            step = ending.send(answer)
-        except StopIteration as end:
-            ended: Ended = end.value
-            return ended
-        if isinstance(step, FenceAll):
-            losers = [one for one in opened if one.transactional_id in step.transactional_ids]
-            yield EndAll(tuple(losers), committed=False)
-            answer = None
-        else:
-            answer = yield step
-            if isinstance(step, ListOpen):
-                opened = answer
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened: list[PreparedTransaction] = []
+
+    def ask(self, step: Step) -> Step:
+        if not isinstance(step, FenceAll):
+            return step
+        losers = [one for one in self._opened if one.transactional_id in step.transactional_ids]
+        return EndAll(tuple(losers), committed=False)
+
+    def answer(self, step: Step, answer: Any) -> Any:
+        if isinstance(step, ListOpen):
+            self._opened = answer
+        return None if isinstance(step, FenceAll) else answer
+
+
+def losers_aborted_by_epoch(of: Shard, shards: int, prepared: Shards, patience: float) -> Ending:
+    return LosersAbortedByEpoch().of(commit(of, shards, prepared, patience))
 
 
 def abort_after_decision(of: Shard, prepared: Shards) -> Ending:
@@ -151,38 +155,28 @@ def layout_of_others_believed(shard: Shard, patience: float) -> Protocol:
     return (yield from deliver(replace(shard, run=layout.run), patience))
 
 
-def prepared_stays(shard: Shard, patience: float) -> Protocol:
+class NothingFenced(Change):
     """With ``exactly_once`` nobody fences what an earlier start has prepared."""
-    delivering = deliver(shard, patience)
-    answer = None
-    fenced: Fenced | None = None
-    while True:
-        try:
-            step = delivering.send(answer) if fenced is None else delivering.throw(fenced)
-        except StopIteration as end:
-            delivered: Delivered = end.value
-            return delivered
-        answer, fenced = None, None
-        if not isinstance(step, FenceAll):
-            try:
-                answer = yield step
-            except Fenced as raised:
-                fenced = raised
+
+    def ask(self, step: Step) -> Step | None:
+        return None if isinstance(step, FenceAll) else step
+
+
+def prepared_stays(shard: Shard, patience: float) -> Protocol:
+    return NothingFenced().of(deliver(shard, patience))
+
+
+class MarkerElsewhere(Change):
+    """What was committed is taken for lost, and written again."""
+
+    def ask(self, step: Step) -> Step:
+        if isinstance(step, Prepare):
+            return replace(step, group=f"{step.group}.elsewhere")
+        return step
 
 
 def marker_outside(shard: Shard, attempt: int, patience: float) -> Protocol:
-    """The marker goes elsewhere: what was committed is taken for lost, and written again."""
-    preparing = prepare(shard, attempt, patience)
-    answer = None
-    while True:
-        try:
-            step = preparing.send(answer)
-        except StopIteration as end:
-            delivered: Delivered = end.value
-            return delivered
-        if isinstance(step, Prepare):
-            step = replace(step, group=f"{step.group}.elsewhere")
-        answer = yield step
+    return MarkerElsewhere().of(prepare(shard, attempt, patience))
 
 
 def rewritten_without_looking(shard: Shard, attempt: int, patience: float) -> Protocol:

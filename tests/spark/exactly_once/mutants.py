@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kprod.exactly_once.marker import Marker, is_done
 from kprod.exactly_once.protocol import deliver, lay_out
@@ -15,11 +15,53 @@ from kprod.exactly_once.steps import (
     Fenced,
     Protocol,
     ReadMarker,
+    Step,
     TakeOver,
     WriteRows,
     Written,
 )
 from tests.spark.exactly_once.model import Deliver, Named
+
+Result = TypeVar("Result")
+Steps = Generator[Step, Any, Result]
+
+
+@dataclass
+class Change:
+    """The right protocol, but for what ``ask`` and ``answer`` of a subclass do otherwise."""
+
+    asked: list[Step] = field(default_factory=list)
+
+    def ask(self, step: Step) -> Step | None:
+        """The step to take in its place; None: it is not taken."""
+        return step
+
+    def answer(self, step: Step, answer: Any) -> Any:
+        """What the protocol is told in the place of ``answer``."""
+        return answer
+
+    def of(self, protocol: Steps[Result]) -> Steps[Result]:
+        """Follow it."""
+        answer: Any = None
+        fenced: Fenced | None = None
+        while True:
+            try:
+                step = protocol.send(answer) if fenced is None else protocol.throw(fenced)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            answer, fenced = None, None
+            instead = self.ask(step)
+            if instead is not None:
+                try:
+                    answer = self.answer(step, (yield instead))
+                except Fenced as lost:
+                    fenced = lost
+            self.asked.append(step)
+
+    def has_asked(self, kind: type[Step]) -> bool:
+        """Whether such a step was taken before."""
+        return any(isinstance(step, kind) for step in self.asked)
 
 
 def _marker(shard: Shard) -> Marker:
@@ -40,6 +82,13 @@ class Mutant:
     how: dict[str, bool] = field(default_factory=dict)
 
 
+def _found_done(shard: Shard) -> Steps[Delivered | None]:
+    """Take the shard over; what is told of it if its marker says that it is done."""
+    yield TakeOver(shard.transactional_id)
+    marker: Marker | None = yield ReadMarker(shard.group)
+    return Delivered(marker=_marker(shard), by_us=False) if is_done(marker, shard) else None
+
+
 def _then_write(shard: Shard) -> Protocol:
     written: Written = yield WriteRows(shard.transactional_id)
     marker = replace(_marker(shard), rows=written.rows)
@@ -50,10 +99,8 @@ def _then_write(shard: Shard) -> Protocol:
 def marker_outside(shard: Shard, patience: float) -> Protocol:
     """The marker follows in a transaction of its own."""
     yield from lay_out(shard)
-    yield TakeOver(shard.transactional_id)
-    marker: Marker | None = yield ReadMarker(shard.group)
-    if is_done(marker, shard):
-        return Delivered(marker=_marker(shard), by_us=False)
+    if (done := (yield from _found_done(shard))) is not None:
+        return done
     written: Written = yield WriteRows(shard.transactional_id)
     elsewhere = f"{shard.group}.elsewhere"
     yield CommitMarkers(shard.transactional_id, ((elsewhere, _marker(shard)),))
@@ -65,10 +112,8 @@ def marker_outside(shard: Shard, patience: float) -> Protocol:
 def marker_before_rows(shard: Shard, patience: float) -> Protocol:
     """The marker is committed first."""
     yield from lay_out(shard)
-    yield TakeOver(shard.transactional_id)
-    marker: Marker | None = yield ReadMarker(shard.group)
-    if is_done(marker, shard):
-        return Delivered(marker=_marker(shard), by_us=False)
+    if (done := (yield from _found_done(shard))) is not None:
+        return done
     yield CommitMarkers(shard.transactional_id, ((shard.group, _marker(shard)),))
     yield WriteRows(shard.transactional_id)
     elsewhere = f"{shard.group}.elsewhere"
@@ -104,10 +149,8 @@ def count_ignored(shard: Shard, patience: float) -> Protocol:
 
 def count_in_markers(shard: Shard, patience: float) -> Protocol:
     """The number is in each shard's marker, and in no layout: other shards do not see it."""
-    yield TakeOver(shard.transactional_id)
-    marker: Marker | None = yield ReadMarker(shard.group)
-    if is_done(marker, shard):
-        return Delivered(marker=_marker(shard), by_us=False)
+    if (done := (yield from _found_done(shard))) is not None:
+        return done
     return (yield from _then_write(shard))
 
 
@@ -118,10 +161,8 @@ def layout_without_fencing(shard: Shard, patience: float) -> Protocol:
         name = f"{shard.layout_id}.{shard.run}.{shard.number}"
         yield TakeOver(name)
         yield CommitMarkers(name, ((shard.layout_id, _marker(shard)),))
-    yield TakeOver(shard.transactional_id)
-    marker: Marker | None = yield ReadMarker(shard.group)
-    if is_done(marker, shard):
-        return Delivered(marker=_marker(shard), by_us=False)
+    if (done := (yield from _found_done(shard))) is not None:
+        return done
     return (yield from _then_write(shard))
 
 
@@ -129,11 +170,7 @@ def loser_passes_for_done(shard: Shard, patience: float) -> Protocol:
     """Who was fenced takes it for granted that the other one commits."""
     yield from lay_out(shard)
     try:
-        yield TakeOver(shard.transactional_id)
-        marker: Marker | None = yield ReadMarker(shard.group)
-        if is_done(marker, shard):
-            return Delivered(marker=_marker(shard), by_us=False)
-        return (yield from _then_write(shard))
+        return (yield from _found_done(shard)) or (yield from _then_write(shard))
     except Fenced:
         return Delivered(marker=_marker(shard), by_us=False)
 

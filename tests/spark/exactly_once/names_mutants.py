@@ -5,9 +5,9 @@ Most are what kprod did before the model had these situations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kprod.exactly_once.atomic import Ending, commit, prepare
 from kprod.exactly_once.marker import Marker
@@ -16,7 +16,6 @@ from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import (
     CompareRows,
     EndAll,
-    Fenced,
     PreparedShard,
     Protocol,
     ReadMarker,
@@ -25,48 +24,8 @@ from kprod.exactly_once.steps import (
     WriteRows,
 )
 from tests.spark.exactly_once.atomic_model import Version
+from tests.spark.exactly_once.mutants import Change
 from tests.spark.exactly_once.names_model import Rules, Situation
-
-Result = TypeVar("Result")
-Steps = Generator[Step, Any, Result]
-
-
-@dataclass
-class Change:
-    """The right protocol, but for what ``ask`` and ``answer`` of a subclass do otherwise."""
-
-    asked: list[Step] = field(default_factory=list)
-
-    def ask(self, step: Step) -> Step | None:
-        """The step to take in its place; None: it is not taken."""
-        return step
-
-    def answer(self, step: Step, answer: Any) -> Any:
-        """What the protocol is told in the place of ``answer``."""
-        return answer
-
-    def of(self, protocol: Steps[Result]) -> Steps[Result]:
-        """Follow it."""
-        answer: Any = None
-        fenced: Fenced | None = None
-        while True:
-            try:
-                step = protocol.send(answer) if fenced is None else protocol.throw(fenced)
-            except StopIteration as end:
-                result: Result = end.value
-                return result
-            answer, fenced = None, None
-            instead = self.ask(step)
-            if instead is not None:
-                try:
-                    answer = self.answer(step, (yield instead))
-                except Fenced as lost:
-                    fenced = lost
-            self.asked.append(step)
-
-    def has_asked(self, kind: type[Step]) -> bool:
-        """Whether such a step was taken before."""
-        return any(isinstance(step, kind) for step in self.asked)
 
 
 class LoserBelieves(Change):

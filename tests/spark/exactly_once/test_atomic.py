@@ -236,10 +236,6 @@ def test_after_the_decision_the_number_of_shards_stays(servers: str) -> None:
     assert_there(servers, "decided", BOTH)
 
 
-class Dies(Exception):
-    """The driver."""
-
-
 @pytest.mark.parametrize("ends", [0, 1], ids=["after the decision", "between two ends"])
 @pytest.mark.parametrize("then", ["driver", "tasks", "exactly once"])
 def test_a_driver_that_dies_behind_its_decision(servers: str, ends: int, then: str) -> None:

@@ -24,7 +24,8 @@ from pyspark.sql.functions import (
 from kprod.errors import ConfigError
 from kprod.spark import WriteFailed, foreach_batch, sharded, write
 from kprod.spark.repeatable import check_repeatable
-from tests.spark.exactly_once.test_surfaces import ONCE, PARTITIONS, Lines, frame
+from tests.spark.exactly_once.test_surfaces import ONCE, PARTITIONS, frame
+from tests.spark.lines import Lines
 from tests.support.committed_records import committed
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1_200)]
@@ -129,7 +130,9 @@ def test_a_clock_in_a_query(cluster: SparkSession, kafka: str, tmp_path: Path) -
     lines = Lines(cluster, tmp_path)
     lines.add(10)
     writes = foreach_batch("timed", bootstrap_servers=kafka, delivery="exactly_once", shards=2)
-    run(REFUSED["clock"](lines.stream()), writes, tmp_path / "checkpoint")
+    timed = REFUSED["clock"](lines.stream())
+    assert sharded(timed, 2).columns == ["value", "kprod_shard", "kprod_shard_hash"]
+    run(timed, writes, tmp_path / "checkpoint")
     assert len(committed(kafka, "timed", PARTITIONS)) == 10
 
 

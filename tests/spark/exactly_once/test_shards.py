@@ -413,6 +413,8 @@ def test_a_writer_proves_that_rows_belong_to_its_task(servers: str) -> None:
         partition_writer("t", bootstrap_servers=servers, transactional_id="mine")
     with pytest.raises(ConfigError, match="marker_topic"):
         partition_writer(bootstrap_servers=servers, delivery="exactly_once")
+    with pytest.raises(ConfigError, match="partition_writer runs in tasks only"):
+        partition_writer("t", bootstrap_servers=servers, delivery="atomic")
     with pytest.raises(ConfigError, match='expected one of "at_least_once", "exactly_once"'):
         partition_writer("t", bootstrap_servers=servers, delivery="sometimes")  # type: ignore[arg-type]
 

@@ -32,10 +32,10 @@ from tests.spark.exactly_once.test_surfaces import (
     ONCE,
     PARTITIONS,
     ROWS,
-    Lines,
     assert_once_each,
     frame,
 )
+from tests.spark.lines import Lines
 from tests.support.committed_records import committed
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]

@@ -1,4 +1,4 @@
-"""``delivery="exactly_once"`` from every surface of a cluster, judged by another consumer."""
+"""Exactly-once and atomic delivery by every surface of a cluster, judged by another consumer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import current_timestamp, rand
+from pyspark.sql.functions import rand
 
 from kprod.admin import open_transactions
 from kprod.cli.spark_pipeline import Pipeline, run_pipeline
 from kprod.errors import ConfigError
 from kprod.spark import WriteFailed, WriteResult, foreach_batch, partition_writer, sharded, write
 from kprod.spark.options import Delivery
+from tests.spark.lines import Lines
 from tests.support.committed_records import committed
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
@@ -25,6 +26,7 @@ ROWS = 400
 TASKS = 4
 PARTITIONS = 3
 ONCE: dict[str, Any] = {"delivery": "exactly_once", "progress": False}
+BOTH = pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
 
 
 def frame(spark: SparkSession, rows: int = ROWS) -> DataFrame:
@@ -39,16 +41,42 @@ def assert_once_each(kafka: str, topic: str, rows: int = ROWS) -> None:
     assert open_transactions(kafka) == []
 
 
+@BOTH
 def test_a_frame_is_written_in_a_transaction_for_each_task(
-    cluster: SparkSession, kafka: str
+    cluster: SparkSession, kafka: str, delivery: Delivery
 ) -> None:
-    result = write(frame(cluster), "once-frame", bootstrap_servers=kafka, **ONCE)
-    assert_once_each(kafka, "once-frame")
+    topic = f"frame-{delivery}"
+    given: dict[str, Any] = {**ONCE, "bootstrap_servers": kafka, "delivery": delivery}
+    result = write(frame(cluster), topic, **given)
+    assert_once_each(kafka, topic)
     assert (result.records, result.committed, result.already_there) == (ROWS, TASKS, 0)
     assert len(set(result.transactional_ids)) == TASKS
+    assert all(shard.prepared is None for shard in result.shards)
     assert "4 committed, 0 already there" in str(result)
-    again = write(frame(cluster), "once-frame", bootstrap_servers=kafka, **ONCE)
+    again = write(frame(cluster), topic, **given)
     assert again.committed == TASKS, "each call is a job of its own"
+
+
+class RefusesRow:
+    """A serializer that fails every attempt at one row."""
+
+    def __init__(self, row: str) -> None:
+        self._row = row
+
+    def __call__(self, value: Any) -> bytes:
+        if value == self._row:
+            raise RuntimeError("this row is refused")
+        return str(value).encode()
+
+
+def test_nothing_of_an_atomic_frame_with_a_row_that_fails(
+    cluster: SparkSession, kafka: str
+) -> None:
+    given: dict[str, Any] = {"delivery": "atomic", "value_serializer": RefusesRow("row 350")}
+    with pytest.raises(WriteFailed, match="is refused; the transactions of the other tasks"):
+        write(frame(cluster), "failed-frame", bootstrap_servers=kafka, **given)
+    assert committed(kafka, "failed-frame", PARTITIONS) == []
+    assert open_transactions(kafka) == []
 
 
 def test_a_job_that_is_started_again_under_its_id_writes_nothing(
@@ -92,18 +120,6 @@ def test_what_cannot_be_promised_is_refused_on_the_driver(
         saved.option("topic", "refused").option("shards", "3").save()
 
 
-def test_a_clock_in_the_rows(cluster: SparkSession, tmp_path: Path) -> None:
-    """A batch that is started again has another time; a micro-batch has that of its first start."""
-    timed = frame(cluster).withColumn("value", current_timestamp().cast("string"))
-    with pytest.raises(ConfigError, match="not be the same when Spark computes them again"):
-        sharded(timed, 2)
-    added = ["kprod_shard", "kprod_shard_hash"]
-    assert sharded(timed, 2, by="key").columns == ["key", "value", *added]
-    lines = Lines(cluster, tmp_path)
-    stream = lines.stream().withColumn("value", current_timestamp().cast("string"))
-    assert sharded(stream, 2).columns[-2:] == added
-
-
 def test_the_data_source_in_batches(cluster: SparkSession, kafka: str) -> None:
     options = {
         "kafka.bootstrap.servers": kafka,
@@ -120,6 +136,10 @@ def test_the_data_source_in_batches(cluster: SparkSession, kafka: str) -> None:
     moved = placed.repartition(2)
     with pytest.raises(PySparkException, match="rows have been moved"):
         moved.write.format("kprod").options(**{**options, "jobId": "b"}).mode("append").save()
+    atomic = {**options, "topic": "atomic-saved", "delivery": "atomic"}
+    del atomic["jobId"]
+    frame(cluster).write.format("kprod").options(**atomic).mode("append").save()
+    assert_once_each(kafka, "atomic-saved")
 
 
 def test_a_writer_whose_partitions_were_folded_into_one_task(
@@ -150,31 +170,17 @@ def test_a_partition_writer_in_a_task(cluster: SparkSession, kafka: str, how: st
     assert_once_each(kafka, topic)
 
 
-class Lines:
-    """A folder that streams read, a file for each micro-batch."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.folder = folder / "in"
-        self.folder.mkdir()
-        self._spark = spark
-        self._rows = 0
-
-    def add(self, rows: int) -> None:
-        lines = "".join(f"row {self._rows + n}\n" for n in range(rows))
-        (self.folder / f"{self._rows:06}.txt").write_text(lines)
-        self._rows += rows
-
-    def stream(self) -> DataFrame:
-        return self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.folder))
-
-
 def forget_commit(checkpoint: Path, batch: int) -> None:
     """As if the driver had died before it noted that the batch is done."""
     for found in (checkpoint / "commits").glob(f"*{batch}*"):
         found.unlink()
 
 
-def test_a_stream_that_is_started_again(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
+@BOTH
+def test_a_stream_that_is_started_again(
+    cluster: SparkSession, kafka: str, tmp_path: Path, delivery: Delivery
+) -> None:
+    topic = f"stream-{delivery}"
     lines = Lines(cluster, tmp_path)
     checkpoint = tmp_path / "checkpoint"
 
@@ -183,8 +189,8 @@ def test_a_stream_that_is_started_again(cluster: SparkSession, kafka: str, tmp_p
             sharded(lines.stream(), shards)
             .writeStream.format("kprod")
             .option("kafka.bootstrap.servers", kafka)
-            .option("topic", "once-stream")
-            .option("delivery", "exactly_once")
+            .option("topic", topic)
+            .option("delivery", delivery)
             .option("checkpointLocation", str(checkpoint))
             .options(**more)
             .trigger(availableNow=True)
@@ -195,21 +201,21 @@ def test_a_stream_that_is_started_again(cluster: SparkSession, kafka: str, tmp_p
     lines.add(100)
     lines.add(100)
     run()
-    assert_once_each(kafka, "once-stream", 200)
+    assert_once_each(kafka, topic, 200)
     forget_commit(checkpoint, 1)
     run()
-    assert_once_each(kafka, "once-stream", 200)
+    assert_once_each(kafka, topic, 200)
     forget_commit(checkpoint, 1)
     with pytest.raises(StreamingQueryException, match="started with 2 shards, and now has 3"):
         run(shards=3)
     run()
     lines.add(50)
     run(shards=3)
-    assert_once_each(kafka, "once-stream", 250)
+    assert_once_each(kafka, topic, 250)
     # A checkpoint that begins anew is another query: nothing is taken for done.
     other = tmp_path / "other"
     run(checkpoint=other)
-    assert len(committed(kafka, "once-stream", PARTITIONS)) == 500
+    assert len(committed(kafka, topic, PARTITIONS)) == 500
 
 
 def test_a_stream_without_shards_is_refused(
@@ -231,14 +237,18 @@ def test_a_stream_without_shards_is_refused(
         query.awaitTermination()
 
 
-def test_foreach_batch_that_is_retried(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
+@BOTH
+def test_foreach_batch_that_is_retried(
+    cluster: SparkSession, kafka: str, tmp_path: Path, delivery: Delivery
+) -> None:
+    topic = f"batches-{delivery}"
     lines = Lines(cluster, tmp_path)
     checkpoint = tmp_path / "checkpoint"
     told: list[WriteResult] = []
     writes = foreach_batch(
-        "once-batches",
+        topic,
         bootstrap_servers=kafka,
-        delivery="exactly_once",
+        delivery=delivery,
         shards=2,
         on_result=lambda result, _: told.append(result),
     )
@@ -254,13 +264,13 @@ def test_foreach_batch_that_is_retried(cluster: SparkSession, kafka: str, tmp_pa
     run()
     lines.add(100)
     run()
-    assert_once_each(kafka, "once-batches", 200)
+    assert_once_each(kafka, topic, 200)
     assert [(one.committed, one.already_there) for one in told] == [(2, 0), (0, 2), (2, 0)]
     query = json.loads((checkpoint / "metadata").read_text())["id"]
     assert all(f".{query}." in name for one in told for name in one.transactional_ids)
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
+@BOTH
 def test_a_micro_batch_that_is_written_without_a_name(
     cluster: SparkSession, kafka: str, tmp_path: Path, delivery: Delivery
 ) -> None:
@@ -278,23 +288,25 @@ def test_a_micro_batch_that_is_written_without_a_name(
     assert open_transactions(kafka) == []
 
 
-def test_a_pipeline(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
+@BOTH
+def test_a_pipeline(cluster: SparkSession, kafka: str, tmp_path: Path, delivery: Delivery) -> None:
+    topic = f"pipeline-{delivery}"
     lines = Lines(cluster, tmp_path)
     lines.add(100)
     pipeline = Pipeline(
-        topic="once-pipeline",
+        topic=topic,
         bootstrap_servers=kafka,
         path=str(lines.folder),
         format="text",
         sql="SELECT value AS key, value FROM input",
         stream=True,
         checkpoint=str(tmp_path / "checkpoint"),
-        options={"delivery": "exactly_once", "shards": 2, "shard_by": "key"},
+        options={"delivery": delivery, "shards": 2, "shard_by": "key"},
     )
     run_pipeline(cluster, pipeline, lambda *_: None)
     forget_commit(tmp_path / "checkpoint", 0)
     result = run_pipeline(cluster, pipeline, lambda *_: None)
-    assert_once_each(kafka, "once-pipeline", 100)
+    assert_once_each(kafka, topic, 100)
     assert (result.committed, result.already_there) == (0, 2)
 
 
