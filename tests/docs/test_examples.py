@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kprod.broker import EmbeddedBroker
-from tests.spark.conftest import SHORT_LIVED
+from tests.spark.conftest import CLUSTER
 from tests.support.schema_registry import FakeRegistry
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def test_examples_of_spark_run_one_after_the_other(
 ) -> None:
     """A session takes longer to start than an example to run: they share one."""
     examples = {name: at_hand(code) for name, code in OF_SPARK.items()}
-    job = {"examples": examples, "session": SESSION}
+    job = {"examples": examples, "session": CLUSTER}
     (tmp_path / "examples.json").write_text(json.dumps(job))
     ran = subprocess.run(
         [sys.executable, "-c", IN_ONE_SESSION],
@@ -107,15 +107,6 @@ def test_examples_of_spark_run_one_after_the_other(
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1] == f"ran {len(OF_SPARK)} examples"
 
-
-SESSION = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": SHORT_LIVED,
-    "spark.driver.host": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.ui.enabled": "false",
-}
-"""What a session of seconds on a small machine needs; ``getOrCreate`` then finds it."""
 
 IN_ONE_SESSION = """
 import json, sys, traceback

@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 
 from kprod.broker import EmbeddedBroker
 from kprod.spark.executor_producer import process_cache
+from tests.spark.driver_process import ROOT, SETTINGS
 from tests.support.tier import FULL
-
-ROOT = Path(__file__).parents[2]
 
 # Minutes of whole clusters have no small size: only make campaign runs them.
 collect_ignore = (
@@ -40,14 +39,10 @@ SHORT_LIVED = (
 )
 
 CLUSTER = {
-    "spark.driver.bindAddress": "127.0.0.1",
+    **SETTINGS,
     "spark.driver.extraJavaOptions": SHORT_LIVED,
-    "spark.driver.host": "127.0.0.1",
     "spark.executor.extraJavaOptions": SHORT_LIVED,
-    "spark.executorEnv.PYTHONPATH": str(ROOT),
-    "spark.log.level": "ERROR",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.ui.enabled": "false",
+    "spark.task.maxFailures": "4",
     "spark.ui.showConsoleProgress": "false",
 }
 

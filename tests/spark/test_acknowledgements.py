@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -42,32 +43,48 @@ def call(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
     return BulkDelivery(sent)
 
 
-def test_a_failed_record_is_named_with_its_cause() -> None:
+Way = Callable[[Acknowledgements, BatchDelivery, int], None]
+
+
+def send_call(outcomes: Acknowledgements, batch: BatchDelivery, count: int) -> None:
+    """By one bulk call."""
+    outcomes.expect(call((batch, count)))
+
+
+WAYS = pytest.mark.parametrize("way", [send, send_call])
+
+
+@WAYS
+def test_a_failed_record_is_named_with_its_cause(way: Way) -> None:
     outcomes = Acknowledgements(timeout=1)
     good, bad, unknown = (batch_of() for _ in range(3))
-    for batch in (good, bad, unknown):
-        send(outcomes, batch, 2)
+    for batch, count in ((good, 2), (bad, 3), (unknown, 4)):
+        way(outcomes, batch, count)
     good.succeed(0, -1)
     bad.fail(BrokerError(10, "too large for flights"))
     with pytest.raises(DeliveryError) as caught:
         outcomes.finish()
     error = caught.value
-    assert (error.acknowledged, error.failed, error.pending) == (2, 2, 2)
+    assert (error.acknowledged, error.failed, error.pending) == (2, 3, 4)
     assert error.topic_partition == FLIGHTS_2
     assert isinstance(error.__cause__, BrokerError)
     assert error.persisted is Persisted.MAYBE, "those without an outcome may be in the log"
     assert str(error) == (
-        "2 of 6 records failed, 2 have no outcome yet, 2 were acknowledged; first: flights-2: "
+        "3 of 9 records failed, 4 have no outcome yet, 2 were acknowledged; first: flights-2: "
         "BrokerError: MESSAGE_TOO_LARGE (10): too large for flights"
     )
 
 
-def test_a_failure_is_noticed_while_sending() -> None:
+@WAYS
+def test_a_failure_is_noticed_while_sending(way: Way) -> None:
     outcomes = Acknowledgements(timeout=1)
     batch = batch_of()
     batch.fail(BrokerError(29))
-    with pytest.raises(DeliveryError):
-        send(outcomes, batch, LOOK_EVERY)
+    with pytest.raises(DeliveryError) as caught:
+        way(outcomes, batch, LOOK_EVERY)
+    assert caught.value.persisted is Persisted.NO
+    assert (caught.value.failed, caught.value.pending) == (LOOK_EVERY, 0)
+    assert isinstance(caught.value.__cause__, BrokerError)
 
 
 def test_settled_futures_are_let_go() -> None:
@@ -78,20 +95,26 @@ def test_settled_futures_are_let_go() -> None:
     assert outcomes.records == 10 * LOOK_EVERY
 
 
-def test_too_many_unsettled_records_wait_for_the_oldest() -> None:
+@WAYS
+def test_too_many_unsettled_records_wait_for_the_oldest(way: Way) -> None:
     outcomes = Acknowledgements(timeout=30)
     batch = batch_of()
     threading.Timer(0.1, batch.succeed, (0, -1)).start()
-    send(outcomes, batch, MOST_PENDING + 1)
+    for _ in range(MOST_PENDING // LOOK_EVERY + 1):
+        way(outcomes, batch, LOOK_EVERY)
     assert batch.done, "it went on without waiting"
     outcomes.finish()
-    assert outcomes.records == MOST_PENDING + 1
+    assert outcomes.records == MOST_PENDING + LOOK_EVERY
 
 
-def test_records_that_never_end_do_not_pile_up() -> None:
+@WAYS
+def test_records_that_never_end_do_not_pile_up(way: Way) -> None:
     outcomes = Acknowledgements(timeout=0.05)
-    with pytest.raises(DeliveryError, match=r"no outcome after 0.05 s"):
-        send(outcomes, batch_of(), MOST_PENDING)
+    batch = batch_of()
+    for _ in range(MOST_PENDING // LOOK_EVERY - 1):
+        way(outcomes, batch, LOOK_EVERY + 1)
+    with pytest.raises(DeliveryError, match=r"first: flights-2: no outcome after 0.05 s"):
+        way(outcomes, batch, LOOK_EVERY + 1)
 
 
 def test_records_of_bulk_calls_are_counted_by_partition() -> None:
@@ -113,37 +136,6 @@ def test_records_of_bulk_calls_are_counted_by_partition() -> None:
     ]
 
 
-def test_a_failure_in_a_bulk_call_is_told_with_what_became_of_the_others() -> None:
-    outcomes = Acknowledgements(timeout=1)
-    good, bad, unknown = (batch_of() for _ in range(3))
-    outcomes.expect(call((good, 2)), None, 2)
-    outcomes.expect(call((bad, 3), (unknown, 4)), None, 7)
-    good.succeed(0, -1)
-    bad.fail(BrokerError(10, "too large for flights"))
-    with pytest.raises(DeliveryError) as caught:
-        outcomes.finish()
-    error = caught.value
-    assert (error.acknowledged, error.failed, error.pending) == (2, 3, 4)
-    assert error.topic_partition == FLIGHTS_2
-    assert isinstance(error.__cause__, BrokerError)
-    assert error.persisted is Persisted.MAYBE, "those without an outcome may be in the log"
-    assert str(error) == (
-        "3 of 9 records failed, 4 have no outcome yet, 2 were acknowledged; first: flights-2: "
-        "BrokerError: MESSAGE_TOO_LARGE (10): too large for flights"
-    )
-
-
-def test_what_was_refused_in_a_bulk_call_is_not_in_the_log() -> None:
-    outcomes = Acknowledgements(timeout=1)
-    batch = batch_of()
-    batch.fail(BrokerError(29))
-    with pytest.raises(DeliveryError) as caught:
-        outcomes.expect(call((batch, LOOK_EVERY)))
-    assert caught.value.persisted is Persisted.NO
-    assert (caught.value.failed, caught.value.pending) == (LOOK_EVERY, 0)
-    assert isinstance(caught.value.__cause__, BrokerError)
-
-
 def test_calls_between_single_records_do_not_let_those_pile_up() -> None:
     outcomes = Acknowledgements(timeout=0.05)
     batch, done = batch_of(), batch_of()
@@ -156,26 +148,6 @@ def test_calls_between_single_records_do_not_let_those_pile_up() -> None:
 
     with pytest.raises(DeliveryError, match="no outcome"):
         send_both_ways()
-
-
-def test_bulk_calls_that_never_end_do_not_pile_up() -> None:
-    outcomes = Acknowledgements(timeout=0.05)
-    batch = batch_of()
-    for _ in range(MOST_PENDING // LOOK_EVERY - 1):
-        outcomes.expect(call((batch, LOOK_EVERY + 1)))
-    with pytest.raises(DeliveryError, match=r"first: flights-2: no outcome after 0.05 s"):
-        outcomes.expect(call((batch, LOOK_EVERY + 1)))
-
-
-def test_too_many_bulk_calls_wait_for_the_oldest() -> None:
-    outcomes = Acknowledgements(timeout=30)
-    batch = batch_of()
-    threading.Timer(0.1, batch.succeed, (0, -1)).start()
-    for _ in range(MOST_PENDING // LOOK_EVERY + 1):
-        outcomes.expect(call((batch, LOOK_EVERY)))
-    assert batch.done, "it went on without waiting"
-    outcomes.finish()
-    assert outcomes.records == MOST_PENDING + LOOK_EVERY
 
 
 def test_small_bulk_calls_wait_for_no_other() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker
+from tests.spark.driver_process import SETTINGS
 from tests.spark.own_environment import connect_python, environment, python_with
 from tests.support.committed_records import committed
 from tests.support.ports import free_port
@@ -79,14 +80,11 @@ def connect_server(python: Path, folder: Path) -> Iterator[str]:
     """The address of a Connect server, whose Python workers find kprod."""
     port = free_port()
     settings = {
+        **SETTINGS,
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.enabled": "false",
     }
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"

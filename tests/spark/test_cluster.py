@@ -34,35 +34,6 @@ def test_map_partitions_delivers_every_row_once(cluster: SparkSession, kafka: st
     assert sorted(report["task"] for report in reports) == list(range(TASKS))
     assert sum(report["records"] for report in reports) == ROWS
     assert len({report["pid"] for report in reports}) > 1, "more than one process wrote"
-    ranges = [offsets for report in reports for offsets in report["offsets"]]
-    ends = Counter(partition for partition, _record in read_topic(kafka, "mapped"))
-    for partition, end in ends.items():
-        mine = [offsets for offsets in ranges if offsets["partition"] == partition]
-        assert sum(offsets["records"] for offsets in mine) == end
-        assert min(offsets["first"] for offsets in mine) == 0
-        assert max(offsets["last"] for offsets in mine) == end - 1
-
-
-def test_map_in_arrow_delivers_every_row_once(cluster: SparkSession, kafka: str) -> None:
-    frame = cluster.range(0, ROWS, 1, TASKS).selectExpr(
-        "cast(id as string) as key",
-        "concat('row ', id) as value",
-        "cast(id % 3 as int) as partition",
-        "timestamp_millis(1700000000000 + id) as timestamp",
-        "map('source', cast('spark' as binary)) as headers",
-    )
-    writer = partition_writer("arrow", bootstrap_servers=kafka)
-    reports = frame.mapInArrow(writer, writer.schema).collect()
-    found = list(read_topic(kafka, "arrow"))
-    assert once_each([record for _partition, record in found])
-    for partition, record in found:
-        number = int(record.key or b"")
-        assert record.value == b"row %d" % number
-        assert partition == number % 3
-        assert record.timestamp == 1_700_000_000_000 + number
-        assert record.headers == (("source", b"spark"),)
-    assert sum(report["records"] for report in reports) == ROWS
-    assert sum(offsets["records"] for report in reports for offsets in report["offsets"]) == ROWS
 
 
 def test_a_task_that_is_tried_again_loses_nothing(cluster: SparkSession, kafka: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker
-from tests.spark.driver_process import values
+from tests.spark.driver_process import SETTINGS, values
 from tests.spark.own_environment import connect_python, environment
 
 pytestmark = [
@@ -48,14 +48,6 @@ def lines():
 def lines_once():
     return sharded(spark.readStream.format("text").load("file://{folder}/in"), 2, by="value")
 """
-
-SETTINGS = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.host": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.ui.enabled": "false",
-}
 
 
 def run(folder: Path, *arguments: str) -> None:

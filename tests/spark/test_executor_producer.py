@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,21 +15,15 @@ from kprod.spark import executor_producer
 from kprod.spark.executor_producer import MOST, ProducerCache
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker() as broker:
-        yield broker.bootstrap_servers
-
-
-def test_a_block_ends_when_its_records_are_stored(bootstrap: str) -> None:
-    with executor_producer(bootstrap_servers=bootstrap, linger_ms=10_000) as producer:
+def test_a_block_ends_when_its_records_are_stored(kafka: str) -> None:
+    with executor_producer(bootstrap_servers=kafka, linger_ms=10_000) as producer:
         producer.send("block", b"v", key=b"k")
-    ((_partition, record),) = read_topic(bootstrap, "block")
+    ((_partition, record),) = read_topic(kafka, "block")
     assert (record.key, record.value) == (b"k", b"v")
     assert producer.outcomes.records == 1
 
 
-def test_a_block_that_cannot_deliver_raises(bootstrap: str) -> None:
+def test_a_block_that_cannot_deliver_raises(kafka: str) -> None:
     with EmbeddedBroker(topics={"gone": 1}) as broker:
         servers = broker.bootstrap_servers
         with executor_producer(bootstrap_servers=servers) as producer:
@@ -49,23 +42,26 @@ def test_bad_options_are_refused() -> None:
         pass
 
 
-def test_the_same_options_share_a_producer(bootstrap: str) -> None:
+def test_the_same_options_share_a_producer(kafka: str) -> None:
     cache = ProducerCache()
-    with cache.lend("a", {"bootstrap_servers": bootstrap}) as one:
+    with cache.lend("a", {"bootstrap_servers": kafka}) as one:
         pass
     with (
-        cache.lend("a", {"bootstrap_servers": bootstrap}) as same,
-        cache.lend("b", {"bootstrap_servers": bootstrap, "linger_ms": 7}) as other,
+        cache.lend("a", {"bootstrap_servers": kafka}) as same,
+        cache.lend("b", {"bootstrap_servers": kafka, "linger_ms": 7}) as other,
     ):
         assert same is one
         assert other is not one
     assert one.config.client_id.startswith("kprod-spark-")
     cache.close()
+    for each in (one, other):
+        with pytest.raises(IllegalStateError):
+            each.send("closed", b"v")
 
 
-def test_an_evicted_producer_is_closed_and_replaced(bootstrap: str) -> None:
+def test_an_evicted_producer_is_closed_and_replaced(kafka: str) -> None:
     cache = ProducerCache()
-    options = {"bootstrap_servers": bootstrap}
+    options = {"bootstrap_servers": kafka}
     with cache.lend("a", options) as old:
         cache.evict("a")
     with cache.lend("a", options) as new:
@@ -75,9 +71,9 @@ def test_an_evicted_producer_is_closed_and_replaced(bootstrap: str) -> None:
     cache.evict("never there")
 
 
-def test_a_failed_block_leaves_the_producer_to_another_that_uses_it(bootstrap: str) -> None:
+def test_a_failed_block_leaves_the_producer_to_another_that_uses_it(kafka: str) -> None:
     """It was closed at once, and so the records of the other block failed."""
-    options: Any = {"bootstrap_servers": bootstrap, "linger_ms": 60_000, "client_id": "shared"}
+    options: Any = {"bootstrap_servers": kafka, "linger_ms": 60_000, "client_id": "shared"}
     with executor_producer(**options) as one:
         future = one.send("shared", b"v")
         with pytest.raises(ValueError, match="its own"), executor_producer(**options):
@@ -89,26 +85,13 @@ def test_a_failed_block_leaves_the_producer_to_another_that_uses_it(bootstrap: s
         one._producer.send("shared", b"v")
 
 
-def test_a_closed_cache_has_closed_its_producers(bootstrap: str) -> None:
-    cache = ProducerCache()
-    with (
-        cache.lend("a", {"bootstrap_servers": bootstrap}) as one,
-        cache.lend("b", {"bootstrap_servers": bootstrap}) as other,
-    ):
-        pass
-    cache.close()
-    for each in (one, other):
-        with pytest.raises(IllegalStateError):
-            each.send("closed", b"v")
-
-
-def test_options_that_change_per_run_leave_few_producers_behind(bootstrap: str) -> None:
+def test_options_that_change_per_run_leave_few_producers_behind(kafka: str) -> None:
     """Those that were used last; never one that a block has."""
     cache = ProducerCache()
-    with cache.lend("in use", {"bootstrap_servers": bootstrap}) as used:
+    with cache.lend("in use", {"bootstrap_servers": kafka}) as used:
         made = []
         for number in range(3 * MOST):
-            with cache.lend(str(number), {"bootstrap_servers": bootstrap}) as producer:
+            with cache.lend(str(number), {"bootstrap_servers": kafka}) as producer:
                 made.append(producer)
         for old in made[:-MOST]:
             with pytest.raises(IllegalStateError):
@@ -137,9 +120,9 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
-def test_a_forked_worker_has_a_producer_of_its_own(bootstrap: str) -> None:
-    subprocess.run([sys.executable, "-c", FORK, bootstrap], check=True, timeout=50)
-    stored = sorted(record.value or b"" for _partition, record in read_topic(bootstrap, "forked"))
+def test_a_forked_worker_has_a_producer_of_its_own(kafka: str) -> None:
+    subprocess.run([sys.executable, "-c", FORK, kafka], check=True, timeout=50)
+    stored = sorted(record.value or b"" for _partition, record in read_topic(kafka, "forked"))
     assert stored == [b"child", b"parent after", b"parent before"]
 
 

@@ -7,7 +7,6 @@ import io
 import json
 import re
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import fastavro
@@ -15,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from kprod.admin import read_topic
-from kprod.broker import EmbeddedBroker
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.spark import partition_writer
 from kprod.spark.column_roles import ColumnRoles
@@ -27,12 +25,6 @@ from tests.support.steady_names import steady_repr
 ROWS = 40
 MOMENT = datetime.datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=datetime.UTC)
 MS = 1_700_000_000_123
-
-
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker(default_partitions=2) as broker:
-        yield broker.bootstrap_servers
 
 
 def column(cell: Any, kind: Any = None) -> Any:
@@ -58,17 +50,17 @@ def column(cell: Any, kind: Any = None) -> Any:
     ],
     ids=lambda cell: str(getattr(cell, "type", cell)),
 )
-def test_every_type_of_column(bootstrap: str, role: str, cells: Any, expected: Any) -> None:
+def test_every_type_of_column(kafka: str, role: str, cells: Any, expected: Any) -> None:
     topic = f"{role}-{re.sub('[^a-z0-9]+', '-', str(cells.type))}"
     rows = pa.RecordBatch.from_pydict({"value": column("v"), role: cells})
-    (report,) = partition_writer(topic, bootstrap_servers=bootstrap)(iter([rows]))
+    (report,) = partition_writer(topic, bootstrap_servers=kafka)(iter([rows]))
     assert report.to_pylist()[0]["records"] == ROWS
-    found = list(read_topic(bootstrap, topic))
+    found = list(read_topic(kafka, topic))
     told = [p if role == "partition" else getattr(record, role) for p, record in found]
     assert told == [expected] * ROWS
 
 
-def test_each_row_goes_to_the_topic_it_names_in_order(bootstrap: str) -> None:
+def test_each_row_goes_to_the_topic_it_names_in_order(kafka: str) -> None:
     topics = [f"named-{row % 3}" for row in range(ROWS * 3)]
     rows = pa.RecordBatch.from_pydict(
         {
@@ -77,13 +69,13 @@ def test_each_row_goes_to_the_topic_it_names_in_order(bootstrap: str) -> None:
             "partition": [0] * ROWS * 3,
         }
     )
-    list(partition_writer(bootstrap_servers=bootstrap)(iter([rows])))
+    list(partition_writer(bootstrap_servers=kafka)(iter([rows])))
     for number in range(3):
-        found = [int(r.value or b"") for _, r in read_topic(bootstrap, f"named-{number}")]
+        found = [int(r.value or b"") for _, r in read_topic(kafka, f"named-{number}")]
         assert found == list(range(number, ROWS * 3, 3))
 
 
-def test_columns_that_are_not_named_for_a_role_become_json(bootstrap: str) -> None:
+def test_columns_that_are_not_named_for_a_role_become_json(kafka: str) -> None:
     rows = pa.RecordBatch.from_pydict(
         {
             "id": list(range(ROWS)),
@@ -92,10 +84,10 @@ def test_columns_that_are_not_named_for_a_role_become_json(bootstrap: str) -> No
         }
     )
     writer = partition_writer(
-        "packed", bootstrap_servers=bootstrap, value_format="json", columns={"key": "tailnum"}
+        "packed", bootstrap_servers=kafka, value_format="json", columns={"key": "tailnum"}
     )
     list(writer(iter([rows])))
-    for _, record in read_topic(bootstrap, "packed"):
+    for _, record in read_topic(kafka, "packed"):
         assert record.value is not None
         found = json.loads(record.value)
         assert found == {"id": found["id"], "tailnum": f"N{found['id']}"}
@@ -103,11 +95,11 @@ def test_columns_that_are_not_named_for_a_role_become_json(bootstrap: str) -> No
         assert record.timestamp == 5
 
 
-def test_avro_is_framed_as_confluent_s_deserializer_reads_it(bootstrap: str) -> None:
+def test_avro_is_framed_as_confluent_s_deserializer_reads_it(kafka: str) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
     writer = partition_writer(
         "avro",
-        bootstrap_servers=bootstrap,
+        bootstrap_servers=kafka,
         value_format="avro",
         avro_schema=json.dumps(schema),
         schema_id=258,
@@ -117,13 +109,13 @@ def test_avro_is_framed_as_confluent_s_deserializer_reads_it(bootstrap: str) -> 
     rows = pa.RecordBatch.from_pydict({"id": [*range(ROWS), None]})
     (report,) = writer(iter([rows]))
     assert report.to_pylist()[0]["dead_letters"] == 1
-    values = [record.value or b"" for _, record in read_topic(bootstrap, "avro")]
+    values = [record.value or b"" for _, record in read_topic(kafka, "avro")]
     assert {value[:5] for value in values} == {b"\0\0\0\x01\x02"}
     read: list[Any] = [
         fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None) for value in values
     ]
     assert sorted(row["id"] for row in read) == list(range(ROWS))
-    ((_, dead),) = read_topic(bootstrap, "avro-dead")
+    ((_, dead),) = read_topic(kafka, "avro-dead")
     assert dict(dead.headers)["kprod.dlq.reason"] == b"SerializationError"
 
 
@@ -143,16 +135,16 @@ def test_avro_is_framed_as_confluent_s_deserializer_reads_it(bootstrap: str) -> 
     ids=steady_repr,
 )
 def test_a_column_of_another_type_is_named(
-    bootstrap: str, columns: dict[str, Any], complaint: str
+    kafka: str, columns: dict[str, Any], complaint: str
 ) -> None:
     topic = None if "topic" in columns else "t"
     with pytest.raises(RecordTypeError, match=complaint):
-        partition_writer(topic, bootstrap_servers=bootstrap)(
+        partition_writer(topic, bootstrap_servers=kafka)(
             iter([pa.RecordBatch.from_pydict(columns)])
         )
 
 
-def test_a_text_that_is_no_utf_8_is_the_fault_of_its_row(bootstrap: str) -> None:
+def test_a_text_that_is_no_utf_8_is_the_fault_of_its_row(kafka: str) -> None:
     """Spark lets any bytes pass for text; Avro has no place for them."""
     texts = pa.Array.from_buffers(
         pa.string(), 2, [None, pa.py_buffer(struct.pack("<3i", 0, 1, 3)), pa.py_buffer(b"\xffok")]
@@ -160,7 +152,7 @@ def test_a_text_that_is_no_utf_8_is_the_fault_of_its_row(bootstrap: str) -> None
     fields = [{"name": "text", "type": "string"}]
     writer = partition_writer(
         "half-text",
-        bootstrap_servers=bootstrap,
+        bootstrap_servers=kafka,
         value_format="avro",
         avro_schema=json.dumps({"type": "record", "name": "Row", "fields": fields}),
         on_row_error="skip",
@@ -171,7 +163,7 @@ def test_a_text_that_is_no_utf_8_is_the_fault_of_its_row(bootstrap: str) -> None
     assert "text: a text that is no UTF-8" in told["reasons"][0]
 
 
-def test_maps_are_maps_in_every_format(bootstrap: str) -> None:
+def test_maps_are_maps_in_every_format(kafka: str) -> None:
     kind = pa.struct([("m", pa.map_(pa.string(), pa.int64()))])
     rows = [{"m": [("a", 1), ("b", 2)]}] * ROWS
     batch = pa.RecordBatch.from_pydict({"value": pa.array(rows, kind)})
@@ -183,8 +175,8 @@ def test_maps_are_maps_in_every_format(bootstrap: str) -> None:
         "maps-by-row": {"value_serializer": lambda value: json.dumps(value).encode()},
     }
     for topic, options in formats.items():
-        list(partition_writer(topic, bootstrap_servers=bootstrap, **options)(iter([batch])))
-        values = [record.value or b"" for _, record in read_topic(bootstrap, topic)]
+        list(partition_writer(topic, bootstrap_servers=kafka, **options)(iter([batch])))
+        values = [record.value or b"" for _, record in read_topic(kafka, topic)]
         read: list[Any] = [
             fastavro.schemaless_reader(io.BytesIO(value), schema, None)
             if topic == "maps-avro"
@@ -195,16 +187,16 @@ def test_maps_are_maps_in_every_format(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"value_serializer": str.encode}, {"value_format": "json"}])
-def test_a_date_that_python_does_not_have(bootstrap: str, options: dict[str, Any]) -> None:
+def test_a_date_that_python_does_not_have(kafka: str, options: dict[str, Any]) -> None:
     """For a serializer it is the fault of its row; a format has a text for it."""
     topic = f"dates-{next(iter(options)).replace('_', '-')}"
     by_row = "value_serializer" in options
     options = {"value_serializer": lambda value: str(value).encode()} if by_row else options
     days = pa.array([0, 2_932_897], pa.int32()).cast(pa.date32())
-    writer = partition_writer(topic, bootstrap_servers=bootstrap, on_row_error="skip", **options)
+    writer = partition_writer(topic, bootstrap_servers=kafka, on_row_error="skip", **options)
     (report,) = writer(iter([pa.RecordBatch.from_pydict({"value": days})]))
     (told,) = report.to_pylist()
-    values = [record.value or b"" for _, record in read_topic(bootstrap, topic)]
+    values = [record.value or b"" for _, record in read_topic(kafka, topic)]
     if by_row:
         assert (told["skipped"], values) == (1, [b"1970-01-01"])
         assert "no form in Python" in told["reasons"][0]
@@ -282,21 +274,21 @@ class OnlyCalls(MeasuringProducer):
 
 
 @pytest.mark.parametrize("names", [("name", "value"), ("key", "value", "other")])
-def test_headers_need_a_key_and_a_value(bootstrap: str, names: tuple[str, ...]) -> None:
+def test_headers_need_a_key_and_a_value(kafka: str, names: tuple[str, ...]) -> None:
     """By position a name could be taken for a value."""
     rows = pa.RecordBatch.from_pydict(
         {"value": column("v"), "headers": column([dict.fromkeys(names, "x")])}
     )
     with pytest.raises(RecordTypeError, match=r"headers: .*structs of key: string and"):
-        partition_writer("t", bootstrap_servers=bootstrap)(iter([rows]))
+        partition_writer("t", bootstrap_servers=kafka)(iter([rows]))
 
 
-def test_every_row_of_a_large_batch_goes_to_a_serializer(bootstrap: str) -> None:
+def test_every_row_of_a_large_batch_goes_to_a_serializer(kafka: str) -> None:
     rows = 2 * READ_ROWS + 1
     batch = pa.RecordBatch.from_pydict({"value": list(range(rows))})
     writer = partition_writer(
-        "large", bootstrap_servers=bootstrap, value_serializer=lambda value: b"%d" % value
+        "large", bootstrap_servers=kafka, value_serializer=lambda value: b"%d" % value
     )
     list(writer(iter([batch])))
-    found = {record.value for _, record in read_topic(bootstrap, "large")}
+    found = {record.value for _, record in read_topic(kafka, "large")}
     assert found == {b"%d" % row for row in range(rows)}

@@ -1,16 +1,17 @@
-"""Which items of a partition become which arguments of ``send``."""
+"""Which items of a partition, and which columns, become which arguments of ``send``."""
 
 from __future__ import annotations
 
 import datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
 from kprod.errors import RecordTypeError
 from kprod.spark.column_roles import ColumnRoles
-from kprod.spark.record_shapes import RecordShapes
+from kprod.spark.record_shapes import RecordShapes, read_batch
 from tests.support.steady_names import steady_repr
 
 SHAPES = RecordShapes(topic="t")
@@ -97,3 +98,43 @@ def test_what_is_no_record_is_refused(item: Any, complaint: str) -> None:
 def test_a_record_needs_a_topic() -> None:
     with pytest.raises(RecordTypeError, match="has no topic"):
         RecordShapes(topic=None).read(b"v")
+
+
+TEXT_TYPES = [
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.binary_view(),
+    pa.dictionary(pa.int32(), pa.string()),
+]
+
+
+@pytest.mark.parametrize("kind", TEXT_TYPES, ids=str)
+def test_every_kind_of_text_becomes_bytes(kind: Any) -> None:
+    column = pa.array(["a", None, "gr\u00fcn", ""]).cast(kind)
+    batch = pa.RecordBatch.from_arrays([column], ["value"])
+    assert [row[1] for row in read_batch(batch, SHAPES)] == [b"a", None, "gr\u00fcn".encode(), b""]
+
+
+def test_headers_may_be_structs_and_timestamps_numbers() -> None:
+    header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array(["v"]),
+            "headers": pa.array([[{"key": "h", "value": None}]], header),
+            "timestamp": pa.array([17], pa.int64()),
+        }
+    )
+    assert list(read_batch(batch, SHAPES)) == [("t", b"v", None, [("h", None)], None, 17)]
+
+
+def test_times_before_1970_are_cut_downwards() -> None:
+    for unit in ("us", "ns"):
+        parts = {"us": 10**3, "ns": 10**6}[unit]
+        told = [-parts - 1, -parts, -1, 0, 1, 2**63 - 1, -(2**63) + 1]
+        times = pa.array([*told, None], pa.timestamp(unit, "UTC"))
+        batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 8, "timestamp": times})
+        read = read_batch(batch, RecordShapes(topic="t"))
+        assert [timestamp for *_, timestamp in read] == [*(each // parts for each in told), None]

@@ -18,7 +18,14 @@ import pyspark
 import pytest
 
 from kprod.broker import EmbeddedBroker
-from tests.spark.driver_process import OF_CAMPAIGNS, ROOT, every_row, standalone, values
+from tests.spark.driver_process import (
+    OF_CAMPAIGNS,
+    ROOT,
+    SETTINGS,
+    every_row,
+    standalone,
+    values,
+)
 
 pytestmark = OF_CAMPAIGNS
 
@@ -27,14 +34,7 @@ RECIPE = re.compile(r'^```console title="([a-z-]+)"\n(.*?)^```$', re.MULTILINE |
 RECIPES = dict(RECIPE.findall((ROOT / "docs" / "spark-operation.md").read_text()))
 JOB = Path(__file__).with_name("shipped_job.py")
 
-SETTINGS = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.host": "127.0.0.1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.log.level": "ERROR",
-    "spark.ui.enabled": "false",
-}
+AWAY = {name: text for name, text in SETTINGS.items() if name != "spark.executorEnv.PYTHONPATH"}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     hidden = {"PYTHONPATH", "PYTHONHOME", "PYSPARK_PYTHON", "VIRTUAL_ENV"}
     with standalone(workers) as address:
         unpacked = {"spark.executorEnv.PEX_ROOT": str(tmp_path / "pex")}
-        settings = SETTINGS | unpacked | {"spark.master": address}
+        settings = AWAY | unpacked | {"spark.master": address}
         lines = [f"{name} {value}\n" for name, value in settings.items()]
         (conf / "spark-defaults.conf").write_text("".join(lines))
         yield {name: value for name, value in os.environ.items() if name not in hidden} | {

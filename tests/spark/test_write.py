@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.errors import BrokerError, ConfigError, InvalidTopicError
+from kprod.errors import BrokerError, ConfigError
 from kprod.spark import OffsetRange, SchemaError, WriteFailed, WriteResult, foreach_batch, write
 from kprod.spark.sharded import key_partitions, numbers_by_task, spark_hash
 from kprod_ext import partition_for_key
+from tests.spark.lines import Lines
 from tests.support.ports import free_port
 from tests.support.steady_names import steady_repr
 
@@ -217,18 +218,6 @@ def test_a_schema_that_does_not_fit_is_told_before_a_task_starts(
         write(frame, "never", bootstrap_servers="127.0.0.1:1")
 
 
-def test_options_are_judged_before_a_task_starts(cluster: SparkSession) -> None:
-    frame = keyed(cluster)
-    with pytest.raises(SchemaError, match="no topic"):
-        write(frame, bootstrap_servers="127.0.0.1:1")
-    with pytest.raises(InvalidTopicError):
-        write(frame, "not a name", bootstrap_servers="127.0.0.1:1")
-    with pytest.raises(ConfigError, match="repartition"):
-        write(frame, "t", bootstrap_servers="127.0.0.1:1", repartition="hash")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="max_records_per_second"):
-        write(frame, "t", bootstrap_servers="127.0.0.1:1", max_records_per_second=0)
-
-
 def test_what_no_attempt_can_help_fails_at_once(cluster: SparkSession, kafka: str) -> None:
     frame = cluster.range(0, 400, 1, 8).selectExpr("if(id = 0, null, 'some') topic", "'v' value")
     with pytest.raises(WriteFailed, match="has no topic") as raised:
@@ -254,17 +243,6 @@ def save(frame: DataFrame, kafka: str, **options: str) -> None:
     writer.options(**options).mode("append").save()
 
 
-def test_the_data_source_writes_a_batch(cluster: SparkSession, kafka: str) -> None:
-    frame = keyed(cluster).selectExpr(
-        "*", "map('h', cast('x' as binary)) as headers", "timestamp_millis(17) as timestamp"
-    )
-    save(frame, kafka, topic="saved")
-    assert once_each(kafka, "saved")
-    assert {(r.headers, r.timestamp) for _, r in read_topic(kafka, "saved")} == {
-        ((("h", b"x"),), 17)
-    }
-
-
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -288,51 +266,12 @@ def test_a_poison_row_fails_a_save_at_once(cluster: SparkSession, kafka: str) ->
         save(frame, kafka)
 
 
-class Folder:
-    """A stream of text files, one micro-batch for each."""
-
-    def __init__(self, spark: SparkSession, path: Path) -> None:
-        self._spark = spark
-        self._path = path
-        self._files = 0
-        path.mkdir()
-
-    def add(self, first: int, count: int) -> None:
-        self._files += 1
-        lines = "".join(f"row {row}\n" for row in range(first, first + count))
-        written = self._path.parent / f"{self._files}.txt"
-        written.write_text(lines)
-        written.rename(self._path / written.name)
-
-    def read(self) -> DataFrame:
-        return self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self._path))
-
-
-def test_a_stream_goes_on_from_its_checkpoint(
-    cluster: SparkSession, kafka: str, tmp_path: Path
-) -> None:
-    folder = Folder(cluster, tmp_path / "in")
-
-    def run() -> None:
-        stream = folder.read().writeStream.format("kprod").option("topic", "streamed")
-        stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = stream.option("kafka.bootstrap.servers", kafka).trigger(availableNow=True).start()
-        assert query.awaitTermination(120)
-
-    folder.add(0, 100)
-    folder.add(100, 100)
-    run()
-    folder.add(200, 50)
-    run()
-    assert once_each(kafka, "streamed", 250)
-
-
 def test_the_data_source_says_what_it_cannot_do(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
-    folder = Folder(cluster, tmp_path / "in")
-    folder.add(0, 5)
-    counted = folder.read().groupBy("value").count().selectExpr("value")
+    lines = Lines(cluster, tmp_path)
+    lines.add(5)
+    counted = lines.stream().groupBy("value").count().selectExpr("value")
     stream = counted.writeStream.format("kprod").option("kafka.bootstrap.servers", kafka)
     stream = stream.option("topic", "updated").outputMode("update")
     with pytest.raises((AnalysisException, StreamingQueryException), match=r"(?i)update"):
@@ -343,10 +282,10 @@ def test_the_data_source_writes_a_whole_result_again(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
     """Output mode complete: every micro-batch has all groups that there are."""
-    folder = Folder(cluster, tmp_path / "in")
-    folder.add(0, 5)
-    folder.add(5, 2)
-    counted = folder.read().groupBy("value").count().selectExpr("value")
+    lines = Lines(cluster, tmp_path)
+    lines.add(5)
+    lines.add(2)
+    counted = lines.stream().groupBy("value").count().selectExpr("value")
     stream = counted.writeStream.format("kprod").option("kafka.bootstrap.servers", kafka)
     stream = stream.option("topic", "completed").outputMode("complete").trigger(availableNow=True)
     query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
@@ -359,14 +298,14 @@ def test_the_data_source_writes_a_whole_result_again(
 def test_every_output_mode_is_possible_with_foreach_batch(
     cluster: SparkSession, kafka: str, tmp_path: Path, mode: str
 ) -> None:
-    folder = Folder(cluster, tmp_path / "in")
-    folder.add(0, 5)
+    lines = Lines(cluster, tmp_path)
+    lines.add(5)
     seen: list[tuple[int, int]] = []
 
     def note(result: WriteResult, batch: int) -> None:
         seen.append((batch, result.records))
 
-    counted = folder.read().groupBy("value").count().selectExpr("value")
+    counted = lines.stream().groupBy("value").count().selectExpr("value")
     stream = counted.writeStream.outputMode(mode).trigger(availableNow=True)
     stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = stream.foreachBatch(foreach_batch(mode, bootstrap_servers=kafka, on_result=note))
