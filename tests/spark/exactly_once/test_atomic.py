@@ -18,10 +18,8 @@ from kprod.exactly_once import atomic
 from kprod.exactly_once.errors import (
     BatchIncomplete,
     BatchNotCommitted,
-    MarkerError,
     RowsChanged,
     ShardCountChanged,
-    StaleBatch,
     TransactionTooSlow,
 )
 from kprod.exactly_once.marker import Marker
@@ -34,7 +32,7 @@ from kprod.spark.partition_writer import task_writer
 from kprod.spark.shard_rows import TaskRows
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from tests.spark.exactly_once.attempts import attempt as attempted
-from tests.spark.exactly_once.test_shards import deliver, forget
+from tests.spark.exactly_once.test_shards import deliver
 from tests.spark.exactly_once_kills.request_watch import Moment, RequestWatch, WatchedBroker
 from tests.support.committed_records import committed
 
@@ -157,24 +155,6 @@ def test_an_abort_leaves_nothing(servers: str) -> None:
     assert_there(servers, "aborted", BOTH)
 
 
-def test_attempts_that_lost_are_aborted(servers: str) -> None:
-    """A copy that was denied has written, and nobody told it."""
-    waiting = prepared(servers, "denied")
-    write(servers, shard("denied", 0), rows_of(0), attempt=1)
-    end(servers, "denied", waiting).commit()
-    assert_there(servers, "denied", BOTH)
-
-
-def test_another_run_with_another_number_of_shards_begins_anew(servers: str) -> None:
-    """Before the decision: what the first run has left is fenced."""
-    prepared(servers, "fewer")
-    only = write(servers, shard("fewer", 0, shards=1, run="second"), BOTH).prepared
-    assert only is not None
-    last = replace(end(servers, "fewer", [only], shards=1), shards=1)
-    assert last.commit().by_us
-    assert_there(servers, "fewer", BOTH)
-
-
 @pytest.mark.parametrize("start", ["", "next"])
 def test_what_was_prepared_does_not_hide_what_exactly_once_writes(servers: str, start: str) -> None:
     """The delivery of a query is changed between two starts, before the batch was decided."""
@@ -207,23 +187,6 @@ def test_a_layout_of_another_run_hides_nothing_that_is_open(servers: str) -> Non
     assert len([one for one in open_transactions(servers) if topic in one.transactional_id]) == 1
     for n in (0, 1):
         deliver(servers, shard(topic, n, run="third"), lambda p, n=n: send(p, topic, n))
-    assert_there(servers, topic, BOTH)
-
-
-def test_what_a_decision_does_not_count_is_aborted_and_the_rest_committed(servers: str) -> None:
-    """The driver dies behind its decision, and a copy of a task writes after that."""
-    topic = "counted"
-    waiting = prepared(servers, topic)
-    write(
-        servers,
-        shard(topic),
-        rows_of(0),
-        attempt=1,
-        before_rows=lambda: decide(servers, topic, waiting),
-    )
-    for n in (0, 1):
-        found = deliver(servers, shard(topic, n, run="second"), lambda p, n=n: send(p, topic, n))
-        assert not found.by_us, "what was prepared is committed, not rewritten"
     assert_there(servers, topic, BOTH)
 
 
@@ -325,20 +288,6 @@ def test_half_of_the_time_of_a_transaction_is_the_limit_of_a_batch(servers: str)
     assert_there(servers, "slow", [])
 
 
-def test_a_driver_that_was_left_behind_commits_nothing(servers: str) -> None:
-    """Its own transactions are aborted: another run has decided, with others."""
-    mine = [write(servers, shard("behind", n), rows_of(n), attempt=5).prepared for n in (0, 1)]
-    theirs = prepared(servers, "behind", run="second")
-    decide(servers, "behind", theirs)
-    left = [one for one in mine if one is not None]
-    assert not end(servers, "behind", left).commit().by_us
-    assert_there(servers, "behind", BOTH)
-    end(servers, "behind", prepared(servers, "behind", batch=1), batch=1).commit()
-    with pytest.raises(StaleBatch):
-        end(servers, "behind", left).commit()
-    assert_there(servers, "behind", BOTH + BOTH)
-
-
 def test_another_driver_of_the_same_name_never_drops_rows_in_silence(servers: str) -> None:
     """Two jobs under one name: the rows of the one that decides first are visible, and the other
     one is told that its own are not."""
@@ -357,50 +306,6 @@ def test_another_driver_of_the_same_name_never_drops_rows_in_silence(servers: st
     with pytest.raises(RowsChanged, match="Nothing was written or dropped"):
         write(servers, shard("twins", 0, run="third"), others[::2])
     assert_there(servers, "twins", BOTH)
-
-
-def test_a_lost_shard_that_another_run_has_written_is_not_taken_for_ones_own(servers: str) -> None:
-    waiting = prepared(servers, "lost-to-other")
-    decide(servers, "lost-to-other", waiting)
-    time_out(servers, waiting[1])
-    other = write(servers, shard("lost-to-other", 1, run="second"), [b"other rows"])
-    assert other.by_us
-    with pytest.raises(BatchIncomplete, match="another run may have written them since") as raised:
-        end(servers, "lost-to-other", waiting).commit()
-    assert (raised.value.visible, raised.value.missing) == ((0,), (1,))
-    with pytest.raises(RowsChanged, match="Nothing was written or dropped"):
-        write(servers, shard("lost-to-other", 1, run="third"), rows_of(1))
-    assert_there(servers, "lost-to-other", [*rows_of(0), b"other rows"])
-
-
-@pytest.mark.parametrize("mode", ["atomic", "exactly once"])
-def test_a_decision_that_was_forgotten_is_not_made_anew(servers: str, mode: str) -> None:
-    """Brokers have dropped the group of the layout, and not yet those of the shards."""
-    topic = f"forgotten-{mode.replace(' ', '-')}"
-    end(servers, topic, prepared(servers, topic)).commit()
-    forget(servers, shard(topic).layout_id)
-    writes: dict[str, Callable[[Shard], Delivered]] = {
-        "atomic": lambda fewer: write(servers, fewer, rows_of(fewer.number)),
-        "exactly once": lambda fewer: deliver(
-            servers, fewer, lambda producer: send(producer, topic, fewer.number)
-        ),
-    }
-    for number in range(2):
-        fewer = shard(topic, number, shards=3, run="second")
-        with pytest.raises(MarkerError, match="some committed offsets of the groups"):
-            writes[mode](fewer)
-    assert_there(servers, topic, BOTH)
-
-
-@pytest.mark.parametrize("servers", [2], indirect=True)
-def test_a_shard_that_was_forgotten_before_its_decision_is_not_written_again(servers: str) -> None:
-    """Its marker is older than the decision. By protocol 2 the coordinator still knows its end."""
-    end(servers, "older", prepared(servers, "older")).commit()
-    forget(servers, "p.older.0/0")
-    with pytest.raises(MarkerError, match="some committed offsets of the groups"):
-        write(servers, shard("older", 0, run="second"), rows_of(0))
-    assert not write(servers, shard("older", 1, run="second"), rows_of(1)).by_us
-    assert_there(servers, "older", BOTH)
 
 
 def test_an_attempt_that_was_fenced_fails(servers: str) -> None:
@@ -434,15 +339,6 @@ def test_a_decision_about_many_shards_has_several_pieces(servers: str) -> None:
     with pytest.raises(BatchIncomplete) as raised:
         replace(end(servers, "many", [], shards=600), prepared=()).commit()
     assert len(raised.value.missing) == 300
-
-
-def test_a_group_that_something_else_uses_is_left_alone(servers: str) -> None:
-    waiting = prepared(servers, "used")
-    other = KafkaProducer(**options(servers), transactional_id="other")
-    with other, other.transaction() as transaction:
-        transaction.send_offsets({("used", 0): 9}, shard("used").layout_id)
-    with pytest.raises(MarkerError, match="Use a different transaction_prefix for the job"):
-        end(servers, "used", waiting).commit()
 
 
 @pytest.mark.parametrize("api", [ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS])
