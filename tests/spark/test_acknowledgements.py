@@ -21,6 +21,7 @@ from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords
 from kprod_ext.futures import FutureRecordMetadata
 
+Part = tuple[BatchDelivery, int]
 FLIGHTS_2 = TopicPartition("flights", 2)
 
 
@@ -34,7 +35,7 @@ def send(outcomes: Acknowledgements, batch: BatchDelivery, count: int) -> None:
         outcomes.expect(FutureRecordMetadata(batch, index, 0, 3, 10, 0))
 
 
-def call(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
+def call(*parts: Part) -> BulkDelivery:
     """A bulk call that has put so many records into each of the batches, from their first on."""
     sent = SentRecords()
     for batch, count in parts:
@@ -43,23 +44,27 @@ def call(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
     return BulkDelivery(sent)
 
 
-Way = Callable[[Acknowledgements, BatchDelivery, int], None]
+Way = Callable[..., None]
 
 
-def send_call(outcomes: Acknowledgements, batch: BatchDelivery, count: int) -> None:
-    """By one bulk call."""
-    outcomes.expect(call((batch, count)))
+def one_by_one(outcomes: Acknowledgements, *parts: Part) -> None:
+    for batch, count in parts:
+        send(outcomes, batch, count)
 
 
-WAYS = pytest.mark.parametrize("way", [send, send_call])
+def by_a_call(outcomes: Acknowledgements, *parts: Part) -> None:
+    outcomes.expect(call(*parts))
+
+
+WAYS = pytest.mark.parametrize("way", [one_by_one, by_a_call])
 
 
 @WAYS
 def test_a_failed_record_is_named_with_its_cause(way: Way) -> None:
     outcomes = Acknowledgements(timeout=1)
     good, bad, unknown = (batch_of() for _ in range(3))
-    for batch, count in ((good, 2), (bad, 3), (unknown, 4)):
-        way(outcomes, batch, count)
+    way(outcomes, (good, 2))
+    way(outcomes, (bad, 3), (unknown, 4))
     good.succeed(0, -1)
     bad.fail(BrokerError(10, "too large for flights"))
     with pytest.raises(DeliveryError) as caught:
@@ -81,7 +86,7 @@ def test_a_failure_is_noticed_while_sending(way: Way) -> None:
     batch = batch_of()
     batch.fail(BrokerError(29))
     with pytest.raises(DeliveryError) as caught:
-        way(outcomes, batch, LOOK_EVERY)
+        way(outcomes, (batch, LOOK_EVERY))
     assert caught.value.persisted is Persisted.NO
     assert (caught.value.failed, caught.value.pending) == (LOOK_EVERY, 0)
     assert isinstance(caught.value.__cause__, BrokerError)
@@ -101,7 +106,7 @@ def test_too_many_unsettled_records_wait_for_the_oldest(way: Way) -> None:
     batch = batch_of()
     threading.Timer(0.1, batch.succeed, (0, -1)).start()
     for _ in range(MOST_PENDING // LOOK_EVERY + 1):
-        way(outcomes, batch, LOOK_EVERY)
+        way(outcomes, (batch, LOOK_EVERY))
     assert batch.done, "it went on without waiting"
     outcomes.finish()
     assert outcomes.records == MOST_PENDING + LOOK_EVERY
@@ -112,9 +117,9 @@ def test_records_that_never_end_do_not_pile_up(way: Way) -> None:
     outcomes = Acknowledgements(timeout=0.05)
     batch = batch_of()
     for _ in range(MOST_PENDING // LOOK_EVERY - 1):
-        way(outcomes, batch, LOOK_EVERY + 1)
+        way(outcomes, (batch, LOOK_EVERY + 1))
     with pytest.raises(DeliveryError, match=r"first: flights-2: no outcome after 0.05 s"):
-        way(outcomes, batch, LOOK_EVERY + 1)
+        way(outcomes, (batch, LOOK_EVERY + 1))
 
 
 def test_records_of_bulk_calls_are_counted_by_partition() -> None:

@@ -58,14 +58,6 @@ def test_without_reports_everything_is_written_all_the_same(bootstrap: str) -> N
     assert values(bootstrap, "silent") == [b"a", b"b"]
 
 
-def test_record_batches_are_answered_by_a_record_batch(bootstrap: str) -> None:
-    writer = partition_writer("arrow", bootstrap_servers=bootstrap)
-    batches = [pa.RecordBatch.from_pydict({"value": ["a", "b"]})] * 2
-    (report,) = writer(iter(batches))
-    assert isinstance(report, pa.RecordBatch)
-    assert report.to_pylist()[0]["records"] == 4
-
-
 def test_a_record_that_cannot_be_sent_is_found_in_the_whole_partition(bootstrap: str) -> None:
     writer = partition_writer("numbered", bootstrap_servers=bootstrap)
     rows = pa.record_batch({"value": pa.array([b"v"] * 20), "partition": pa.array([0] * 20)})
@@ -134,27 +126,6 @@ def test_record_batches_without_rows_need_no_topic() -> None:
     nothing = pa.RecordBatch.from_pydict({"value": pa.array([], pa.string())})
     (report,) = writer(iter([nothing]))
     assert report.to_pylist()[0]["records"] == 0
-
-
-def test_headers_are_written_under_their_names(bootstrap: str) -> None:
-    kind = pa.list_(pa.struct([("value", pa.string()), ("key", pa.string())]))
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "value": ["v"] * 20,
-            "headers": pa.array([[{"key": "name", "value": "content"}]] * 20, kind),
-        }
-    )
-    writer = partition_writer("named-headers", bootstrap_servers=bootstrap)
-    list(writer(iter([batch])))
-    found = {record.headers for _partition, record in read_topic(bootstrap, "named-headers")}
-    assert found == {(("name", b"content"),)}
-
-
-def test_a_column_that_no_record_takes_names_its_row(bootstrap: str) -> None:
-    writer = partition_writer("refused-columns", bootstrap_servers=bootstrap)
-    column = pa.array([b"fits"] * 20 + [bytes(2_000_000)])
-    with pytest.raises(RecordTooLargeError, match="record 20"):
-        writer(iter([pa.RecordBatch.from_arrays([column], ["value"])]))
 
 
 def test_an_empty_partition_needs_no_broker() -> None:

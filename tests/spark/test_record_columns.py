@@ -75,50 +75,6 @@ def test_each_row_goes_to_the_topic_it_names_in_order(kafka: str) -> None:
         assert found == list(range(number, ROWS * 3, 3))
 
 
-def test_columns_that_are_not_named_for_a_role_become_json(kafka: str) -> None:
-    rows = pa.RecordBatch.from_pydict(
-        {
-            "id": list(range(ROWS)),
-            "tailnum": [f"N{n}" for n in range(ROWS)],
-            "timestamp": [5] * ROWS,
-        }
-    )
-    writer = partition_writer(
-        "packed", bootstrap_servers=kafka, value_format="json", columns={"key": "tailnum"}
-    )
-    list(writer(iter([rows])))
-    for _, record in read_topic(kafka, "packed"):
-        assert record.value is not None
-        found = json.loads(record.value)
-        assert found == {"id": found["id"], "tailnum": f"N{found['id']}"}
-        assert record.key == found["tailnum"].encode()
-        assert record.timestamp == 5
-
-
-def test_avro_is_framed_as_confluent_s_deserializer_reads_it(kafka: str) -> None:
-    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
-    writer = partition_writer(
-        "avro",
-        bootstrap_servers=kafka,
-        value_format="avro",
-        avro_schema=json.dumps(schema),
-        schema_id=258,
-        on_row_error="dead_letter",
-        dead_letter_topic="avro-dead",
-    )
-    rows = pa.RecordBatch.from_pydict({"id": [*range(ROWS), None]})
-    (report,) = writer(iter([rows]))
-    assert report.to_pylist()[0]["dead_letters"] == 1
-    values = [record.value or b"" for _, record in read_topic(kafka, "avro")]
-    assert {value[:5] for value in values} == {b"\0\0\0\x01\x02"}
-    read: list[Any] = [
-        fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None) for value in values
-    ]
-    assert sorted(row["id"] for row in read) == list(range(ROWS))
-    ((_, dead),) = read_topic(kafka, "avro-dead")
-    assert dict(dead.headers)["kprod.dlq.reason"] == b"SerializationError"
-
-
 @pytest.mark.parametrize(
     ("columns", "complaint"),
     [
