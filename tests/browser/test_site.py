@@ -15,7 +15,6 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urldefrag, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -145,33 +144,6 @@ def _drawn_width(file: Path) -> float:
 def test_every_number_of_an_error_has_an_anchor() -> None:
     shown = (SITE / "errors" / "index.html").read_text()
     assert not [number for number in NUMBERS if f'id="{number.lower()}"' not in shown]
-
-
-def test_every_link_within_the_site_leads_somewhere(browser: Browser, address: str) -> None:
-    ids: dict[str, set[str]] = {}
-    links: dict[str, set[str]] = {}
-    with opened(browser, address) as (page, _):
-        for name in PAGES:
-            page.goto(f"{address}/{name}/")
-            own = page.url
-            ids[own] = set(page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)"))
-            links[own] = set(
-                page.evaluate("[...document.querySelectorAll('a[href]')].map(a => a.href)")
-            )
-    broken = [
-        f"{page} -> {link}"
-        for page, found in links.items()
-        for link in found
-        if link.startswith(address) and not _is_there(link, ids)
-    ]
-    assert broken == []
-
-
-def _is_there(link: str, ids: dict[str, set[str]]) -> bool:
-    page, anchor = urldefrag(link)
-    if page in ids:
-        return not anchor or anchor in ids[page]
-    return (SITE / urlsplit(page).path.lstrip("/")).is_file()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

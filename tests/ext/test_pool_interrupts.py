@@ -6,11 +6,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
 
 import pytest
 
 from kprod_ext import BufferPool, PooledBuffer
+from tests.support.interruption import Interrupted, interruptible
 from tests.support.pool_waiter import PATIENCE, PoolWaiter, wait_until
 
 pytestmark = pytest.mark.skipif(
@@ -20,18 +20,10 @@ pytestmark = pytest.mark.skipif(
 MAIN = threading.main_thread().ident or 0
 
 
-class Interrupted(KeyboardInterrupt):
-    """What the handler raises: not to be taken for a real Ctrl-C."""
-
-
 @pytest.fixture(autouse=True)
 def _interruptible() -> Iterator[None]:
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    yield
-    signal.signal(signal.SIGUSR1, before)
+    with interruptible():
+        yield
 
 
 def in_background(act: Callable[[], object]) -> threading.Thread:
@@ -47,7 +39,7 @@ def test_an_interrupted_waiter_leaves_the_queue() -> None:
 
     def interrupt_once_it_waits() -> None:
         wait_until(lambda: pool.waiting == 1)
-        signal.pthread_kill(MAIN, signal.SIGUSR1)
+        signal.pthread_kill(MAIN, signal.SIGALRM)
 
     thread = in_background(interrupt_once_it_waits)
     with pytest.raises(Interrupted):
@@ -65,7 +57,7 @@ def test_a_signal_that_another_thread_got_ends_the_wait() -> None:
 
     def interrupt_here() -> None:
         wait_until(lambda: pool.waiting == 1)
-        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        signal.pthread_kill(threading.get_ident(), signal.SIGALRM)
 
     thread = in_background(interrupt_here)
     began = time.monotonic()
@@ -85,7 +77,7 @@ def test_an_interrupted_waiter_passes_on_what_it_had() -> None:
         wait_until(lambda: pool.waiting == 1)
         next_in_line.append(PoolWaiter(pool, 100))
         pool.deallocate(buffers.pop())
-        signal.pthread_kill(MAIN, signal.SIGUSR1)
+        signal.pthread_kill(MAIN, signal.SIGALRM)
 
     thread = in_background(feed_and_interrupt)
     with pytest.raises(Interrupted):
@@ -119,7 +111,7 @@ def test_memory_and_signal_at_the_same_moment() -> None:
             wait_until(lambda: pool.waiting == 1)
             if first:
                 pool.deallocate(held)
-            signal.pthread_kill(MAIN, signal.SIGUSR1)
+            signal.pthread_kill(MAIN, signal.SIGALRM)
             if not first:
                 pool.deallocate(held)
 

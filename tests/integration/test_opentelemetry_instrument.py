@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 
 from kprod.broker import EmbeddedBroker
-from tests.support.console_spans import objects
 
 APP = """
 import sys
@@ -72,6 +72,15 @@ def test_a_program_is_traced_and_metered_without_a_line_of_its_own(
     carried = (dict(record.headers)["traceparent"] or b"").decode()
     assert carried.split("-")[1] == span["context"]["trace_id"].removeprefix("0x")
     assert "kprod.record-send-total" in set(_names(told))
+
+
+def objects(text: str) -> Iterator[dict[str, Any]]:
+    """What console exporters print: JSON objects, one after the other."""
+    decoder, at = json.JSONDecoder(), text.find("{")
+    while at >= 0:
+        found, end = decoder.raw_decode(text, at)
+        yield found
+        at = text.find("{", end)
 
 
 def _names(told: list[dict[str, Any]]) -> Iterator[str]:

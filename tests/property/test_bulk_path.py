@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kprod import KafkaProducer, KprodError, RecordMetadata
+from kprod import KafkaProducer, KprodError
 from kprod.transport.memory import MemoryBackend
 from kprod.wire.versions import ApiKey
 from kprod_ext import RecordClock
+from tests.property.test_both_paths import NOON, Observer
 from tests.support.scripted_cluster import ScriptedCluster, refuse
 from tests.support.tier import examples
 
@@ -40,7 +41,6 @@ headers = (
     | pairs.map(dict)
     | st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=9).map(bytearray)).map(list))
 )
-NOON = 1_700_000_000_000
 
 
 class SteadyProducer(KafkaProducer):
@@ -186,13 +186,6 @@ def test_outcomes_are_found_in_batches_that_were_split(
 ) -> None:
     options: dict[str, Any] = {"partitions": 3, "batch_size": 1000, "splits": splits}
     assert run(way, sent, **options) == run(by_loop, sent, **options)
-
-
-class Observer:
-    """Does nothing; that it must see every record keeps records on the Python path."""
-
-    def on_acknowledgement(self, metadata: RecordMetadata) -> None:
-        """Nothing to note."""
 
 
 @settings(max_examples=examples(10))
