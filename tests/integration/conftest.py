@@ -1,13 +1,26 @@
-"""One Apache Kafka of each version for all tests that only need topics of their own."""
+"""Tests that are coroutines; one Apache Kafka for all tests that only need topics of their own."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from tests.support.apache_kafka.broker import ApacheKafka
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
 
 SharedKafka = Callable[[str], ApacheKafka]
 """The broker of a version. It is neither ended nor restarted, and keeps every topic."""

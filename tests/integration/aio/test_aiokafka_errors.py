@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import aiokafka.errors as theirs
 import pytest
 
 from kprod import errors as native
-from kprod.aio import AIOKafkaProducer, errors
+from kprod.aio import errors
 from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
 from kprod.broker.protocol.api_key import ApiKey
@@ -23,49 +23,50 @@ from kprod.errors import (
     RecordTypeError,
 )
 from kprod.types import NextStep
+from tests.integration.aio.conftest import Make
 
-GROUP_DENIED, CLUSTER_DENIED, ID_DENIED, OUT_OF_ORDER = 30, 31, 53, 45
 STALE_EPOCH, FENCED = 47, 90
+MINE = {"transactional_id": "mine"}
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": 2}) as made:
-        yield made
-
-
-def producing(
-    broker: EmbeddedBroker, use: Callable[[AIOKafkaProducer], Awaitable[None]], **options: Any
+@pytest.mark.parametrize(
+    ("api", "code", "options", "error"),
+    [
+        (ApiKey.FIND_COORDINATOR, 53, MINE, theirs.TransactionalIdAuthorizationFailed),
+        (ApiKey.INIT_PRODUCER_ID, 53, MINE, theirs.TransactionalIdAuthorizationFailed),
+        (
+            ApiKey.INIT_PRODUCER_ID,
+            31,
+            {"enable_idempotence": True},
+            theirs.ClusterAuthorizationFailedError,
+        ),
+    ],
+)
+async def test_who_may_not_write_hears_of_it_at_each_start(
+    broker: EmbeddedBroker,
+    make: Make,
+    api: ApiKey,
+    code: int,
+    options: dict[str, Any],
+    error: type[theirs.KafkaError],
 ) -> None:
-    async def main() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options)
-        try:
-            await use(producer)
-        finally:
-            await producer.stop()
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID])
-def test_a_denied_transactional_id_ends_start(broker: EmbeddedBroker, api: ApiKey) -> None:
-    async def use(producer: AIOKafkaProducer) -> None:
-        with pytest.raises(theirs.TransactionalIdAuthorizationFailed, match="of 'mine'") as caught:
+    broker.faults.add(Fault(api=api, error=code, times=None))
+    producer = make(**options)
+    words = "of 'mine'" if options is MINE else "producer id"
+    for _ in range(2):
+        with pytest.raises(error, match=words) as caught:
             await producer.start()
-        assert caught.value.next_step is NextStep.CLOSE
-        with pytest.raises(theirs.TransactionalIdAuthorizationFailed, match="of 'mine'"):
-            await producer.start()
-
-    broker.faults.add(Fault(api=api, error=ID_DENIED, times=None))
-    producing(broker, use, transactional_id="mine")
+        assert options is not MINE or caught.value.next_step is NextStep.CLOSE
+    await producer.stop()
 
 
 @pytest.mark.parametrize("api", [ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT])
-def test_a_denied_group_is_named_until_the_transaction_is_aborted(
-    broker: EmbeddedBroker, api: ApiKey
+async def test_a_denied_group_is_named_until_the_transaction_is_aborted(
+    broker: EmbeddedBroker, make: Make, api: ApiKey
 ) -> None:
-    async def use(producer: AIOKafkaProducer) -> None:
-        await producer.start()
+    broker.set_transaction_version(1)
+    broker.faults.add(Fault(api=api, error=30))
+    async with make(**MINE) as producer:
         await producer.begin_transaction()
         with pytest.raises(theirs.GroupAuthorizationFailedError, match="only be aborted"):
             await producer.send_offsets_to_transaction({("t", 0): 3}, "g")
@@ -75,94 +76,59 @@ def test_a_denied_group_is_named_until_the_transaction_is_aborted(
         async with producer.transaction():
             await producer.send_and_wait("t", b"v")
 
-    broker.set_transaction_version(1)
-    broker.faults.add(Fault(api=api, error=GROUP_DENIED))
-    producing(broker, use, transactional_id="mine")
 
+async def test_a_lost_sequence_in_a_transaction_has_its_own_name(
+    broker: EmbeddedBroker, make: Make
+) -> None:
+    async def losing_a_sequence() -> None:
+        async with producer.transaction():
+            await producer.send_and_wait("t", b"1", partition=0)
+            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=45))
+            await producer.send_and_wait("t", b"2", partition=0)
 
-def test_a_lost_sequence_in_a_transaction_has_its_own_name(broker: EmbeddedBroker) -> None:
-    async def use(producer: AIOKafkaProducer) -> None:
-        await producer.start()
+    async with make(**MINE) as producer:
         with pytest.raises(theirs.OutOfOrderSequenceNumber):
-            await losing_a_sequence(producer)
+            await losing_a_sequence()
         async with producer.transaction():
             await producer.send_and_wait("t", b"3", partition=0)
 
-    async def losing_a_sequence(producer: AIOKafkaProducer) -> None:
-        async with producer.transaction():
-            await producer.send_and_wait("t", b"1", partition=0)
-            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=OUT_OF_ORDER))
-            await producer.send_and_wait("t", b"2", partition=0)
-
-    producing(broker, use, transactional_id="mine")
-
-
-class Answered(NamedTuple):
-    """An error that brokers go on to answer with, and what aiokafka raises in the end."""
-
-    code: int
-    raised: type[theirs.KafkaError]
-
 
 @pytest.mark.parametrize(
-    "answered",
+    ("answer", "error", "words"),
     [
-        Answered(5, theirs.LeaderNotAvailableError),
-        Answered(6, theirs.NotLeaderForPartitionError),
-        Answered(7, theirs.RequestTimedOutError),
+        ({"error": 5}, theirs.LeaderNotAvailableError, r"t-\d"),
+        ({"error": 6}, theirs.NotLeaderForPartitionError, r"t-\d"),
+        ({"error": 7}, theirs.RequestTimedOutError, r"t-\d"),
+        ({"drop": True}, theirs.KafkaTimeoutError, r"delivery_timeout_ms \(400 ms\)"),
     ],
 )
-def test_a_record_that_expires_tells_what_brokers_told(
-    broker: EmbeddedBroker, answered: Answered
+async def test_a_record_that_expires_tells_what_brokers_told(
+    broker: EmbeddedBroker,
+    make: Make,
+    answer: dict[str, Any],
+    error: type[theirs.KafkaError],
+    words: str,
 ) -> None:
-    async def use(producer: AIOKafkaProducer) -> None:
-        await producer.start()
+    """Within twice ``request_timeout_ms``, as its documentation says, not within two minutes."""
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, times=None, **answer))
+    async with make(request_timeout_ms=200) as producer:
         refused = await producer.send("t", b"v")
-        with pytest.raises(answered.raised):
+        with pytest.raises(error, match=words):
             await asyncio.wait_for(refused, 30)
         broker.faults.clear()
         assert await producer.send_and_wait("t", b"v")
 
-    broker.faults.add(Fault(api=ApiKey.PRODUCE, error=answered.code, times=None))
-    producing(broker, use, request_timeout_ms=200)
 
-
-def test_requests_without_an_answer_end_a_record_as_aiokafkas_do(broker: EmbeddedBroker) -> None:
-    """Within twice ``request_timeout_ms``, as its documentation says, not within two minutes."""
-
-    async def use(producer: AIOKafkaProducer) -> None:
-        await producer.start()
-        future = await producer.send("t", b"v")
-        with pytest.raises(theirs.KafkaTimeoutError, match=r"delivery_timeout_ms \(400 ms\)"):
-            await asyncio.wait_for(future, 30)
-
-    broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
-    producing(broker, use, request_timeout_ms=200)
-
-
-def test_no_idempotent_writes_ends_start(broker: EmbeddedBroker) -> None:
-    async def use(producer: AIOKafkaProducer) -> None:
-        with pytest.raises(theirs.ClusterAuthorizationFailedError, match="producer id"):
-            await producer.start()
-
-    broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, error=CLUSTER_DENIED, times=None))
-    producing(broker, use, enable_idempotence=True)
-
-
-def test_a_cancelled_begin_has_begun_nothing(broker: EmbeddedBroker) -> None:
-    async def use(producer: AIOKafkaProducer) -> None:
-        await producer.start()
+async def test_a_cancelled_begin_has_begun_nothing(make: Make) -> None:
+    async with make(**MINE) as producer:
         await cancelled(producer.begin_transaction())
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"v")
 
-    producing(broker, use, transactional_id="mine")
-
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-def test_a_cancelled_end_goes_on(broker: EmbeddedBroker, end: str) -> None:
-    async def use(producer: AIOKafkaProducer) -> None:
-        await producer.start()
+async def test_a_cancelled_end_goes_on(make: Make, end: str) -> None:
+    async with make(**MINE) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"v")
         await cancelled(getattr(producer, end)())
@@ -174,8 +140,6 @@ def test_a_cancelled_end_goes_on(broker: EmbeddedBroker, end: str) -> None:
             else:
                 break
         await producer.commit_transaction()
-
-    producing(broker, use, transactional_id="mine")
 
 
 async def cancelled(call: Any) -> None:
@@ -199,18 +163,9 @@ def test_every_name_of_aiokafkas_errors_is_one_of_ours() -> None:
         ours: type[Exception] = getattr(errors, name)
         assert issubclass(ours, getattr(theirs, name))
         assert issubclass(ours, KprodError)
-
-
-@pytest.mark.parametrize(
-    ("name", "other"),
-    [
-        ("InvalidMessageError", "CorruptRecordException"),
-        ("GroupLoadInProgressError", "CoordinatorLoadInProgressError"),
-    ],
-)
-def test_two_names_of_a_class_are_two_names_of_ours(name: str, other: str) -> None:
-    assert getattr(theirs, name) is getattr(theirs, other)
-    assert getattr(errors, name) is getattr(errors, other)
+        for other in NAMES:  # some have two
+            same = getattr(theirs, name) is getattr(theirs, other)
+            assert same == (ours is getattr(errors, other))
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code not in (0, FENCED)])
@@ -244,9 +199,8 @@ def test_what_is_no_mistake_in_an_argument_is_one_of_aiokafkas_errors(
     assert "text" in str(told)
 
 
-def test_a_topic_of_no_possible_name_has_aiokafkas_error(broker: EmbeddedBroker) -> None:
-    async def use(producer: AIOKafkaProducer) -> None:
-        await producer.start()
+async def test_a_topic_of_no_possible_name_has_aiokafkas_error(make: Make) -> None:
+    async with make() as producer:
         calls: list[Callable[[str], Awaitable[object]]] = [
             lambda topic: producer.send(topic, b"v"),
             lambda topic: producer.send_and_wait(topic, b"v"),
@@ -257,17 +211,9 @@ def test_a_topic_of_no_possible_name_has_aiokafkas_error(broker: EmbeddedBroker)
                 await call("no topic")
             assert isinstance(caught.value, ValueError)
 
-    producing(broker, use)
-
 
 def test_a_stale_epoch_is_a_fenced_producers_as_there() -> None:
     told = errors.for_aiokafka(BrokerError(STALE_EPOCH))
     assert isinstance(told, theirs.ProducerFenced)
     assert isinstance(told, theirs.InvalidProducerEpoch)
     assert isinstance(told, errors.ProducerFenced)
-
-
-@pytest.mark.parametrize("code", [14, 15, 16])
-def test_a_coordinator_that_is_not_there_has_the_name_of_old(code: int) -> None:
-    told = errors.for_aiokafka(BrokerError(code))
-    assert isinstance(told, theirs.for_code(code))

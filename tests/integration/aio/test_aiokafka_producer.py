@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -17,157 +16,112 @@ from kprod import errors as native
 from kprod.aio import AIOKafkaProducer, errors
 from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault, make_listener
 from kprod.kafka.partitioner import Partitioner
+from tests.integration.aio.conftest import Make
 from tests.support.ports import free_port
 
 LONG = 30.0
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with EmbeddedBroker(topics={"t": 2}) as broker:
-        yield broker.bootstrap_servers
-
-
-def test_records_are_sent_and_told_of_as_there(servers: str) -> None:
-    async def main() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=servers)
+async def test_records_are_sent_and_told_of_as_there(servers: str) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=servers)
+    await producer.start()
+    future = await producer.send("t", b"v", key=b"k", partition=1, timestamp_ms=5)
+    assert isinstance(future, asyncio.Future)
+    done, _ = await asyncio.wait([future])
+    stored = done.pop().result()
+    assert stored is not None
+    assert (stored.partition, stored.timestamp) == (1, 5)
+    again = await producer.send_and_wait("t", b"v", headers=[("h", b"x")])
+    assert again is not None
+    futures = [await producer.send("t", b"v") for _ in range(500)]
+    assert len(await asyncio.gather(*futures)) == 500
+    await producer.flush()
+    assert await producer.partitions_for("t") == {0, 1}
+    await producer.stop()
+    await producer.stop()
+    with pytest.raises(theirs.ProducerClosed):
+        await producer.send("t", b"v")
+    with pytest.raises(theirs.ProducerClosed):
         await producer.start()
-        future = await producer.send("t", b"v", key=b"k", partition=1, timestamp_ms=5)
-        assert isinstance(future, asyncio.Future)
-        done, _ = await asyncio.wait([future])
-        stored = done.pop().result()
-        assert stored is not None
-        assert (stored.partition, stored.timestamp) == (1, 5)
-        again = await producer.send_and_wait("t", b"v", headers=[("h", b"x")])
-        assert again is not None
-        futures = [await producer.send("t", b"v") for _ in range(500)]
-        assert len(await asyncio.gather(*futures)) == 500
-        await producer.flush()
-        assert await producer.partitions_for("t") == {0, 1}
-        await producer.stop()
-        await producer.stop()
-        with pytest.raises(theirs.ProducerClosed):
-            await producer.send("t", b"v")
-        with pytest.raises(theirs.ProducerClosed):
-            await producer.start()
-
-    asyncio.run(main())
 
 
-def test_a_stored_record_is_told_of_in_aiokafkas_fields() -> None:
-    async def main() -> None:
-        with EmbeddedBroker() as broker:
-            broker.create_topic("created", 1)
-            broker.create_topic("appended", 1, {"message.timestamp.type": "LogAppendTime"})
-            async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-                told = await producer.send_and_wait("created", b"v", timestamp_ms=5)
-                assert told is not None
-                assert told._fields == structs.RecordMetadata._fields
-                assert (told.timestamp, told.timestamp_type) == (5, 0)
-                assert told.topic_partition == structs.TopicPartition("created", 0)
-                later = await (await producer.send("appended", b"v", timestamp_ms=5))
-                assert later is not None
-                assert later.timestamp > 5
-                assert later.timestamp_type == 1
-
-    asyncio.run(main())
+async def test_a_stored_record_is_told_of_in_aiokafkas_fields(
+    broker: EmbeddedBroker, make: Make
+) -> None:
+    broker.create_topic("created", 1)
+    broker.create_topic("appended", 1, {"message.timestamp.type": "LogAppendTime"})
+    async with make() as producer:
+        told = await producer.send_and_wait("created", b"v", timestamp_ms=5)
+        assert told is not None
+        assert told._fields == structs.RecordMetadata._fields
+        assert (told.timestamp, told.timestamp_type) == (5, 0)
+        assert told.topic_partition == structs.TopicPartition("created", 0)
+        later = await (await producer.send("appended", b"v", timestamp_ms=5))
+        assert later is not None
+        assert later.timestamp > 5
+        assert later.timestamp_type == 1
 
 
-def test_nobody_to_tell_the_offset_means_no_result(servers: str) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=servers, acks=0) as producer:
-            assert await producer.send_and_wait("t", b"v") is None
-            assert await (await producer.send("t", b"v")) is None
-
-    asyncio.run(main())
+async def test_nobody_to_tell_the_offset_means_no_result(servers: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers, acks=0) as producer:
+        assert await producer.send_and_wait("t", b"v") is None
+        assert await (await producer.send("t", b"v")) is None
 
 
-def test_aiokafkas_own_default_of_acks_is_no_value(servers: str) -> None:
+async def test_aiokafkas_own_default_of_acks_is_no_value(servers: str) -> None:
     """FastStream passes it on."""
     default = inspect.signature(aiokafka.AIOKafkaProducer).parameters["acks"].default
 
-    async def main() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=servers, acks=default) as producer:
-            assert await producer.send_and_wait("t", b"v") is not None
-
-    asyncio.run(main())
+    async with AIOKafkaProducer(bootstrap_servers=servers, acks=default) as producer:
+        assert await producer.send_and_wait("t", b"v") is not None
 
 
-def test_code_of_the_application_is_used(servers: str) -> None:
+async def test_code_of_the_application_is_used(servers: str) -> None:
     class Last(Partitioner):
         def partition(self, *given: Any) -> int:
             return int(max(given[5].partitions_for_topic(given[0])))
 
-    async def main() -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=servers,
-            key_serializer=str.encode,
-            value_serializer=lambda value: repr(value).encode(),
-            partitioner=Last(),
-        ) as producer:
-            stored = await producer.send_and_wait("t", 12, key="k")
-            assert stored is not None
-            assert stored.partition == 1
-
-    asyncio.run(main())
+    async with AIOKafkaProducer(
+        bootstrap_servers=servers,
+        key_serializer=str.encode,
+        value_serializer=lambda value: repr(value).encode(),
+        partitioner=Last(),
+    ) as producer:
+        stored = await producer.send_and_wait("t", 12, key="k")
+        assert stored is not None
+        assert stored.partition == 1
 
 
-def test_errors_are_caught_under_their_names(servers: str) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
-            with pytest.raises(theirs.MessageSizeTooLargeError):
-                await producer.send("t", bytes(3_000_000))
-            with pytest.raises(TypeError, match="key or value"):
-                await producer.send("t")
-            with pytest.raises(ValueError, match="no partition 9"):
-                await producer.send("t", b"v", partition=9)
-            with pytest.raises(theirs.IllegalStateError):  # no transactional_id
-                await producer.begin_transaction()
-        gone = AIOKafkaProducer(
-            bootstrap_servers=f"127.0.0.1:{free_port()}", request_timeout_ms=100
-        )
-        with pytest.raises(theirs.KafkaConnectionError, match="Unable to bootstrap from"):
-            await gone.start()
-        await gone.stop()
-
-    asyncio.run(main())
+async def test_errors_are_caught_under_their_names(servers: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        with pytest.raises(theirs.MessageSizeTooLargeError):
+            await producer.send("t", bytes(3_000_000))
+        with pytest.raises(TypeError, match="key or value"):
+            await producer.send("t")
+        with pytest.raises(ValueError, match="no partition 9"):
+            await producer.send("t", b"v", partition=9)
+        with pytest.raises(theirs.IllegalStateError):  # no transactional_id
+            await producer.begin_transaction()
 
 
 @pytest.mark.parametrize("names", ["127.0.0.1", "127.0.0.1 127.0.0.1", "nobody.invalid 127.0.0.1"])
-def test_start_fails_once_no_address_can_be_reached(names: str) -> None:
+@pytest.mark.parametrize("kind", [AIOKafkaProducer, aiokafka.AIOKafkaProducer])
+async def test_start_fails_once_no_address_can_be_reached(names: str, kind: Any) -> None:
     """As there, where a program may count on it to try again: no time limit is waited for."""
-
-    async def main(servers: list[str], kind: Any) -> None:
-        producer = kind(bootstrap_servers=servers, request_timeout_ms=600_000)
-        for _ in range(2):
-            with pytest.raises(theirs.KafkaConnectionError, match="Unable to bootstrap from"):
-                await producer.start()
-        await producer.stop()
-
     servers = [f"{name}:{free_port()}" for name in names.split()]
-    for kind in (AIOKafkaProducer, aiokafka.AIOKafkaProducer):
-        asyncio.run(asyncio.wait_for(main(servers, kind), LONG))
+    producer = kind(bootstrap_servers=servers, request_timeout_ms=600_000)
+    for _ in range(2):
+        with pytest.raises(theirs.KafkaConnectionError, match="Unable to bootstrap from"):
+            await asyncio.wait_for(producer.start(), LONG)
+    await producer.stop()
 
 
 @pytest.mark.parametrize("options", [{}, {"transactional_id": "x"}])
-def test_start_is_repeated_until_a_broker_is_there(options: dict[str, Any]) -> None:
-    async def main(broker: EmbeddedBroker) -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=300, **options
-        )
-        try:
-            await waits_for_kafka(producer, broker)
-            async with producer.transaction() if options else nullcontext():
-                assert await producer.send_and_wait("t", b"v")
-        finally:
-            await producer.stop()
-
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        asyncio.run(main(broker))
-
-
-async def waits_for_kafka(producer: AIOKafkaProducer, broker: EmbeddedBroker) -> None:
-    """As programs do: ``start`` until it succeeds."""
+async def test_start_is_repeated_until_a_broker_is_there(
+    broker: EmbeddedBroker, make: Make, options: dict[str, Any]
+) -> None:
+    """As programs do that wait for Kafka."""
+    producer = make(request_timeout_ms=300, **options)
     broker.stop()
     for _ in range(2):
         with pytest.raises(theirs.KafkaConnectionError, match="no broker could be asked"):
@@ -178,129 +132,106 @@ async def waits_for_kafka(producer: AIOKafkaProducer, broker: EmbeddedBroker) ->
             await producer.start()
             break
     await producer.start()  # once more does no harm
+    async with producer.transaction() if options else nullcontext():
+        assert await producer.send_and_wait("t", b"v")
+    await producer.stop()
 
 
-def test_a_start_that_was_cancelled_is_repeated() -> None:
-    async def main(broker: EmbeddedBroker) -> None:
-        asked = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.2))
-        producer = AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, transactional_id="x"
-        )
-        try:
-            started = asyncio.ensure_future(producer.start())
-            while not asked.hits:
-                await asyncio.sleep(0.001)
-            started.cancel()
-            await asyncio.wait([started])
-            await producer.start()
-            async with producer.transaction():
-                assert await producer.send_and_wait("t", b"v")
-        finally:
-            await producer.stop()
-
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        asyncio.run(main(broker))
+async def test_a_start_that_was_cancelled_is_repeated(broker: EmbeddedBroker, make: Make) -> None:
+    asked = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.2))
+    producer = make(transactional_id="x")
+    started = asyncio.ensure_future(producer.start())
+    while not asked.hits:
+        await asyncio.sleep(0.001)
+    started.cancel()
+    await asyncio.wait([started])
+    await producer.start()
+    async with producer.transaction():
+        assert await producer.send_and_wait("t", b"v")
+    await producer.stop()
 
 
-def test_a_block_that_cannot_start_leaves_nothing_open() -> None:
-    async def main() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=f"127.0.0.1:{free_port()}", request_timeout_ms=100
-        )
-        with pytest.raises(theirs.KafkaConnectionError):
-            async with producer:
-                pass
-        with pytest.raises(theirs.ProducerClosed):
-            await producer.start()
-
-    asyncio.run(main())
+async def test_a_block_that_cannot_start_leaves_nothing_open() -> None:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=f"127.0.0.1:{free_port()}", request_timeout_ms=100
+    )
+    with pytest.raises(theirs.KafkaConnectionError):
+        async with producer:
+            pass
+    with pytest.raises(theirs.ProducerClosed):
+        await producer.start()
 
 
-def test_a_topic_that_is_not_there_is_looked_for_as_long_as_a_request_may_take() -> None:
-    async def main() -> None:
-        with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
-            async with AIOKafkaProducer(
-                bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=200
-            ) as producer:
-                with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
-                    await asyncio.wait_for(producer.send_and_wait("missing", b"v"), LONG)
-                with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
-                    await asyncio.wait_for(producer.partitions_for("missing"), LONG)
-                stored = await producer.send_and_wait("t", b"v")
-                assert stored is not None
-                assert stored.offset == 0
-
-    asyncio.run(main())
+async def test_a_topic_that_is_not_there_is_looked_for_as_long_as_a_request_may_take() -> None:
+    with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=200
+        ) as producer:
+            with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
+                await asyncio.wait_for(producer.send_and_wait("missing", b"v"), LONG)
+            with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
+                await asyncio.wait_for(producer.partitions_for("missing"), LONG)
+            stored = await producer.send_and_wait("t", b"v")
+            assert stored is not None
+            assert stored.offset == 0
 
 
 @pytest.mark.parametrize("kind", [AIOKafkaProducer, aiokafka.AIOKafkaProducer])
-def test_an_exception_of_a_block_comes_out_where_nothing_can_be_aborted(kind: Any) -> None:
-    async def main() -> None:
-        with EmbeddedBroker(topics={"t": 1}) as broker:
-            servers = broker.bootstrap_servers
-            async with kind(bootstrap_servers=servers, transactional_id="x") as producer:
-                broker.faults.add(Fault(api=ApiKey.PRODUCE, error=53))
-                with pytest.raises(ZeroDivisionError):
-                    await leaves(producer)
-
-    async def leaves(producer: Any) -> None:
+async def test_an_exception_of_a_block_comes_out_where_nothing_can_be_aborted(
+    broker: EmbeddedBroker, kind: Any
+) -> None:
+    async def leaves() -> None:
         async with producer.transaction():
             with pytest.raises(theirs.TransactionalIdAuthorizationFailed):
                 await producer.send_and_wait("t", b"v")
             raise ZeroDivisionError
 
-    asyncio.run(main())
+    async with kind(bootstrap_servers=broker.bootstrap_servers, transactional_id="x") as producer:
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=53))
+        with pytest.raises(ZeroDivisionError):
+            await leaves()
 
 
-def test_a_block_whose_commit_is_refused_lets_the_next_one_commit() -> None:
-    async def main(broker: EmbeddedBroker) -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, transactional_id="x"
-        ) as producer:
-            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
-            with pytest.raises(theirs.TopicAuthorizationFailedError, match="can only be aborted"):
-                async with producer.transaction():
-                    await producer.send("t", b"1")
+async def test_a_block_whose_commit_is_refused_lets_the_next_one_commit(
+    broker: EmbeddedBroker,
+    make: Make,
+) -> None:
+    async with make(transactional_id="x") as producer:
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
+        with pytest.raises(theirs.TopicAuthorizationFailedError, match="can only be aborted"):
             async with producer.transaction():
-                await producer.send("t", b"2")
+                await producer.send("t", b"1")
+        async with producer.transaction():
+            await producer.send("t", b"2")
+    assert [r.value for r in broker.records("t", committed=True)] == [b"2"]
 
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        asyncio.run(main(broker))
-        assert [r.value for r in broker.records("t", committed=True)] == [b"2"]
 
-
-def test_transactional_calls_at_the_wrong_time_are_illegal_operations(servers: str) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
-            for call in (producer.begin_transaction, producer.commit_transaction):
-                with pytest.raises(theirs.IllegalOperation):
-                    await call()
-        async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+async def test_transactional_calls_at_the_wrong_time_are_illegal_operations(servers: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        for call in (producer.begin_transaction, producer.commit_transaction):
             with pytest.raises(theirs.IllegalOperation):
-                await producer.send("t", b"v")
-            with pytest.raises(theirs.IllegalOperation):
+                await call()
+    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+        with pytest.raises(theirs.IllegalOperation):
+            await producer.send("t", b"v")
+        with pytest.raises(theirs.IllegalOperation):
+            await producer.send_offsets_to_transaction({}, "")
+        async with producer.transaction():
+            with pytest.raises(ValueError, match="not a consumer group"):
                 await producer.send_offsets_to_transaction({}, "")
-            async with producer.transaction():
-                with pytest.raises(ValueError, match="not a consumer group"):
-                    await producer.send_offsets_to_transaction({}, "")
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-def test_no_record_is_taken_while_a_transaction_ends(servers: str, end: str) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
-            await producer.begin_transaction()
-            await producer.send("t", b"v")
-            ending = asyncio.create_task(getattr(producer, end)())
-            await asyncio.sleep(0)
-            for send in (producer.send, producer.send_and_wait):
-                with pytest.raises(theirs.IllegalOperation):
-                    await send("t", b"v")
-            await ending
-
-    asyncio.run(main())
+async def test_no_record_is_taken_while_a_transaction_ends(servers: str, end: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+        await producer.begin_transaction()
+        await producer.send("t", b"v")
+        ending = asyncio.create_task(getattr(producer, end)())
+        await asyncio.sleep(0)
+        for send in (producer.send, producer.send_and_wait):
+            with pytest.raises(theirs.IllegalOperation):
+                await send("t", b"v")
+        await ending
 
 
 @pytest.mark.parametrize(
@@ -339,91 +270,69 @@ def test_what_has_no_name_there_is_no_error() -> None:
         ({"lingr_ms": 1}, "did you mean 'linger_ms'"),
     ],
 )
-def test_options_that_are_wrong_are_refused(options: dict[str, Any], said: str) -> None:
-    async def main() -> None:
-        with pytest.raises(ValueError, match=said):
-            AIOKafkaProducer(**options)
+async def test_options_that_are_wrong_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        AIOKafkaProducer(**options)
 
-    asyncio.run(main())
+
+LOGIN: dict[str, Any] = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_plain_username": "alice",
+    "sasl_plain_password": "secret",
+}
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"security_protocol": "SASL_PLAINTEXT", "sasl_plain_username": "u"},
+        LOGIN,
         {"connections_max_idle_ms": None},
         {"max_batch_size": 64 << 20},
     ],
 )
-def test_what_aiokafka_documents_is_taken(options: dict[str, Any]) -> None:
-    if "security_protocol" in options:
-        options = {**options, "sasl_plain_password": "p"}
-
-    async def main() -> None:
-        await AIOKafkaProducer(**options).stop()
-        await aiokafka.AIOKafkaProducer(**options).stop()
-
-    asyncio.run(main())
+async def test_what_aiokafka_documents_is_taken(options: dict[str, Any]) -> None:
+    await AIOKafkaProducer(**options).stop()
+    await aiokafka.AIOKafkaProducer(**options).stop()
 
 
-def test_login_without_a_mechanism_is_plain() -> None:
-    async def main(broker: EmbeddedBroker) -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_plain_username="alice",
-            sasl_plain_password="secret",
-        ) as producer:
-            assert await producer.send_and_wait("t", b"v")
-
+async def test_login_without_a_mechanism_is_plain() -> None:
     login = Authentication({"alice": "secret"}, ("PLAIN",))
     listener = make_listener("SASL", authentication=login)
     with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
-        asyncio.run(main(broker))
-
-
-def test_serializers_that_kprod_knows_by_name_are_used(servers: str) -> None:
-    async def main() -> None:
         async with AIOKafkaProducer(
-            bootstrap_servers=servers, key_serializer="str", value_serializer="json"
+            bootstrap_servers=broker.bootstrap_servers, **LOGIN
         ) as producer:
-            stored = await producer.send_and_wait("t", {"a": 1}, key="k")
-            assert stored is not None
-            batch = producer.create_batch()
-            batch.append(key="k", value=[1], timestamp=None)
-            assert await (await producer.send_batch(batch, "t", partition=0))
-        with pytest.raises(TypeError, match="a serializer is a callable"):
-            AIOKafkaProducer(bootstrap_servers=servers, value_serializer="xml")
-
-    asyncio.run(main())
+            assert await producer.send_and_wait("t", b"v")
 
 
-def test_records_that_fail_fail_their_futures() -> None:
-    async def main() -> None:
-        with EmbeddedBroker(topics={"t": 1}) as broker:
-            producer = AIOKafkaProducer(
-                bootstrap_servers=broker.bootstrap_servers,
-                linger_ms=100,
-                request_timeout_ms=1000,
-                delivery_timeout_ms=1200,
-            )
-            await producer.partitions_for("t")
-            future, cancelled = await producer.send("t", b"v"), await producer.send("t", b"v")
-            cancelled.cancel()
-        with pytest.raises(theirs.KafkaTimeoutError):
-            await future
-        await producer.stop()
-
-    asyncio.run(main())
+async def test_serializers_that_kprod_knows_by_name_are_used(servers: str) -> None:
+    async with AIOKafkaProducer(
+        bootstrap_servers=servers, key_serializer="str", value_serializer="json"
+    ) as producer:
+        stored = await producer.send_and_wait("t", {"a": 1}, key="k")
+        assert stored is not None
+        batch = producer.create_batch()
+        batch.append(key="k", value=[1], timestamp=None)
+        assert await (await producer.send_batch(batch, "t", partition=0))
+    with pytest.raises(TypeError, match="a serializer is a callable"):
+        AIOKafkaProducer(bootstrap_servers=servers, value_serializer="xml")
 
 
-def test_one_that_is_not_stopped_says_so(servers: str) -> None:
-    async def main() -> None:
-        kept = [AIOKafkaProducer(bootstrap_servers=servers)]
-        with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
-            kept.clear()
-        with pytest.warns(DeprecationWarning, match="`loop`"):
-            other = AIOKafkaProducer(loop=asyncio.get_running_loop(), bootstrap_servers=servers)
-        await other.stop()
+async def test_records_that_fail_fail_their_futures(broker: EmbeddedBroker, make: Make) -> None:
+    producer = make(linger_ms=100, request_timeout_ms=1000, delivery_timeout_ms=1200)
+    await producer.partitions_for("t")
+    future, cancelled = await producer.send("t", b"v"), await producer.send("t", b"v")
+    cancelled.cancel()
+    broker.stop()
+    with pytest.raises(theirs.KafkaTimeoutError):
+        await future
+    await producer.stop()
 
-    asyncio.run(main())
+
+async def test_one_that_is_not_stopped_says_so(servers: str) -> None:
+    kept = [AIOKafkaProducer(bootstrap_servers=servers)]
+    with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
+        kept.clear()
+    with pytest.warns(DeprecationWarning, match="`loop`"):
+        other = AIOKafkaProducer(loop=asyncio.get_running_loop(), bootstrap_servers=servers)
+    await other.stop()

@@ -49,19 +49,13 @@ def options(broker: EmbeddedBroker, provider: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("face", [AIOKafkaProducer, Producer])
-def test_a_coroutine_gives_tokens_in_the_applications_loop(
+async def test_a_coroutine_gives_tokens_in_the_applications_loop(
     broker: EmbeddedBroker, face: Callable[..., Any]
 ) -> None:
     provider = Provider()
-
-    async def main() -> asyncio.AbstractEventLoop:
-        async with face(**options(broker, provider)) as producer:
-            await asyncio.wait_for(producer.send_and_wait("t", b"v"), 30)
-        return asyncio.get_running_loop()
-
-    loop = asyncio.run(main())
-    assert provider.asked_in
-    assert set(provider.asked_in) == {loop}
+    async with face(**options(broker, provider)) as producer:
+        await asyncio.wait_for(producer.send_and_wait("t", b"v"), 30)
+    assert set(provider.asked_in) == {asyncio.get_running_loop()}
 
 
 def test_a_producer_made_outside_a_loop_asks_in_one_of_its_own(broker: EmbeddedBroker) -> None:
@@ -76,45 +70,38 @@ def test_a_producer_made_outside_a_loop_asks_in_one_of_its_own(broker: EmbeddedB
     assert provider.asked_in
 
 
-def test_a_function_is_a_provider_too(broker: EmbeddedBroker) -> None:
+async def test_a_function_is_a_provider_too(broker: EmbeddedBroker) -> None:
     async def token() -> str:
         return unsigned_token()
 
-    async def main() -> None:
-        async with AIOKafkaProducer(**options(broker, token)) as producer:
-            await asyncio.wait_for(producer.send_and_wait("t", b"v"), 30)
-
-    asyncio.run(main())
+    async with AIOKafkaProducer(**options(broker, token)) as producer:
+        await asyncio.wait_for(producer.send_and_wait("t", b"v"), 30)
 
 
-def test_a_provider_that_fails_fails_the_login_without_its_text(broker: EmbeddedBroker) -> None:
+async def test_a_provider_that_fails_fails_the_login_without_its_text(
+    broker: EmbeddedBroker,
+) -> None:
     class Broken(Provider):
         async def token(self) -> str:
             raise OSError("canary")
 
-    async def main() -> None:
-        producer = AIOKafkaProducer(**options(broker, Broken()), request_timeout_ms=5_000)
-        with pytest.raises(Exception, match="OSError") as caught:
-            await producer.start()
-        await producer.stop()
-        assert "canary" not in str(caught.value)
-
-    asyncio.run(main())
+    producer = AIOKafkaProducer(**options(broker, Broken()), request_timeout_ms=5_000)
+    with pytest.raises(Exception, match="OSError") as caught:
+        await producer.start()
+    await producer.stop()
+    assert "canary" not in str(caught.value)
 
 
-def test_a_time_limit_of_the_providers_own_is_not_taken_for_ours() -> None:
+async def test_a_time_limit_of_the_providers_own_is_not_taken_for_ours() -> None:
     """As where aiohttp gives up on the issuer, long before a token is missed here."""
 
     class Slow(Provider):
         async def token(self) -> str:
             raise TimeoutError("the issuer")
 
-    async def main() -> None:
-        tokens = LoopTokens(Slow(), asyncio.get_running_loop())
-        with pytest.raises(TimeoutError, match="the issuer"):
-            await asyncio.to_thread(tokens.token)
-
-    asyncio.run(main())
+    tokens = LoopTokens(Slow(), asyncio.get_running_loop())
+    with pytest.raises(TimeoutError, match="the issuer"):
+        await asyncio.to_thread(tokens.token)
 
 
 def test_a_closed_loop_gives_no_tokens() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -34,12 +33,6 @@ class Counting(KafkaProducer):
         return super().send(*args, **kwargs)
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": 2}) as made:
-        yield made
-
-
 def queueing(broker: EmbeddedBroker, longest: float) -> Queueing:
     native = Counting(
         bootstrap_servers=broker.bootstrap_servers, buffer_memory=65_536, max_block_ms=0
@@ -47,66 +40,54 @@ def queueing(broker: EmbeddedBroker, longest: float) -> Queueing:
     return Queueing(native, longest, partial(OutcomeNotifier, renews=True))
 
 
-def test_tasks_do_not_all_look_whenever_a_batch_ends(broker: EmbeddedBroker) -> None:
-    async def main() -> tuple[int, list[Any]]:
-        queue = queueing(broker, 60.0)
-        queued = await asyncio.gather(*(queue.put(Record("t", VALUE)) for _ in range(TASKS)))
-        await queue.elsewhere(partial(queue.native.close, 60), "close")
-        assert isinstance(queue.native, Counting)
-        return queue.native.attempts, queued
-
-    attempts, queued = asyncio.run(main())
+async def test_tasks_do_not_all_look_whenever_a_batch_ends(broker: EmbeddedBroker) -> None:
+    queue = queueing(broker, 60.0)
+    queued = await asyncio.gather(*(queue.put(Record("t", VALUE)) for _ in range(TASKS)))
+    await queue.elsewhere(partial(queue.native.close, 60), "close")
+    assert isinstance(queue.native, Counting)
     assert all(record.succeeded() for record in queued)
-    assert attempts < 3 * TASKS  # one in vain, one that succeeds, and a few for each batch
+    # One in vain, one that succeeds, and a few for each batch.
+    assert queue.native.attempts < 3 * TASKS
 
 
-def test_tasks_that_find_no_memory_are_told_at_their_deadline(broker: EmbeddedBroker) -> None:
-    async def main() -> None:
-        broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
-        queue = queueing(broker, 0.5)
-        await queue.topic("t", 30)
-        sends = [queue.put(Record("t", VALUE)) for _ in range(300)]
-        outcomes = await asyncio.wait_for(asyncio.gather(*sends, return_exceptions=True), 60)
-        refused = [outcome for outcome in outcomes if isinstance(outcome, BufferFullError)]
-        assert 100 < len(refused) < 300
-        await queue.elsewhere(partial(queue.native.close, 0), "close")
-
-    asyncio.run(main())
+async def test_tasks_that_find_no_memory_are_told_at_their_deadline(broker: EmbeddedBroker) -> None:
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
+    queue = queueing(broker, 0.5)
+    await queue.topic("t", 30)
+    sends = [queue.put(Record("t", VALUE)) for _ in range(300)]
+    outcomes = await asyncio.wait_for(asyncio.gather(*sends, return_exceptions=True), 60)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, BufferFullError)]
+    assert 100 < len(refused) < 300
+    await queue.elsewhere(partial(queue.native.close, 0), "close")
 
 
-def test_a_task_that_is_cancelled_makes_room_for_the_next() -> None:
-    async def main() -> None:
-        waiters = MemoryWaiters(lambda: None)
-        assert not waiters
-        later = asyncio.get_running_loop().time() + 60
-        waits = [asyncio.ensure_future(waiters.wait(later)) for _ in range(2 * TURN)]
-        await asyncio.sleep(0)
-        assert waiters
-        for wait in waits[:TURN]:
-            wait.cancel()
-        await asyncio.wait_for(asyncio.gather(*waits[TURN:]), 60)
-        assert not waiters
-
-    asyncio.run(main())
+async def test_a_task_that_is_cancelled_makes_room_for_the_next() -> None:
+    waiters = MemoryWaiters(lambda: None)
+    assert not waiters
+    later = asyncio.get_running_loop().time() + 60
+    waits = [asyncio.ensure_future(waiters.wait(later)) for _ in range(2 * TURN)]
+    await asyncio.sleep(0)
+    assert waiters
+    for wait in waits[:TURN]:
+        wait.cancel()
+    await asyncio.wait_for(asyncio.gather(*waits[TURN:]), 60)
+    assert not waiters
 
 
-def test_those_let_through_when_there_is_none_wait_on() -> None:
-    async def main() -> None:
-        waiters = MemoryWaiters(lambda: None)
-        loop = asyncio.get_running_loop()
+async def test_those_let_through_when_there_is_none_wait_on() -> None:
+    waiters = MemoryWaiters(lambda: None)
+    loop = asyncio.get_running_loop()
 
-        async def looks_in_vain() -> None:
-            await waiters.wait(loop.time() + 59)
-            waiters.found_none()
+    async def looks_in_vain() -> None:
+        await waiters.wait(loop.time() + 59)
+        waiters.found_none()
 
-        first = asyncio.ensure_future(looks_in_vain())
-        await asyncio.sleep(0)
-        others = [asyncio.ensure_future(waiters.wait(loop.time() + 60)) for _ in range(3)]
-        await first
-        assert not any(other.done() for other in others)
-        await asyncio.wait_for(asyncio.gather(*others), 60)
-
-    asyncio.run(main())
+    first = asyncio.ensure_future(looks_in_vain())
+    await asyncio.sleep(0)
+    others = [asyncio.ensure_future(waiters.wait(loop.time() + 60)) for _ in range(3)]
+    await first
+    assert not any(other.done() for other in others)
+    await asyncio.wait_for(asyncio.gather(*others), 60)
 
 
 def test_those_of_a_loop_that_has_ended_are_forgotten() -> None:
@@ -126,18 +107,14 @@ def test_those_of_a_loop_that_has_ended_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("kind", one_of(Producer, AIOKafkaProducer))
-def test_tasks_are_served_in_the_order_of_asking(kind: Any) -> None:
+async def test_tasks_are_served_in_the_order_of_asking(kind: Any) -> None:
     """Those that the look-up of a topic wakes do not overtake those that wait for memory."""
-
-    async def main(broker: EmbeddedBroker) -> None:
-        options = {"bootstrap_servers": broker.bootstrap_servers, "buffer_memory": 100_000}
-        async with kind(**options) as producer:
-            tasks = [producer.send("t", b"%d" % n, headers=[("h", VALUE)]) for n in range(600)]
-            await asyncio.gather(*tasks)
-
     for _ in range(5):
         with EmbeddedBroker(topics={"t": 1}) as broker:
-            asyncio.run(main(broker))
+            options = {"bootstrap_servers": broker.bootstrap_servers, "buffer_memory": 100_000}
+            async with kind(**options) as producer:
+                tasks = [producer.send("t", b"%d" % n, headers=[("h", VALUE)]) for n in range(600)]
+                await asyncio.gather(*tasks)
             assert [int(record.value or b"") for record in broker.records("t")] == list(range(600))
 
 
@@ -150,43 +127,33 @@ def test_tasks_are_served_in_the_order_of_asking(kind: Any) -> None:
     ),
     ids=["Producer", "AIOKafkaProducer", "own partitioner"],
 )
-def test_no_task_overtakes_one_that_has_waited_for_the_topic(kind: Any) -> None:
+async def test_no_task_overtakes_one_that_has_waited_for_the_topic(kind: Any) -> None:
     """One topic after the other becomes known while tasks wait for a later turn of the loop."""
     topics = [f"fresh-{number}" for number in range(4)]
-
-    async def main(servers: str) -> None:
-        async with kind(bootstrap_servers=servers) as producer:
-            for topic in topics:
-                await asyncio.gather(*await asyncio.gather(*await begun(producer, topic)))
-
-    async def begun(producer: Any, topic: str) -> list[asyncio.Task[Any]]:
-        tasks: list[asyncio.Task[Any]] = []
-        for wave in [700, *[7] * 100]:
-            values = range(len(tasks), len(tasks) + wave)
-            tasks += [asyncio.create_task(producer.send(topic, b"%d" % n)) for n in values]
-            await asyncio.sleep(0)
-        return tasks
-
     with EmbeddedBroker(topics=dict.fromkeys(topics, 1)) as broker:
-        asyncio.run(main(broker.bootstrap_servers))
+        async with kind(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for topic in topics:
+                tasks: list[asyncio.Task[Any]] = []
+                for wave in [700, *[7] * 100]:
+                    numbers = range(len(tasks), len(tasks) + wave)
+                    tasks += [asyncio.create_task(producer.send(topic, b"%d" % n)) for n in numbers]
+                    await asyncio.sleep(0)
+                await asyncio.gather(*await asyncio.gather(*tasks))
         for topic in topics:
             values = [int(record.value or b"") for record in broker.records(topic)]
             assert values == sorted(values)
 
 
-def test_a_task_that_gives_up_lets_the_next_one_go_on(broker: EmbeddedBroker) -> None:
-    async def main() -> None:
-        queue = queueing(broker, 60.0)
-        puts = [asyncio.ensure_future(queue.put(Record("t", VALUE))) for _ in range(200)]
-        await asyncio.sleep(0)
-        for put in puts[::2]:
-            put.cancel()
-        await asyncio.gather(*puts, return_exceptions=True)
-        assert all(not put.cancelled() for put in puts[1::2])
-        assert not queue.lines.by_topic
-        await queue.elsewhere(partial(queue.native.close, 60), "close")
-
-    asyncio.run(main())
+async def test_a_task_that_gives_up_lets_the_next_one_go_on(broker: EmbeddedBroker) -> None:
+    queue = queueing(broker, 60.0)
+    puts = [asyncio.ensure_future(queue.put(Record("t", VALUE))) for _ in range(200)]
+    await asyncio.sleep(0)
+    for put in puts[::2]:
+        put.cancel()
+    await asyncio.gather(*puts, return_exceptions=True)
+    assert all(not put.cancelled() for put in puts[1::2])
+    assert not queue.lines.by_topic
+    await queue.elsewhere(partial(queue.native.close, 60), "close")
     assert len(broker.records("t")) == 100
 
 

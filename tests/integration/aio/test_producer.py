@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -26,12 +26,6 @@ from tests.support.ports import free_port
 LONG = 30.0
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with EmbeddedBroker(topics={"t": 2}) as broker:
-        yield broker.bootstrap_servers
-
-
 async def until_known(producer: Producer, topic: str) -> None:
     """Wait for the topic, however short ``max_block_ms`` and however busy the machine."""
     while True:
@@ -44,159 +38,94 @@ def nobody() -> str:
     return f"127.0.0.1:{free_port()}"
 
 
-class Turns:
-    """Counts how often another task of the loop had its turn."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    async def __call__(self) -> None:
-        while True:
-            self.count += 1
-            await asyncio.sleep(0)
-
-
-@asynccontextmanager
-async def turns() -> AsyncIterator[Turns]:
-    counting = Turns()
-    task = asyncio.create_task(counting())
-    try:
-        yield counting
-    finally:
-        task.cancel()
-
-
 async def turns_while(wait: Awaitable[Any]) -> tuple[Any, int]:
     """What was raised or returned, and the turns that other tasks had meanwhile."""
-    async with turns() as counting:
-        try:
-            outcome: Any = await wait
-        except Exception as error:
-            outcome = error
-        return outcome, counting.count
+    had = 0
+
+    async def count() -> None:
+        nonlocal had
+        while True:
+            had += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    outcomes: Any = await asyncio.gather(wait, return_exceptions=True)
+    counting.cancel()
+    return outcomes[0], had
 
 
-def test_records_are_stored_and_told_of(servers: str) -> None:
-    async def main() -> None:
-        async with Producer(bootstrap_servers=servers) as producer:
-            future = await producer.send("t", b"v", key=b"k")
-            stored = await future
-            assert stored == await future
-            assert (await producer.send_and_wait("t", b"v", partition=1)).partition == 1
-            assert len(await producer.send_all("t", [b"v"] * 300)) == 300
-            assert await producer.partitions_for("t") == {0, 1}
-            assert (await producer.flush()).delivered == 302
-            assert producer.metrics()["producer-metrics"]["record-send-total"] == 302
-        with pytest.raises(ProducerClosedError):
-            await producer.send("t", b"v")
-
-    asyncio.run(main())
+async def test_records_are_stored_and_told_of(servers: str) -> None:
+    async with Producer(bootstrap_servers=servers) as producer:
+        future = await producer.send("t", b"v", key=b"k")
+        stored = await future
+        assert stored == await future
+        assert (await producer.send_and_wait("t", b"v", partition=1)).partition == 1
+        assert len(await producer.send_all("t", [b"v"] * 300)) == 300
+        assert await producer.partitions_for("t") == {0, 1}
+        assert (await producer.flush()).delivered == 302
+        assert producer.metrics()["producer-metrics"]["record-send-total"] == 302
+    with pytest.raises(ProducerClosedError):
+        await producer.send("t", b"v")
 
 
-def test_many_are_sent_with_their_keys_in_order(servers: str) -> None:
-    async def main() -> None:
-        async with Producer(bootstrap_servers=servers) as producer:
-            keys = [b"%d" % (number % 7) for number in range(3000)]
-            stored = await producer.send_all("t", (b"v" * n for n in range(3000)), iter(keys))
-            assert [told.serialized_value_size for told in stored] == list(range(3000))
-            for partition in (0, 1):
-                offsets = [told.offset for told in stored if told.partition == partition]
-                assert offsets == sorted(offsets)
-            with pytest.raises(ValueError, match="there are 1 keys, and more values"):
-                await producer.send_all("t", [b"v", b"w"], [b"k"])
-            with pytest.raises(RecordTypeError):
-                await producer.send_all("t", [b"v", 5])
-            assert await producer.send_all("t", []) == []
-
-    asyncio.run(main())
+async def test_many_are_sent_with_their_keys_in_order(servers: str) -> None:
+    async with Producer(bootstrap_servers=servers) as producer:
+        keys = [b"%d" % (number % 7) for number in range(3000)]
+        stored = await producer.send_all("t", (b"v" * n for n in range(3000)), iter(keys))
+        assert [told.serialized_value_size for told in stored] == list(range(3000))
+        for partition in (0, 1):
+            offsets = [told.offset for told in stored if told.partition == partition]
+            assert offsets == sorted(offsets)
+        with pytest.raises(ValueError, match="there are 1 keys, and more values"):
+            await producer.send_all("t", [b"v", b"w"], [b"k"])
+        with pytest.raises(RecordTypeError):
+            await producer.send_all("t", [b"v", 5])
+        assert await producer.send_all("t", []) == []
 
 
-def test_records_that_are_sent_alone_or_at_once_all_arrive(servers: str) -> None:
-    async def main() -> None:
-        async with Producer(bootstrap_servers=servers) as producer:
-            alone = [(await producer.send_and_wait("t", b"v", partition=0)) for _ in range(100)]
-            sends = [producer.send_and_wait("t", b"v", partition=0) for _ in range(100)]
-            at_once = await asyncio.gather(*sends)
-            first = alone[0].offset
-            offsets = [stored.offset for stored in (*alone, *at_once)]
-            assert offsets == list(range(first, first + 200))
-            counts = producer.metrics()["producer-metrics"]
-            assert counts["record-send-total"] == 200
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("call", ["send", "start", "partitions_for"])
-def test_without_a_broker_other_tasks_go_on_until_it_is_given_up(call: str) -> None:
-    async def main() -> None:
-        producer = Producer(bootstrap_servers=nobody(), max_block_ms=200)
-        wait = {
-            "send": producer.send("t", b"v"),
-            "start": producer.start(),
-            "partitions_for": producer.partitions_for("t"),
-        }
-        for name, coroutine in wait.items():
-            if name != call:
-                coroutine.close()
-        outcome, had = await turns_while(wait[call])
-        assert isinstance(outcome, KprodTimeoutError)
-        assert had > 100
-        await producer.close()
-
-    asyncio.run(main())
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda producer: producer.send("t", b"v"),
+        lambda producer: producer.start(),
+        lambda producer: producer.partitions_for("t"),
+    ],
+)
+async def test_without_a_broker_other_tasks_go_on_until_it_is_given_up(
+    call: Callable[[Producer], Awaitable[object]],
+) -> None:
+    producer = Producer(bootstrap_servers=nobody(), max_block_ms=200)
+    outcome, had = await turns_while(call(producer))
+    assert isinstance(outcome, KprodTimeoutError)
+    assert had > 100
+    await producer.close()
 
 
-def test_a_full_memory_is_waited_for_while_other_tasks_go_on(servers: str) -> None:
-    async def main() -> None:
-        async with Producer(bootstrap_servers=servers, buffer_memory=60_000) as producer:
-            outcome, had = await turns_while(producer.send_all("t", [bytes(1000)] * 1000))
-            assert len(outcome) == 1000
-            assert had > 15
-
-    asyncio.run(main())
+async def test_a_full_memory_is_waited_for_while_other_tasks_go_on(servers: str) -> None:
+    async with Producer(bootstrap_servers=servers, buffer_memory=60_000) as producer:
+        outcome, had = await turns_while(producer.send_all("t", [bytes(1000)] * 1000))
+        assert len(outcome) == 1000
+        assert had > 15
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_no_call_overtakes_tasks_that_wait_for_memory(many: bool) -> None:
+async def test_no_call_overtakes_tasks_that_wait_for_memory(many: bool) -> None:
     """Not even where memory is free, and those tasks have had no turn yet."""
-
-    async def main(broker: EmbeddedBroker) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
         async with Producer(
             bootstrap_servers=broker.bootstrap_servers, buffer_memory=32_768, linger_ms=0
         ) as producer:
             await producer.send_and_wait("t", b"first")
             broker.faults.add(Fault(api=ApiKey.PRODUCE, delay=0.3, times=2))
-            for number in range(5):
-                early = producer.send("t", b"%d" % number + bytes(12_000), partition=0)
-                tasks.append(asyncio.create_task(early))
+            early = [b"%d" % number + bytes(12_000) for number in range(5)]
+            tasks = [asyncio.create_task(producer.send("t", value)) for value in early]
             await asyncio.sleep(0.1)
             time.sleep(1.0)  # the loop stands still, and all memory comes back
             late = b"late" + bytes(12_000)
             await (producer.send_all("t", [late]) if many else producer.send("t", late))
             await asyncio.gather(*tasks)
-
-    tasks: list[asyncio.Task[Any]] = []
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        asyncio.run(main(broker))
-        stored = [record.value[:4].rstrip(b"\0") for record in broker.records("t") if record.value]
+        stored = [(record.value or b"")[:4].rstrip(b"\0") for record in broker.records("t")]
     assert stored == [b"firs", b"0", b"1", b"2", b"3", b"4", b"late"]
-
-
-def test_memory_that_does_not_come_back_is_an_error() -> None:
-    async def main() -> None:
-        with EmbeddedBroker(topics={"t": 1}) as broker:
-            producer = Producer(
-                bootstrap_servers=broker.bootstrap_servers,
-                buffer_memory=20_000,
-                linger_ms=60_000,
-                max_block_ms=100,
-            )
-            await until_known(producer, "t")
-        with pytest.raises(BufferFullError):
-            await producer.send_all("t", [bytes(1000)] * 30)
-        await producer.close(0)
-
-    asyncio.run(main())
 
 
 class Ear:
@@ -212,95 +141,80 @@ class Ear:
         self.heard.append(record.partition)
 
 
-def test_an_interceptor_sees_the_partition_of_a_record_that_waited_in_vain() -> None:
-    async def main() -> None:
-        with EmbeddedBroker(topics={"t": 1}) as broker:
-            producer = Producer(
-                bootstrap_servers=broker.bootstrap_servers,
-                buffer_memory=20_000,
-                linger_ms=60_000,
-                max_block_ms=100,
-                interceptors=[ear],
-            )
-            await until_known(producer, "t")
-
-        async def fill() -> None:
-            for _ in range(30):
-                await producer.send("t", bytes(1000))
-
-        with pytest.raises(BufferFullError):
-            await fill()
-        assert ear.heard == [0]
-        await producer.close(0)
-
+async def test_an_interceptor_sees_the_partition_of_a_record_that_waited_in_vain() -> None:
     ear = Ear()
-    asyncio.run(main())
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        producer = Producer(
+            bootstrap_servers=broker.bootstrap_servers,
+            buffer_memory=20_000,
+            linger_ms=60_000,
+            max_block_ms=100,
+            interceptors=[ear],
+        )
+        await until_known(producer, "t")
+
+    async def fill() -> None:
+        for _ in range(30):
+            await producer.send("t", bytes(1000))
+
+    with pytest.raises(BufferFullError):
+        await fill()
+    assert ear.heard == [0]
+    with pytest.raises(BufferFullError):
+        await producer.send_all("t", [bytes(1000)] * 30)
+    await producer.close(0)
 
 
-def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind() -> None:
-    async def main() -> None:
-        producer = Producer(bootstrap_servers=nobody(), max_block_ms=300)
-        first = asyncio.create_task(producer.send("t", b"v"))
-        second = asyncio.create_task(producer.send("t", b"v"))
-        await asyncio.sleep(0.01)
-        first.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        with pytest.raises(KprodTimeoutError):
-            await second
-        report = await producer.close()
-        assert (report.delivered, report.failed, report.pending) == (0, 0, 0)
-
-    asyncio.run(main())
+async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind() -> None:
+    producer = Producer(bootstrap_servers=nobody(), max_block_ms=300)
+    first = asyncio.create_task(producer.send("t", b"v"))
+    second = asyncio.create_task(producer.send("t", b"v"))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    with pytest.raises(KprodTimeoutError):
+        await second
+    report = await producer.close()
+    assert (report.delivered, report.failed, report.pending) == (0, 0, 0)
 
 
-def test_a_long_row_of_sends_lets_others_have_their_turn(servers: str) -> None:
-    async def main() -> None:
-        async with Producer(bootstrap_servers=servers) as producer:
-            await producer.partitions_for("t")
-            _, had = await turns_while(producer.send_all("t", [b"v"] * 20_000))
-            assert had >= 20_000 // MOST
-
-    asyncio.run(main())
+async def test_a_long_row_of_sends_lets_others_have_their_turn(servers: str) -> None:
+    async with Producer(bootstrap_servers=servers) as producer:
+        await producer.partitions_for("t")
+        _, had = await turns_while(producer.send_all("t", [b"v"] * 20_000))
+        assert had >= 20_000 // MOST
 
 
-def test_an_exception_in_its_block_ends_it_soon() -> None:
-    async def main() -> None:
-        with EmbeddedBroker(topics={"t": 1}) as broker:
-            producer = Producer(
-                bootstrap_servers=broker.bootstrap_servers, close_timeout_ms_at_exit=50
-            )
-            with pytest.raises(LookupError):
-                async with producer:
-                    raise LookupError
-        with pytest.raises(KprodTimeoutError):
-            async with Producer(bootstrap_servers=nobody(), max_block_ms=50):
-                pytest.fail("there is no broker")
-
+async def test_an_exception_in_its_block_ends_it_soon() -> None:
     began = time.monotonic()
-    asyncio.run(main())
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        producer = Producer(bootstrap_servers=broker.bootstrap_servers, close_timeout_ms_at_exit=50)
+        with pytest.raises(LookupError):
+            async with producer:
+                raise LookupError
+    with pytest.raises(KprodTimeoutError):
+        async with Producer(bootstrap_servers=nobody(), max_block_ms=50):
+            pytest.fail("there is no broker")
     assert time.monotonic() - began < LONG
 
 
-def test_a_transaction_whose_beginning_is_cancelled_has_not_begun() -> None:
+async def test_a_transaction_whose_beginning_is_cancelled_has_not_begun(
+    broker: EmbeddedBroker,
+) -> None:
     """The thread that waits for the coordinator goes on, and must not begin one all the same."""
-
-    async def main(broker: EmbeddedBroker) -> str | None:
-        servers = broker.bootstrap_servers
-        async with Producer(bootstrap_servers=servers, transactional_id="x") as producer:
-            slow = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.3))
-            task = asyncio.create_task(producer.transaction().__aenter__())
-            while not slow.hits:
-                await asyncio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            for thread in threading.enumerate():
-                if thread.name.startswith("kprod-begin"):
-                    await asyncio.to_thread(thread.join, LONG)
-            async with producer.transaction() as second:
-                await producer.send("t", b"v")
-            return second.outcome
-
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        assert asyncio.run(main(broker)) == "committed"
+    servers = broker.bootstrap_servers
+    async with Producer(bootstrap_servers=servers, transactional_id="x") as producer:
+        slow = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.3))
+        task = asyncio.create_task(producer.transaction().__aenter__())
+        while not slow.hits:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        for thread in threading.enumerate():
+            if thread.name.startswith("kprod-begin"):
+                await asyncio.to_thread(thread.join, LONG)
+        async with producer.transaction() as second:
+            await producer.send("t", b"v")
+    assert second.outcome == "committed"

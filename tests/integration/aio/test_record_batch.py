@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -23,37 +22,26 @@ from kprod.errors import BrokerError, ProducerClosedError
 from kprod.types import Persisted
 from kprod_ext import RecordClock, batch_size_upper_bound
 from kprod_ext.aio import MOST, OutcomeNotifier
+from tests.integration.aio.conftest import Make
 
 DENIED = 29  # TOPIC_AUTHORIZATION_FAILED
 TOO_LARGE = 10  # MESSAGE_TOO_LARGE
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": 2}) as made:
-        yield made
 
 
 def new_batch(limit: int = 1_000) -> RecordBatch:
     return RecordBatch(limit, RecordClock(lambda: 7))
 
 
-def test_the_producers_clock_stamps_gathered_records_too() -> None:
-    appended = new_batch().append(key=None, value=b"v", timestamp=None)
-    assert appended is not None
-    assert appended.timestamp == 7
-
-
-def test_timestamps_never_go_back_between_a_batch_and_a_record(broker: EmbeddedBroker) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            for _ in range(500):
-                batch = producer.create_batch()
-                batch.append(key=None, value=b"gathered", timestamp=None)
-                await producer.send_batch(batch, "t", partition=0)
-                await producer.send("t", b"sent", partition=0)
-
-    asyncio.run(main())
+async def test_timestamps_never_go_back_between_a_batch_and_a_record(
+    broker: EmbeddedBroker,
+    make: Make,
+) -> None:
+    async with make() as producer:
+        for _ in range(500):
+            batch = producer.create_batch()
+            batch.append(key=None, value=b"gathered", timestamp=None)
+            await producer.send_batch(batch, "t", partition=0)
+            await producer.send("t", b"sent", partition=0)
     stamps = [record.timestamp for record in broker.records("t")]
     assert len(stamps) == 1_000
     assert stamps == sorted(stamps)
@@ -65,7 +53,7 @@ def test_a_record_takes_what_the_format_takes_at_most() -> None:
     headers = [("h", None), ("name", b"value")]
     appended = batch.append(key=b"k" * 200, value=b"v", timestamp=None, headers=headers)
     assert appended is not None
-    assert empty + appended.size == batch.size()
+    assert (appended.timestamp, empty + appended.size) == (7, batch.size())
     assert batch.size() == batch_size_upper_bound(b"k" * 200, b"v", headers)
 
 
@@ -75,14 +63,6 @@ def test_a_batch_that_refused_a_record_takes_no_other() -> None:
     assert batch.append(key=None, value=b"", timestamp=None) is None
     assert batch.closed()
     assert batch.record_count() == 1
-
-
-def test_what_is_no_record_leaves_the_batch_as_it_is() -> None:
-    batch = new_batch()
-    wrong: Any = "text"
-    with pytest.raises(TypeError):
-        batch.append(key=None, value=wrong, timestamp=None)
-    assert (batch.record_count(), batch.closed()) == (0, False)
 
 
 def test_a_buffer_of_the_application_is_its_own_again() -> None:
@@ -111,62 +91,52 @@ def test_a_buffer_of_the_application_is_its_own_again() -> None:
         ({"value": 5}, TypeError),
     ],
 )
-def test_what_no_record_can_have_is_refused_before_one_is_queued(
-    broker: EmbeddedBroker, wrong: Any, error: type[Exception]
+async def test_what_no_record_can_have_is_refused_before_one_is_queued(
+    broker: EmbeddedBroker, make: Make, wrong: Any, error: type[Exception]
 ) -> None:
-    async def main() -> None:
-        servers = broker.bootstrap_servers
-        async with AIOKafkaProducer(bootstrap_servers=servers, max_request_size=500) as producer:
-            batch = producer.create_batch()
-            good: dict[str, Any] = {"key": None, "value": b"1", "timestamp": 1000}
-            batch.append(**good)
-            with pytest.raises(error):
-                batch.append(**{**good, **wrong})
-            assert (batch.record_count(), batch.closed()) == (1, False)
-            batch.append(**{**good, "timestamp": 1000.9})  # which aiokafka takes
-            await (await producer.send_batch(batch, "t", partition=0))
-
-    asyncio.run(main())
+    async with make(max_request_size=500) as producer:
+        batch = producer.create_batch()
+        good: dict[str, Any] = {"key": None, "value": b"1", "timestamp": 1000}
+        batch.append(**good)
+        with pytest.raises(error):
+            batch.append(**{**good, **wrong})
+        assert (batch.record_count(), batch.closed()) == (1, False)
+        batch.append(**{**good, "timestamp": 1000.9})  # which aiokafka takes
+        await (await producer.send_batch(batch, "t", partition=0))
     assert [(r.value, r.timestamp) for r in broker.records("t")] == [(b"1", 1000)] * 2
 
 
-def test_gathered_records_are_serialized_as_others_are(broker: EmbeddedBroker) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers,
-            key_serializer=str.encode,
-            value_serializer=lambda value: b"%d" % value["amount"],
-        ) as producer:
-            batch = producer.create_batch()
-            for amount in (1, 2):
-                batch.append(key="k", value={"amount": amount}, timestamp=None)
-            await (await producer.send_batch(batch, "t", partition=1))
-
-    asyncio.run(main())
+async def test_gathered_records_are_serialized_as_others_are(
+    broker: EmbeddedBroker, make: Make
+) -> None:
+    async with make(
+        key_serializer=str.encode,
+        value_serializer=lambda value: b"%d" % value["amount"],
+    ) as producer:
+        batch = producer.create_batch()
+        for amount in (1, 2):
+            batch.append(key="k", value={"amount": amount}, timestamp=None)
+        await (await producer.send_batch(batch, "t", partition=1))
     assert [(r.key, r.value) for r in broker.records("t")] == [(b"k", b"1"), (b"k", b"2")]
 
 
-def test_the_future_of_a_batch_tells_of_its_last_record_too(broker: EmbeddedBroker) -> None:
+async def test_the_future_of_a_batch_tells_of_its_last_record_too(
+    broker: EmbeddedBroker, make: Make
+) -> None:
     """It finds room for its first record in a batch that is open, and for others in another."""
-
-    async def main() -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, max_batch_size=1_000, linger_ms=60_000
-        ) as producer:
-            await producer.partitions_for("t")
-            denied = broker.faults.add(Fault(api=ApiKey.PRODUCE, after=1, error=DENIED, times=None))
-            before = await producer.send("t", bytes(600), partition=0)
-            batch = producer.create_batch()
-            for _ in range(3):
-                assert batch.append(key=None, value=bytes(200), timestamp=None)
-            future = await producer.send_batch(batch, "t", partition=0)
-            await producer.flush()
-            assert await before
-            with pytest.raises(theirs.TopicAuthorizationFailedError):
-                await future
-            broker.faults.remove(denied)
-
-    asyncio.run(main())
+    async with make(max_batch_size=1_000, linger_ms=60_000) as producer:
+        await producer.partitions_for("t")
+        denied = broker.faults.add(Fault(api=ApiKey.PRODUCE, after=1, error=DENIED, times=None))
+        before = await producer.send("t", bytes(600), partition=0)
+        batch = producer.create_batch()
+        for _ in range(3):
+            assert batch.append(key=None, value=bytes(200), timestamp=None)
+        future = await producer.send_batch(batch, "t", partition=0)
+        await producer.flush()
+        assert await before
+        with pytest.raises(theirs.TopicAuthorizationFailedError):
+            await future
+        broker.faults.remove(denied)
     assert len(broker.records("t")) == 2
 
 
@@ -195,40 +165,34 @@ def keys(broker: EmbeddedBroker) -> list[bytes | None]:
 ALL = [b"%d" % number for number in range(9)]
 
 
-def test_a_batch_that_is_cancelled_while_memory_is_short_is_sent_whole_or_not_at_all(
+async def test_a_batch_that_is_cancelled_while_memory_is_short_is_sent_whole_or_not_at_all(
     broker: EmbeddedBroker,
+    make: Make,
 ) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, **SMALL
-        ) as producer:
-            with broker.faults.active(REFUSED):
-                batch = await without_memory(producer)
-                with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(producer.send_batch(batch, "t", partition=0), 0.1)
-            await (await producer.send_batch(batch, "t", partition=0))
-
-    asyncio.run(main())
+    async with make(**SMALL) as producer:
+        with broker.faults.active(REFUSED):
+            batch = await without_memory(producer)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.send_batch(batch, "t", partition=0), 0.1)
+        await (await producer.send_batch(batch, "t", partition=0))
     assert keys(broker) == ALL
 
 
-def test_a_batch_that_finds_no_memory_leaves_nothing_behind(broker: EmbeddedBroker) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers,
-            request_timeout_ms=300,
-            delivery_timeout_ms=60_000,
-            **SMALL,
-        ) as producer:
-            with broker.faults.active(REFUSED):
-                batch = await without_memory(producer)
-                with pytest.raises(theirs.KafkaTimeoutError, match="buffer_memory") as caught:
-                    await producer.send_batch(batch, "t", partition=0)
-                assert caught.value.persisted is Persisted.NO
-            await producer.flush()
-            await (await producer.send_batch(batch, "t", partition=0))
-
-    asyncio.run(main())
+async def test_a_batch_that_finds_no_memory_leaves_nothing_behind(
+    broker: EmbeddedBroker, make: Make
+) -> None:
+    async with make(
+        request_timeout_ms=300,
+        delivery_timeout_ms=60_000,
+        **SMALL,
+    ) as producer:
+        with broker.faults.active(REFUSED):
+            batch = await without_memory(producer)
+            with pytest.raises(theirs.KafkaTimeoutError, match="buffer_memory") as caught:
+                await producer.send_batch(batch, "t", partition=0)
+            assert caught.value.persisted is Persisted.NO
+        await producer.flush()
+        await (await producer.send_batch(batch, "t", partition=0))
     assert keys(broker) == ALL
 
 
@@ -243,133 +207,106 @@ def large(producer: AIOKafkaProducer) -> RecordBatch:
     return batch
 
 
-def test_what_follows_a_batch_is_stored_behind_it(broker: EmbeddedBroker) -> None:
-    async def main() -> None:
-        servers = broker.bootstrap_servers
-        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=500_000) as producer:
-            for _ in range(2):
-                await producer.send_batch(large(producer), "t", partition=0)
-                await producer.send("t", b"one", partition=0)
-                told = await producer.send_and_wait("t", b"another", partition=0)
-                assert told is not None
-
-    asyncio.run(main())
+async def test_what_follows_a_batch_is_stored_behind_it(broker: EmbeddedBroker, make: Make) -> None:
+    async with make(max_batch_size=500_000) as producer:
+        for _ in range(2):
+            await producer.send_batch(large(producer), "t", partition=0)
+            await producer.send("t", b"one", partition=0)
+            told = await producer.send_and_wait("t", b"another", partition=0)
+            assert told is not None
     assert [r.value for r in broker.records("t")] == [*NUMBERS, b"one", b"another"] * 2
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-def test_a_batch_belongs_to_the_transaction_that_is_open(broker: EmbeddedBroker, end: str) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, max_batch_size=500_000, transactional_id="x"
-        ) as producer:
-            await producer.begin_transaction()
-            await producer.send_batch(large(producer), "t", partition=0)
-            await getattr(producer, end)()
-            async with producer.transaction():
-                await producer.send("t", b"next", partition=0)
-
-    asyncio.run(main())
+async def test_a_batch_belongs_to_the_transaction_that_is_open(
+    broker: EmbeddedBroker, make: Make, end: str
+) -> None:
+    async with make(max_batch_size=500_000, transactional_id="x") as producer:
+        await producer.begin_transaction()
+        await producer.send_batch(large(producer), "t", partition=0)
+        await getattr(producer, end)()
+        async with producer.transaction():
+            await producer.send("t", b"next", partition=0)
     first = NUMBERS if end == "commit_transaction" else []
     assert [r.value for r in broker.records("t", committed=True)] == [*first, b"next"]
 
 
-def test_what_stops_and_flushes_waits_for_the_rest_of_a_batch(broker: EmbeddedBroker) -> None:
-    async def main() -> None:
-        servers = broker.bootstrap_servers
-        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=500_000) as producer:
-            (await producer.send_batch(large(producer), "t", partition=0)).cancel()
-            await producer.flush()
-            assert len(broker.records("t")) == MANY
-            await producer.send_batch(large(producer), "t", partition=0)
-
-    asyncio.run(main())
+async def test_what_stops_and_flushes_waits_for_the_rest_of_a_batch(
+    broker: EmbeddedBroker, make: Make
+) -> None:
+    async with make(max_batch_size=500_000) as producer:
+        (await producer.send_batch(large(producer), "t", partition=0)).cancel()
+        await producer.flush()
+        assert len(broker.records("t")) == MANY
+        await producer.send_batch(large(producer), "t", partition=0)
     assert [r.value for r in broker.records("t")] == NUMBERS * 2
 
 
-def test_a_batch_that_is_split_has_failed_if_one_of_its_parts_has(broker: EmbeddedBroker) -> None:
-    async def main() -> None:
-        servers = broker.bootstrap_servers
-        async with AIOKafkaProducer(
-            bootstrap_servers=servers, enable_idempotence=True, linger_ms=60_000
-        ) as producer:
-            await producer.partitions_for("t")
-            batch = producer.create_batch()
-            for number in NUMBERS[:10]:
-                assert batch.append(key=None, value=number * 100, timestamp=None)
-            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=TOO_LARGE, times=1))
-            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=DENIED, after=1, times=5))
-            future = await producer.send_batch(batch, "t", partition=0)
-            await producer.flush()
-            with pytest.raises(theirs.TopicAuthorizationFailedError) as caught:
-                await future
-            assert caught.value.persisted is Persisted.MAYBE
-
-    asyncio.run(main())
+async def test_a_batch_that_is_split_has_failed_if_one_of_its_parts_has(
+    broker: EmbeddedBroker,
+    make: Make,
+) -> None:
+    async with make(enable_idempotence=True, linger_ms=60_000) as producer:
+        await producer.partitions_for("t")
+        batch = producer.create_batch()
+        for number in NUMBERS[:10]:
+            assert batch.append(key=None, value=number * 100, timestamp=None)
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=TOO_LARGE, times=1))
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=DENIED, after=1, times=5))
+        future = await producer.send_batch(batch, "t", partition=0)
+        await producer.flush()
+        with pytest.raises(theirs.TopicAuthorizationFailedError) as caught:
+            await future
+        assert caught.value.persisted is Persisted.MAYBE
     assert len(broker.records("t")) == 5
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_no_transaction_commits_a_batch_whose_rest_was_cancelled(
-    broker: EmbeddedBroker, begun: bool
+async def test_no_transaction_commits_a_batch_whose_rest_was_cancelled(
+    broker: EmbeddedBroker, make: Make, begun: bool
 ) -> None:
     """As programs do that cancel all their tasks when they end."""
-
-    async def main() -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, max_batch_size=500_000, transactional_id="x"
-        ) as producer:
-            await producer.begin_transaction()
-            future = await producer.send_batch(large(producer), "t", partition=0)
-            if begun:
-                await asyncio.sleep(0)
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task.cancel()
-            with pytest.raises(theirs.KafkaError, match="queued in part"):
-                await producer.commit_transaction()
-            assert future.cancelled()
-            await producer.abort_transaction()
-
-    asyncio.run(main())
+    async with make(max_batch_size=500_000, transactional_id="x") as producer:
+        await producer.begin_transaction()
+        future = await producer.send_batch(large(producer), "t", partition=0)
+        if begun:
+            await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        with pytest.raises(theirs.KafkaError, match="queued in part"):
+            await producer.commit_transaction()
+        assert future.cancelled()
+        await producer.abort_transaction()
     assert broker.records("t", committed=True) == []
 
 
-def test_batches_of_tasks_do_not_mix(broker: EmbeddedBroker) -> None:
-    async def main() -> None:
-        servers = broker.bootstrap_servers
-        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=500_000) as producer:
-            await producer.partitions_for("t")
-            sends = [producer.send_batch(large(producer), "t", partition=0) for _ in range(3)]
-            await asyncio.gather(*await asyncio.gather(*sends))
-
-    asyncio.run(main())
+async def test_batches_of_tasks_do_not_mix(broker: EmbeddedBroker, make: Make) -> None:
+    async with make(max_batch_size=500_000) as producer:
+        await producer.partitions_for("t")
+        sends = [producer.send_batch(large(producer), "t", partition=0) for _ in range(3)]
+        await asyncio.gather(*await asyncio.gather(*sends))
     assert [r.value for r in broker.records("t")] == NUMBERS * 3
 
 
 @pytest.mark.parametrize("call", ["commit_transaction", "abort_transaction"])
-def test_a_transaction_that_is_being_ended_gets_no_part_of_a_batch(
-    broker: EmbeddedBroker, call: str
+async def test_a_transaction_that_is_being_ended_gets_no_part_of_a_batch(
+    broker: EmbeddedBroker, make: Make, call: str
 ) -> None:
-    async def main() -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, max_batch_size=500_000, transactional_id="x"
-        ) as producer:
-
-            async def send_batches() -> None:
-                while True:
-                    sent.append(await producer.send_batch(large(producer), "t", partition=0))
-
-            await producer.begin_transaction()
-            tasks = [asyncio.create_task(send_batches()) for _ in range(3)]
-            await asyncio.sleep(0.1)
-            await getattr(producer, call)()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-            assert {type(error).__name__ for error in ended} == {"IllegalOperation"}
-            told.extend(await asyncio.gather(*sent, return_exceptions=True))
-
     sent: list[asyncio.Future[Any]] = []
     told: list[Any] = []
-    asyncio.run(main())
+    async with make(max_batch_size=500_000, transactional_id="x") as producer:
+
+        async def send_batches() -> None:
+            while True:
+                sent.append(await producer.send_batch(large(producer), "t", partition=0))
+
+        await producer.begin_transaction()
+        tasks = [asyncio.create_task(send_batches()) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        await getattr(producer, call)()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(error).__name__ for error in ended} == {"IllegalOperation"}
+        told.extend(await asyncio.gather(*sent, return_exceptions=True))
     if call == "commit_transaction":
         assert all(isinstance(one, RecordMetadata) for one in told)
         assert [r.value for r in broker.records("t", committed=True)] == NUMBERS * len(told)
@@ -378,27 +315,21 @@ def test_a_transaction_that_is_being_ended_gets_no_part_of_a_batch(
 
 
 @pytest.mark.parametrize("call", ["stop", "flush"])
-def test_waiting_for_batches_ends_while_a_task_sends_others(
-    broker: EmbeddedBroker, call: str
-) -> None:
-    async def main() -> None:
-        servers = broker.bootstrap_servers
-        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=500_000) as producer:
+async def test_waiting_for_batches_ends_while_a_task_sends_others(make: Make, call: str) -> None:
+    async with make(max_batch_size=500_000) as producer:
 
-            async def send_for_ever() -> None:
-                while True:
-                    await producer.send_batch(large(producer), "t", partition=0)
+        async def send_for_ever() -> None:
+            while True:
+                await producer.send_batch(large(producer), "t", partition=0)
 
-            sending = asyncio.create_task(send_for_ever())
-            await asyncio.sleep(0.1)
-            await asyncio.wait_for(getattr(producer, call)(), 30)
-            if call == "flush":
-                assert not sending.done()
-                sending.cancel()
-            with suppress(asyncio.CancelledError, theirs.KafkaError):
-                await sending
-
-    asyncio.run(main())
+        sending = asyncio.create_task(send_for_ever())
+        await asyncio.sleep(0.1)
+        await asyncio.wait_for(getattr(producer, call)(), 30)
+        if call == "flush":
+            assert not sending.done()
+            sending.cancel()
+        with suppress(asyncio.CancelledError, theirs.KafkaError):
+            await sending
 
 
 def test_a_batch_of_a_loop_that_was_closed_holds_up_no_other_loop(broker: EmbeddedBroker) -> None:
@@ -434,21 +365,20 @@ class Closing(KafkaProducer):
         return super().send(*args, **kwargs)
 
 
-def test_a_failure_behind_the_first_record_is_told_by_the_future(broker: EmbeddedBroker) -> None:
-    async def main() -> None:
-        native = Closing(bootstrap_servers=broker.bootstrap_servers, max_block_ms=0)
-        queue = Queueing(native, 30.0, partial(OutcomeNotifier, renews=True))
-        records = [Record("t", b"%d" % number, partition=0) for number in range(5)]
-        queued, rest = await queue.put_batch(records, 100)
-        assert len(queued) == 3
-        assert rest is not None
-        with pytest.raises(ProducerClosedError):
-            await rest
-        with pytest.raises(ProducerClosedError):
-            await queue.put_batch(records, 100)
-        await queue.elsewhere(partial(native.close, 30), "close")
-
-    asyncio.run(main())
+async def test_a_failure_behind_the_first_record_is_told_by_the_future(
+    broker: EmbeddedBroker,
+) -> None:
+    native = Closing(bootstrap_servers=broker.bootstrap_servers, max_block_ms=0)
+    queue = Queueing(native, 30.0, partial(OutcomeNotifier, renews=True))
+    records = [Record("t", b"%d" % number, partition=0) for number in range(5)]
+    queued, rest = await queue.put_batch(records, 100)
+    assert len(queued) == 3
+    assert rest is not None
+    with pytest.raises(ProducerClosedError):
+        await rest
+    with pytest.raises(ProducerClosedError):
+        await queue.put_batch(records, 100)
+    await queue.elsewhere(partial(native.close, 30), "close")
     assert len(broker.records("t")) == 3
 
 
