@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,88 +12,20 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 
-import kprod.confluent
-import kprod.kafka
 from kprod import KafkaProducer
-from kprod.aio import AIOKafkaProducer, Producer
 from kprod.broker import EmbeddedBroker
 from kprod.config import ProducerConfig
-from kprod.confluent.aio import AIOProducer
 from kprod.observability.opentelemetry import observe_producer
 from kprod.observability.prometheus import ProducerCollector
 from kprod.observability.statsd import StatsdReporter
 from kprod.testing import RecordingProducer
+from tests.integration.observability import apis
 from tests.integration.observability.test_statsd import NEVER, Told
 
 SENT = 'kprod_producer_record_send_total{client_id="one"} 1.0'
 
 
-@asynccontextmanager
-async def of_native(servers: str) -> AsyncIterator[Any]:
-    with KafkaProducer(bootstrap_servers=servers, client_id="one") as producer:
-        producer.send("t", b"v").get(60)
-        yield producer
-
-
-@asynccontextmanager
-async def of_asyncio(servers: str) -> AsyncIterator[Any]:
-    async with Producer(bootstrap_servers=servers, client_id="one") as producer:
-        await producer.send_and_wait("t", b"v")
-        yield producer
-
-
-@asynccontextmanager
-async def of_kafka_python(servers: str) -> AsyncIterator[Any]:
-    with kprod.kafka.KafkaProducer(bootstrap_servers=servers, client_id="one") as producer:
-        producer.send("t", b"v").get(60)
-        yield producer
-
-
-@asynccontextmanager
-async def of_confluent(servers: str) -> AsyncIterator[Any]:
-    with closing(
-        kprod.confluent.Producer({"bootstrap.servers": servers, "client.id": "one"})
-    ) as producer:
-        producer.produce("t", b"v")
-        producer.flush(60)
-        yield producer
-
-
-@asynccontextmanager
-async def of_confluent_serializing(servers: str) -> AsyncIterator[Any]:
-    conf = {"bootstrap.servers": servers, "client.id": "one"}
-    with closing(kprod.confluent.SerializingProducer(conf)) as producer:
-        producer.produce("t", value=b"v")
-        producer.flush(60)
-        yield producer
-
-
-@asynccontextmanager
-async def of_confluent_asyncio(servers: str) -> AsyncIterator[Any]:
-    producer = AIOProducer({"bootstrap.servers": servers, "client.id": "one"}, batch_size=1)
-    await (await producer.produce("t", b"v"))
-    yield producer
-    await producer.close()
-
-
-@asynccontextmanager
-async def of_aiokafka(servers: str) -> AsyncIterator[Any]:
-    async with AIOKafkaProducer(bootstrap_servers=servers, client_id="one") as producer:
-        await producer.send_and_wait("t", b"v")
-        yield producer
-
-
-@asynccontextmanager
-async def of_recording(servers: str) -> AsyncIterator[Any]:
-    with RecordingProducer(client_id="one") as producer:
-        producer.send("t", b"v")
-        yield producer
-
-
-APIS = [
-    *(of_native, of_asyncio, of_kafka_python, of_confluent, of_confluent_serializing),
-    *(of_confluent_asyncio, of_aiokafka, of_recording),
-]
+APIS = [*apis.SENDING, apis.recording]
 
 
 def scraped(*producers: object) -> str:
@@ -118,37 +48,25 @@ def exported(reader: InMemoryMetricReader) -> dict[tuple[str, Any], Any]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_its_numbers_reach_prometheus_statsd_and_opentelemetry(
-    api: Callable[[str], Any],
+async def test_its_numbers_reach_prometheus_statsd_and_opentelemetry(
+    broker: EmbeddedBroker, api: Callable[[str], Any]
 ) -> None:
-    async def measure(servers: str) -> None:
-        reader, client = InMemoryMetricReader(), Told()
-        provider = MeterProvider([reader])
-        async with api(servers) as producer:
-            assert SENT in scraped(producer).splitlines()
-            with StatsdReporter(client, producer, interval=NEVER) as reporter:
-                reporter.send()
-            assert client.counters[0]["kprod.producer.one.record-send-total"] == 1
-            observe_producer(producer, provider.get_meter("test"))
-            assert exported(reader)["kprod.record-send-total", "one"] == 1
-        provider.shutdown()
-
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        asyncio.run(measure(broker.bootstrap_servers))
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_a_closed_one_does_no_harm(api: Callable[[str], Any]) -> None:
-    async def close(servers: str) -> str:
-        async with api(servers) as producer:
-            collector = ProducerCollector(producer)
-        registry = CollectorRegistry()
-        registry.register(collector)
-        collector.add(producer)
-        return generate_latest(registry).decode()
-
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        lines = asyncio.run(close(broker.bootstrap_servers)).splitlines()
+    """Nor does one do harm that was closed."""
+    reader, client = InMemoryMetricReader(), Told()
+    provider = MeterProvider([reader])
+    async with api(broker.bootstrap_servers) as producer:
+        assert SENT in scraped(producer).splitlines()
+        with StatsdReporter(client, producer, interval=NEVER) as reporter:
+            reporter.send()
+        assert client.counters[0]["kprod.producer.one.record-send-total"] == 1
+        observe_producer(producer, provider.get_meter("test"))
+        assert exported(reader)["kprod.record-send-total", "one"] == 1
+        collector = ProducerCollector(producer)
+    provider.shutdown()
+    registry = CollectorRegistry()
+    registry.register(collector)
+    collector.add(producer)
+    lines = generate_latest(registry).decode().splitlines()
     assert [line for line in lines if line.startswith(SENT[:32])] in ([], [SENT])
 
 
@@ -201,13 +119,9 @@ def test_one_that_cannot_be_read_is_left_out_and_logged_once(
     assert told.getMessage() == "metrics of 'broken' cannot be read; they are left out"
 
 
-def test_a_forked_child_is_scraped() -> None:
-    async def fork(servers: str) -> int:
-        async with of_native(servers) as producer:
-            child = os.fork()
-            if not child:
-                os._exit(0 if SENT[:32] in scraped(producer) else 1)
-            return os.waitpid(child, 0)[1]
-
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        assert asyncio.run(fork(broker.bootstrap_servers)) == 0
+async def test_a_forked_child_is_scraped(broker: EmbeddedBroker) -> None:
+    async with apis.native(broker.bootstrap_servers) as producer:
+        child = os.fork()
+        if not child:
+            os._exit(0 if SENT[:32] in scraped(producer) else 1)
+        assert os.waitpid(child, 0)[1] == 0

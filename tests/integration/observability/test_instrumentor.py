@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from opentelemetry.instrumentation.aiokafka import AIOKafkaInstrumentor
 from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
+from opentelemetry.instrumentation.kafka import KafkaInstrumentor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -18,10 +19,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import kprod.aio
 import kprod.confluent
-import kprod.kafka  # before kafka itself, whose import warns
 from kprod.broker import EmbeddedBroker
 from kprod.observability.instrumentor import KprodInstrumentor
 from kprod.observability.opentelemetry import TracingInterceptor
+from tests.integration.observability import apis
 
 
 class Watched:
@@ -60,79 +61,15 @@ def watched() -> Iterator[Watched]:
         made.meter_provider.shutdown()
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": 1}) as made:
-        yield made
-
-
-def by_kprod(servers: str) -> None:
-    with kprod.KafkaProducer(bootstrap_servers=servers) as producer:
-        producer.send("t", b"v").get(30)
-
-
-def by_kafka_python(servers: str) -> None:
-    from kprod.kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=servers)
-    producer.send("t", b"v").get(30)
-    producer.close()
-
-
-def by_confluent_kafka(servers: str) -> None:
-    from kprod.confluent import Producer
-
-    with Producer({"bootstrap.servers": servers}) as producer:
-        producer.produce("t", b"v")
-
-
-def by_confluent_serializing(servers: str) -> None:
-    from kprod.confluent import SerializingProducer
-
-    with SerializingProducer({"bootstrap.servers": servers}) as producer:
-        producer.produce("t", value=b"v")
-
-
-def by_confluent_asyncio(servers: str) -> None:
-    from kprod.confluent import AIOProducer
-
-    async def main() -> None:
-        async with AIOProducer({"bootstrap.servers": servers}) as producer:
-            await (await producer.produce("t", b"v"))
-
-    asyncio.run(main())
-
-
-def by_aiokafka(servers: str) -> None:
-    from kprod.aio import AIOKafkaProducer
-
-    async def main() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
-            await producer.send_and_wait("t", b"v")
-
-    asyncio.run(main())
-
-
-def in_asyncio(servers: str) -> None:
-    async def main() -> None:
-        async with kprod.aio.Producer(bootstrap_servers=servers) as producer:
-            await producer.send_and_wait("t", b"v")
-
-    asyncio.run(main())
-
-
-PROGRAMS = [by_kprod, by_kafka_python, by_confluent_kafka, by_confluent_serializing]
-PROGRAMS += [by_confluent_asyncio, by_aiokafka, in_asyncio]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_every_face_is_traced(
-    watched: Watched, broker: EmbeddedBroker, program: Callable[[str], None]
+@pytest.mark.parametrize("api", apis.SENDING)
+async def test_every_face_is_traced(
+    watched: Watched, broker: EmbeddedBroker, api: Callable[[str], Any]
 ) -> None:
     """As a child of the program's span, by the names of the semantic conventions."""
     tracer = watched.tracer_provider.get_tracer("application")
     with tracer.start_as_current_span("request") as request:
-        program(broker.bootstrap_servers)
+        async with api(broker.bootstrap_servers):
+            pass
     sent = next(span for span in watched.spans() if span.name == "send t")
     assert sent.parent is not None
     assert sent.parent.span_id == request.get_span_context().span_id
@@ -178,8 +115,18 @@ def test_an_interceptor_of_the_application_is_the_only_one(
     with kprod.KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, interceptors=[tracing]
     ) as producer:
-        producer.send("t", b"v").get(30)
-    assert [span.name for span in watched.spans()] == ["send t"]
+        producer.send("t", b"v", headers=[("own", b"1")], partition=0).get(30)
+        with pytest.raises(kprod.PartitionError):
+            producer.send("t", b"v", partition=9)
+    span, second, failed = watched.spans()
+    assert (span.name, second.name) == ("send t", "send t")
+    assert dict(span.attributes or {})["messaging.destination.partition.id"] == "0"
+    assert dict(failed.attributes or {})["error.type"] == "PartitionError"
+    (record,) = broker.records("t")
+    headers = dict(record.headers)
+    assert span.context is not None
+    assert headers["own"] == b"1"
+    assert f"{span.context.trace_id:032x}".encode() in (headers["traceparent"] or b"")
 
 
 def test_a_pickle_is_that_of_a_program_nobody_watches(
@@ -191,11 +138,12 @@ def test_a_pickle_is_that_of_a_program_nobody_watches(
     assert b"opentelemetry" not in pickled
 
 
-def test_nothing_is_traced_after_uninstrument(broker: EmbeddedBroker) -> None:
+async def test_nothing_is_traced_after_uninstrument(broker: EmbeddedBroker) -> None:
     watched = Watched()
     KprodInstrumentor().instrument(tracer_provider=watched.tracer_provider)
     KprodInstrumentor().uninstrument()
-    by_kprod(broker.bootstrap_servers)
+    async with apis.native(broker.bootstrap_servers):
+        pass
     assert watched.spans() == []
 
 
@@ -223,27 +171,29 @@ def test_a_delivery_that_fails_is_a_child_of_its_records_span(watched: Watched) 
 # Beside the instrumentation of the clients that kprod replaces --------------------------------
 
 
-CONTRIBS: dict[Callable[[str], None], tuple[str, str]] = {
-    by_kafka_python: ("kafka", "KafkaInstrumentor"),
-    by_confluent_kafka: ("confluent_kafka", "ConfluentKafkaInstrumentor"),
-    by_confluent_serializing: ("confluent_kafka", "ConfluentKafkaInstrumentor"),
-    by_confluent_asyncio: ("confluent_kafka", "ConfluentKafkaInstrumentor"),
-    by_aiokafka: ("aiokafka", "AIOKafkaInstrumentor"),
-}
+CONTRIBS: list[tuple[Callable[[str], Any], Callable[[], Any]]] = [
+    (apis.kafka_python, KafkaInstrumentor),
+    (apis.confluent, ConfluentKafkaInstrumentor),
+    (apis.confluent_serializing, ConfluentKafkaInstrumentor),
+    (apis.confluent_asyncio, ConfluentKafkaInstrumentor),
+    (apis.aiokafka, AIOKafkaInstrumentor),
+]
 """By what a program uses, the instrumentation of the client that it was written for."""
 
 
-@pytest.mark.parametrize("program", CONTRIBS)
-def test_contribs_instrumentation_adds_no_second_span(
-    watched: Watched, broker: EmbeddedBroker, program: Callable[[str], None]
+@pytest.mark.parametrize(("api", "kind"), CONTRIBS)
+async def test_contribs_instrumentation_adds_no_second_span(
+    watched: Watched,
+    broker: EmbeddedBroker,
+    api: Callable[[str], Any],
+    kind: Callable[[], Any],
 ) -> None:
     """A program goes on to start it after its import has changed."""
-    name, kind = CONTRIBS[program]
-    module = importlib.import_module(f"opentelemetry.instrumentation.{name}")
-    instrumentor = getattr(module, kind)()
+    instrumentor = kind()
     instrumentor.instrument(tracer_provider=watched.tracer_provider)
     try:
-        program(broker.bootstrap_servers)
+        async with api(broker.bootstrap_servers):
+            pass
     finally:
         instrumentor.uninstrument()
     assert [span.name for span in watched.spans()] == ["send t"]
