@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,26 +22,8 @@ from tests.integration.confluent.test_producer import LONG
 from tests.support.ports import free_port
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with EmbeddedBroker(topics={"t": 3}) as broker:
-        yield broker.bootstrap_servers
-
-
-def run(
-    servers: str, work: Callable[[AIOProducer], Coroutine[Any, Any, None]], **conf: Any
-) -> None:
-    """Let ``work`` have a producer in a loop of its own."""
-
-    async def main() -> None:
-        async with AIOProducer({"bootstrap.servers": servers, **conf}) as producer:
-            await asyncio.wait_for(work(producer), LONG)
-
-    asyncio.run(main())
-
-
-def test_the_future_of_a_record_has_its_message(servers: str) -> None:
-    async def work(producer: AIOProducer) -> None:
+async def test_the_future_of_a_record_has_its_message(servers: str) -> None:
+    async with AIOProducer({"bootstrap.servers": servers}) as producer:
         future = await producer.produce("t", "value", "key", partition=1, headers={"h": "x"})
         assert isinstance(future, asyncio.Future)
         assert len(producer) == 1
@@ -53,11 +34,9 @@ def test_the_future_of_a_record_has_its_message(servers: str) -> None:
         assert message.offset() is not None
         assert len(producer) == 0
 
-    run(servers, work)
 
-
-def test_a_flush_returns_when_all_futures_are_done(servers: str) -> None:
-    async def work(producer: AIOProducer) -> None:
+async def test_a_flush_returns_when_all_futures_are_done(servers: str) -> None:
+    async with AIOProducer({"bootstrap.servers": servers}) as producer:
         futures = [await producer.produce("t", b"%d" % n, partition=0) for n in range(5_000)]
         assert await producer.flush() == 0
         offsets = [future.result().offset() or 0 for future in futures]
@@ -65,83 +44,64 @@ def test_a_flush_returns_when_all_futures_are_done(servers: str) -> None:
         assert await producer.poll() == 5_000
         assert await producer.poll() == 0
 
-    run(servers, work)
-
-
-def test_a_full_queue_is_waited_for_while_others_run(servers: str) -> None:
-    async def work(producer: AIOProducer) -> None:
-        futures = [await producer.produce("t", b"v") for _ in range(100)]
-        assert len(await asyncio.gather(*futures)) == 100
-
-    run(servers, work, **{"queue.buffering.max.messages": 3})
-
 
 @pytest.mark.parametrize("room", [100_000, 100])
-def test_records_of_many_tasks_stay_in_the_order_of_their_calls(room: int) -> None:
+async def test_records_of_many_tasks_stay_in_the_order_of_their_calls(room: int) -> None:
     """Tasks that come while others wait for room, or after the loop had to run, go behind them."""
-
-    async def work(producer: AIOProducer) -> None:
-        numbers = itertools.count()
-        tasks: list[asyncio.Task[asyncio.Future[Any]]] = []
-        for wave in [700, *[7] * 100]:
-            tasks += [
-                asyncio.create_task(producer.produce("ordered", b"%d" % number))
-                for number in itertools.islice(numbers, wave)
-            ]
-            await asyncio.sleep(0)
-        await asyncio.gather(*await asyncio.gather(*tasks))
-
+    tasks: list[asyncio.Task[asyncio.Future[Any]]] = []
     with EmbeddedBroker(topics={"ordered": 1}) as broker:
         limits = {"queue.buffering.max.messages": room}
-        run(broker.bootstrap_servers, work, **limits)
+        async with AIOProducer(
+            {"bootstrap.servers": broker.bootstrap_servers, **limits}
+        ) as producer:
+            for wave in [700, *[7] * 100]:
+                numbers = range(len(tasks), len(tasks) + wave)
+                calls = [producer.produce("ordered", b"%d" % number) for number in numbers]
+                tasks += map(asyncio.create_task, calls)
+                await asyncio.sleep(0)
+            await asyncio.gather(*await asyncio.gather(*tasks))
         assert [int(record.value or b"") for record in broker.records("ordered")] == [*range(1400)]
 
 
-def test_close_refuses_records_first_and_every_close_returns_at_the_end(servers: str) -> None:
-    async def main() -> None:
-        producer = AIOProducer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1})
-        future = await producer.produce("t", b"v")
-        waiting = asyncio.create_task(producer.produce("t", b"v"))
-        await asyncio.sleep(0)
-        closes = [asyncio.create_task(producer.close()) for _ in range(3)]
-        await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="Producer has been closed"):
-            await producer.produce("t", b"v")
-        with pytest.raises(RuntimeError, match="Producer has been closed"):
-            await waiting
-        await asyncio.wait(closes, return_when=asyncio.FIRST_COMPLETED)
-        assert future.done()
-        await asyncio.gather(*closes)
-
-    asyncio.run(asyncio.wait_for(main(), LONG))
-
-
-def test_a_close_that_is_cancelled_ends_at_once() -> None:
-    async def main() -> None:
-        producer = AIOProducer({"bootstrap.servers": f"127.0.0.1:{free_port()}"})
-        future = await producer.produce("t", b"v")
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(producer.close(), 0.05)
-        with pytest.raises(KafkaException):
-            await future
-        await producer.close()
-
-    asyncio.run(asyncio.wait_for(main(), LONG))
+async def test_close_refuses_records_first_and_every_close_returns_at_the_end(
+    servers: str,
+) -> None:
+    producer = AIOProducer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1})
+    future = await producer.produce("t", b"v")
+    waiting = asyncio.create_task(producer.produce("t", b"v"))
+    await asyncio.sleep(0)
+    closes = [asyncio.create_task(producer.close()) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        await producer.produce("t", b"v")
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        await waiting
+    await asyncio.wait(closes, return_when=asyncio.FIRST_COMPLETED)
+    assert future.done()
+    await asyncio.gather(*closes)
 
 
-def test_a_record_that_is_not_delivered_fails_its_future() -> None:
-    async def work(producer: AIOProducer) -> None:
+async def test_a_close_that_is_cancelled_ends_at_once(nobody: str) -> None:
+    producer = AIOProducer({"bootstrap.servers": nobody})
+    future = await producer.produce("t", b"v")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(producer.close(), 0.05)
+    with pytest.raises(KafkaException):
+        await future
+    await producer.close()
+
+
+async def test_a_record_that_is_not_delivered_fails_its_future(nobody: str) -> None:
+    async with AIOProducer({"bootstrap.servers": nobody, "message.timeout.ms": 50}) as producer:
         future = await producer.produce("t", b"v")
         assert await producer.flush(0) == 1
         with pytest.raises(KafkaException) as caught:
             await future
         assert caught.value.args[0] == KafkaError._MSG_TIMED_OUT
 
-    run(f"127.0.0.1:{free_port()}", work, message_timeout_ms=50)
 
-
-def test_a_record_that_is_refused_fails_its_future_and_a_mistake_raises(servers: str) -> None:
-    async def work(producer: AIOProducer) -> None:
+async def test_a_record_that_is_refused_fails_its_future_and_a_mistake_raises(servers: str) -> None:
+    async with AIOProducer({"bootstrap.servers": servers}) as producer:
         with pytest.raises(KafkaException) as caught:
             await (await producer.produce("t", b"v" * 2_000_000))
         assert caught.value.args[0] == KafkaError.MSG_SIZE_TOO_LARGE
@@ -149,32 +109,26 @@ def test_a_record_that_is_refused_fails_its_future_and_a_mistake_raises(servers:
             await producer.produce("t", 1)  # type: ignore[arg-type]
         assert len(producer) == 0
 
-    run(servers, work)
 
-
-def test_a_future_that_is_cancelled_ends_no_record(servers: str) -> None:
-    async def work(producer: AIOProducer) -> None:
+async def test_a_future_that_is_cancelled_ends_no_record(servers: str) -> None:
+    async with AIOProducer({"bootstrap.servers": servers}) as producer:
         cancelled = await producer.produce("t", b"first", partition=2)
         kept = await producer.produce("t", b"second", partition=2)
         cancelled.cancel()
         assert (await kept).value() == b"second"
         assert await producer.flush() == 0
 
-    run(servers, work)
 
-
-def test_purge_fails_what_is_queued() -> None:
-    async def work(producer: AIOProducer) -> None:
+async def test_purge_fails_what_is_queued(nobody: str) -> None:
+    async with AIOProducer({"bootstrap.servers": nobody}) as producer:
         future = await producer.produce("t", b"v")
         await producer.purge()
         with pytest.raises(KafkaException) as caught:
             await future
         assert caught.value.args[0] == KafkaError._PURGE_QUEUE
 
-    run(f"127.0.0.1:{free_port()}", work)
 
-
-def test_callbacks_run_in_the_loop_and_may_be_coroutines() -> None:
+async def test_callbacks_run_in_the_loop_and_may_be_coroutines(nobody: str) -> None:
     heard: list[tuple[Any, threading.Thread]] = []
     told: list[str] = []
 
@@ -186,24 +140,21 @@ def test_callbacks_run_in_the_loop_and_may_be_coroutines() -> None:
         heard.append((error.code(), threading.current_thread()))
         raise ValueError("told to the loop")
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda loop, about: told.append(str(about)))
-        callbacks = {"error_cb": error_cb, "stats_cb": stats_cb, "statistics.interval.ms": 10}
-        nobody = f"127.0.0.1:{free_port()}"
-        async with AIOProducer({"bootstrap.servers": nobody, **callbacks}):
-            wanted = {"producer", KafkaError._ALL_BROKERS_DOWN}
-            while not wanted <= {what for what, _ in heard}:
-                await asyncio.sleep(0.01)
-
-    asyncio.run(main())
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, about: told.append(str(about)))
+    callbacks = {"error_cb": error_cb, "stats_cb": stats_cb, "statistics.interval.ms": 10}
+    async with AIOProducer({"bootstrap.servers": nobody, **callbacks}):
+        wanted = {"producer", KafkaError._ALL_BROKERS_DOWN}
+        while not wanted <= {what for what, _ in heard}:
+            await asyncio.sleep(0.01)
     assert {thread for _, thread in heard} == {threading.current_thread()}
     assert told
     assert all("error_cb" in about for about in told)
 
 
-def test_transactions() -> None:
-    async def work(producer: AIOProducer) -> None:
+async def test_transactions(servers: str) -> None:
+    conf = {"bootstrap.servers": servers, "transactional.id": "mine"}
+    async with AIOProducer(conf) as producer:
         await producer.init_transactions()
         for end in (producer.commit_transaction, producer.abort_transaction):
             await producer.begin_transaction()
@@ -215,53 +166,40 @@ def test_transactions() -> None:
         await producer.commit_transaction()
         assert (await future).value() == b"v"
 
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        run(broker.bootstrap_servers, work, transactional_id="mine")
-
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-def test_close_lets_a_call_of_a_transaction_end(end: str) -> None:
-    async def main(servers: str) -> None:
-        conf = {"bootstrap.servers": servers, "transactional.id": "mine"}
+async def test_close_lets_a_call_of_a_transaction_end(end: str) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        conf = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "mine"}
         producer = AIOProducer(conf)
         await producer.init_transactions()
         await producer.begin_transaction()
         await producer.produce("t", b"v")
         await asyncio.gather(getattr(producer, end)(), producer.close())
-
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        asyncio.run(asyncio.wait_for(main(broker.bootstrap_servers), LONG))
         expected = [b"v"] if end == "commit_transaction" else []
         assert [record.value for record in broker.records("t")] == expected
 
 
-def test_close_waits_for_no_thread_that_waits_for_a_broker() -> None:
-    async def main() -> None:
-        conf = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
-        producer = AIOProducer(conf, max_workers=1)
-        asked = asyncio.create_task(producer.list_topics())
-        await asyncio.sleep(0.1)
-        await producer.close()
-        with pytest.raises(KafkaException, match="_DESTROY"):
-            await asked
-
-    asyncio.run(asyncio.wait_for(main(), LONG))
+async def test_close_waits_for_no_thread_that_waits_for_a_broker(nobody: str) -> None:
+    producer = AIOProducer({"bootstrap.servers": nobody}, max_workers=1)
+    asked = asyncio.create_task(producer.list_topics())
+    await asyncio.sleep(0.1)
+    await producer.close()
+    with pytest.raises(KafkaException, match="_DESTROY"):
+        await asked
 
 
-def test_what_a_broker_is_asked(servers: str) -> None:
-    async def work(producer: AIOProducer) -> None:
+async def test_what_a_broker_is_asked(servers: str) -> None:
+    async with AIOProducer({"bootstrap.servers": servers}) as producer:
         await producer.set_sasl_credentials("user", "password")
         topics = await producer.list_topics("t", LONG)
         assert topics.cluster_id == await producer.cluster_id(LONG)
         assert len(topics.topics["t"].partitions) == 3
 
-    run(servers, work)
 
-
-def test_a_wait_for_a_broker_keeps_nobody_else_waiting() -> None:
+async def test_a_wait_for_a_broker_keeps_nobody_else_waiting() -> None:
     port = free_port()
-
-    async def work(producer: AIOProducer) -> None:
+    async with AIOProducer({"bootstrap.servers": f"127.0.0.1:{port}"}) as producer:
         asked = asyncio.create_task(producer.list_topics(timeout=LONG))
         with pytest.raises(KafkaException):
             await producer.list_topics(timeout=0.01)
@@ -269,39 +207,31 @@ def test_a_wait_for_a_broker_keeps_nobody_else_waiting() -> None:
         with EmbeddedBroker(listeners=[Listener(port=port)], topics={"t": 1}):
             assert "t" in (await asked).topics
 
-    run(f"127.0.0.1:{port}", work)
+
+async def test_after_close_everything_raises(servers: str) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        producer = AIOProducer({"bootstrap.servers": servers}, executor=executor)
+        future = await producer.produce("t", b"v")
+        await producer.close()
+        await producer.close()
+        assert future.result().error() is None
+        assert len(producer) == 0
+        calls = (producer.produce("t"), producer.poll(), producer.flush(), producer.purge())
+        for call in (*calls, producer.list_topics()):
+            with pytest.raises(RuntimeError, match="Producer has been closed"):
+                await call
+        assert executor.submit(int).result() == 0  # it belongs to the application
 
 
-def test_after_close_everything_raises(servers: str) -> None:
-    async def main() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            producer = AIOProducer({"bootstrap.servers": servers}, executor=executor)
-            future = await producer.produce("t", b"v")
-            await producer.close()
-            await producer.close()
-            assert future.result().error() is None
-            assert len(producer) == 0
-            calls = (producer.produce("t"), producer.poll(), producer.flush(), producer.purge())
-            for call in (*calls, producer.list_topics()):
-                with pytest.raises(RuntimeError, match="Producer has been closed"):
-                    await call
-            assert executor.submit(int).result() == 0  # it belongs to the application
-
-    asyncio.run(main())
-
-
-def test_one_that_is_dropped_ends() -> None:
-    async def main() -> None:
-        conf = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "client.id": "dropped"}
-        producer = AIOProducer(conf)
-        assert await producer.flush() == 0
-        del producer
-        with pytest.warns(ResourceWarning, match="client_id=dropped> was not closed"):
-            gc.collect()
-        while any(thread.name.endswith("-dropped") for thread in threading.enumerate()):
-            await asyncio.sleep(0.01)
-
-    asyncio.run(main())
+async def test_one_that_is_dropped_ends(nobody: str) -> None:
+    conf = {"bootstrap.servers": nobody, "client.id": "dropped"}
+    producer = AIOProducer(conf)
+    assert await producer.flush() == 0
+    del producer
+    with pytest.warns(ResourceWarning, match="client_id=dropped> was not closed"):
+        gc.collect()
+    while any(thread.name.endswith("-dropped") for thread in threading.enumerate()):
+        await asyncio.sleep(0.01)
 
 
 def test_it_is_called_as_theirs_is() -> None:
@@ -313,7 +243,7 @@ def test_it_is_called_as_theirs_is() -> None:
             assert inspect.iscoroutinefunction(getattr(AIOProducer, name)), name
 
 
-def test_callbacks_run_in_the_loop_while_it_closes_too(servers: str) -> None:
+async def test_callbacks_run_in_the_loop_while_it_closes_too(servers: str) -> None:
     """Statistics are due when ``close`` has gone to a thread of the executor, and serves there."""
     threads: set[int] = set()
 
@@ -325,16 +255,13 @@ def test_callbacks_run_in_the_loop_while_it_closes_too(servers: str) -> None:
 
             return super().submit(late)
 
-    async def main() -> None:
-        conf = {
-            "bootstrap.servers": servers,
-            "statistics.interval.ms": 10,
-            "stats_cb": lambda told: threads.add(threading.get_ident()),
-        }
-        with Late() as executor:
-            async with AIOProducer(conf, executor=executor) as producer:
-                await (await producer.produce("t", b"v"))
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
+    conf = {
+        "bootstrap.servers": servers,
+        "statistics.interval.ms": 10,
+        "stats_cb": lambda told: threads.add(threading.get_ident()),
+    }
+    with Late() as executor:
+        async with AIOProducer(conf, executor=executor) as producer:
+            await (await producer.produce("t", b"v"))
+    await asyncio.sleep(0)
     assert threads <= {threading.get_ident()}

@@ -132,20 +132,6 @@ def test_a_token_is_used_until_its_end_while_there_is_no_other(clock: Clock) -> 
         tokens.token()
 
 
-def test_a_token_is_replaced_while_nobody_logs_in() -> None:
-    twice = threading.Event()
-    calls: list[Any] = []
-
-    def oauth_cb(config: Any) -> tuple[str, float]:
-        calls.append(config)
-        if len(calls) == 2:
-            twice.set()
-        return "token", time.time() + 0.1
-
-    with Producer({**OPTIONS, "oauth_cb": oauth_cb}):
-        assert twice.wait(LONG)
-
-
 @pytest.mark.parametrize("expires", [1.8e12, float("inf")])
 def test_a_token_that_lasts_for_ever_ends_no_thread(expires: float) -> None:
     """Milliseconds where seconds are meant, say: no lock can be waited for as long."""
@@ -158,7 +144,7 @@ def test_a_token_that_lasts_for_ever_ends_no_thread(expires: float) -> None:
     assert tokens.token() == "token"
 
 
-def test_error_cb_hears_of_a_token_that_could_not_be_replaced() -> None:
+def test_error_cb_hears_of_a_token_that_could_not_be_replaced_while_nobody_logs_in() -> None:
     heard: list[KafkaError] = []
     calls: list[Any] = []
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import signal
 import threading
 import time
@@ -34,12 +32,6 @@ from tests.support.ports import free_port
 LONG = 30.0
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with EmbeddedBroker(topics={"t": 3}) as broker:
-        yield broker.bootstrap_servers
-
-
 @pytest.fixture
 def producer(servers: str) -> Iterator[Producer]:
     with Producer({"bootstrap.servers": servers}) as made:
@@ -65,6 +57,20 @@ class Reports:
     @property
     def codes(self) -> list[str | None]:
         return [None if error is None else error.name() for error, _ in self.heard]
+
+    @property
+    def stored(self) -> dict[str, list[bytes]]:
+        """The values of records that were stored, by topic."""
+        found: dict[str, list[bytes]] = {}
+        for error, message in self.heard:
+            if error is None:
+                found.setdefault(message.topic(), []).append(message.value())
+        return found
+
+    @property
+    def failed(self) -> list[tuple[str, str]]:
+        """Topics of records that were not, with the names of their errors."""
+        return [(message.topic(), error.name()) for error, message in self.heard if error]
 
 
 def test_a_record_is_reported_with_what_became_of_it(producer: Producer) -> None:
@@ -98,36 +104,6 @@ def test_reports_come_in_poll_in_the_order_of_a_partition(servers: str) -> None:
             served += producer.poll(LONG)
     assert [message.value() for _, message in reports.heard] == [b"%d" % n for n in range(500)]
     assert threads == {threading.current_thread()}
-
-
-def test_nothing_waits_for_a_broker() -> None:
-    reports = Reports()
-    producer = alone(message_timeout_ms=50)
-    producer.produce("t", b"v", callback=reports)
-    assert producer.flush(LONG) == 0
-    assert reports.codes == ["_MSG_TIMED_OUT"]
-    assert "Message timed out" in reports.heard[0][1].error().str()
-    assert producer.close()
-
-
-def test_records_wait_for_their_topic_in_order(producer: Producer) -> None:
-    reports = Reports()
-    for number in range(100):
-        producer.produce("fresh", str(number), on_delivery=reports, partition=0)
-    assert producer.flush(LONG) == 0
-    values = [message.value() for _, message in reports.heard]
-    assert values == [b"%d" % number for number in range(100)]
-
-
-def test_keys_go_where_librdkafka_puts_them(producer: Producer) -> None:
-    reports = Reports()
-    keys = [b"key %d" % number for number in range(50)]
-    for key in keys:  # the first wait for the topic, the others do not
-        producer.produce("t", b"v", key=key, on_delivery=reports)
-        producer.poll(0)
-    producer.flush(LONG)
-    found = {message.key(): message.partition() for _, message in reports.heard}
-    assert found == {key: consistent(key, 3) for key in keys}
 
 
 def test_keys_go_by_the_partitions_there_are_now(servers: str) -> None:
@@ -304,30 +280,6 @@ def test_a_producer_that_was_never_made_is_closed() -> None:
         Half().poll(0)
     assert Half().close()
     assert len(Half()) == 0
-
-
-def test_errors_statistics_and_logs_reach_the_application(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    errors: list[KafkaError] = []
-    statistics: list[str] = []
-    logger = logging.getLogger("application")
-    producer = Producer(
-        {
-            "bootstrap.servers": f"127.0.0.1:{free_port()}",
-            "message.timeout.ms": 300,
-            "error_cb": errors.append,
-            "stats_cb": statistics.append,
-            "statistics.interval.ms": 10,
-            "logger": logger,
-        }
-    )
-    producer.produce("t", b"v")
-    producer.close()
-    assert errors[0].name() == "_TRANSPORT"
-    told = json.loads(statistics[0])
-    assert (told["type"], told["brokers"], told["msg_cnt"]) == ("producer", {}, 1)
-    assert any(record.name == "application" for record in caplog.records)
 
 
 def test_the_cluster_is_told(producer: Producer) -> None:

@@ -19,29 +19,14 @@ import pytest
 from kprod.admin import read_topic
 from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault
 from kprod.broker.network.listener import Listener
-from kprod.confluent import KafkaError, Message, Producer
+from kprod.confluent import Producer
 from kprod.confluent.unassigned import Unassigned, UnassignedRecords
 from kprod.errors import KprodError
 from kprod.intake.attempts import Attempts
 from kprod.producer import KafkaProducer
+from tests.integration.confluent.test_producer import LONG, Reports
 from tests.support.interruption import interruptible, repeat_until_interrupted
 from tests.support.ports import free_port
-
-LONG = 30.0
-
-
-class Reports:
-    """The values of delivery reports by topic, in order, and the names of errors."""
-
-    def __init__(self) -> None:
-        self.stored: dict[str, list[bytes]] = {}
-        self.failed: list[tuple[str, str]] = []
-
-    def __call__(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.stored.setdefault(message.topic(), []).append(message.value())
-        else:
-            self.failed.append((message.topic(), error.name()))
 
 
 def waiting_threads(client_id: str) -> list[threading.Thread]:
@@ -50,8 +35,7 @@ def waiting_threads(client_id: str) -> list[threading.Thread]:
     return [one for one in named if one.name.endswith(client_id)]
 
 
-def test_one_thread_waits_for_all_topics_and_ends_with_them() -> None:
-    nobody = f"127.0.0.1:{free_port()}"
+def test_one_thread_waits_for_all_topics_and_ends_with_them(nobody: str) -> None:
     reports = Reports()
     with Producer({"bootstrap.servers": nobody, "client.id": "gateway"}) as producer:
         for number in range(200):
@@ -65,18 +49,6 @@ def test_one_thread_waits_for_all_topics_and_ends_with_them() -> None:
     assert sorted(reports.failed) == sorted((f"device-{n}", "_PURGE_QUEUE") for n in range(200))
 
 
-def test_the_thread_ends_when_the_last_record_has_a_partition() -> None:
-    with (
-        EmbeddedBroker(topics={"t": 1}) as broker,
-        Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "once"}) as producer,
-    ):
-        producer.produce("t", b"v")
-        assert producer.flush(LONG) == 0
-        for waiting in waiting_threads("once"):
-            waiting.join(LONG)
-        assert waiting_threads("once") == []
-
-
 def test_one_that_is_dropped_ends() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "dropped"}
@@ -85,6 +57,7 @@ def test_one_that_is_dropped_ends() -> None:
         assert producer.flush(LONG) == 0
         for waiting in waiting_threads("dropped"):
             waiting.join(LONG)
+        assert waiting_threads("dropped") == []  # no record waits for its topic any more
         del producer
         with pytest.warns(ResourceWarning, match="client_id=dropped> was not closed"):
             gc.collect()
@@ -244,21 +217,22 @@ def test_a_buffer_that_changes_while_its_topic_is_unknown_is_sent_as_it_was() ->
     assert (record.key, record.value) == (b"key", b"first")
 
 
-def test_a_forked_child_waits_for_topics_of_its_own() -> None:
+@pytest.mark.parametrize("topic", ["t", "later"])
+def test_a_forked_child_waits_for_topics_of_its_own(topic: str) -> None:
     reports = Reports()
     with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
         with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
             producer.produce("later", b"v", on_delivery=reports)
             child = os.fork()
             if not child:
-                os._exit(_produce_in_child(producer))
+                os._exit(_produce_in_child(producer, topic))
+            broker.create_topic("later", 1)
             _, status = os.waitpid(child, 0)
             assert os.waitstatus_to_exitcode(status) == 0
-            broker.create_topic("later", 1)
             assert producer.flush(LONG) == 0
         assert reports.stored == {"later": [b"v"]}
-        assert [one.value for one in broker.records("t")] == [b"w"]
-        assert [one.value for one in broker.records("later")] == [b"v"]
+        stored = [(name, one.value) for name in ("t", "later") for one in broker.records(name)]
+        assert sorted(stored) == sorted([("later", b"v"), (topic, b"w")])
 
 
 def _produce_in_child(producer: Producer, topic: str = "t") -> int:
@@ -332,9 +306,8 @@ producer.produce("nowhere", b"waits")
         assert [one.value for one in broker.records("t")] == [b"queued"]
 
 
-def test_records_that_wait_for_their_topic_at_exit_in_vain_are_told_of() -> None:
-    told = ends("end", f"127.0.0.1:{free_port()}")
-    assert "lost at the interpreter's exit: 50 records of" in told
+def test_records_that_wait_for_their_topic_at_exit_in_vain_are_told_of(nobody: str) -> None:
+    assert "lost at the interpreter's exit: 50 records of" in ends("end", nobody)
 
 
 def test_a_forked_child_waits_for_no_report_of_its_parent() -> None:
@@ -354,22 +327,6 @@ def test_a_forked_child_waits_for_no_report_of_its_parent() -> None:
         assert reports.stored == {"t": [b"v"]}
         stored = [one.value or b"" for one in broker.records("t")]
         assert sorted(stored) == [b"first", b"v", b"w"]
-
-
-def test_a_forked_child_waits_for_a_topic_that_its_parent_waits_for() -> None:
-    reports = Reports()
-    with EmbeddedBroker(auto_create_topics=False) as broker:
-        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-            producer.produce("later", b"v", on_delivery=reports)
-            child = os.fork()
-            if not child:
-                os._exit(_produce_in_child(producer, "later"))
-            broker.create_topic("later", 1)
-            _, status = os.waitpid(child, 0)
-            assert os.waitstatus_to_exitcode(status) == 0
-            assert producer.flush(LONG) == 0
-        stored = [one.value or b"" for one in broker.records("later")]
-        assert sorted(stored) == [b"v", b"w"]
 
 
 def test_a_record_waits_while_its_user_is_refused() -> None:
