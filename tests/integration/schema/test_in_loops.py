@@ -23,6 +23,17 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as made:
+        yield made
+
+
+def options(broker: EmbeddedBroker, fake: FakeRegistry) -> dict[str, Any]:
+    serializer = AvroSerializer(SchemaRegistry(fake.url), '"long"')
+    return {"bootstrap_servers": broker.bootstrap_servers, "value_serializer": serializer}
+
+
 class Held:
     """A registry that answers nothing until it is let go."""
 
@@ -50,29 +61,23 @@ class Counting:
 
 
 @pytest.mark.parametrize("kind", [aio.Producer, aio.AIOKafkaProducer])
-def test_a_registry_that_does_not_answer_holds_no_other_task_of_the_loop(
-    broker: EmbeddedBroker, kind: Any
+async def test_a_registry_that_does_not_answer_holds_no_other_task_of_the_loop(
+    broker: EmbeddedBroker, fake: FakeRegistry, kind: Any
 ) -> None:
     topic, hooks = f"held-{kind.__name__}", Counting()
-
-    async def run(fake: FakeRegistry) -> None:
-        held = Held(fake)
-        # Were the loop held, nobody would let the registry go, and this would fail.
-        registry = SchemaRegistry(fake.url, timeout_ms=5000)
-        options = {"interceptors": [hooks]} if kind is aio.Producer else {}
-        producer = kind(
-            bootstrap_servers=broker.bootstrap_servers,
-            key_serializer=AvroSerializer(registry, '"string"', is_key=True),
-            value_serializer=AvroSerializer(registry, '"long"', id_in="header"),
-            **options,
-        )
-        async with producer:
-            sending = [producer.send_and_wait(topic, number, key="k") for number in range(3)]
-            await asyncio.gather(held.let_go(), *sending)
-
-    with FakeRegistry() as fake:
-        asyncio.run(run(fake))
-        assert sorted(fake.subjects) == [f"{topic}-key", f"{topic}-value"]
+    held = Held(fake)
+    # Were the loop held, nobody would let the registry go, and this would fail.
+    registry = SchemaRegistry(fake.url, timeout_ms=5000)
+    own = {"interceptors": [hooks]} if kind is aio.Producer else {}
+    async with kind(
+        bootstrap_servers=broker.bootstrap_servers,
+        key_serializer=AvroSerializer(registry, '"string"', is_key=True),
+        value_serializer=AvroSerializer(registry, '"long"', id_in="header"),
+        **own,
+    ) as producer:
+        sending = [producer.send_and_wait(topic, number, key="k") for number in range(3)]
+        await asyncio.gather(held.let_go(), *sending)
+    assert sorted(fake.subjects) == [f"{topic}-key", f"{topic}-value"]
     found = [record for _, record in read_topic(broker.bootstrap_servers, topic)]
     assert sorted(record.value or b"" for record in found) == [b"\0", b"\2", b"\4"]
     assert {record.key for record in found} == {b"\0\0\0\0\1\2k"}
@@ -81,44 +86,20 @@ def test_a_registry_that_does_not_answer_holds_no_other_task_of_the_loop(
         assert hooks.seen == [topic] * 3
 
 
-def test_many_records_with_one_call(broker: EmbeddedBroker) -> None:
-    async def run(fake: FakeRegistry) -> None:
-        serializer = AvroSerializer(SchemaRegistry(fake.url), '"long"')
-        async with aio.Producer(
-            bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
-        ) as producer:
-            stored = await producer.send_all("many", range(1000))
-        assert len(stored) == 1000
-
-    with FakeRegistry() as fake:
-        asyncio.run(run(fake))
+async def test_many_records_with_one_call(broker: EmbeddedBroker, fake: FakeRegistry) -> None:
+    async with aio.Producer(**options(broker, fake)) as producer:
+        assert len(await producer.send_all("many", range(1000))) == 1000
         assert len(fake.asked) == 1
-
-
-def test_a_batch_has_no_topic_to_ask_about(broker: EmbeddedBroker) -> None:
-    async def run(fake: FakeRegistry) -> None:
-        serializer = AvroSerializer(SchemaRegistry(fake.url), '"long"')
-        async with aio.AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
-        ) as producer:
-            batch = producer.create_batch()
-            with pytest.raises(TypeError, match="a batch has no topic"):
-                batch.append(key=None, value=7, timestamp=None)
-        assert fake.asked == []
-
-    with FakeRegistry() as fake:
-        asyncio.run(run(fake))
-
-
-def test_what_the_registry_refuses_is_raised(broker: EmbeddedBroker) -> None:
-    async def run(fake: FakeRegistry) -> None:
-        serializer = AvroSerializer(SchemaRegistry(fake.url), '"long"')
-        async with aio.Producer(
-            bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
-        ) as producer:
-            with pytest.raises(RegistryError, match="invalid"):
-                await producer.send("refused", 1)
-
-    with FakeRegistry() as fake:
         fake.odd = lambda _: (422, {"message": "no"})
-        asyncio.run(run(fake))
+        with pytest.raises(RegistryError, match="invalid"):
+            await producer.send("refused", 1)
+
+
+async def test_a_batch_has_no_topic_to_ask_about(
+    broker: EmbeddedBroker, fake: FakeRegistry
+) -> None:
+    async with aio.AIOKafkaProducer(**options(broker, fake)) as producer:
+        batch = producer.create_batch()
+        with pytest.raises(TypeError, match="a batch has no topic"):
+            batch.append(key=None, value=7, timestamp=None)
+    assert fake.asked == []
