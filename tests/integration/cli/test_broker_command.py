@@ -5,10 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from typer.testing import CliRunner
 
 from kprod.admin import end_offsets
-from kprod.cli.app import app
 from tests.integration.cli.processes import Family, family
 from tests.support.tier import one_of
 
@@ -36,13 +34,6 @@ def test_it_ends_with_its_parent_when_asked_to() -> None:
         assert broker.command.stdin is not None
         broker.command.stdin.close()
         assert broker.command.wait(30) == 0
-
-
-@pytest.mark.parametrize("spec", ["flights:", "flights:0", "flights:six", ":6"])
-def test_a_topic_that_makes_no_sense_is_refused(spec: str) -> None:
-    ran = CliRunner().invoke(app, ["broker", "--port", "0", "--topic", spec])
-    assert ran.exit_code == 2
-    assert "NAME:PARTITIONS" in ran.output
 
 
 @pytest.mark.full

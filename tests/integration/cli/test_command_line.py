@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -21,6 +22,71 @@ def test_every_command_explains_itself(command: str) -> None:
     ran = CliRunner().invoke(app, [command, "--help"])
     assert ran.exit_code == 0
     assert f"kprod {command}" in ran.output or "Usage" in ran.output
+
+
+NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("broker --port 0 --topic flights:", "NAME:PARTITIONS"),
+        ("broker --port 0 --topic flights:0", "NAME:PARTITIONS"),
+        ("broker --port 0 --topic flights:six", "NAME:PARTITIONS"),
+        ("broker --port 0 --topic :6", "NAME:PARTITIONS"),
+        ("consume --topic t --offset now", "--offset"),
+        ("consume --topic t --offset @", "--offset"),
+        ("consume --topic t --offset 1.5", "--offset"),
+        ("consume --topic t -f %z", "unknown placeholder %z"),
+        ("consume --topic t -X linger_ms=5", "connection options only"),
+        ("consume --topic t -X security_protocol=SLS", "security_protocol"),
+        (
+            "consume --topic t -X security_protocol=SASL_SSL -X sasl_plain_username=alice",
+            "sasl_mechani",
+        ),
+        ("demo --keep", ""),
+        ("perf -X lingr_ms=5", "did you mean 'linger_ms'"),
+        ("perf -X linger_ms", "NAME=VALUE"),
+        ("perf --call teleport", "'teleport' is not one of"),
+        ("perf --compression rar", "'rar' is not one of"),
+        ("perf --acks 2", "'2' is not one of"),
+        ("perf --records 0", "--records"),
+        ("perf --size -1", "--size"),
+        ("perf --partitions 3", "about the embedded broker"),
+        ("perf --payload-file /no/such/file", "does not exist"),
+        ("perf --payload-file /dev/null", "has no lines"),
+        ("produce --topic t --option lingr_ms=5", "did you mean 'linger_ms'"),
+        ("produce --topic t --option linger_ms", "NAME=VALUE"),
+        ("produce --topic t --header =x", "NAME=VALUE"),
+        ("produce --topic t --delimiter ''", "expected at least one character"),
+        (r"produce --topic t --key-separator '\q'", "for a backslash"),
+        ("produce --topic t --format json --empty-is-null", "--format text only"),
+        ("topics create fresh --topic-option retention", "NAME=VALUE"),
+        ("topics create fresh --partitions 0", "above 0, or -1"),
+        ("topics create fresh -X acks=1", "connection options only"),
+    ],
+)
+def test_a_mistake_is_told_before_anybody_is_asked(command: str, complaint: str) -> None:
+    where = () if command.startswith("broker") else NOWHERE
+    ran = CliRunner().invoke(app, [*shlex.split(command), *where])
+    assert ran.exit_code == 2
+    assert complaint in " ".join(ran.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("demo --no-spark", "kprod demo: "),
+        ("perf -X max_block_ms=300", "kprod perf: "),
+        ("produce --topic t -X max_block_ms=300", "0 delivered, 1 failed\n"),
+        ("topics list", "kprod topics: "),
+    ],
+)
+def test_a_broker_that_is_not_there_is_named(command: str, said: str) -> None:
+    ran = CliRunner().invoke(app, [*shlex.split(command), *NOWHERE], input="a\nb\n")
+    assert ran.exit_code == 1
+    assert "127.0.0.1:1" in ran.stderr
+    assert said in ran.stderr
 
 
 def test_without_typer_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,11 +170,6 @@ def test_help_loads_neither_spark_nor_the_engine() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"
-
-
-def test_the_command_tells_its_version() -> None:
-    ran = CliRunner().invoke(app, ["--version"])
-    assert (ran.exit_code, ran.output) == (0, f"kprod {kprod.__version__}\n")
 
 
 def test_the_package_can_be_run() -> None:

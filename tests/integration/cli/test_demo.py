@@ -71,24 +71,11 @@ def test_what_was_in_the_topic_before_does_not_count(bootstrap: str) -> None:
     assert sum(end_offsets(bootstrap, "flights").values()) == 503
 
 
-@pytest.mark.full
-def test_a_broker_that_is_not_there_is_named() -> None:
-    ran = demo("--no-spark", "--bootstrap-servers", "127.0.0.1:1")
-    assert ran.returncode == 1
-    assert "127.0.0.1:1" in ran.stderr
-    assert "Traceback" not in ran.stderr
-
-
 def test_without_java_the_way_out_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     ran = CliRunner().invoke(app, ["demo"])
     assert ran.exit_code == 1
     assert "kprod demo --no-spark" in ran.stderr
-
-
-def test_options_of_the_embedded_broker_need_it() -> None:
-    ran = CliRunner().invoke(app, ["demo", "--keep", "--bootstrap-servers", "b:1"])
-    assert ran.exit_code == 2
 
 
 @pytest.mark.full
@@ -127,22 +114,16 @@ def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) 
 
 
 @pytest.mark.full
-def test_ctrl_c_tells_what_was_delivered(bootstrap: str) -> None:
-    out = interrupted(
-        "--no-spark", "--bootstrap-servers", bootstrap, number=signal.SIGINT, bootstrap=bootstrap
-    )
+@pytest.mark.parametrize("arguments", [["--no-spark"], []], ids=["no Spark", "Spark"])
+def test_ctrl_c_tells_what_was_delivered(bootstrap: str, arguments: list[str]) -> None:
+    where = ("--bootstrap-servers", bootstrap)
+    out = interrupted(*arguments, *where, number=signal.SIGINT, bootstrap=bootstrap)
     assert 0 < delivered(out) <= sum(end_offsets(bootstrap, "flights").values())
 
 
 @pytest.mark.full
 def test_sigterm_stops_the_embedded_broker_too() -> None:
     interrupted("--no-spark", number=signal.SIGTERM, bootstrap=None)
-
-
-@pytest.mark.full
-def test_ctrl_c_ends_spark_and_its_workers(bootstrap: str) -> None:
-    out = interrupted("--bootstrap-servers", bootstrap, number=signal.SIGINT, bootstrap=bootstrap)
-    assert 0 < delivered(out) <= sum(end_offsets(bootstrap, "flights").values())
 
 
 @pytest.mark.full

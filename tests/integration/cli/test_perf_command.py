@@ -129,42 +129,6 @@ def test_without_a_cluster_there_is_an_embedded_broker() -> None:
     assert "500 records in" in ran.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["-X", "lingr_ms=5"], "did you mean 'linger_ms'"),
-        (["-X", "linger_ms"], "NAME=VALUE"),
-        (["--call", "teleport"], "'teleport' is not one of"),
-        (["--compression", "rar"], "'rar' is not one of"),
-        (["--acks", "2"], "'2' is not one of"),
-        (["--records", "0"], "--records"),
-        (["--size", "-1"], "--size"),
-        (["--partitions", "3"], "about the embedded broker"),
-        (["--payload-file", "/no/such/file"], "does not exist"),
-    ],
-    ids=str,
-)
-def test_a_wrong_option_is_named(bootstrap: str, arguments: list[str], complaint: str) -> None:
-    ran = perf("--bootstrap-servers", bootstrap, *arguments)
-    assert ran.exit_code == 2
-    assert complaint in " ".join(ran.stderr.replace("│", " ").split())
-
-
-def test_a_file_without_lines_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "empty"
-    file.touch()
-    ran = perf("--payload-file", str(file))
-    assert ran.exit_code == 2
-    assert "has no lines" in " ".join(ran.stderr.replace("│", " ").split())
-
-
-def test_an_unreachable_cluster_is_an_error() -> None:
-    ran = perf("--bootstrap-servers", "127.0.0.1:1", "-X", "max_block_ms=300")
-    assert ran.exit_code == 1
-    assert ran.stderr.startswith("kprod perf: ")
-    assert "127.0.0.1:1" in ran.stderr
-
-
 @pytest.mark.full
 def test_ctrl_c_prints_what_was_measured(bootstrap: str) -> None:
     arguments = ("--bootstrap-servers", bootstrap, "--topic", "stopped", "--warm-up", "0")

@@ -10,7 +10,6 @@ from typer.testing import CliRunner, Result
 
 from kprod.broker import Authentication, EmbeddedBroker, make_listener
 from kprod.cli.app import app
-from tests.support.ports import free_port
 
 
 @pytest.fixture
@@ -75,17 +74,6 @@ def test_what_the_cluster_refuses_is_told(
     assert names(broker) == ["orders", "tiny"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--topic-option", "retention"], ["--partitions", "0"], ["-X", "acks=1"]],
-)
-def test_a_mistake_is_told_before_anybody_is_asked(
-    broker: EmbeddedBroker, arguments: list[str]
-) -> None:
-    assert topics(broker, "create", "fresh", *arguments).exit_code == 2
-    assert names(broker) == ["orders", "tiny"]
-
-
 @pytest.mark.parametrize(("answer", "left"), [("n\n", ["orders", "tiny"]), ("y\n", ["orders"])])
 def test_nothing_is_deleted_before_the_user_agrees(
     broker: EmbeddedBroker, answer: str, left: list[str]
@@ -102,13 +90,6 @@ def test_all_are_deleted_or_none(broker: EmbeddedBroker) -> None:
     ran = topics(broker, "delete", "tiny", "orders", "tiny", "--yes")
     assert ran.stdout == "deleted tiny\ndeleted orders\n"
     assert names(broker) == []
-
-
-def test_nobody_is_there() -> None:
-    nobody = f"127.0.0.1:{free_port()}"
-    ran = CliRunner().invoke(app, ["topics", "list", "--bootstrap-servers", nobody])
-    assert ran.exit_code == 1
-    assert nobody in ran.stderr
 
 
 def test_a_broker_that_wants_a_login_is_recognized() -> None:

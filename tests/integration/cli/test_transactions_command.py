@@ -130,21 +130,26 @@ class Position(NamedTuple):
     metadata: str
 
 
-def decision(batch: int, winners: str, pieces: int = 1) -> Position:
-    marker = Marker(batch=batch, shards=2, winners=winners, pieces=pieces)
-    return Position(marker.offset, marker.metadata)
-
-
 def decide(broker: EmbeddedBroker, group: str, batch: int, winners: str, pieces: int = 1) -> None:
     """As the driver of an atomic batch does, in one piece or more."""
-    position = decision(batch, winners, pieces)
+    marker = Marker(batch=batch, shards=2, winners=winners, pieces=pieces)
+    write_offsets(broker, group, Position(marker.offset, marker.metadata))
+
+
+def write_offsets(
+    broker: EmbeddedBroker, group: str, position: Position, *, name: str = ""
+) -> None:
+    """In a transaction, which stays open if it has a ``name`` of its own."""
     with KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, transactional_id="driver"
+        bootstrap_servers=broker.bootstrap_servers, transactional_id=name or "driver"
     ) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send_offsets_to_transaction({TopicPartition("orders", 0): position}, group)
-        producer.commit_transaction()
+        if name:
+            TwoPhaseCommit(producer).prepare()
+        else:
+            producer.commit_transaction()
 
 
 def entry(broker: EmbeddedBroker, name: str, attempt: int) -> str:
@@ -194,15 +199,9 @@ def test_a_decision_in_several_pieces(broker: EmbeddedBroker) -> None:
 def test_a_decision_that_is_still_open_is_aborted_with_the_rest(broker: EmbeddedBroker) -> None:
     """The driver died before it committed the decision: nobody else ends that transaction."""
     prepare(broker, f"{JOB}.0/0")
-    position = decision(0, entry(broker, f"{JOB}.0/0", 0))
+    marker = Marker(batch=0, shards=2, winners=entry(broker, f"{JOB}.0/0", 0), pieces=1)
     layout = f"{JOB}.layout"
-    with KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, transactional_id=layout
-    ) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send_offsets_to_transaction({TopicPartition("orders", 0): position}, layout)
-        TwoPhaseCommit(producer).prepare()
+    write_offsets(broker, layout, Position(marker.offset, marker.metadata), name=layout)
     ran = transactions(broker, "commit", f"{JOB}.0/0", "--yes", "--timeout", "3")
     assert ran.exit_code == 1
     assert f"an open transaction can still change the offsets of group '{layout}'" in ran.stderr
@@ -214,14 +213,7 @@ def test_a_decision_that_is_still_open_is_aborted_with_the_rest(broker: Embedded
 @pytest.mark.parametrize("metadata", ["", "[]", "5", '{"kprod": 1}', "[" * 4_000])
 def test_a_group_of_something_else_decides_nothing(broker: EmbeddedBroker, metadata: str) -> None:
     prepare(broker, "x.0/0")
-    with KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, transactional_id="driver"
-    ) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        position = Position(1, metadata)
-        producer.send_offsets_to_transaction({TopicPartition("orders", 0): position}, "x.layout")
-        producer.commit_transaction()
+    write_offsets(broker, "x.layout", Position(1, metadata))
     ran = transactions(broker, "commit", "x.0/0", "--yes")
     assert "its batch is not decided" in ran.stderr
     assert values(broker) == []

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kprod.cli.app import app
-from tests.support.guarded_broker import PASSWORD, USER, GuardedBroker
+from tests.support.guarded_broker import PASSWORD, GuardedBroker
 
 SECURED = (("plain", "PLAIN"), ("tls", "SCRAM-SHA-512"), ("mtls", "none"))
 
@@ -62,17 +62,3 @@ def test_a_wrong_password_is_told_and_not_shown(guarded: GuardedBroker, tmp_path
         assert "uthenti" in ran.stderr
         assert PASSWORD not in ran.output
         assert "another-one" not in ran.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("-X", "linger_ms=5"), "connection options only"),
-        (("-X", "security_protocol=SLS"), "security_protocol"),
-        (("-X", "security_protocol=SASL_SSL", "-X", f"sasl_plain_username={USER}"), "sasl_mechani"),
-    ],
-)
-def test_a_reader_refuses_what_it_has_no_use_for(arguments: tuple[str, ...], said: str) -> None:
-    ran = run("consume", "--topic", "t", *arguments)
-    assert ran.exit_code == 2
-    assert said in " ".join(ran.stderr.replace("│", " ").split())

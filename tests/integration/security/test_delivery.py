@@ -16,12 +16,11 @@ from tests.support.guarded_broker import MECHANISMS, PROTECTIONS, GuardedBroker,
 from tests.support.judge import read_back
 from tests.support.local_proxies import LocalProxy
 from tests.support.recipes import recipe
-from tests.support.slicing_backend import SlicingBackend
 
 EVERY = [(protection, mechanism) for protection in PROTECTIONS for mechanism in MECHANISMS]
 ENDS = [("plain", "none"), ("mtls", "SCRAM-SHA-512")]
 """What is around them, proxies and sockets carry as bytes."""
-WAYS = {"tcp": EVERY, "own": EVERY, "socks5": ENDS, "socks5h": ENDS, "http": ENDS}
+WAYS = {"tcp": EVERY, "socks5": ENDS, "socks5h": ENDS, "http": ENDS}
 VALUES = [b"small", b"", b"x" * 1000, bytes(range(256)) * 4000, b"last"]
 
 
@@ -33,8 +32,6 @@ def proxies() -> Iterator[dict[str, LocalProxy]]:
 
 def way(name: str, proxies: dict[str, LocalProxy]) -> dict[str, Any]:
     """The options that make a producer take this way."""
-    if name == "own":
-        return {"transport": SlicingBackend}
     if name == "tcp":
         return {}
     return {"proxy_url": f"{name}://127.0.0.1:{proxies['open'].port}"}

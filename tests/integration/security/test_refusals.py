@@ -165,55 +165,34 @@ def only_one_cipher(context: ssl.SSLContext) -> None:
     context.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
 
 
-def test_a_version_that_is_too_old(certificates: Certificates) -> None:
-    with tls_broker(certificates.server, old) as address:
-        text = refused(
-            TlsAuthenticationError,
-            bootstrap_servers=address,
-            security_protocol="SSL",
-            ssl_cafile=certificates.ca,
-            ssl_minimum_version="TLSv1.3",
-        )
-    assert "share no TLS version" in text
-
-
 def new(context: ssl.SSLContext) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
 
 
-def test_a_version_that_is_newer_than_those_enabled(certificates: Certificates) -> None:
-    with tls_broker(certificates.server, new) as address:
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        (old, {"ssl_minimum_version": "TLSv1.3"}, "share no TLS version"),
+        (new, {"ssl_enabled_protocols": "TLSv1.2"}, "share no TLS version"),
+        (ancient, {}, "share no TLS version"),
+        (only_one_cipher, {"ssl_ciphers": "ECDHE-ECDSA-AES128-GCM-SHA256"}, "nothing in common"),
+    ],
+)
+def test_no_version_or_cipher_in_common(
+    change: Callable[[ssl.SSLContext], None],
+    options: dict[str, Any],
+    words: str,
+    certificates: Certificates,
+) -> None:
+    with tls_broker(certificates.server, change) as address:
         text = refused(
             TlsAuthenticationError,
             bootstrap_servers=address,
             security_protocol="SSL",
             ssl_cafile=certificates.ca,
-            ssl_enabled_protocols="TLSv1.2",
+            **options,
         )
-    assert "share no TLS version" in text
-
-
-def test_a_broker_that_only_knows_what_is_broken(certificates: Certificates) -> None:
-    with tls_broker(certificates.server, ancient) as address:
-        text = refused(
-            TlsAuthenticationError,
-            bootstrap_servers=address,
-            security_protocol="SSL",
-            ssl_cafile=certificates.ca,
-        )
-    assert "share no TLS version" in text
-
-
-def test_no_cipher_in_common(certificates: Certificates) -> None:
-    with tls_broker(certificates.server, only_one_cipher) as address:
-        text = refused(
-            TlsAuthenticationError,
-            bootstrap_servers=address,
-            security_protocol="SSL",
-            ssl_cafile=certificates.ca,
-            ssl_ciphers="ECDHE-ECDSA-AES128-GCM-SHA256",
-        )
-    assert "nothing in common" in text
+    assert words in text
 
 
 def test_tls_1_2_works(certificates: Certificates) -> None:
