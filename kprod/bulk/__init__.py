@@ -1,1 +1,1 @@
-"""Calls that send many records: the compiled loop, its inputs, and one handle for all results."""
+"""Calls that send many records: a compiled loop, its inputs, and one handle for all results."""

@@ -1,4 +1,4 @@
-"""Arrow data for ``send_arrow``: checks the column types, then queues batch by batch."""
+"""Arrow data for ``send_arrow``. Checks the column types, and then queues batch by batch."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Chosen = str | int | None
 
 
 class ArrowColumns(NamedTuple):
-    """The column numbers (-1 for none), and the factors that convert timestamps to milliseconds."""
+    """The number of each column (-1 for none), and how to convert timestamps to milliseconds."""
 
     value: int
     key: int
@@ -152,7 +152,7 @@ def _type(column: Described) -> str:
 
 
 class ArrowBatches:
-    """The batches of the data given to ``send_arrow``; ``chunk`` reads the current one.
+    """The batches of the data given to ``send_arrow``. ``chunk`` reads the current batch.
 
     Without ``limits``, records of any size are accepted.
     """
@@ -181,7 +181,7 @@ class ArrowBatches:
         self._rows = 0
 
     def next(self) -> bool:
-        """Load the next batch, and check all its rows; return False if there is none."""
+        """Load the next batch and check all its rows. Return False if there is no other batch."""
         found = self.chunk.next_batch(UNLIMITED if self._limits is None else self._limits.largest)
         if found is None:
             return False
@@ -206,7 +206,7 @@ class ArrowBatches:
 
 
 def send_batches(parts: BulkParts, topic: str, batches: ArrowBatches) -> BulkDelivery:
-    """Queue all rows, in order, through the compiled path. See ``KafkaProducer.send_arrow``."""
+    """Queue all rows, in order, with the compiled loop. See ``KafkaProducer.send_arrow``."""
     more = batches.next()
     writing = BulkWriting(parts, topic)
     writing.await_partition(batches.chunk.largest_partition)
@@ -223,7 +223,7 @@ def send_batches(parts: BulkParts, topic: str, batches: ArrowBatches) -> BulkDel
 def send_batches_one_by_one(
     send: Callable[..., FutureRecordMetadata], topic: str, batches: ArrowBatches
 ) -> BulkDelivery:
-    """Send every row with ``send``. Serializers get the bytes that are in the columns."""
+    """Send every row with ``send``. Serializers get the bytes that the columns contain."""
     sending = OneByOne(send, topic)
     more = batches.next()
     with Accounted(sending.delivery, lambda: None):

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class BulkCalls:
-    """Part of ``KafkaProducer``: it sends many records with one call. Thread-safe.
+    """The part of ``KafkaProducer`` that sends many records with one call. Thread-safe.
 
-    Modules that only these calls need are imported on the first call, because they would make up a
-    tenth of ``import kprod``.
+    Modules that only these calls need are imported on the first call. Otherwise, they would take up
+    a tenth of the time of ``import kprod``.
     """
 
     _bulk: BulkParts | None
@@ -34,20 +34,20 @@ class BulkCalls:
         partitions: Iterable[int | None] | int | None = None,
         timestamps_ms: Iterable[int | None] | int | None = None,
     ) -> BulkDelivery:
-        """Queue many records of one topic, in order; return one handle for their results.
+        """Queue many records of one topic, in order. Return one handle for all results.
 
         ``values`` is a list, tuple or iterator of values that ``send`` would accept. Without
-        ``keys``, an item may also be a ``(key, value)`` pair. The other arguments have one item for
-        each record, or one value for all: a number, or for ``headers`` a list of ``(str, bytes |
-        None)`` pairs.
+        ``keys``, an item may also be a ``(key, value)`` pair. Each of the other arguments has one
+        item for each record, or is one value for all records: a number, or for ``headers`` a list
+        of ``(str, bytes | None)`` pairs.
 
         Lists and tuples are checked before anything is queued, except for values that a serializer
-        must convert first. Raises the errors of ``send``. The call times out if it could not queue
-        any record for ``max_block_ms``.
+        must convert first. Raises the errors of ``send``. Times out after ``max_block_ms`` during
+        which no record could be queued.
 
-        After a later error, or an exception of an iterator, the records before it stay queued.
-        ``error.accepted`` is their number and ``error.delivery`` their handle. After Ctrl-C one
-        more record may be queued.
+        After a later error, or an exception of an iterator, the records that were queued before
+        stay queued. ``error.accepted`` is their number, and ``error.delivery`` is their handle.
+        After Ctrl-C, one more record than that may be queued.
         """
         from kprod.bulk.rows import RowChecks, Rows, send_rows
 
@@ -78,15 +78,15 @@ class BulkCalls:
 
         ``data`` is an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``, such as a
         pyarrow RecordBatch, Table or RecordBatchReader, or a polars DataFrame. The other arguments
-        are names or numbers of its columns. ``value`` and ``key``: binary or text of any width,
-        view or fixed size. ``headers``: a list of structs, or a map, from text to binary or text.
-        ``partition``: int32 or int64. ``timestamp``: any timestamp, or int64 milliseconds. A null
-        in ``value``, ``key`` or ``headers`` is a null value, a null key or no headers. A null
-        partition or timestamp is treated as not given.
+        are names or numbers of columns of the data. ``value`` and ``key``: binary or text of any
+        width, view or fixed size. ``headers``: a list of structs, or a map, from text to binary or
+        text. ``partition``: int32 or int64. ``timestamp``: any timestamp, or int64 milliseconds. A
+        null in ``value``, ``key`` or ``headers`` is a null value, a null key or no headers. A row
+        with a null partition or timestamp is sent as if none were given.
 
         The column types and the rows of the first batch are checked before anything is queued.
-        Raises RecordTypeError for data or a column that cannot be sent. Otherwise it waits and
-        raises like ``send_many``.
+        Raises RecordTypeError for data or a column that cannot be sent. Apart from that, the call
+        waits and raises like ``send_many``.
         """
         from kprod.bulk.arrow_batches import ArrowBatches, send_batches, send_batches_one_by_one
 

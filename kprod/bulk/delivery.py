@@ -1,4 +1,4 @@
-"""One handle for all records of a bulk call: their results, together or one by one."""
+"""One handle for the results of all records of a bulk call, together or one by one."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ number of the part."""
 class OffsetRange:
     """The first and the last offset that the records of a bulk call have in one partition.
 
-    Records of other producers may lie between them. Both are -1 if the broker returned no offsets
-    (``acks=0``). ``records`` counts those of the call.
+    Other records may lie between these offsets. Both are -1 if the broker returned no offsets
+    (``acks=0``). ``records`` is the number of records of the call in the partition.
     """
 
     first: int
@@ -40,7 +40,7 @@ class OffsetRange:
 class BulkReport:
     """All ``records`` of a bulk call were acknowledged.
 
-    ``offsets`` maps each partition to the range of their offsets.
+    ``offsets`` maps each partition to the range of the records' offsets.
     """
 
     records: int
@@ -65,11 +65,11 @@ class BulkProgress:
 class BulkDelivery:
     """The results of the records of one ``send_many`` or ``send_arrow``. Thread-safe.
 
-    ``len`` is the number of queued records. They are numbered from 0 in the order in which they
-    were given. ``await`` returns the same as ``get``.
+    ``len`` is the number of queued records. Records are numbered from 0, in the order in which they
+    were passed to the call. ``await`` returns the same as ``get``.
 
     The handle does not keep the records. It keeps the results of batches, and twelve bytes for each
-    run of records that are neighbours in a batch. It cannot be pickled.
+    run of records that are next to each other in a batch. It cannot be pickled.
     """
 
     def __init__(self, sent: SentRecords) -> None:
@@ -90,10 +90,10 @@ class BulkDelivery:
     def get(self, timeout: float | None = None) -> BulkReport:
         """Wait at most ``timeout`` seconds (None: no limit) until every record has a result.
 
-        Raises DeliveryError if any record failed; its cause is the error of the first one. Raises
-        KprodTimeoutError if some records have no result yet; they are still being sent. Raises
-        IllegalStateError inside a delivery callback, and RecordTypeError or InvalidRecordError for
-        an invalid timeout.
+        Raises DeliveryError if any record failed; its cause is the error of the first failed
+        record. Raises KprodTimeoutError if some records have no result yet; kprod is still sending
+        them. Raises IllegalStateError inside a delivery callback, and RecordTypeError or
+        InvalidRecordError for an invalid timeout.
         """
         if timeout is not None:
             check_timeout(timeout)
@@ -136,9 +136,9 @@ class BulkDelivery:
     def outcome(self, record: int) -> RecordMetadata | KprodError | None:
         """Return the metadata or the error of a record; None while it has no result.
 
-        The sizes in the metadata are -1, and so is the timestamp unless the broker sets it, because
-        the handle keeps no records. Negative numbers count from the end. Raises IndexError. A call
-        takes about 2 us.
+        Negative numbers count from the end. Raises IndexError. A call takes about 2 us. Because the
+        handle keeps no records, the sizes in the metadata are -1. The timestamp is also -1, unless
+        the broker has set it.
         """
         number = record + len(self) if record < 0 else record
         delivery, index = self._sent.locate(number)
@@ -161,13 +161,13 @@ class BulkDelivery:
     def failed_indices(self) -> list[int]:
         """Return the numbers of the records that have failed so far, in ascending order.
 
-        Before you send them again, check ``persisted`` of their errors: they may be in the log.
+        Before you send them again, check ``persisted`` of their errors: some may be stored.
         """
         return self._sent.records_of([run for p, _, run in self._pieces() if p.done and p.error])
 
     @property
     def exceptions(self) -> list[KprodError]:
-        """The errors of failed records so far: one for each batch that failed."""
+        """The errors of the records that have failed so far: one error for each failed batch."""
         return [p.error for p, *_ in self._pieces() if p.done and p.error]
 
     def __await__(self) -> Generator[Any, None, BulkReport]:

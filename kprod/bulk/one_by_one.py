@@ -18,7 +18,7 @@ OF_THE_RECORD = (InvalidRecordError, RecordTypeError, PartitionError, RecordTooL
 
 
 class OneByOne:
-    """Sends each record with ``send``, and keeps one handle instead of the futures. One thread."""
+    """Sends each record with ``send``. Keeps one handle for all results. For one thread only."""
 
     def __init__(self, send: Callable[..., FutureRecordMetadata], topic: str) -> None:
         self._sent = SentRecords()
@@ -34,7 +34,7 @@ class OneByOne:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> None:
-        """Queue the next record. Errors about the record itself contain its number."""
+        """Queue the next record. An error about the record itself contains its number."""
         try:
             future = self._send(self._topic, value, key, headers, partition, timestamp_ms)
         except OF_THE_RECORD as error:
@@ -58,7 +58,7 @@ def send_one_by_one(
 
 
 def _check(block: Block, checks: RowChecks) -> None:
-    """Check everything except keys and values, which the serializers must convert first."""
+    """Check all but keys and values, which cannot be checked before they are serialized."""
     checks.start, _, columns, _ = block
     kinds = checks.headers, checks.partition, checks.timestamp
     for check, column in zip(kinds, columns[1:], strict=True):

@@ -1,4 +1,4 @@
-"""The arguments of ``send_many``: divided into blocks of rows, checked, and queued in order."""
+"""The arguments of ``send_many``, which are divided into blocks of rows, checked, and queued."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ raised after these rows, if any."""
 class Rows:
     """The arguments of one ``send_many``.
 
-    If ``sized``, they can be checked before anything is sent, and ``count`` is the number of rows.
-    Items that are added to a list later are not sent.
+    ``sized``: the arguments can be checked before anything is sent, and ``count`` is the number of
+    rows. Items that are added to a list later are not sent.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Rows:
     def all_plain(self, largest: int) -> bool:
         """Whether all values and keys are bytes or None, and of at most ``largest`` bytes.
 
-        Then the rows need not be checked one by one. False if there are headers, or lists of
+        If so, the rows need not be checked one by one. False if there are headers, or lists of
         partitions or timestamps.
         """
         keys, *others = self._columns
@@ -76,12 +76,12 @@ class Rows:
 
     @property
     def keyed(self) -> bool:
-        """Whether keys were given; if not, a value may be a pair of key and value."""
+        """Whether keys were given. If not, a value may be a pair of key and value."""
         return self._columns[0] is not None
 
     @property
     def largest_partition(self) -> int:
-        """The partition that was given for all rows; -1 if none or a list was given."""
+        """The partition for all rows; -1 if there is none, or one for each row."""
         partition = self._columns[2]
         return partition if type(partition) is int else -1
 
@@ -126,8 +126,8 @@ class Rows:
     def streamed(self) -> Iterator[tuple[Any, ...]]:
         """The rows of an iterator, as tuples of value, key, and the other columns.
 
-        Each row is taken when it is asked for. So a generator may reuse an object or a buffer for
-        its next row.
+        A row is taken from its iterator only when it is needed. So a generator may reuse an object
+        or a buffer for its next row.
         """
         numbers = count()  # the last column: as many are taken as there were whole rows before
 
@@ -142,7 +142,7 @@ class Rows:
         return zip(self._values, *columns, numbers, strict=False)
 
     def _column(self, name: str, column: Any) -> Column:
-        """A column with one value per record; it is a list if the values are sized."""
+        """A column with one item per record. It is converted to a list if the values are sized."""
         many = _many(name, column)
         if not self.sized:
             return many if type(many) is not tuple else list(many)
@@ -218,7 +218,7 @@ def _take(column: Iterator[Any], count: int) -> tuple[list[Any], BaseException |
 
 
 class RowChecks:
-    """The checks of one bulk call; their errors contain the number of the record.
+    """The checks of one bulk call. Their errors contain the number of the record.
 
     ``start`` is the number of the first record of the block that is being checked.
     ``refuse_too_large`` raises for a record that no request could hold.
@@ -259,7 +259,7 @@ class RowChecks:
         value: BytesLike | None,
         headers: tuple[Header, ...],
     ) -> None:
-        """Raise for a record that is too large for a request or for the buffer memory."""
+        """Raise if a record is too large for a request or for the buffer memory."""
         record = ProducerRecord(self._topic, headers=headers)
         self._numbered(row, lambda: self._refuse_too_large(record, key, value))
 

@@ -1,4 +1,4 @@
-"""The loop of a bulk call: compiled code writes records, and Python code resolves what stops it."""
+"""The loop of a bulk call. Compiled code writes records, and Python code helps when it stops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BulkParts(NamedTuple):
     """The parts of a producer that a bulk call works with.
 
     ``blocking_time`` returns the seconds that a call may wait without progress. A record whose key,
-    value and headers have at most ``largest`` bytes is never too large.
+    value and headers have together at most ``largest`` bytes is never too large.
     """
 
     accumulator: RecordAccumulator
@@ -40,7 +40,7 @@ class BulkParts(NamedTuple):
 class BulkWriting:
     """Queues chunks of records of one topic, in order. One thread.
 
-    ``sent`` records where every record was queued. Compiled code writes records until it stops.
+    ``sent`` remembers where every record was queued. Compiled code writes records until it stops.
     Then this class does what the table says, and the compiled code continues:
 
     ================  ===========================================================================
@@ -52,8 +52,8 @@ class BulkWriting:
     ``NO_STICKY``     draw sticky partitions, enough for the estimated bytes of the remaining rows
     ================  ===========================================================================
 
-    While the topic keeps its partitions, compiled code stops with ``NOT_ADMITTED`` once for each of
-    them, not once in every call.
+    As long as the number of partitions of the topic stays the same, compiled code stops with
+    ``NOT_ADMITTED`` only once for each partition, and not again in later calls.
     """
 
     def __init__(self, parts: BulkParts, topic: str) -> None:
@@ -65,7 +65,7 @@ class BulkWriting:
         self._begin()
 
     def _begin(self) -> None:
-        """Get an appender for the topic's partitions. Raises PartitionError if it has none."""
+        """Get an appender for the topic's partitions. Raises PartitionError if there are none."""
         count = len(self._topic.partitions)
         if not count:
             raise no_partitions(self._topic)
@@ -76,8 +76,8 @@ class BulkWriting:
     def write(self, chunk: RecordChunk) -> None:
         """Queue the chunk's records.
 
-        Raises BufferFullError if no memory for the next record is free within ``blocking_time``,
-        and ProducerClosedError after ``close``. The records before that one stay queued.
+        Raises BufferFullError if no memory for a record becomes free within ``blocking_time``, and
+        ProducerClosedError after ``close``. The records before this record stay queued.
         """
         stop, metadata = None, self._parts.metadata
         while stop is not BulkStop.DONE:
@@ -98,7 +98,7 @@ class BulkWriting:
             self._parts.partitioner.goes_on(self._topic, sticky)
 
     def finish(self) -> None:
-        """End the call: nothing more is written."""
+        """End the call, after which nothing more is written."""
         self._parts.wake()  # after an interruption the sender may not know of the last batches
 
     def await_partition(self, partition: int) -> None:
@@ -111,7 +111,7 @@ class BulkWriting:
         return parts.metadata.await_topic(self._name, parts.blocking_time(), parts.wake, partition)
 
     def _follow(self) -> None:
-        """Adapt to a changed topic; get a new appender if the partition count has changed."""
+        """Adapt to a changed topic. If its number of partitions changed, get a new appender."""
         self._topic = self._await()
         if len(self._topic) != self._appender.partition_count:
             self._begin()
@@ -140,9 +140,9 @@ class BulkWriting:
 
 
 class Accounted:
-    """Calls ``finish`` at the end in any case; adds ``accepted`` and ``delivery`` to an exception.
+    """Calls ``finish`` at the end of the block. Adds ``accepted`` and ``delivery`` to exceptions.
 
-    The exception keeps its type, so an application can still catch Ctrl-C or an exception of its
+    An exception keeps its type. So an application can still catch Ctrl-C, or an exception of its
     own iterator. If an exception interrupts ``finish``, ``finish`` is called again.
     """
 
