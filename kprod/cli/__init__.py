@@ -1,4 +1,4 @@
-"""The ``kprod`` command: a broker to try things on, a demo, and a way to send lines."""
+"""The ``kprod`` command, with which users try kprod out, and work with a cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 
 def main() -> None:
-    """Run the command line; the console script. Ends the process with the command's exit code."""
+    """Run the command line, and end the process with the command's exit code."""
     missing = [name for name in ("typer", "rich") if find_spec(name) is None]
     if missing and sys.argv[1:2] == ["errors"]:  # tracebacks mention it: it needs no extra
         sys.exit(_print_pages(sys.argv[2:]))

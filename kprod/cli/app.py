@@ -1,4 +1,4 @@
-"""The commands, put together."""
+"""All commands of ``kprod``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Options of ``kprod`` without a command."""
 
 
 app.command()(demo)

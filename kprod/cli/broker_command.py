@@ -53,7 +53,7 @@ Users = Annotated[
 def secured_listeners(
     host: str, port: int, tls: Path | None, client_ca: Path | None, users: Path | None
 ) -> list[Any]:
-    """The one listener that the options describe. Raises typer.BadParameter for bad files."""
+    """The listener that the options describe. Raises typer.BadParameter for an invalid file."""
     import ssl
 
     from kprod.broker import Authentication, make_listener, tls_context
@@ -120,8 +120,8 @@ def broker(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 ) -> None:
     """Run the embedded broker until Ctrl-C or SIGTERM.
 
-    The first line printed is `listening on HOST:PORT`, with commas between several nodes.
-    It is meant for experiments and tests: all nodes run in this one process.
+    The first line of output is `listening on HOST:PORT`, with commas between several nodes. The
+    broker is meant for experiments and tests: all nodes run in one process.
     """
     options = {
         "log_dirs": data_dir or (),

@@ -1,4 +1,4 @@
-"""Child processes of a command, such as the embedded broker, and how they end with it."""
+"""Child processes of a command, such as the embedded broker, which end with the command."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LOOK_EVERY = 0.05  # seconds
 
 
 class ChildSession:
-    """A program in its own session, so that none of its children can be left behind.
+    """A program in a session of its own, so that all its children end with it.
 
     A session includes the child's children, even those in a process group of their own (such as
-    Spark's Python daemon). Standard input is a pipe that closes when this process ends; output goes
-    to ``log``. Used by one thread.
+    Spark's Python daemon). The program's standard input is a pipe that closes when this process
+    ends. Its output goes to ``log``. For one thread only.
     """
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
@@ -45,7 +45,7 @@ class ChildSession:
 
     @property
     def exit_code(self) -> int | None:
-        """None while the program runs; negative if a signal ended it."""
+        """The exit code. None while the program runs; negative if a signal ended it."""
         return self._process.poll()
 
     def output(self) -> str:
@@ -53,7 +53,7 @@ class ChildSession:
         return self._log.read_text(errors="replace")
 
     def stop(self, patience: float) -> None:
-        """Terminate every process of the session; kill those left after ``patience`` seconds."""
+        """Terminate every process of the session. After ``patience`` seconds, kill the rest."""
         self._signal(signal.SIGTERM)
         if not self.wait_until_empty(patience):
             self._signal(signal.SIGKILL)
@@ -61,12 +61,12 @@ class ChildSession:
         self.let_go()
 
     def let_go(self) -> None:
-        """Close our end of the pipe."""
+        """Close this end of the pipe to the program."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
     def wait_until_empty(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds for the whole session to end; False if it did not."""
+        """Wait at most ``timeout`` seconds for the whole session to end; return whether it did."""
         deadline = time.monotonic() + timeout
         while self._process.poll() is None or self._members():
             if time.monotonic() > deadline:
@@ -83,7 +83,7 @@ class ChildSession:
                     os.kill(pid, number)
 
     def _members(self) -> list[int]:
-        """The live processes of the session, on systems that can list processes."""
+        """The live processes of the session. Empty on systems that cannot list processes."""
         entries = PROC.iterdir() if PROC.is_dir() else ()
         return [int(e.name) for e in entries if e.name.isdigit() and self._is_member(e)]
 
@@ -100,8 +100,8 @@ class ChildSession:
 def when_parent_ends(act: Callable[[], object]) -> None:
     """Call ``act`` in a new thread once standard input is closed.
 
-    The parent holds the other end of the pipe. The system closes it when the parent ends, even
-    if a signal kills it.
+    Standard input is a pipe from the parent. The system closes the pipe when the parent ends, even
+    if a signal kills the parent.
     """
     threading.Thread(target=_wait, args=(act,), name="kprod-lifeline", daemon=True).start()
 
@@ -119,12 +119,12 @@ STOP_SECONDS = 10.0
 
 
 class BrokerProcess:
-    """Runs ``kprod broker`` on a free port. Used by one thread."""
+    """Runs ``kprod broker`` on a free port. For one thread only."""
 
     def __init__(self, data_dir: Path, log: Path, *, outlives_us: bool = False) -> None:
-        """Start the broker; with ``outlives_us`` it keeps running when this process ends.
+        """Start the broker. With ``outlives_us``, it keeps running when this process ends.
 
-        Raises ModuleNotFoundError, which names what to install, if the broker cannot run.
+        Raises ModuleNotFoundError if a package is missing. Its text says what to install.
         """
         import kprod.broker  # noqa: F401 - fails here rather than later in the child
 
@@ -135,11 +135,11 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The broker's process id."""
         return self._session.pid
 
     def address(self) -> str:
-        """Wait until it listens: ``host:port``. Raises CommandFailure if it does not start."""
+        """``host:port``, once the broker listens. Raises CommandFailure if it does not start."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._session.exit_code is None:
             first, newline, _rest = self._session.output().partition("\n")
@@ -149,7 +149,7 @@ class BrokerProcess:
         raise CommandFailure(f"the embedded broker did not start:\n{self._session.output()}")
 
     def cpu_seconds(self) -> float:
-        """CPU time of all its threads so far; 0 where the system has no /proc."""
+        """CPU time of all threads of the broker so far; 0 on systems without /proc."""
         try:
             fields = (PROC / str(self.pid) / "stat").read_text().rpartition(") ")[2].split()
         except OSError:
@@ -158,15 +158,15 @@ class BrokerProcess:
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
-        """Stop it and wait until it has ended."""
+        """Stop the broker and wait until it has ended."""
         self._session.stop(STOP_SECONDS)
 
 
 @contextmanager
 def embedded_broker(topic: str, partitions: int) -> Iterator[BrokerProcess]:
-    """Run a broker with this topic for the block; its log is removed afterwards.
+    """Run a broker with this topic during the block, and remove its data afterwards.
 
-    It is a separate process, so its CPU time does not count towards the producer's. Raises
+    The broker is a separate process, so that its CPU time does not count as the producer's. Raises
     CommandFailure if it does not start.
     """
     from kprod.admin import create_topic

@@ -22,9 +22,9 @@ _JAVA_ONLY = (
 
 
 def read_properties(path: Path, *, filled: bool = True) -> dict[str, str]:
-    """Names and values; ``filled``: with placeholders replaced (``kprod.security.placeholders``).
+    """The options of a properties file. With ``filled``, placeholders in it are replaced.
 
-    Java's serializers are left out, because a line is sent as bytes; so are consumer options.
+    Leaves out the options of consumers, and Java's serializers, because a line is sent as bytes.
     Raises typer.BadParameter for a file of another format.
     """
     try:
@@ -70,7 +70,7 @@ ConfigFile: TypeAlias = Annotated[
 
 
 def parse_pairs(texts: Sequence[str] | None, name: str) -> Iterator[tuple[str, str]]:
-    """Each ``NAME=VALUE`` as a pair. Raises typer.BadParameter that names the option ``name``."""
+    """Each ``NAME=VALUE`` as a pair. Raises typer.BadParameter with the option's ``name``."""
     for text in texts or ():
         key, equals, value = text.partition("=")
         if not (key and equals):
@@ -79,7 +79,7 @@ def parse_pairs(texts: Sequence[str] | None, name: str) -> Iterator[tuple[str, s
 
 
 def separator(name: str, text: str) -> bytes:
-    """The bytes of a separator option. Raises typer.BadParameter that names the option."""
+    """The bytes of a separator option. Raises typer.BadParameter with the option's ``name``."""
     try:
         found = unescaped(text)
     except ValueError as error:
@@ -90,14 +90,14 @@ def separator(name: str, text: str) -> bytes:
 
 
 def parse_options(texts: Sequence[str] | None, name: str) -> dict[str, Any]:
-    """Producer options by name, numbers and booleans converted. Raises as ``parse_pairs`` does."""
+    """Producer options by name, with numbers and booleans converted. Raises as ``parse_pairs``."""
     return {key: from_text(key, value) for key, value in parse_pairs(texts, name)}
 
 
 def with_config(
     config: Path | None, options: Mapping[str, Any], *, filled: bool = True
 ) -> dict[str, Any]:
-    """The options of a properties file and of the command line, which take precedence.
+    """The options of a properties file and of the command line. The command line takes precedence.
 
     ``filled`` has the same meaning as in ``read_properties``.
     """
@@ -111,13 +111,13 @@ def with_config(
 
 
 def outweighed(read: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a file and the given ones, which take precedence in any spelling."""
+    """The options of a file and the ``given`` ones, which take precedence in any spelling."""
     names = {plain_name(name) for name in given}
     return {**{n: v for n, v in read.items() if plain_name(n) not in names}, **given}
 
 
 def take_servers(options: dict[str, Any], given: str | None) -> str | None:
-    """Pop ``bootstrap_servers``, in any spelling, from the options; ``given`` takes precedence."""
+    """Remove ``bootstrap_servers``, in any spelling, from the options. Return ``given`` or it."""
     for name in list(options):
         if plain_name(name) in ("bootstrap_servers", "metadata_broker_list"):
             found = str(options.pop(name))
@@ -126,7 +126,7 @@ def take_servers(options: dict[str, Any], given: str | None) -> str | None:
 
 
 def open_producer(bootstrap_servers: str | None, options: Mapping[str, Any]) -> Any:
-    """A producer with these options; ``bootstrap_servers`` None uses those of the options.
+    """Make a producer with these options. If ``bootstrap_servers`` is None, they name the brokers.
 
     Raises typer.BadParameter for options that a producer does not have.
     """
@@ -150,10 +150,10 @@ _CONNECTING = (
 def reader_options(
     texts: Sequence[str] | None, config: Path | None, servers: str | None
 ) -> dict[str, Any]:
-    """The options of a connection. A reader needs no others.
+    """The options for connecting, which are all that a reader needs.
 
-    Other options are ignored in a file. On the command line, they raise typer.BadParameter. So do
-    invalid values.
+    Other options in a file are ignored. Other options on the command line, and invalid values,
+    raise typer.BadParameter.
     """
     from kprod.config import ProducerConfig
 

@@ -83,12 +83,13 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print a topic's records as they arrive, one per line; stop with Ctrl-C.
+    """Print a topic's records as they arrive, one per line, until Ctrl-C.
 
-    JSON lines hold partition, offset, timestamp, key, value and headers; bytes that are not UTF-8
-    are written in base64, as `key_base64` or `value_base64`. On a terminal, control characters are
-    escaped; a pipe gets the bytes unchanged. A group that has active members is refused.
-    Only connection options are used: security_protocol, ssl_* and sasl_*.
+    JSON lines contain partition, offset, timestamp, key, value and headers. Bytes that are not
+    UTF-8 are written in base64, as `key_base64` or `value_base64`. On a terminal, control
+    characters are escaped; a pipe gets the bytes unchanged. A group that has active members is
+    refused. Of the producer's options, only those for connecting are used: security_protocol, ssl_*
+    and sasl_*.
     """
     options = reader_options(option, config, bootstrap_servers)
     from kprod.admin.log_reader import TopicFollower
@@ -108,7 +109,7 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Stop reading as Ctrl-C does, so that the group is committed; a second signal kills."""
+    """Stop reading, as Ctrl-C does, so that the group is committed. A second signal kills."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     raise KeyboardInterrupt
@@ -172,7 +173,7 @@ def _print(
     *,
     until_end: bool,
 ) -> None:
-    """Print until ``count`` records are printed, the end is reached, or a signal comes."""
+    """Print until ``count`` records are printed, the topic's end is reached, or a signal comes."""
     printed = 0
     try:
         while not (until_end and follower.at_end):

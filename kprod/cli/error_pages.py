@@ -61,9 +61,9 @@ def _bullets(texts: Sequence[str]) -> str:
 
 
 def error_pages(wanted: Sequence[str]) -> str:
-    """The pages of error numbers (``KP-1303`` or ``1303``) or class names; without any, a list.
+    """The pages of error numbers (``KP-1303`` or ``1303``) or class names. Without any: a list.
 
-    Raises LookupError for one that has no page.
+    Raises LookupError for a number or name that has no page.
     """
     titles = {number: error_title(number) for number in error_table()}
     if not wanted:

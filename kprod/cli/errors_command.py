@@ -1,4 +1,4 @@
-"""``kprod errors``: what an error means, and what to do."""
+"""``kprod errors``: explains what an error means, and what to do."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class CommandFailure(Exception):
-    """A command failed for a reason that the user can act on; the text says how."""
+    """A command failed for a reason that the user can act on. The text says how."""
 
 
 @contextmanager
 def reported_failures(command: str) -> Iterator[None]:
-    """Print a failure that the user can act on, without a traceback, and exit with code 1."""
+    """For a failure that the user can act on, print no traceback, and exit with code 1."""
     try:
         yield
     except BrokenPipeError:  # the reader of the output has gone: Typer exits silently
@@ -41,19 +41,20 @@ class Stopped(BaseException):
 
 
 def stop_signals() -> AbstractContextManager[None]:
-    """Inside the block the first SIGINT or SIGTERM raises Stopped; main thread only.
+    """Inside the block, the first SIGINT or SIGTERM raises Stopped. For the main thread only.
 
-    Further signals are ignored: a second one must not interrupt the clean-up that the first one
-    started. Every clean-up is bounded in time.
+    Further signals are ignored, because a second signal must not interrupt the clean-up after the
+    first. Every clean-up is limited in time.
     """
     return stop_signals_to(_raise_stopped)
 
 
 class StopRequest:
-    """SIGINT or SIGTERM within the block requests a stop; main thread only.
+    """Inside the block, SIGINT or SIGTERM requests a stop. For the main thread only.
 
-    It raises Stopped only where the program waits, so that no work is lost half done. Further
-    signals are ignored. ``grace`` seconds later ``late`` is set and Stopped is raised again.
+    The signal raises Stopped only where the program waits, so that no work is lost half done.
+    Further signals are ignored. After ``grace`` seconds, ``late`` is set, and Stopped is raised
+    again.
     """
 
     def __init__(self, grace: float) -> None:
@@ -67,7 +68,7 @@ class StopRequest:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """A block that a signal interrupts, including one that came since the last such block."""
+        """A block that a signal interrupts, even if the signal came before it began."""
         try:
             self._waiting = True
             self._raise_once()
@@ -106,7 +107,7 @@ class StopRequest:
 
 @contextmanager
 def stop_signals_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Inside the block ``handler`` handles SIGINT and SIGTERM; main thread only."""
+    """Inside the block, ``handler`` handles SIGINT and SIGTERM. For the main thread only."""
     before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Measures the cost of some work in this process, and describes what the figures depend on."""
+"""Measures the cost of work in this process, and describes what the figures depend on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EMBEDDED = "embedded broker: Python, in a process of its own"
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on every system
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -48,7 +48,7 @@ class ProcessCost(NamedTuple):
 
 
 class CostMeter:
-    """Measures from its creation on. Memory is the peak since the process began."""
+    """Measures from its creation on. Only the peak of memory is that of the whole process."""
 
     def __init__(self) -> None:
         self._cpu = time.process_time()
@@ -63,8 +63,8 @@ class CostMeter:
 def peak_rss_bytes() -> int:
     """The peak resident memory of this process.
 
-    From the kernel's high-water mark, which ``exec`` resets; ``getrusage`` would report the peak
-    of the process that forked this one.
+    It is read from the kernel's high-water mark, which ``exec`` resets. ``getrusage`` would include
+    the peak of the process that forked this one.
     """
     try:
         lines = STATUS.read_text().splitlines()
@@ -81,9 +81,9 @@ BEYOND = 2
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """Milliseconds by name of percentile, without those that need more samples.
+    """Milliseconds by name of percentile. Percentiles that need more samples are left out.
 
-    Nearest rank: a percentile is one of the samples, never interpolated.
+    The method is nearest rank: a percentile is one of the samples, and is not interpolated.
     """
     ordered = sorted(seconds)
     count = len(ordered)

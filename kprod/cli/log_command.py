@@ -25,7 +25,7 @@ def dump(
     ],
     records: Annotated[bool, typer.Option("--records", help="Also show the records.")] = False,
 ) -> None:
-    """Print the contents of files, one line per batch, record or entry."""
+    """Print the contents of files, with one line for each batch, record or entry."""
     from kprod.broker.log.log_files import dump_file
 
     for path in files:
@@ -49,7 +49,7 @@ def verify(
         ),
     ],
 ) -> None:
-    """Check every batch, index and snapshot; list the problems and exit with 1 if there are any."""
+    """Check every batch, index and snapshot. If there are problems, list them and exit with 1."""
     from kprod.broker.log.log_files import check_directory, partition_directories
 
     wrong = 0

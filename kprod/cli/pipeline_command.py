@@ -1,4 +1,4 @@
-"""``kprod pipeline``: files, tables and SQL through Spark into Kafka, from the command line."""
+"""``kprod pipeline``: reads files, tables or SQL with Spark, and writes the rows to Kafka."""
 
 from __future__ import annotations
 
@@ -134,11 +134,11 @@ DIRECT = ("topic", "bootstrap_servers")  # of [write]; its other keys are the wr
 
 
 def read_job(path: Path) -> dict[str, Any]:
-    """The fields of the Pipeline that the file describes.
+    """The fields of the Pipeline that a file describes.
 
-    Tables are ``[read]``, ``[transform]``, ``[write]`` (options of ``kprod.spark.write``),
-    ``[kafka]`` (options of the producer) and ``[spark]``. Raises typer.BadParameter that names an
-    unknown table or key, or what is wrong with the file.
+    The tables of the file are ``[read]``, ``[transform]``, ``[write]`` (options of
+    ``kprod.spark.write``), ``[kafka]`` (options of the producer) and ``[spark]``. Raises
+    typer.BadParameter, which says what is wrong with the file, such as an unknown table or key.
     """
     try:
         with path.open("rb") as file:
@@ -199,9 +199,9 @@ def pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 ) -> None:
     """Read files, a table or SQL with Spark, and write every row to Kafka.
 
-    Exit codes: 0 if every row is in the topic; 1 if the job failed; 2 if the pipeline is invalid
-    (nothing is written); 3 if rows were skipped or became dead letters. A summary goes to standard
-    error.
+    The exit code is 0 if every row is in the topic; 1 if the job failed; 2 if the pipeline is
+    invalid (nothing is written); 3 if rows were skipped or became dead letters. A summary goes to
+    standard error.
     """
     writing = with_config(config, parse_options(option, "--option"), filled=False)
     given = {
@@ -248,7 +248,7 @@ def _pipeline(
 
 
 def _run(pipeline: Pipeline, dry: bool, report: Path | None) -> int:
-    """Run it and print what was written; return the exit code."""
+    """Run the pipeline and print what was written; return the exit code."""
     with tempfile.TemporaryDirectory(prefix="kprod-", ignore_cleanup_errors=True) as scratch:
         running = _Running(pipeline, Path(scratch), dry=dry, report=report)
         try:
@@ -288,7 +288,7 @@ class _Running:
             return _write(spark, self._pipeline, self._report)
 
     def stop(self) -> None:
-        """Stop all streams and jobs; the session ends with ``to_its_end``. For any thread."""
+        """Stop all streams and jobs, so that ``to_its_end`` ends. Any thread may call this."""
         from kprod.cli.spark_pipeline import cancel_jobs
 
         if self._spark is not None:

@@ -39,7 +39,7 @@ MOST_COMPLAINTS = 10  # failures reported one by one; the rest is only counted
 
 
 class LineSender:
-    """Sends lines to one topic. Used by one thread; the callback thread reports failures, too."""
+    """Sends lines to one topic. For one thread; the callback thread also reports failures."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class LineSender:
         self._complaints = 0
 
     def send_all(self, records: Iterable[LineRecord | BadLineError]) -> None:
-        """Send until the input ends. Raises KprodError when the producer cannot send any more."""
+        """Send until the input ends. Raises KprodError if the producer cannot send any more."""
         for record in records:
             self.read += 1
             if isinstance(record, BadLineError):
@@ -147,7 +147,7 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """Send each line of standard input, or of a file, as one record.
 
     JSON lines have the format of `kprod consume --format json`; only the value is required. Stops
-    at the end of the input; Ctrl-C stops it earlier, after delivering the lines that were read. A
+    at the end of the input. Ctrl-C stops earlier, but still delivers the lines that were read. A
     summary goes to standard error. The exit code is 0 only if every line was delivered.
     """
     if form == "json" and (key_separator is not None or empty_is_null):
@@ -185,7 +185,7 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 
 
 def _deliver(producer: Any, sender: LineSender, records: Iterator[Any], stop: StopRequest) -> int:
-    """Send everything, print the summary, return the exit code."""
+    """Send everything and print the summary; return the exit code."""
     code = 0
     try:
         sender.send_all(records)
@@ -214,7 +214,7 @@ def _open(file: Path | None) -> BufferedReader:
 
 
 def _chunks(lines: BufferedReader, stop: StopRequest) -> Iterator[bytes]:
-    """The input as soon as it can be read, until it ends or a signal stops it."""
+    """The parts of the input, each as soon as it can be read, until the end or a signal."""
     while stop.stopped is None:
         try:
             with stop.waiting(), suppress(UnsupportedOperation):  # no descriptor: no need to wait

@@ -1,4 +1,4 @@
-"""Records as lines of text, as ``kprod produce`` reads and ``kprod consume`` prints them."""
+"""Records as lines of text, which ``kprod produce`` reads and ``kprod consume`` prints."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _meant(escape: re.Match[bytes]) -> bytes:
 
 
 class LineRecord(NamedTuple):
-    """The record in one line, and the line's number from 1. None: not given in the line."""
+    """The record in a line, and the line's number from 1. Fields that the line omits are None."""
 
     number: int
     key: bytes | None
@@ -70,11 +70,11 @@ class BadLineError(ValueError):
 class LineReader:
     """Reads records from lines. Line ends (LF, CRLF) are not part of a value.
 
-    ``delimiter`` ends each record, a newline by default. In the text format the key is everything
-    before the first ``key_separator``; without a separator there are no keys. ``empty_is_null``: an
-    empty value becomes null, which deletes the key from a compacted topic. JSON has the format of
-    ``json_line``; only the value is required. A value or key that is not a JSON string is sent as
-    its JSON text, unchanged.
+    ``delimiter`` ends each record; by default, it is a newline. In the text format, the key is
+    everything before the first ``key_separator``. If no separator is given, records have no keys.
+    With ``empty_is_null``, an empty value becomes null, which deletes the key from a compacted
+    topic. JSON has the format of ``json_line``, but only the value is required. A value or key that
+    is not a JSON string is sent as its JSON text, unchanged.
     """
 
     delimiter: bytes = LINE
@@ -85,7 +85,7 @@ class LineReader:
     def read(
         self, chunks: Iterable[bytes], cut_off: Callable[[], bool] = lambda: False
     ) -> Iterator[LineRecord | BadLineError]:
-        """Each line as a record or an error. Parameters as those of ``pieces``."""
+        """Each line as a record or an error. The parameters are as in ``pieces``."""
         parse = self._from_json if self.form == "json" else self._from_text
         for number, piece in enumerate(pieces(chunks, self.delimiter, cut_off), start=1):
             try:
@@ -129,10 +129,10 @@ class LineReader:
 def pieces(
     chunks: Iterable[bytes], delimiter: bytes, cut_off: Callable[[], bool] = lambda: False
 ) -> Iterator[bytes | None]:
-    """Split the input at the delimiter; if that is a newline, CRLF is one, too.
+    """Split the input at the delimiter. If the delimiter is a newline, CRLF also counts.
 
-    ``chunks`` are the input in parts of any size. At their end ``cut_off`` says whether the input
-    was interrupted; the piece after the last delimiter is None then.
+    ``chunks`` are the input in parts of any size. At their end, ``cut_off`` says whether the input
+    was interrupted. If it was, the piece after the last delimiter is None.
     """
     left = bytearray()
     for chunk in chunks:
@@ -168,7 +168,7 @@ _BETWEEN = re.compile(r"[ \t\r\n,:]*")
 
 
 def _inside(text: str) -> Iterator[str]:
-    """The elements of a valid JSON array, or names and values of an object, as they are written."""
+    """The elements of a valid JSON array, or the names and values of an object, as written."""
     end = text.index(text.lstrip()[0]) + 1
     while text[start := _BETWEEN.match(text, end).end()] not in "]}":  # type: ignore[union-attr]
         _value, end = _DECODER.raw_decode(text, start)
@@ -176,7 +176,7 @@ def _inside(text: str) -> Iterator[str]:
 
 
 def _fields(text: str, known: Sequence[str]) -> dict[str, str]:
-    """The members of a valid JSON object by name, each value as it is written."""
+    """The members of a valid JSON object by name. The values are as written."""
     if not text.lstrip().startswith("{"):
         raise ValueError(f"expected a JSON object, got {text.strip()[:20]}")
     parts = list(_inside(text))
@@ -196,7 +196,7 @@ def _header(text: str) -> Header:
 
 
 def _data(fields: dict[str, str], name: str) -> bytes | None:
-    """The member of this name, or its base64 form. Raises ValueError unless there is one."""
+    """The bytes of the member ``name`` or ``..._base64``. Raises ValueError unless there is one."""
     coded, text = fields.get(f"{name}_base64"), fields.get(name)
     if (coded is None) is (text is None):
         raise ValueError(f'expected "{name}" or "{name}_base64"')
@@ -231,9 +231,9 @@ def _whole(fields: dict[str, str], name: str) -> int | None:
 def printed(
     partition: int, record: StoredRecord, form: PrintFormat, key_separator: bytes, show: Show
 ) -> bytes:
-    """A stored record as ``kprod consume`` prints it, without the delimiter.
+    """The text that ``kprod consume`` prints for a stored record, without the delimiter.
 
-    Except in JSON, ``show`` converts key and value, and a null is printed as ``null``.
+    ``show`` converts key and value, except in JSON. A null is printed as ``null``.
     """
     if form == "json":
         return json_line(partition, record).encode()
@@ -242,7 +242,7 @@ def printed(
 
 
 def json_line(partition: int, record: StoredRecord) -> str:
-    """A record as a JSON object; bytes that are not UTF-8 are in base64, as ``..._base64``."""
+    """A record as a JSON object. Bytes that are not UTF-8 are in base64, as ``..._base64``."""
     fields: dict[str, object] = {
         "partition": partition,
         "offset": record.offset,

@@ -1,4 +1,4 @@
-"""Records printed by a template, with the placeholders of kcat's ``-f``."""
+"""Prints records by a template, with the placeholders of kcat's option ``-f``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PARTS: Final[Mapping[str, _Part]] = {
 
 
 def _length(data: bytes | None) -> bytes:
-    """As in kcat, the length of a null is -1."""
+    """The length of a key or value. As in kcat, the length of a null is -1."""
     return b"%d" % (-1 if data is None else len(data))
 
 
@@ -42,10 +42,10 @@ def _header(header: Header) -> bytes:
 class RecordTemplate:
     """A text to print for each record, with placeholders for its values. Immutable.
 
-    ``text``: ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%T`` timestamp, ``%k`` key, ``%s``
-    value, ``%K`` and ``%S`` their lengths in bytes, ``%h`` headers, ``%%`` a per cent sign. Escapes
-    are those of ``unescaped``; ``show`` converts keys, values and headers. Raises ValueError for
-    another placeholder or escape.
+    The placeholders in ``text`` are: ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%T``
+    timestamp, ``%k`` key, ``%s`` value, ``%K`` and ``%S`` the lengths of key and value in bytes,
+    ``%h`` headers, ``%%`` a per cent sign. The escapes are those of ``unescaped``. ``show``
+    converts keys, values and headers. Raises ValueError for another placeholder or escape.
     """
 
     def __init__(self, text: str, show: Show = bytes) -> None:
@@ -60,7 +60,7 @@ class RecordTemplate:
         ]
 
     def __call__(self, topic: str, partition: int, record: StoredRecord) -> bytes:
-        """The printed record, as bytes: its key and value need not be text."""
+        """The text to print, as bytes, because key and value need not be text."""
         return b"".join(
             piece if isinstance(piece, bytes) else piece(topic, partition, record, self._show)
             for piece in self._pieces

@@ -1,4 +1,4 @@
-"""The Spark batch that a transaction belongs to, and whether an operator may commit it."""
+"""Finds the Spark batch of a transaction, and decides whether an operator may commit it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ OffsetsOf = Callable[[str], "Mapping[TopicPartition, GroupOffset]"]
 class Decision(NamedTuple):
     """The decision about a batch: which attempt at each shard counts.
 
-    Each of ``winners`` is ATTEMPT:PRODUCER ID:EPOCH:LEVEL; empty for a shard without rows.
+    ``winners`` has a text for each shard: ATTEMPT:PRODUCER ID:EPOCH:LEVEL, or "" if the shard has
+    no rows.
     """
 
     batch: int
@@ -33,9 +34,10 @@ class Decision(NamedTuple):
 
 
 def refusal(found: OpenTransaction, offsets_of: OffsetsOf) -> str | None:
-    """Why an operator must not commit this transaction; None if it may be committed.
+    """Why an operator must not commit this transaction, or None.
 
-    ``offsets_of`` reads the offsets of a group. Ids that do not belong to Spark jobs are accepted.
+    ``offsets_of`` reads the offsets of a group. Transactions that do not belong to Spark jobs may
+    be committed.
     """
     attempt = OF_ATTEMPT.fullmatch(found.transactional_id)
     if attempt is None:
@@ -63,7 +65,7 @@ def refusal(found: OpenTransaction, offsets_of: OffsetsOf) -> str | None:
 
 
 def batch_of(found: OpenTransaction, offsets_of: OffsetsOf) -> int | None:
-    """The batch whose decision names this transaction, else None."""
+    """The batch whose commit decision includes this transaction; None if there is none."""
     attempt = OF_ATTEMPT.fullmatch(found.transactional_id)
     if attempt is None or refusal(found, offsets_of) is not None:
         return None

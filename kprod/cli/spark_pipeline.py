@@ -1,4 +1,4 @@
-"""A data pipeline that the commands run: what to read, how to transform it, where to write it."""
+"""Pipelines, which the commands run: what to read, how to transform it, where to write it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ AVAILABLE_NOW = "available-now"
 class Pipeline:
     """What to read with Spark, how to transform it, and where to write it. Immutable.
 
-    Exactly one of ``path`` (files of ``format``), ``table`` and ``query`` is read; ``sql``, if any,
-    selects from it under the name ``input``.
+    Exactly one of ``path`` (files of ``format``), ``table`` and ``query`` is read. The query
+    ``sql``, if given, selects from the table ``input``, which has the rows that were read.
 
-    With ``stream`` the folder ``path`` is read as a stream of files, and the folder ``checkpoint``
-    records which of them were written. With the ``trigger`` "available-now" the stream ends when
-    all existing files are written; with an interval such as "5 seconds" it runs until it is
+    With ``stream``, the folder ``path`` is read as a stream of files, and the folder ``checkpoint``
+    records which files were written. With the ``trigger`` "available-now", the stream ends when all
+    existing files are written. With an interval such as "5 seconds", the stream runs until it is
     stopped. ``options`` are those of ``kprod.spark.write``.
     """
 
@@ -74,7 +74,7 @@ class Pipeline:
         self._check_options()
 
     def _check_options(self) -> None:
-        """Raise ConfigError for the invalid options that can be found without Spark."""
+        """Raise ConfigError for an invalid option, as far as this can be checked without Spark."""
         _, of_writer = divided(self.options, OF_THE_JOB)
         own, producers = divided(of_writer, OF_THE_WRITER)
         check_names(producers)
@@ -102,10 +102,10 @@ def session_on(
 ) -> Iterator[SparkSession]:
     """Yield a Spark session on ``master``, which may be ``sc://...`` (Spark Connect).
 
-    ``settings`` take precedence over the defaults, which are: no web UI, no log lines below ERROR,
-    and, on a local master, temporary files in ``scratch``. Python workers run this interpreter,
-    unless ``PYSPARK_PYTHON`` in the environment names another one. With Spark Connect, neither
-    applies.
+    By default, the session has no web UI, logs no lines below ERROR and, on a local master, has its
+    temporary files in ``scratch``. ``settings`` take precedence over these defaults. Python workers
+    run this interpreter, unless ``PYSPARK_PYTHON`` in the environment names another one. With Spark
+    Connect, the server decides all this.
     """
     builder = SparkSession.Builder().appName(app)
     own: dict[str, str] = {}
@@ -146,7 +146,7 @@ def _local(scratch: Path) -> dict[str, str]:
 
 @contextmanager
 def pipeline_session(pipeline: Pipeline, scratch: Path) -> Iterator[SparkSession]:
-    """Yield the session for a pipeline, with local files in ``scratch``; it ends with the block."""
+    """Yield the session for a pipeline. Its local files are in ``scratch``. The block ends it."""
     with session_on(
         pipeline.master, "kprod pipeline", scratch=scratch, settings=pipeline.spark_conf
     ) as spark:
@@ -156,8 +156,8 @@ def pipeline_session(pipeline: Pipeline, scratch: Path) -> Iterator[SparkSession
 def cancel_jobs(spark: SparkSession) -> None:
     """Cancel all jobs and streams of a session. Any thread may call it.
 
-    Stopping a stream waits for its micro-batch, and so for the job of that batch. The session stays
-    open: one more job ends what the tasks have left open.
+    Stopping a stream waits for its micro-batch, and so for the job of that micro-batch. The session
+    stays open, because another job has to end the transactions that the tasks have left open.
     """
     with suppress(Exception):  # what Spark, or the way to its JVM, complains of: it ends anyway
         spark.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
@@ -168,7 +168,7 @@ def cancel_jobs(spark: SparkSession) -> None:
 
 @contextmanager
 def _in_our_words() -> Iterator[None]:
-    """Convert Spark's exceptions: ConfigError for an invalid pipeline, JobFailed for a failure."""
+    """Convert Spark's exceptions to ConfigError (the pipeline is invalid) or JobFailed."""
     try:
         yield
     except AnalysisException as error:
@@ -200,7 +200,7 @@ def dry_run(spark: SparkSession, pipeline: Pipeline, rows: int) -> DryRun:
 def run_pipeline(
     spark: SparkSession, pipeline: Pipeline, on_result: Callable[[WriteResult, int], object]
 ) -> WriteResult:
-    """Write everything and return what was written; ``on_result`` is called for each micro-batch.
+    """Write everything; return what was written. ``on_result`` is called for each micro-batch.
 
     Raises the errors of ``kprod.spark.write``, and JobFailed for Spark's exceptions.
     """

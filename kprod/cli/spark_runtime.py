@@ -1,4 +1,4 @@
-"""Spark for the commands: a check that Java can run it, and a thread for the work."""
+"""Runs Spark for the commands. Checks whether Java is suitable, and works in a thread."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def why_no_spark() -> str | None:
-    """Why Spark cannot run here, None when it can."""
+    """Why Spark cannot run here; None if it can."""
     if find_spec("pyspark") is None:
         return "pyspark is not installed: pip install 'kprod[spark]'"
     return why_no_java()
 
 
 def why_no_java(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Why the Java that Spark would start cannot run it; None if it can.
+    """Why the Java that Spark would use is not suitable; None if it is.
 
-    Like Spark, this uses the Java of ``JAVA_HOME`` if that is set, else the first on ``PATH``.
+    Like Spark, this uses the Java of ``JAVA_HOME`` or, if that is not set, the first Java on
+    ``PATH``.
     """
     program = _program(environment)
     if program is None:
@@ -64,14 +65,14 @@ def in_spark_thread(work: Callable[[], T], stop: Callable[[], object]) -> T:
     """Run ``work`` in a new thread, and return or raise as it does. Call it in the main thread.
 
     A signal handler runs in the main thread, and its exception would interrupt a call to the JVM
-    there: the next call would read the answer to the interrupted one, or wait for ever behind it.
-    Each thread has its own connection to the JVM, so another thread is not affected. PySpark's own
-    handler of SIGINT, which leaves other work running, is only installed by a session made in the
-    main thread.
+    there. The next call would then read the answer to the interrupted call, or wait for ever behind
+    it. Each thread has its own connection to the JVM, so calls in another thread are not affected.
+    There is a second reason. PySpark has a handler of SIGINT that leaves other work running, but
+    installs it only if a session is made in the main thread.
 
-    If an exception is raised here meanwhile, ``stop`` is called in another thread and has
-    ``LONGEST_STOP`` seconds. The work then has ``LONGEST_END`` more, to abort what it has open in
-    the cluster, and is abandoned after that.
+    If an exception is raised in the main thread meanwhile, ``stop`` is called in a third thread,
+    and has ``LONGEST_STOP`` seconds. The work then has ``LONGEST_END`` more seconds to abort what
+    it has open in the cluster. After that, it is abandoned.
     """
     from concurrent.futures import Future, wait
 

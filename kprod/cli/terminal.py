@@ -1,4 +1,4 @@
-"""Output of the commands: text from brokers and records cannot control a terminal."""
+"""Output of the commands, in which text of brokers and records cannot control a terminal."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ HARMLESS = "\t\u00a0\u200c\u200d\u202f\u3000"
 
 
 def echo(text: str, *, err: bool = False, raw: bool = False) -> None:
-    """Print a line: escaped on a terminal unless ``raw``, unchanged into a pipe or file.
+    """Print a line. On a terminal, it is escaped unless ``raw``; a pipe or file gets it unchanged.
 
-    On standard error it may have several lines: errors quote the names in their text.
+    On standard error, a text may have several lines, because errors already quote the names in
+    their text.
     """
     if not raw and is_terminal(sys.stderr if err else sys.stdout):
         text = escaped(text, HARMLESS + "\n" * err)
@@ -29,14 +30,14 @@ def echo(text: str, *, err: bool = False, raw: bool = False) -> None:
 
 
 def shown(data: bytes, *, raw: bool) -> bytes:
-    """A key or value as ``echo`` would print it. Line breaks are kept, invalid bytes escaped."""
+    """A key or value as ``echo`` prints it. Line breaks are kept; invalid bytes are escaped."""
     if raw or not is_terminal(sys.stdout):
         return data
     return escaped(data.decode(errors="backslashreplace"), HARMLESS + "\n").encode()
 
 
 def json_text(value: object) -> str:
-    """JSON in one line, with unprintable characters escaped."""
+    """JSON in one line. Unprintable characters are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     if text.isprintable():
         return text
@@ -44,5 +45,5 @@ def json_text(value: object) -> str:
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
-    """Whether the stream is a terminal; None (a closed stream) is not."""
+    """Whether the stream is a terminal. A closed stream (None) is not."""
     return stream is not None and stream.isatty()

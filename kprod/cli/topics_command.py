@@ -1,4 +1,4 @@
-"""``kprod topics``: list, describe, create and delete the topics of a cluster."""
+"""``kprod topics``: lists, describes, creates and deletes the topics of a cluster."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Name: TypeAlias = Annotated[str, typer.Argument(help="The topic.")]
 def _cluster(
     servers: str | None, timeout: float, option: list[str] | None, config: Any
 ) -> Iterator[ClusterClient]:
-    """A client for the cluster; a failure is printed, and ends the command with exit code 1."""
+    """A client for the cluster. A failure is printed, and ends the command with exit code 1."""
     from kprod.admin.cluster_client import connect
 
     options = reader_options(option, config, servers)
@@ -56,7 +56,7 @@ def list_topics(
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print a line for each topic: its name, partitions and replicas."""
+    """Print a line for each topic, with its name and the numbers of partitions and replicas."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         found = [each for each in cluster.topics() if internal or not each.internal]
     if as_json:
@@ -78,7 +78,7 @@ def describe(
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print leader and replicas of each partition, and the topic's own options."""
+    """Print the leader and replicas of each partition, and the options set for the topic."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         found = cluster.topic(name)
     for line in [_json(found)] if as_json else _lines(found):
@@ -121,7 +121,7 @@ def delete(
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Delete topics with all their records. Asks first; deletes none if one does not exist."""
+    """Delete topics with all their records. Asks first. Deletes none if one does not exist."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         found = [cluster.topic(name) for name in dict.fromkeys(names)]
     if not yes:

@@ -1,4 +1,4 @@
-"""``kprod transactions``: list, describe, commit and abort transactions that were left open."""
+"""``kprod transactions``: lists, describes, commits and aborts transactions left open."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Undecided: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """A cluster: lists transactions, and ends them with producers of the same options."""
+    """Lists the transactions of a cluster, and ends them with producers of the same options."""
 
     options: Mapping[str, Any]
     timeout: float
@@ -76,7 +76,7 @@ class _Cluster:
         )
 
     def end(self, found: OpenTransaction, *, committed: bool) -> None:
-        """End the transaction. Raises KprodError if it was ended differently meanwhile."""
+        """End the transaction. Raises KprodError if it meanwhile ended in another way."""
         from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 
         milliseconds = int(self.timeout * 1000)
@@ -114,7 +114,7 @@ def list_transactions(
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print a line for each open transaction. Readers of committed records wait for its end."""
+    """Print a line for each open transaction, for which readers of committed records wait."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         found = [one for one in cluster.opened() if one.transactional_id.startswith(prefix or "")]
     width = max((len(one.transactional_id) for one in found), default=0)
@@ -133,7 +133,7 @@ def describe(
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print what the coordinator knows about a transactional id, whether it is open or not."""
+    """Print what the coordinator knows about a transactional id, even without a transaction."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         found = cluster.described(transactional_id)
     if as_json:
@@ -157,9 +157,9 @@ def commit(
 ) -> None:
     """Commit open transactions with the records written so far. Asks first.
 
-    Use it for prepared transactions only: if the producer is still writing, only a part of its
-    records becomes visible. Of a Spark job it commits only those that the decision about the batch
-    names, by producer id and epoch.
+    Use it only for prepared transactions. If the producer is still writing, only a part of its
+    records becomes visible. Of a Spark job, only transactions that belong to the commit decision
+    about their batch are committed. The decision identifies them by producer id and epoch.
     """
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         found = _chosen(cluster, transactional_ids, prefix)

@@ -1,4 +1,4 @@
-"""``kprod verifiable-producer``: options and output of Kafka's VerifiableProducer."""
+"""``kprod verifiable-producer``: has the options and output of Kafka's VerifiableProducer."""
 
 from __future__ import annotations
 
@@ -56,10 +56,11 @@ def verifiable_producer(
         int | None, typer.Option(min=1, help="Keys cycle from 0 to this number minus one.")
     ] = None,
 ) -> None:
-    """Send numbers, and report each as a line of JSON, as the tool of Kafka's system tests does.
+    """Send numbers, and report each one as a line of JSON, like the tool of Kafka's system tests.
 
-    Test harnesses for that tool can run kprod with it. SIGTERM or Ctrl-C stops sending; records
-    already sent are delivered and reported first. With acks=-1 the producer is idempotent.
+    So test harnesses for that tool can also test kprod. SIGTERM or Ctrl-C stops sending. Records
+    that were already sent are still delivered and reported. With acks=-1, the producer is
+    idempotent.
     """
     options = with_config(command_config, {"acks": acks})
     producer = open_producer(bootstrap_server, options)
@@ -81,19 +82,19 @@ def verifiable_producer(
 
 
 class _StopFlag:
-    """Set by SIGTERM or Ctrl-C; an exception could interrupt the report of a record instead."""
+    """Is set by SIGTERM or Ctrl-C. An exception instead could interrupt the report of a record."""
 
     exit_code = 0
 
     def set(self, number: int, _frame: object) -> None:
-        """The signal handler."""
+        """Handle a signal."""
         self.exit_code = self.exit_code or 128 + number
 
 
 def _await_cluster(producer: KafkaProducer, stop: _StopFlag) -> None:
     """Wait for a broker, as ``send`` would, but stop at a signal.
 
-    Errors other than a time-out are left to ``send``, which reports them.
+    Ignores errors other than a time-out, because ``send`` will report them.
     """
     deadline = time.monotonic() + producer.config.max_block_ms / 1000
     while not stop.exit_code and time.monotonic() < deadline:
@@ -107,7 +108,7 @@ def _await_cluster(producer: KafkaProducer, stop: _StopFlag) -> None:
 
 
 def _paced(most: int, throughput: int, stop: _StopFlag) -> Iterator[int]:
-    """Numbers from 0, at most ``throughput`` per second, until ``most`` were sent or it stops."""
+    """Numbers from 0, at most ``throughput`` per second. Ends after ``most``, or at a signal."""
     began = time.monotonic()
     for number in itertools.count() if most < 0 else range(most):
         while throughput >= 0 and not stop.exit_code:
@@ -125,7 +126,7 @@ class _EventWriter:
     """Writes events as lines of JSON, with the names of Kafka's tool.
 
     The callback thread reports outcomes; the main thread reports records that ``send`` refuses.
-    Each line is written with one call. If one cannot be written, ``broken`` is set to the error,
+    Each line is written with one call. If a line cannot be written, ``broken`` is set to the error,
     nothing more is written, and sending stops.
     """
 
@@ -163,7 +164,7 @@ class _EventWriter:
         self.emit("producer_send_error", topic=topic, key=key, value=value, **what)
 
     def end(self) -> None:
-        """Write the last events: every record has been reported."""
+        """Write the last events. Call it after all records were reported."""
         self.emit("shutdown_complete")
         counts = {"sent": self._sent, "acked": self._acked}
         rate = 1000 * self._acked / max(1, self.age_ms)

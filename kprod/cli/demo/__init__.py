@@ -1,3 +1,3 @@
-"""``kprod demo``: real flights through Spark into Kafka and back, compared record by record."""
+"""``kprod demo``: writes real flights through Spark into Kafka, reads them back, and compares."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``kprod demo``: the command's options."""
+"""The command ``kprod demo`` and its options."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def demo(
 ) -> None:
     """Write 336,776 real flights through Spark into Kafka, read them back, and compare.
 
-    The reader shares no code with the producer. The exit code is 0 only when every flight came back
-    exactly once, unchanged, and in order per aircraft.
+    The reader shares no code with the producer. The exit code is 0 only if every flight came back
+    exactly once and unchanged, and the flights of each aircraft came back in order.
     """
     options = with_config(config, parse_options(option, "-X"))
     bootstrap_servers = take_servers(options, bootstrap_servers)

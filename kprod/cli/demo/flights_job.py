@@ -26,9 +26,9 @@ IN_ORDER = f"""
 
 
 def keyed_flights(columns: Sequence[str]) -> str:
-    """SQL for key and value: each flight as a struct, keyed by the aircraft's tail number.
+    """SQL for value and key: the flight as a struct, and the tail number of its aircraft.
 
-    ``columns`` are those of the data set; the first is the row number.
+    ``columns`` are the columns of the data set. The first one is the row number.
     """
     fields = ", ".join(columns[1:])
     return f"""
@@ -41,7 +41,7 @@ def keyed_flights(columns: Sequence[str]) -> str:
 def run(
     csv: Path, scratch: Path, bootstrap_servers: str, topic: str, options: Mapping[str, Any]
 ) -> Written:
-    """Write the flights of ``csv`` to ``topic`` as JSON; return the figures that tasks report."""
+    """Write the flights of ``csv`` to ``topic`` as JSON. Return the figures that tasks report."""
     with csv.open() as lines:
         columns = next(lines).strip().split(",")
     pipeline = Pipeline(

@@ -1,4 +1,4 @@
-"""The display of the demo: progress bars while it runs, then the result."""
+"""The output of the demo: progress bars while it runs, and then the result."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from kprod_ext.peer_text import escaped
 
 
 class Screen:
-    """Prints lines and progress bars on one console. Used by one thread."""
+    """Prints lines and progress bars on one console. For one thread only."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     def say(self, text: str) -> None:
-        """Print one line, without markup and never wrapped, so that it can be copied."""
+        """Print one line without markup and without wrapping, so that it can be copied."""
         self.console.print(escaped(text), markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def bar(self, title: str, total: int, *, before: str = "") -> Iterator[Callable[[int], None]]:
-        """A progress bar; the block calls the yielded function with the number of records done.
+        """A progress bar. The block calls the yielded function with the number of records done.
 
         ``before`` is shown in place of the title until the first record is done.
         """
@@ -68,7 +68,7 @@ def _columns() -> tuple[ProgressColumn, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The records that were sent, those that were read again, and the speed."""
+    """What was sent, what was read back, and the speed."""
 
     flights: int
     written: Written
@@ -78,11 +78,11 @@ class Report:
 
     @property
     def exact(self) -> bool:
-        """True if every flight was acknowledged and came back once, unchanged and in order."""
+        """True if every flight was acknowledged, and came back once, unchanged and in order."""
         return self.tally.exact and self.written.records == self.flights
 
     def show(self, screen: Screen) -> None:
-        """Print a table on a terminal, aligned lines elsewhere, and the verdict last."""
+        """Print the figures and the verdict. On a terminal, the figures are a table."""
         rows = [*self._counts(), *self._partitions(), *self._speeds()]
         if screen.console.is_terminal:
             screen.console.print(_table(rows))
@@ -94,7 +94,7 @@ class Report:
         screen.say(self.verdict())
 
     def verdict(self) -> str:
-        """One sentence."""
+        """The result in one sentence."""
         if self.exact:
             return "Exact: every flight is in the topic once, unchanged, in order per aircraft."
         return "NOT exact: the topic does not hold every flight once, unchanged and in order."

@@ -1,4 +1,4 @@
-"""The demo from start to end: a broker, a topic, writing, reading back, the verdict."""
+"""The whole demo: starts a broker, creates a topic, writes, reads back, and compares."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from kprod.errors import KprodError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The options of ``kprod demo``. ``bootstrap_servers`` None: start the embedded broker.
+    """The options of ``kprod demo``. If ``bootstrap_servers`` is None, it starts a broker.
 
-    ``options`` are those of the producer, which may hold secrets.
+    ``options`` are the producer's options, which may contain secrets.
     """
 
     bootstrap_servers: str | None
@@ -38,10 +38,10 @@ class Plan:
 
 @contextmanager
 def home_of(plan: Plan, work: Path, screen: Screen) -> Iterator[str]:
-    """Yield the address of the user's broker, or of an embedded one that runs for the block.
+    """Yield the address of the user's broker, or of an embedded one that runs in the block.
 
-    With ``keep`` the embedded broker keeps running after a successful block, and the screen shows
-    how to stop it. Raises CommandFailure if it does not start.
+    With ``keep``, the embedded broker keeps running after a successful block, and the screen shows
+    how to stop it. Raises CommandFailure if the broker does not start.
     """
     if plan.bootstrap_servers is not None:
         yield plan.bootstrap_servers
@@ -85,9 +85,9 @@ class Story:
         self._screen = screen
 
     def run(self) -> int:
-        """Write, read back, compare; return the exit code. Raises CommandFailure on failure.
+        """Write, read back and compare; return the exit code. Raises CommandFailure on failure.
 
-        A signal stops the demo and everything that it started; the exit code is the one that a
+        A signal stops the demo and everything that it started. The exit code is then the one that a
         shell expects.
         """
         with tempfile.TemporaryDirectory(prefix="kprod-", ignore_cleanup_errors=True) as work:

@@ -1,4 +1,4 @@
-"""The two ways to write the flights: from this process, and by a Spark job."""
+"""The two ways to write the flights: from this process, and with a Spark job."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Acknowledged records, their key and value bytes, and the elapsed seconds.
+    """The number of acknowledged records, the bytes of their keys and values, and the seconds.
 
-    ``tasks`` is the number of Spark tasks that wrote, 0 without Spark. ``options`` describes the
-    producer options that matter for speed, if this process has the producer.
+    ``tasks`` is the number of Spark tasks that wrote; 0 without Spark. ``options`` describes the
+    producer's options that matter for speed. It is empty if tasks have the producers.
     """
 
     records: int
@@ -39,7 +39,7 @@ class Written:
     options: str = ""
 
     def save(self, path: Path) -> None:
-        """Write it to a file for another process."""
+        """Write this result to a file for another process."""
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
@@ -53,12 +53,12 @@ READ_SECONDS = 600.0  # for reading everything back
 
 
 class Target:
-    """One topic, read by the independent reader. Only records written from now on count."""
+    """One topic, which the independent reader reads. Only records written from now on count."""
 
     def __init__(
         self, bootstrap_servers: str, topic: str, partitions: int, options: Mapping[str, Any]
     ) -> None:
-        """Create the topic unless it exists. Raises KprodError if no broker answers."""
+        """Create the topic, if it does not exist. Raises KprodError if no broker answers."""
         self.bootstrap_servers = bootstrap_servers
         self.topic = topic
         self._options = options
@@ -73,7 +73,7 @@ class Target:
                 raise
 
     def written(self) -> dict[int, int]:
-        """Number of records added since the start, by partition."""
+        """The number of records added since the start, by partition."""
         now = end_offsets(self.bootstrap_servers, self.topic, options=self._options)
         return {partition: end - self._before[partition] for partition, end in sorted(now.items())}
 
@@ -96,7 +96,7 @@ LAST_SECONDS = 1.0  # after Ctrl-C, for records in flight
 def write_plainly(
     flights: Flights, target: Target, options: Mapping[str, Any], progress: Callable[[int], None]
 ) -> Written:
-    """Write every flight with one producer with ``options``, one ``send`` per record.
+    """Write every flight with one ``send``, with a producer that has these ``options``.
 
     ``progress`` is called with the number of acknowledged flights. Raises CommandFailure if a
     record is not delivered.
@@ -148,12 +148,12 @@ def write_with_spark(
     progress: Callable[[int], None],
     work: Path,
 ) -> Written:
-    """Write every flight with a Spark job; its JVM and Python workers end with this call.
+    """Write every flight with a Spark job, whose JVM and Python workers end with this call.
 
-    The job is a separate process: a JVM started in this one would run until this process ends,
+    The job is a separate process. A JVM started in this process would run until this process ends,
     and would print between the lines of the demo. ``work`` is a directory for temporary files.
-    ``progress`` is called with the number of flights in the topic. Raises CommandFailure with the
-    end of Spark's log if the job fails.
+    ``progress`` is called with the number of flights in the topic. Raises CommandFailure, with the
+    end of Spark's log, if the job fails.
     """
     flights.write_csv(work / "flights.csv")
     # In a file of a private directory: other users can see the command line.

@@ -1,1 +1,1 @@
-"""``kprod perf``: how fast this machine delivers records to a cluster, and at what cost."""
+"""``kprod perf``: measures how fast this machine delivers records, and at what cost."""

@@ -1,4 +1,4 @@
-"""``kprod perf``: the command and its options."""
+"""The command ``kprod perf`` and its options."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """Measure how many records per second this machine delivers, and the cost of a record.
 
     Prints throughput, CPU time per record, latency percentiles, memory, batches and retries. Ctrl-C
-    stops it early and prints the figures so far. The exit code is 0 only if every record was
-    delivered.
+    stops the measurement early and prints the figures so far. The exit code is 0 only if every
+    record was delivered.
     """
     if bootstrap_servers is not None and partitions is not None:
         raise typer.BadParameter("--partitions is about the embedded broker's topic")
@@ -126,7 +126,7 @@ def _measure(
     warm_up: int,
     console: Console,
 ) -> tuple[Measured, int]:
-    """The figures, and the exit code: that of a signal or error meanwhile, else 0."""
+    """The figures, and the exit code: 0, or that of a signal or an error during the run."""
     from kprod.cli.perf.display import live_progress
     from kprod.cli.perf.measurement import Measurement
 
@@ -151,7 +151,7 @@ def _measure(
 def _cluster(
     bootstrap_servers: str | None, topic: str, partitions: int
 ) -> Iterator[tuple[str, CpuSeconds]]:
-    """The address, and a function that returns the CPU seconds of an embedded broker, else None."""
+    """The address, and a function that returns the CPU seconds of an embedded broker, or None."""
     if bootstrap_servers is not None:
         yield bootstrap_servers, lambda: None
         return

@@ -1,4 +1,4 @@
-"""The display of kprod perf: its progress, and the figures at the end."""
+"""The output of ``kprod perf``: its progress, and the figures at the end."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SHOWN_EVERY = 0.25
 
 @contextmanager
 def live_progress(console: Console, records: int) -> Iterator[Callable[[int], None]]:
-    """A bar with the current rate; call it with the number of records queued. For terminals only.
+    """A bar with the current rate. Call it with the number of queued records. For terminals only.
 
-    Drawn in the caller's thread, and removed when the block ends.
+    The caller's thread draws it. It is removed when the block ends.
     """
     if not console.is_terminal:
         yield lambda queued: None

@@ -19,16 +19,17 @@ BUSY = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Figures of one run. ``records`` were acknowledged; rates and costs refer to those.
+    """The figures of one run. ``records`` is the number of acknowledged records.
 
-    ``latency_ms`` has milliseconds by percentile, from the call (or, at a given rate, from when it
-    was due) to the outcome, of ``latency_samples`` records. ``payload_bytes`` are bytes of values,
-    ``batch_bytes`` those of an average batch on the wire. ``request_latency_ms`` is an average
+    Rates and costs refer to acknowledged records. ``latency_ms`` has percentiles, in milliseconds,
+    of ``latency_samples`` records. A latency is the time from the call to the outcome. At a given
+    rate, it begins when the call was due. ``payload_bytes`` are the bytes of values.
+    ``batch_bytes`` is the average size of a batch on the wire. ``request_latency_ms`` is an average
     since the producer was made. ``first_error`` is the first error among the sampled records.
 
-    The circumstances: ``rate`` (requested records per second, None for as many as possible),
-    ``call`` and ``options`` as text, ``cores`` of this process, and the CPU time of the embedded
-    broker meanwhile, None for another cluster.
+    Other fields are the circumstances: ``rate`` (requested records per second, None for as many as
+    possible), ``call`` and ``options`` as text, ``cores`` of this process, and the CPU time of the
+    embedded broker during the run (None for another cluster).
     """
 
     records: int
@@ -61,22 +62,22 @@ class Measured:
 
     @property
     def megabytes_per_second(self) -> float:
-        """10^6 bytes of values per second."""
+        """Millions of bytes of values per second."""
         return self.payload_bytes / self.seconds / 1e6 if self.seconds else 0.0
 
     @property
     def cpu_us_per_record(self) -> float:
-        """Microseconds of the process's CPU time, all threads, per acknowledged record."""
+        """Microseconds of CPU time, of all threads of the process, per acknowledged record."""
         return 1e6 * self.cpu_seconds / self.records if self.records else 0.0
 
     @property
     def records_per_batch(self) -> float:
-        """Acknowledged records per acknowledged batch."""
+        """The average number of acknowledged records in a batch."""
         return self.records / self.batches if self.batches else 0.0
 
     @property
     def limited_by(self) -> str:
-        """The resource that was used up first, as text."""
+        """The resource that limited the rate, as text."""
         seconds = self.seconds or 1e-9
         own = self.cpu_seconds / seconds
         broker = (self.broker_cpu_seconds or 0.0) / seconds
@@ -91,7 +92,7 @@ class Measured:
         return "waiting for the cluster, the network or the disk"
 
     def as_json(self) -> dict[str, Any]:
-        """Every figure by name, including the derived ones."""
+        """Every figure by name, including those that are derived from others."""
         return asdict(self) | {
             "records_per_second": self.records_per_second,
             "megabytes_per_second": self.megabytes_per_second,
@@ -108,10 +109,11 @@ COUNTED = ("record-send-total", "batch-total", "byte-total", "request-total", "r
 
 
 class Measurement:
-    """One run of a workload with its own producer. Used by one thread.
+    """One run of a workload with a producer of its own. For one thread only.
 
-    ``warm_up`` records are sent first and not counted: they open connections and fetch metadata
-    and the producer id. The clock runs from the first record to the last outcome.
+    Before that, ``warm_up`` records are sent to open connections, and to fetch metadata and the
+    producer id. They are not counted. The clock runs from the first counted record to the last
+    outcome.
     """
 
     def __init__(
@@ -141,7 +143,7 @@ class Measurement:
         self._meter = CostMeter()
 
     def run(self, progress: Progress) -> Measured:
-        """Send everything and wait for the last outcome. Raises KprodError if sending does.
+        """Send everything and wait for the last outcome. Raises the KprodErrors of sending.
 
         After any exception, ``so_far`` returns the figures up to then.
         """
@@ -181,10 +183,10 @@ class Measurement:
         self._send_watched(chunk, on_outcome)
 
     def _send_watched(self, chunk: Chunk, on_outcome: Callable[[object], object]) -> None:
-        """Queue all records; ``on_outcome`` is called with the first one's result or KprodError.
+        """Queue all records. ``on_outcome`` gets the first record's result or KprodError.
 
-        The first one is always sent with ``send``, so that its latency means the same for every
-        call; its batch contains the others all the same.
+        The first record is always sent with ``send``, so that its latency means the same for every
+        call. It still goes into one batch with the others.
         """
         key = None if chunk.keys is None else chunk.keys[0]
         self._producer.send(self._workload.topic, chunk.values[0], key).add_both(on_outcome)

@@ -1,4 +1,4 @@
-"""The workload of a measurement: number, content and rate of the records, and the call."""
+"""The workload of a measurement: the number, content and rate of records, and the call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACES_A_SECOND = 500
 
 
 class Chunk(NamedTuple):
-    """Records that are sent without reading the clock in between; ``keys`` None: without keys.
+    """Records that are sent without reading the clock in between. Without keys, ``keys`` is None.
 
     ``start`` is the number of records of the workload before this chunk.
     """
@@ -41,8 +41,9 @@ class Chunk(NamedTuple):
 class Workload:
     """Records for one topic. Immutable.
 
-    ``values`` are sent in rotation. ``keys`` is the number of different keys, 0 for records without
-    keys; key ``n`` is ``b"key-n"``. ``rate`` is records per second, None for as many as possible.
+    ``values`` are sent in rotation. ``keys`` is the number of different keys; 0 means records
+    without keys. Key number ``n`` is ``b"key-n"``. ``rate`` is the number of records per second;
+    None means as many as possible.
     """
 
     topic: str
@@ -52,7 +53,7 @@ class Workload:
     rate: float | None = None
 
     def chunks(self, most: int) -> Iterator[Chunk]:
-        """All records in order, at most ``most`` at a time, and fewer at a low rate."""
+        """All records in order: at most ``most`` at a time, and fewer if the rate is low."""
         size = most
         if self.rate is not None:
             size = max(1, min(most, int(self.rate / PACES_A_SECOND)))
@@ -68,7 +69,7 @@ class Workload:
         return [b"key-%d" % number for number in range(self.keys)]
 
     def payload_bytes(self, records: int) -> int:
-        """Bytes of the values of the first ``records`` records."""
+        """The bytes of the values of the first ``records`` records."""
         rounds, rest = divmod(records, len(self.values))
         sizes = [len(value) for value in self.values]
         return rounds * sum(sizes) + sum(sizes[:rest])
@@ -91,12 +92,12 @@ def lines_of(file: Path) -> list[bytes]:
 
 
 def _ring(items: Sequence[bytes], size: int) -> Sequence[bytes]:
-    """The items, repeated until they are at least ``size``."""
+    """The items, repeated until there are at least ``size`` of them."""
     return items if len(items) >= size or not items else list(items) * -(-size // len(items))
 
 
 def _cut(ring: Sequence[bytes], start: int, count: int) -> Sequence[bytes]:
-    """``count`` items of the cyclic sequence from position ``start``; at most one cycle."""
+    """``count`` items of the cyclic sequence from position ``start``, at most one cycle."""
     at = start % len(ring)
     piece = ring[at : at + count]
     return piece if len(piece) == count else [*piece, *ring[: count - len(piece)]]
@@ -148,7 +149,7 @@ def _columns(producer: KafkaProducer, workload: Workload) -> SendChunk:
 
 
 def _column(items: Sequence[bytes]) -> Any:
-    """The items in an Arrow array, repeated so that ``MOST_AT_ONCE`` more follow each of them."""
+    """The items in an Arrow array, repeated so that ``MOST_AT_ONCE`` follow each original one."""
     import pyarrow
 
     rounds = 1 + -(-MOST_AT_ONCE // len(items))
@@ -156,10 +157,10 @@ def _column(items: Sequence[bytes]) -> Any:
 
 
 class SendingCall(NamedTuple):
-    """A way of sending a workload with one producer. Used by one thread.
+    """A way of sending a workload with one producer. For one thread only.
 
-    ``most`` records are sent between two readings of the clock, so the latency of one in ``most``
-    is measured.
+    Up to ``most`` records are sent between two readings of the clock, and the latency of the first
+    of these is measured.
     """
 
     most: int
