@@ -1,4 +1,4 @@
-"""The answers to requests: a parsed request in, the fields of the response out."""
+"""The handlers of requests: each takes a parsed request and returns the fields of the response."""
 
 from __future__ import annotations
 

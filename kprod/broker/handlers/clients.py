@@ -23,7 +23,10 @@ _TRANSACTIONS: Final = "transaction.version"
 
 
 def api_versions(call: Call, node: Node) -> Message:
-    """All version ranges and features; only error 42 if the client has a bad name (KIP-511)."""
+    """Return the versions that the broker supports, and its features.
+
+    The error is 42 if the client's software has a malformed name or version (KIP-511).
+    """
     if call.version >= _FIRST_WITH_SOFTWARE:
         software = (call.body.client_software_name, call.body.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, software)):
@@ -40,7 +43,7 @@ def api_versions(call: Call, node: Node) -> Message:
 
 
 def _features(version: int, level: int) -> Message:
-    """The only feature of the cluster (KIP-584); at level 0 it is not finalized."""
+    """The cluster's only feature (KIP-584). At level 0 it is supported, but not finalized."""
     supported = {"name": _TRANSACTIONS, "min_version": 0, "max_version": HIGHEST_VERSION}
     finalized = {"name": _TRANSACTIONS, "min_version_level": level, "max_version_level": level}
     return {
@@ -51,7 +54,10 @@ def _features(version: int, level: int) -> Message:
 
 
 def unknown_version() -> Message:
-    """The answer, in version 0, to an unknown version: the versions that a client may use."""
+    """Return the answer to an ApiVersions request of an unknown version.
+
+    It is encoded in version 0, and has the versions of ApiVersions that the client may use.
+    """
     return {
         "error_code": ErrorCode.unsupported_version,
         "api_keys": [_range(ApiKey.API_VERSIONS, VERSIONS[ApiKey.API_VERSIONS])],
@@ -63,7 +69,11 @@ def _range(key: ApiKey, found: VersionRange) -> Message:
 
 
 def sasl_handshake(call: Call, node: Node) -> Message:
-    """Begin the first or a later login (KIP-368); other requests are refused until it ends."""
+    """Begin the first or a later login (KIP-368).
+
+    Until the login has succeeded, the client may send nothing but requests of the login and
+    ApiVersions.
+    """
     authentication = call.session.listener.authentication
     if authentication is None:
         return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": ()}
@@ -78,9 +88,10 @@ _FIRST_WITH_LIFETIME: Final = 1
 
 
 def sasl_authenticate(call: Call, node: Node) -> Message:
-    """The answer to the client's message; 58 if the login has failed, 34 if none was begun.
+    """Continue the login with the client's message.
 
-    A client that logs in again has to be the same user as before.
+    The error is 58 if the login has failed, 34 if no login was begun. A client that logs in again
+    has to be the same user as before.
     """
     session = call.session
     exchange, authentication = session.authentication, session.listener.authentication
@@ -106,7 +117,7 @@ def sasl_authenticate(call: Call, node: Node) -> Message:
 
 
 def _lifetime(authentication: Authentication, exchange: Exchange) -> float | None:
-    """Seconds until the client has to log in again, None for never."""
+    """Return the seconds until the client has to log in again; None for never."""
     limits = [] if authentication.session_lifetime is None else [authentication.session_lifetime]
     if exchange.expires is not None:
         limits.append(max(0.001, exchange.expires - wall()))
@@ -118,7 +129,7 @@ def _failed(error: ErrorCode, text: str) -> Message:
 
 
 def get_telemetry_subscriptions(call: Call, node: Node) -> Message:
-    """The subscription, and an id for a client that has none."""
+    """Return the subscription. A client without an instance id also gets one."""
     own_id = call.body.client_instance_id
     instance_id, wanted = node.options.client_metrics.ask(own_id, node.options.clock)
     return {
@@ -133,7 +144,7 @@ def get_telemetry_subscriptions(call: Call, node: Node) -> Message:
 
 
 def push_telemetry(call: Call, node: Node) -> Message:
-    """Accept the metrics, or answer with the error."""
+    """Accept pushed metrics, or answer with an error."""
     body = call.body
     if body.client_instance_id is None:
         return {"error_code": ErrorCode.invalid_request}

@@ -15,9 +15,10 @@ from kprod.errors import BrokerError
 
 
 def metadata(call: Call, node: Node) -> Message | Later | None:
-    """The requested topics, or all; an unknown one is created if client and broker allow that.
+    """Describe the nodes, and the requested topics or all.
 
-    A new topic is usable at once. With a real cluster, the client would have to ask again.
+    A requested topic that does not exist is created if both the client and the broker allow that.
+    It is usable at once, while a client of a real cluster would have to ask again.
     """
     if _may_create(call, node) and any(_is_new(topic, node) for topic in call.body.topics or ()):
         return one_by_one(_metadata)(call, node)
@@ -107,7 +108,10 @@ _FIRST_WITH_MANY_KEYS: Final = 4
 
 
 def find_coordinator(call: Call, node: Node) -> Message:
-    """One answer for each key; 42 for a kind of key without a coordinator."""
+    """Return the coordinator for each key.
+
+    The error is 42 for keys that name neither groups nor transactional ids.
+    """
 
     def one(key: str) -> Message:
         return or_error({**_NOBODY, "key": key}, _coordinator, call, node, key)
@@ -131,7 +135,7 @@ def _coordinator(call: Call, node: Node, key: str) -> Message:
 
 
 def describe_cluster(call: Call, node: Node) -> Message:
-    """The one node, which is its own controller."""
+    """Describe the running nodes, the first of which is the controller."""
     return {
         "cluster_id": node.cluster_id,
         "controller_id": node.state.controller,

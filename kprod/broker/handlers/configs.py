@@ -19,7 +19,7 @@ _BROKER: Final = 4
 
 
 def describe_configs(call: Call, node: Node) -> Message:
-    """The settings of topics, or the node's defaults for them."""
+    """Return the settings of topics and of nodes. Those of a node are the defaults for topics."""
     wanted = dict.fromkeys(call.body.resources)
     return {"results": [or_error(_named(one), _describe, one, node) for one in wanted]}
 
@@ -45,7 +45,7 @@ def _describe(wanted: Any, node: Node) -> Message:
 
 
 def created_config(config: TopicConfig) -> Message:
-    """A setting as CreateTopics and DescribeConfigs report it."""
+    """Describe a setting, as CreateTopics and DescribeConfigs do."""
     return {
         "name": config.name,
         "value": config.value,
@@ -73,7 +73,7 @@ Settings = dict[str, str]
 
 
 def alter_configs(call: Call, node: Node) -> Message:
-    """Replace all settings of a topic."""
+    """Replace all of a topic's own settings."""
 
     def replaced(wanted: Any) -> Settings:
         return {config.name: _value(config) for config in wanted.configs}
@@ -82,7 +82,7 @@ def alter_configs(call: Call, node: Node) -> Message:
 
 
 def incremental_alter_configs(call: Call, node: Node) -> Message:
-    """Set or unset single settings of a topic, or add values to lists and remove them."""
+    """Set or unset single settings of a topic; add values to a list or remove them from it."""
 
     def changed(wanted: Any) -> Settings:
         settings = dict(node.topics.settings(wanted.resource_name))

@@ -1,4 +1,4 @@
-"""Fetch (1), ListOffsets (2), OffsetForLeaderEpoch (23): read, and find where to begin."""
+"""Fetch (1), ListOffsets (2), OffsetForLeaderEpoch (23): read, and find where to start reading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTHING: Final = TimestampOffset(-1, -1)
 
 
 def list_offsets(call: Call, node: Node) -> Message:
-    """One offset per partition."""
+    """Find an offset by timestamp in each partition, or its start or end."""
 
     def one(topic: str, part: Any) -> Message:
         number = {"partition_index": part.partition_index}
@@ -61,7 +61,7 @@ def _find_offset(log: PartitionLog, timestamp: int, *, committed: bool) -> Times
 
 
 def offset_for_leader_epoch(call: Call, node: Node) -> Message:
-    """The latest epoch up to the requested one, and the offset after its last record."""
+    """For each partition, return the latest epoch up to the requested one, and where it ends."""
 
     def one(topic: str, part: Any) -> Message:
         return or_error({"partition": part.partition}, _end_of_epoch, topic, part, node)
@@ -90,10 +90,10 @@ class _Answer(NamedTuple):
 
 
 def fetch(call: Call, node: Node) -> Message | Later:
-    """Answer with batches once there are ``min_bytes``, after an error, or after ``max_wait``.
+    """Answer with batches when there are ``min_bytes`` of them or ``max_wait`` has passed.
 
-    Fetch sessions (KIP-227) are not supported: the answer always has the session id 0, so the
-    client names all its partitions each time.
+    If a partition cannot be read, answer immediately. Fetch sessions (KIP-227) are not supported:
+    the answer always has the session id 0, so the client names all its partitions in each request.
     """
     if getattr(call.body, "session_epoch", -1) not in _FULL_FETCH_EPOCHS:
         return {"error_code": ErrorCode.fetch_session_id_not_found}
@@ -135,7 +135,10 @@ def _partitions(call: Call, node: Node) -> list[TopicPartition]:
 
 
 def _read(call: Call, node: Node) -> _Answer:
-    """Read the partitions once; the first that has data may exceed the limits by one batch."""
+    """Read the partitions once.
+
+    The first batch in the answer may be larger than the limits, so that readers always advance.
+    """
     left, total, failed = min(call.body.max_bytes, _MOST_BYTES), 0, False
     committed = call.body.isolation_level == READ_COMMITTED
     responses = []

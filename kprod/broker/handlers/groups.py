@@ -21,7 +21,7 @@ _FIRST_WITH_REQUIRED_IDS = 4
 
 
 def join_group(call: Call, node: Node) -> Message | Later:
-    """The answer is sent when all members have joined, or when the rebalance times out."""
+    """Handle JoinGroup. The answer may have to wait until all members have joined."""
     try:
         node.check_coordinates(call.body.group_id)
     except BrokerError as error:
@@ -59,7 +59,11 @@ def _joined(answer: JoinAnswer, call: Call) -> Message:
 
 
 def heartbeat(call: Call, node: Node) -> Message:
-    """Answer 27 if the member must join again, 25 or 22 if the group has continued without it."""
+    """Handle Heartbeat.
+
+    The error is 27 if the member must join again, and 25 or 22 if the group has continued without
+    the member.
+    """
     body = call.body
     instance_id = getattr(body, "group_instance_id", None)
     node.check_coordinates(body.group_id)
@@ -71,7 +75,10 @@ def heartbeat(call: Call, node: Node) -> Message:
 
 
 def leave_group(call: Call, node: Node) -> Message:
-    """Each member has its own error code; before version 3 a request names only one member."""
+    """Handle LeaveGroup. Each member in the request gets its own error code.
+
+    Before version 3, a request names only one member.
+    """
     body = call.body
     if hasattr(body, "members"):
         members = [(one.member_id, one.group_instance_id) for one in body.members]
@@ -93,7 +100,7 @@ _FIRST_WITH_PROTOCOL = 5
 
 
 def sync_group(call: Call, node: Node) -> Message | Later:
-    """The answer is sent once the leader's request has brought the assignment."""
+    """Handle SyncGroup. The answer is sent when the leader has sent the assignment."""
     if call.version >= _FIRST_WITH_PROTOCOL and None in (
         call.body.protocol_type,
         call.body.protocol_name,
@@ -120,7 +127,10 @@ _FIRST_WITH_NOT_FOUND = 6
 
 
 def describe_groups(call: Call, node: Node) -> Message:
-    """The states and members of groups; an unknown one is "Dead", from version 6 with an error."""
+    """Return the states and members of groups.
+
+    An unknown group is described as "Dead"; from version 6 on, the answer also has error 69.
+    """
 
     def one(group_id: str) -> Message:
         empty = dict.fromkeys(("group_state", "protocol_type", "protocol_data"), "")
@@ -164,7 +174,7 @@ _TYPE = "classic"
 
 
 def list_groups(call: Call, node: Node) -> Message:
-    """The groups that this node coordinates, filtered by the states and types in the request."""
+    """List the groups that this node coordinates, filtered by the request's states and types."""
     states = {state.lower() for state in getattr(call.body, "states_filter", ())}
     types = {kind.lower() for kind in getattr(call.body, "types_filter", ())}
     return {
@@ -184,7 +194,7 @@ def list_groups(call: Call, node: Node) -> Message:
 
 
 def delete_groups(call: Call, node: Node) -> Message:
-    """Delete groups; the error is 69 for an unknown group, 68 for one with members."""
+    """Delete groups. The error is 69 for an unknown group, 68 for a group with members."""
     return {
         "results": [
             or_error({"group_id": group_id}, _delete, group_id, node)

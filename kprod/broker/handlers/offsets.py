@@ -1,4 +1,4 @@
-"""OffsetCommit (8), OffsetFetch (9), TxnOffsetCommit (28), OffsetDelete (47): offsets of groups."""
+"""OffsetCommit (8), OffsetFetch (9), TxnOffsetCommit (28), OffsetDelete (47)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kprod.types import TopicPartition
 
 
 def offset_commit(call: Call, node: Node) -> Message:
-    """Commit the offsets of existing partitions; the answer is sent when they are in the log."""
+    """Commit offsets. The answer is sent when they are in the log of the offsets topic."""
     return _commit_known(call, node, _commit)
 
 
@@ -28,7 +28,7 @@ _Offsets = dict[TopicPartition, tuple[int, int, str]]
 def _commit_known(
     call: Call, node: Node, commit: Callable[[Call, Node, _Offsets], Mapping[TopicPartition, int]]
 ) -> Message:
-    """Commit offsets of the partitions that exist; 3 for the others."""
+    """Commit the offsets of partitions that exist. The others get error 3."""
     wanted = {
         TopicPartition(topic.name, part.partition_index): (
             part.committed_offset,
@@ -72,9 +72,10 @@ _NOTHING = CommittedOffset(-1, -1, "", 0)
 
 
 def offset_fetch(call: Call, node: Node) -> Message:
-    """The committed offsets (-1: none) of the named partitions, or of all that have one.
+    """Return a group's committed offsets; -1 for partitions without one.
 
-    If the client requires stable offsets (KIP-447), error 88 for those that an open transaction may
+    If the request names no partitions, all partitions with an offset are returned. If the client
+    requires stable offsets (KIP-447), the error is 88 for each offset that an open transaction may
     change.
     """
 
@@ -151,7 +152,7 @@ _FIRST_THAT_ADDS: Final = 5
 
 
 def txn_offset_commit(call: Call, node: Node) -> Message:
-    """Commit offsets that are pending until the marker. Sent to the group's coordinator."""
+    """Commit offsets in a transaction. They are pending until its marker is written."""
     return _commit_known(call, node, _commit_pending)
 
 
@@ -181,7 +182,7 @@ def _commit_pending(call: Call, node: Node, offsets: _Offsets) -> Mapping[TopicP
 
 
 def offset_delete(call: Call, node: Node) -> Message:
-    """Delete offsets of a group without members; error 69 for an unknown group."""
+    """Delete offsets of a group. The error is 69 for an unknown group, 68 for one with members."""
     wanted = [
         TopicPartition(topic.name, part.partition_index)
         for topic in call.body.topics

@@ -41,11 +41,12 @@ _MOST_TIMES_DECOMPRESSED: Final = 16
 def check_batch(
     records: BytesLike | None, version: int, config: LogConfig, now_ms: int
 ) -> BatchHeader:
-    """Check the one batch in ``records``; return its header (Kafka: LogValidator, in part).
+    """Check that ``records`` is one valid batch; return its header (Kafka: LogValidator, in part).
 
-    Raises ``BrokerError`` with the code for the producer. Only the header and the CRC of a valid
-    batch are checked, so the cost does not depend on the number of records. A batch with malformed
-    records and a correct CRC is stored, and readers fail.
+    Raises ``BrokerError`` with the code for the producer. The header and the CRC are checked, but
+    not the records, which would have to be decompressed and parsed. So if the records are malformed
+    and the CRC is correct, the batch is stored, and its readers fail. In compacted topics,
+    ``check_keys`` prevents this.
     """
     data = memoryview(records or b"")
     _check_shape(data)
@@ -72,7 +73,7 @@ def check_batch(
 
 
 def _check_times(header: BatchHeader, data: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Refuse timestamps that are too old or too new; the error names the invalid records."""
+    """Raise if a timestamp is too old or too new. The error names the records concerned."""
     oldest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
     if -1 < header.base_timestamp < oldest:
@@ -94,11 +95,13 @@ def _check_times(header: BatchHeader, data: memoryview, config: LogConfig, now_m
 
 
 def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> None:
-    """In a compacted topic, raise ``BrokerError`` 87 that names the records without a key.
+    """Check the records for a compacted topic: raise ``BrokerError`` 87 if one has no key.
 
-    The batch is read piece by piece, so that only these names need memory. Also raises 87 if
-    offsets do not increase by one, 2 for malformed records, and 10 if the decompressed batch
-    exceeds 16 times the limit of a message: producers then send the records in smaller batches.
+    The error names all records without a key. The batch is read piece by piece, so that it need not
+    fit into memory.
+
+    Also raises 87 if offsets do not increase by one, 2 for malformed records, and 10 if the batch
+    is too large when decompressed. After 10, producers send the records in smaller batches.
     """
     limit = _most_bytes(config)
     (batch,) = read_batches(records)
@@ -126,12 +129,15 @@ def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> No
 
 
 def _most_bytes(config: LogConfig) -> int:
-    """The limit of a batch's size after decompression."""
+    """Return the limit of a batch's size after decompression.
+
+    It is 16 times ``max.message.bytes``, or 16 times the default of that if the default is larger.
+    """
     return _MOST_TIMES_DECOMPRESSED * max(config.max_message_bytes, _USUAL_MESSAGE_BYTES)
 
 
 def stamp(header: BatchHeader, records: BytesLike, now_ms: int) -> tuple[BatchHeader, bytes]:
-    """Give the batch the time of its arrival (``message.timestamp.type=LogAppendTime``)."""
+    """Give the batch its time of arrival (for ``message.timestamp.type=LogAppendTime``)."""
     attributes = header.attributes | LOG_APPEND_TIME
     stamped = replace(header, attributes=attributes, max_timestamp=now_ms)
     batch = seal(stamped, bytes(memoryview(records)[HEADER_BYTES:]))
@@ -139,7 +145,7 @@ def stamp(header: BatchHeader, records: BytesLike, now_ms: int) -> tuple[BatchHe
 
 
 def _check_shape(data: memoryview) -> None:
-    """Raise unless ``data`` is exactly one complete batch of format v2."""
+    """Raise ``BrokerError`` unless ``data`` is exactly one complete batch of format v2."""
     if not data:
         raise BrokerError(ErrorCode.invalid_record, "no record batch")
     if len(data) > MAGIC_AT and data[MAGIC_AT] != MAGIC_V2:
@@ -156,7 +162,7 @@ def _check_shape(data: memoryview) -> None:
 
 
 def _check_contents(header: BatchHeader) -> None:
-    """Raise if the header has values that a client may not send."""
+    """Raise ``BrokerError`` if the header has values that a client may not send."""
     idempotent = header.producer_id != NO_PRODUCER
     for wrong, why in (
         (header.base_offset != 0, f"base offset {header.base_offset}, expected 0"),
@@ -183,10 +189,10 @@ _FIRST_THAT_ADDS: Final = 12
 
 
 def produce(call: Call, node: Node) -> Message | None:
-    """Store one batch per partition; each is stored or refused on its own.
+    """Store one batch per partition. Each batch is stored or refused on its own.
 
-    ``acks`` 1 and -1 are the same with one node: the answer comes when the batch is in the log.
-    With 0 there is no answer, and a failure closes the connection.
+    ``acks`` 1 and -1 are the same here: all replicas share one log, and the answer is sent when the
+    batch is in it. With ``acks=0`` there is no answer, and a refused batch closes the connection.
     """
     answers = [_topic(data, call, node) for data in call.body.topic_data]
     if call.body.acks != 0:
@@ -217,7 +223,7 @@ def _partition(part: Any, topic: Topic, call: Call, node: Node) -> Message:
 
 
 def _refused(part: Any, error: BrokerError) -> Message:
-    """The answer for a refused batch, with the invalid records if they are known (KIP-467)."""
+    """Return the answer for a refused batch. It names the invalid records, if known (KIP-467)."""
     return {
         "index": part.index,
         "error_code": error.code,
@@ -261,7 +267,7 @@ def _append(part: Any, topic: Topic, call: Call, node: Node) -> Message:
 def _guard(
     header: BatchHeader, log: PartitionLog, call: Call, node: Node
 ) -> VerificationGuard | None:
-    """Ask the coordinator whether the transaction is open, unless it already has a batch here."""
+    """Return the guard for the first batch of a transaction in this partition. See ``verified``."""
     name = call.body.transactional_id
     if name is None:
         raise BrokerError(

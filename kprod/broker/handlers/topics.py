@@ -18,7 +18,10 @@ _DEFAULT: Final = -1
 
 
 def create_topics(call: Call, node: Node) -> Message:
-    """Create each topic, or refuse it on its own; refuse all if they have too many partitions."""
+    """Create topics. Each topic is created or refused on its own.
+
+    If the request asks for too many partitions in total, all topics are refused.
+    """
     total = sum(_asked(wanted, node) for wanted in call.body.topics)
     return {
         "topics": [
@@ -78,7 +81,10 @@ def _assigned_count(wanted: Any, node: Node) -> int:
 
 
 def delete_topics(call: Call, node: Node) -> Message:
-    """Delete topics. When the answer is sent, each topic is gone with its data."""
+    """Delete topics. They can no longer be read when the answer is sent.
+
+    Their files are deleted later.
+    """
 
     def one(name: str | None, topic_id: uuid.UUID | None) -> Message:
         asked = {"name": name, "topic_id": topic_id}
@@ -102,7 +108,10 @@ def _delete_topic(name: str | None, topic_id: uuid.UUID | None, node: Node) -> M
 
 
 def delete_records(call: Call, node: Node) -> Message:
-    """Delete records before an offset (-1: all); answer with the new start of each log."""
+    """Delete the records before an offset (-1: all records) in each partition.
+
+    The answer has the new start of each log.
+    """
 
     def one(topic: str, part: Any) -> Message:
         fields = {"partition_index": part.partition_index, "low_watermark": -1}
@@ -117,9 +126,9 @@ def _delete_records(topic: str, part: Any, node: Node) -> Message:
 
 
 def create_partitions(call: Call, node: Node) -> Message:
-    """Give each topic the requested number of partitions, or refuse it on its own.
+    """Give each topic the requested number of partitions. Each topic may be refused on its own.
 
-    All topics are refused if the request adds too many partitions in total.
+    If the request asks for too many new partitions in total, all topics are refused.
     """
     total = sum(_added(wanted, node) for wanted in call.body.topics)
     return {

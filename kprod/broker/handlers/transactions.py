@@ -1,4 +1,4 @@
-"""InitProducerId (22) to EndTxn (26), DescribeProducers (61), Describe- and ListTransactions."""
+"""InitProducerId (22) to EndTxn (26), DescribeProducers (61) to ListTransactions (66)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,18 @@ def verified(
     knows_abortable: bool,
     busy: ErrorCode = ErrorCode.not_enough_replicas,
 ) -> VerificationGuard | None:
-    """The guard that the log requires with a transaction's first batch; None for later batches.
+    """Ask the coordinator whether a partition is part of a transaction; return the guard.
 
-    With ``adds`` (KIP-890) the coordinator adds the partition to the transaction; otherwise it only
-    checks that the partition is part of it. Raises ``BrokerError`` with the code for the producer.
-    If the partition is not part of the transaction, that is 120 with ``knows_abortable``, else 48.
-    ``busy`` is an error after which every producer repeats the request without a metadata request.
+    The log requires the guard with the first batch of the transaction. If the transaction already
+    has a batch in the log, the coordinator is not asked, and the guard is None.
+
+    With ``adds`` (KIP-890), the coordinator adds the partition to the transaction. Otherwise it
+    only checks that the partition is part of it. If it is not, raises ``BrokerError`` 120 to a
+    client that ``knows_abortable``, and 48 to others.
+
+    Error 90 of the coordinator becomes 47, which ends the transaction but not the producer. If the
+    coordinator cannot answer now, raises ``busy``, after which every producer repeats the request
+    without asking for metadata.
     """
     guard = log.verification(*identity, node.options.clock.wall_ms())
     if guard is None:
@@ -67,7 +73,7 @@ def verified(
 
 @contextmanager
 def _fencing(call: Call, first_with_fenced: int) -> Iterator[None]:
-    """Answer 47 instead of 90 to clients that do not distinguish them (KIP-588)."""
+    """Raise error 47 instead of 90 for clients that do not know 90 yet (KIP-588)."""
     try:
         yield
     except BrokerError as error:
@@ -80,9 +86,10 @@ _FENCED_SINCE_INIT: Final = 4
 
 
 def init_producer_id(call: Call, node: Node) -> Message:
-    """Without a transactional id: a new id with epoch 0, whatever the request contains.
+    """Return a producer id and an epoch.
 
-    With a transactional id: its producer id with the next epoch, from the coordinator.
+    For a transactional id, they are the id's own producer id and the next epoch, from the
+    coordinator. Without a transactional id, they are a new producer id and epoch 0.
     """
     body = call.body
     has_id = getattr(body, "producer_id", -1) >= 0
@@ -107,7 +114,10 @@ _FIRST_WITH_FENCED: Final = 2
 
 
 def add_partitions_to_txn(call: Call, node: Node) -> Message:
-    """Add all partitions or none: if one does not exist, its error is 3, and 55 for the others."""
+    """Add partitions to a transaction: all of them or none.
+
+    If one does not exist, its error is 3, and the error of those that exist is 55.
+    """
     wanted = [
         (topic.name, [TopicPartition(topic.name, number) for number in topic.partitions])
         for topic in call.body.v3_and_below_topics
@@ -144,7 +154,7 @@ def _add(call: Call, node: Node, wanted: list[TopicPartition]) -> dict[TopicPart
 
 
 def add_offsets_to_txn(call: Call, node: Node) -> Message:
-    """Add the group's partition of the offsets topic to the transaction."""
+    """Add the partition of the offsets topic that stores the group to the transaction."""
     body = call.body
     where = TopicPartition(OFFSETS_TOPIC, node.groups.partition_of(body.group_id))
     identity = ProducerIdentity(body.producer_id, body.producer_epoch)
@@ -159,7 +169,10 @@ _FIRST_WITH_EPOCHS: Final = 5
 
 
 def end_txn(call: Call, node: Node) -> Message:
-    """End a transaction; the answer is sent once the decision is stored, before all markers are."""
+    """End a transaction. When the answer is sent, the decision is stored.
+
+    Some markers may not be written yet.
+    """
     body = call.body
     identity = ProducerIdentity(body.producer_id, body.producer_epoch)
     version = 2 if call.version >= _FIRST_WITH_EPOCHS else 0
@@ -174,7 +187,7 @@ def end_txn(call: Call, node: Node) -> Message:
 
 
 def describe_producers(call: Call, node: Node) -> Message:
-    """The producers that each partition remembers: last sequence and time, open transaction."""
+    """Describe the producers that each partition remembers, with their open transactions."""
     return {
         "topics": [
             {
@@ -207,7 +220,10 @@ def _producers(topic: str, index: int, node: Node) -> Message:
 
 
 def describe_transactions(call: Call, node: Node) -> Message:
-    """The state of each transactional id: 105 for an unknown one, 42 for an empty one."""
+    """Describe the state of each transactional id.
+
+    The error is 105 for an unknown transactional id, 42 for an empty one.
+    """
 
     def one(name: str) -> Message:
         fields = {"transactional_id": name, "producer_id": 0, "producer_epoch": 0}
@@ -241,9 +257,9 @@ _STATES = {state.spelled for state in TransactionState}
 
 
 def list_transactions(call: Call, node: Node) -> Message:
-    """The transactions that this node coordinates, filtered by state, producer, age and name.
+    """List the transactions that this node coordinates, filtered by state, producer, age and id.
 
-    The error is 128 for an invalid pattern of names.
+    The error is 128 if the pattern of transactional ids is invalid.
     """
     try:
         names = re.compile(getattr(call.body, "transactional_id_pattern", None) or "")
