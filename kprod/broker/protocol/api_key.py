@@ -7,24 +7,29 @@ from typing import Final, NamedTuple, Self
 
 
 class VersionRange(NamedTuple):
-    """From ``lowest`` to ``highest``, inclusive; ``accepted_from`` may be above ``lowest``."""
+    """The versions of an API: those from ``lowest`` to ``highest`` are advertised.
+
+    Requests of versions below ``accepted_from`` are refused even if the version is advertised.
+    """
 
     lowest: int
     highest: int
     accepted_from: int
 
     def accepts(self, version: int) -> bool:
-        """Whether a request of this version is read."""
+        """Whether the broker accepts requests of this version."""
         return self.accepted_from <= version <= self.highest
 
 
 class ApiKey(enum.IntEnum):
-    """The APIs that the broker supports: Kafka's number, and the versions.
+    """The APIs that the broker supports, with Kafka's numbers.
 
-    Each has the lowest and the highest advertised version, and the first version that is accepted.
-    The versions must be consistent with each other: kafka-python guesses the broker's release from
-    the highest versions, and librdkafka derives features from the presence of APIs (lz4, for
-    example, needs FindCoordinator).
+    Each is defined by its number, the lowest and the highest advertised version, and the first
+    accepted version if that is not the lowest.
+
+    Clients draw conclusions from the versions, so these must be consistent: kafka-python guesses
+    the broker's release from the highest versions, and librdkafka derives features from the
+    presence of APIs (lz4, for example, needs FindCoordinator).
     """
 
     versions: VersionRange

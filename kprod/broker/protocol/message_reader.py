@@ -1,9 +1,9 @@
-"""Reads messages from untrusted bytes, by kio's schemas.
+"""Reads Kafka's messages from untrusted bytes, by the schemas of the package kio.
 
-kio has a reader of its own, but that allocates memory for as many elements as an array announces,
-and a process without so much memory ends. This reader trusts no length. It checks that each length
-fits into the bytes that are left, and limits the number of array elements in a message. Record
-batches are views of the request, not copies.
+kio has a reader of its own. For an array, it allocates memory for as many elements as the message
+announces, and a process that does not have so much memory ends. This reader trusts no length. It
+checks that each length fits into the bytes that are left, and limits the number of array elements
+in a message. Record batches are views of the request, not copies.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ _ZERO: Final[dict[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldShape:
-    """One field. ``kafka_type`` names a primitive; for a struct it is empty and ``struct`` is set.
+    """A field of a message. ``kafka_type`` is the name of its primitive type.
 
-    ``tag`` is None for a field that is always present; ``absent`` is the value of an absent field.
+    For a struct, ``kafka_type`` is empty and ``struct`` is kio's class. ``tag`` is None unless the
+    field is tagged (KIP-482). ``absent`` is the value if the message does not have the field.
     """
 
     name: str
@@ -52,7 +53,7 @@ class FieldShape:
 
 
 def field_shapes(entity: Any) -> Iterator[FieldShape]:
-    """The fields of one of kio's classes, in the order of the wire."""
+    """Yield the fields of one of kio's classes, in the order in which they are encoded."""
     for field in fields(entity):
         of, nullable = _without_none(field.type)
         is_array = get_origin(of) is tuple
@@ -68,7 +69,7 @@ def field_shapes(entity: Any) -> Iterator[FieldShape]:
 
 
 def is_old_form(shape: FieldShape, entity: Any) -> bool:
-    """Whether the field is a request's client id: it has the same form in all versions."""
+    """Whether the field is a request's client id. No version writes it in compact form."""
     return shape.name == "client_id" and entity.__name__ == "RequestHeader"
 
 
@@ -79,10 +80,7 @@ def _without_none(of: Any) -> tuple[Any, bool]:
 
 
 class Allowance:
-    """How many more array elements a message may have: each takes about 200 bytes of memory.
-
-    For one message.
-    """
+    """How many more array elements one message may have. Each takes about 200 bytes of memory."""
 
     __slots__ = ("_left",)
 
@@ -90,7 +88,7 @@ class Allowance:
         self._left = elements
 
     def take(self, elements: int) -> None:
-        """Count elements. Raises ``ProtocolError`` if more are read than allowed."""
+        """Use up part of the allowance. Raises ``ProtocolError`` if too little is left."""
         self._left -= elements
         if self._left < 0:
             raise ProtocolError(f"the message has {-self._left} elements too many")
@@ -108,7 +106,7 @@ _ZERO_ID: Final = bytes(16)
 
 @cache
 def message_reader(entity: Any) -> Read:
-    """The reader of one of kio's classes."""
+    """Make a function that reads one of kio's classes."""
     always = [(s.name, _field(s, entity)) for s in field_shapes(entity) if s.tag is None]
     tagged = {s.tag: (s.name, _field(s, entity)) for s in field_shapes(entity) if s.tag is not None}
     absent = {s.name: s.absent for s in field_shapes(entity) if s.tag is not None}

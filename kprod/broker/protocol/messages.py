@@ -1,10 +1,11 @@
-"""Encodes and decodes Kafka's messages, by kio's schemas.
+"""Encodes and decodes Kafka's messages, by the schemas of the package kio.
 
-Every version of a message has its own type. To send a message, pass a mapping with all known
-fields, by kio's names, and with times as integers in milliseconds. ``Schema`` writes the fields
-that the version has, with zero, null or empty for fields that are missing. kio's own writer is not
-used, because it needs objects of kio's classes and makes one call for each byte of a varint; it
-took a fifth of the time of a Produce request.
+kio has a class for every version of a message. To send a message, pass a mapping of all fields that
+any version has, under kio's names, and with times as integers in milliseconds. ``Schema`` writes
+the fields that its version has. A field that is missing from the mapping gets its default.
+
+kio's own writer is not used, because it needs objects of kio's classes and makes one call for each
+byte of a varint; it took a fifth of the time of a Produce request.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _ZERO_ID: Final = bytes(16)
 
 
 class Frame:
-    """The bytes of a message. Small values are copied into ``tail``, large ones are not copied."""
+    """A message that is being written. Small values are copied into ``tail``.
+
+    Values of 64 KiB or more are not copied.
+    """
 
     __slots__ = ("_parts", "_size", "tail")
 
@@ -67,23 +71,23 @@ class Frame:
             self.tail = bytearray()
 
     def parts(self) -> list[BytesLike | FileSlice]:
-        """Everything that was written, after its size in four bytes."""
+        """Return everything that was written, preceded by its size in four bytes."""
         self._end_part()
         size = _SIZE.pack(self._size)
         first, *rest = self._parts
         return [size, first, *rest] if isinstance(first, FileSlice) else [size + first, *rest]
 
     def content(self) -> bytes:
-        """Everything that was written, in one piece and without the size."""
+        """Return everything that was written, in one piece and without the size."""
         self._end_part()
         return in_memory(self._parts)
 
 
 @cache
 def message_writer(entity: Any) -> Write:
-    """A function that writes mappings with the fields of one of kio's classes.
+    """Make a function that writes a mapping with the fields of one of kio's classes.
 
-    A missing field has its default value; unknown fields are ignored.
+    A missing field gets its default value; unknown fields are ignored.
     """
     shapes = list(field_shapes(entity))
     always = [_field(shape, entity) for shape in shapes if shape.tag is None]
@@ -123,7 +127,7 @@ def _write_tagged(
 
 
 def _field(shape: FieldShape, entity: Any) -> tuple[str, Write, bytes]:
-    """A field's name, its writer, and the bytes of its default."""
+    """Return a field's name, its writer, and its encoded default."""
     compact = entity.__flexible__ and not is_old_form(shape, entity)
     if shape.struct is not None:
         one = message_writer(shape.struct)
@@ -206,7 +210,7 @@ def _uvarint(value: int) -> bytes:
 
 
 def _uvarint_above(length: int) -> bytes:
-    """A compact length; 0 means None."""
+    """Encode a length in compact form, as length + 1. None has the length -1, and so becomes 0."""
     return _uvarint(length + 1)
 
 
@@ -224,7 +228,7 @@ def _id(value: uuid.UUID | None, frame: Frame) -> None:
 
 
 def _moment(value: int | None, frame: Frame) -> None:
-    """Milliseconds since 1970; -1 for none."""
+    """Write a time in milliseconds since 1970; -1 if there is none."""
     frame.tail += _INT64.pack(-1 if value is None or value < 0 else value)
 
 
@@ -256,7 +260,7 @@ could deadlock, which Python would end with an error."""
 
 
 class Schema:
-    """One message type in one version, with its header. Immutable, so thread-safe."""
+    """The schema of a message and its header, in one version. Immutable, so thread-safe."""
 
     def __init__(self, entity: Any) -> None:
         self._read = message_reader(entity)
@@ -265,22 +269,22 @@ class Schema:
         self._write_header = message_writer(entity.__header_schema__)
 
     def encode(self, header: Message, values: Message) -> bytes:
-        """The whole frame: size, header, body."""
+        """Return the whole frame: size, header, body."""
         return in_memory(self.encode_parts(header, values))
 
     def encode_parts(self, header: Message, values: Message) -> list[BytesLike | FileSlice]:
-        """The whole frame in pieces; slices of files remain slices."""
+        """Return the whole frame in pieces. Slices of files are not read."""
         frame = Frame()
         self._write_header(header, frame)
         self._write(values, frame)
         return frame.parts()
 
     def decode(self, frame: BytesLike, most_elements: int | None = None) -> tuple[Any, Any]:
-        """Header and body of a frame without its size, as kio's types.
+        """Return the header and the body of a frame without its size, as objects of kio's classes.
 
-        Records are views of ``frame``; times other than durations are integers. Bytes after the
-        body are ignored. ``most_elements`` limits the elements of all arrays together; None: the
-        number of bytes. Raises ``ProtocolError``.
+        Records are views of ``frame``. Times are integers in milliseconds, except durations. Bytes
+        after the body are ignored. ``most_elements`` limits the number of elements in all arrays
+        together; by default, the limit is the number of bytes. Raises ``ProtocolError``.
         """
         data = memoryview(frame)
         allowance = Allowance(len(data) if most_elements is None else most_elements)
@@ -294,13 +298,16 @@ class Schema:
 
 @cache
 def request_schema(api_key: int, version: int) -> Schema:
-    """The schema of a request. Raises kio's ``UnknownEntity`` for an unknown one."""
+    """Return the schema of a request.
+
+    Raises kio's ``UnknownEntity`` for an unknown API or version.
+    """
     with _loading:
         return Schema(load_request_schema(api_key, version))
 
 
 @cache
 def response_schema(api_key: int, version: int) -> Schema:
-    """The schema of a response."""
+    """Return the schema of a response."""
     with _loading:
         return Schema(load_response_schema(api_key, version))

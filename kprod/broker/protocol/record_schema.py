@@ -1,4 +1,4 @@
-"""Schemas of the records in Kafka's internal topics; kio does not include them."""
+"""Schemas of the records in Kafka's internal topics, which kio does not include."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERSION: Final = struct.Struct(">h")
 
 
 class Field(NamedTuple):
-    """The type of a field: the name of a Kafka primitive, or a class from ``entity``."""
+    """A field's type: the name of a Kafka primitive, or a class from ``entity``."""
 
     of: Any
     is_array: bool = False
@@ -25,7 +25,7 @@ class Field(NamedTuple):
 
 
 def entity(name: str, *, flexible: bool = False, **types: str | Field) -> Any:
-    """A class like those of kio, with these fields in the order of the wire."""
+    """Make a class like those of kio. The fields are encoded in the given order."""
     fields = []
     for each, given in types.items():
         kind = Field(given) if isinstance(given, str) else given
@@ -42,21 +42,24 @@ def entity(name: str, *, flexible: bool = False, **types: str | Field) -> Any:
 
 
 class RecordSchema:
-    """All known versions of a key or value, which begins with the version number. Thread-safe."""
+    """The schema of a record's key or value, in all known versions. Thread-safe.
+
+    The encoded form begins with the version number.
+    """
 
     def __init__(self, versions: Mapping[int, Any]) -> None:
         """``versions`` are classes from ``entity``, by version number."""
         self._versions = versions
 
     def encode(self, version: int, values: Message) -> bytes:
-        """Encode a mapping of fields, as for ``message_writer``."""
+        """Encode a mapping of fields. ``message_writer`` says which fields it needs."""
         frame = Frame()
         frame.tail += _VERSION.pack(version)
         message_writer(self._versions[version])(values, frame)
         return frame.content()
 
     def decode(self, data: bytes) -> tuple[int, Any] | None:
-        """The version and the fields; None for an unknown version. Raises ``ProtocolError``."""
+        """Return version and fields; None for an unknown version. Raises ``ProtocolError``."""
         try:
             (version,) = _VERSION.unpack_from(data)
             known = self._versions.get(version)
