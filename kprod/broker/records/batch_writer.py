@@ -1,4 +1,4 @@
-"""Batches that the broker writes: its own records, the rest after compaction, and markers."""
+"""Batches that the broker writes: its own records, what compaction keeps, and markers."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ def write_batch(
     attributes: int = 0,
     producer: tuple[int, int] = (-1, -1),
 ) -> bytes:
-    """An uncompressed batch of keys and values with one timestamp (ms), from offset 0 on.
+    """Return an uncompressed batch of ``records``, which are pairs of key and value.
 
-    ``producer`` is the id and epoch of the producer of its transaction. The batch has no sequence:
-    the broker does not send it twice.
+    All records have the same ``timestamp`` (milliseconds); their offsets begin at 0. For a batch in
+    a transaction, ``producer`` is the producer's id and epoch. The batch has no sequence number,
+    because the broker never resends it.
     """
     stored = [
         StoredRecord(offset, timestamp, key, value, ())
@@ -57,10 +58,11 @@ def write_batch(
 
 
 def rewrite_batch(header: BatchHeader, kept: list[StoredRecord], attributes: int) -> bytes:
-    """The batch with only some of its records, at their offsets, compressed as before.
+    """Return a batch with only the records that were ``kept``. The codec is in ``attributes``.
 
-    Base offset, last offset, producer and sequences are kept: the producer's last sequence is still
-    known, and readers continue after the batch as before (Kafka: MemoryRecords.filterTo).
+    Base offset, last offset, producer and sequence numbers of the batch stay the same. So the
+    producer's last sequence number is still known, and readers continue at the same offset after
+    the batch (Kafka: MemoryRecords.filterTo).
     """
     body = b"".join(_record(r, header.base_offset, header.base_timestamp) for r in kept)
     compressed = _COMPRESS[attributes & _CODEC_MASK](body)
@@ -75,7 +77,7 @@ def rewrite_batch(header: BatchHeader, kept: list[StoredRecord], attributes: int
 
 
 def seal(header: BatchHeader, body: bytes) -> bytes:
-    """The batch of a header and the bytes that follow it, with the size and the CRC."""
+    """Return the batch of a header and a body, with the right size and CRC."""
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
     base_offset, _, leader_epoch, magic, _, *rest = _fields(header)
     start = (base_offset, length, leader_epoch, magic)
@@ -101,7 +103,7 @@ def _field(value: bytes | None) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """The zigzag form of a signed integer of up to 64 bits."""
+    """Encode a signed integer of up to 64 bits as a zigzag varint."""
     zigzag = (value << 1) ^ (value >> 63)
     found = bytearray()
     while zigzag > 0x7F:
@@ -138,7 +140,7 @@ _COMMIT: Final = 1
 
 
 class TransactionMarker(NamedTuple):
-    """How a producer's transaction has ended, by which coordinator.
+    """How a producer's transaction has ended, and which coordinator has ended it.
 
     ``coordinator_epoch`` is the leader epoch of the coordinator's partition of
     ``__transaction_state``.
@@ -151,7 +153,10 @@ class TransactionMarker(NamedTuple):
 
 
 def write_marker(marker: TransactionMarker, now_ms: int) -> bytes:
-    """The batch (Kafka: EndTransactionMarker): key ``i16 0, i16 kind``, value ``i16 0, i32``."""
+    """Return a control batch with the marker (Kafka: EndTransactionMarker).
+
+    Its key is ``i16 0, i16 kind``, its value ``i16 0, i32 coordinator epoch``.
+    """
     key = _KEY.pack(_VERSION, _COMMIT if marker.committed else _ABORT)
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
     producer = (marker.producer_id, marker.producer_epoch)
@@ -159,9 +164,9 @@ def write_marker(marker: TransactionMarker, now_ms: int) -> bytes:
 
 
 def read_marker(batch: StoredBatch) -> TransactionMarker | None:
-    """The marker in a control batch; None for control batches of other kinds, and empty ones.
+    """Return the marker in a control batch; None if the batch is empty or of another kind.
 
-    Raises ``CorruptBatch``.
+    Raises ``CorruptBatch`` if the control record is incomplete.
     """
     for record in batch.records():
         try:

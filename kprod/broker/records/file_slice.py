@@ -1,4 +1,4 @@
-"""A piece of a file, to be sent without reading it."""
+"""A piece of a file, which can be sent without reading it into memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kprod.types import BytesLike
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """``length`` bytes from ``position`` on (Kafka: a slice of FileRecords). Never empty."""
+    """``length`` bytes of a file, from ``position`` on (Kafka: FileRecords). Never empty."""
 
     file: OpenFile
     position: int
@@ -20,7 +20,7 @@ class FileSlice:
 
     @property
     def fd(self) -> int:
-        """The descriptor."""
+        """The descriptor of the file."""
         return self.file.fd
 
     def __len__(self) -> int:
@@ -31,10 +31,10 @@ class FileSlice:
         return FileSlice(self.file, self.position + count, self.length - count)
 
     def read(self) -> bytes:
-        """The bytes; fewer than ``length`` if the file has become shorter."""
+        """Read the slice. Returns fewer than ``length`` bytes if the file has become shorter."""
         return os.pread(self.fd, self.length, self.position)
 
 
 def in_memory(parts: Iterable[BytesLike | FileSlice]) -> bytes:
-    """All pieces in one; slices of files are read."""
+    """Join all pieces. Slices of files are read into memory."""
     return b"".join(part.read() if isinstance(part, FileSlice) else part for part in parts)
