@@ -1,4 +1,4 @@
-"""Serializers with a schema registry: Avro, Protobuf and JSON Schema, in Confluent's wire format
+"""Serializers with a schema registry, for Avro, Protobuf and JSON Schema, in Confluent's format:
 
 >>> from kprod.schema import AvroSerializer, SchemaRegistry
 """

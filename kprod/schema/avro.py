@@ -1,4 +1,4 @@
-"""Avro serializer, with fastavro, and schemas with their referenced types inlined."""
+"""The Avro serializer, which uses fastavro, and schemas with referenced types inlined."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class AvroSerializer(SchemaSerializer):
     """Serializes objects as Avro. ``schema`` is a JSON string, or the parsed JSON.
 
     Records are dicts; ``to_dict`` converts other objects to dicts. ``references`` define the types
-    that the schema uses but does not define. For the other options and the exceptions see
-    ``SchemaSerializer``. Raises ConfigError for an invalid Avro schema.
+    that the schema uses, but does not define. ``SchemaSerializer`` describes the other options and
+    the exceptions. Raises ConfigError for an invalid Avro schema.
     """
 
     type = "AVRO"
@@ -53,7 +53,7 @@ class AvroSerializer(SchemaSerializer):
 
 
 def avro_text(schema: str | Mapping[str, Any] | Sequence[Any] | None) -> str | None:
-    """The schema as JSON text; the name of a primitive type is allowed. Raises ConfigError."""
+    """The schema as JSON text. The name of a primitive type is allowed. Raises ConfigError."""
     if schema is None:
         return None
     if not isinstance(schema, str):
@@ -102,7 +102,7 @@ def _define(schema: Any, definitions: dict[str, Any]) -> None:
 
 
 def _full_name(schema: Any, namespace: str = "") -> str | None:
-    """The full name of a named type, else None; ``namespace`` is the enclosing one."""
+    """The full name of a named type; None for other types. ``namespace`` is the enclosing one."""
     if not isinstance(schema, dict) or schema.get("type") not in _WITH_NAMES:
         return None
     name = str(schema.get("name", ""))
@@ -133,7 +133,7 @@ def _parts(schema: Any) -> Iterable[Any]:
 def _inlined(
     schema: Any, definitions: Mapping[str, Any], defined: set[str], namespace: str = ""
 ) -> Any:
-    """Inline each definition at its first use: a type may be defined only once.
+    """Inline each definition at its first use, because a type may be defined only once.
 
     ``defined`` has the full names of the types that are already defined.
     """

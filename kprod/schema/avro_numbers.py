@@ -1,4 +1,4 @@
-"""Checks for numbers that exceed their Avro type: fastavro would write them as other numbers."""
+"""Checks for numbers that exceed their Avro type, which fastavro would write as other numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_FLOAT = 2.0**128 - 2.0**103
 
 
 def number_check(schema: Any) -> Check | None:
-    """The check for objects of ``schema``, as parsed by fastavro; None if none is needed.
+    """The check for objects of ``schema``, which fastavro has parsed; None if none is needed.
 
     fastavro itself checks values of unions with several types, except for floats.
     """

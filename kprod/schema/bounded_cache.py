@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """At most ``size`` entries. Thread-safe."""
+    """A cache of at most ``size`` entries. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -29,7 +29,7 @@ class BoundedCache(Generic[K, V]):
             return found
 
     def put(self, key: K, value: V) -> None:
-        """Store an entry; evict the least recently used one if there are too many."""
+        """Store an entry. If there are then too many, evict the least recently used one."""
         with self._lock:
             self._entries[key] = value
             self._entries.move_to_end(key)

@@ -1,4 +1,4 @@
-"""Self-contained encodings of schemas, which need no registry and work in any process."""
+"""Encodings, which contain their schema. They need no registry, and work in any process."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NEEDED = "pip install 'kprod[schema]'"
 
 
 class Encoding(Protocol):
-    """Encodes with one schema. Immutable, and can be pickled for processes without a registry."""
+    """Encodes with one schema. Immutable. Can be pickled for processes without a registry."""
 
     def encoder(self, prefix: bytes) -> Encode:
-        """A function that encodes an object after ``prefix``; it raises the library's exceptions.
+        """A function that encodes an object after ``prefix``. It raises the library's exceptions.
 
         Raises ConfigError for an unusable schema.
         """
@@ -44,7 +44,7 @@ _WITH_ALL_DIGITS = Context(prec=1000)
 
 
 def _exact_json(text: str) -> Any:
-    """As ``parsed_json``, with all digits of the text: whole numbers become integers."""
+    """As ``parsed_json``, but with all digits of numbers. Whole numbers become integers."""
     return parsed_json(text, parse_float=_number)
 
 
@@ -54,15 +54,15 @@ def _number(text: str) -> int | Decimal:
 
 
 def unusable(error: Exception) -> ConfigError:
-    """The error about a schema, in one printable line: its text may come from a registry."""
+    """The error about a schema in one printable line, because its text may be a registry's."""
     return ConfigError(f"schema: {type(error).__name__}: {printable(str(error))}")
 
 
 @dataclass(frozen=True, slots=True)
 class AvroEncoding:
-    """Avro with fastavro or the compiled encoder. ``text`` defines all types that it names.
+    """Avro with fastavro or the compiled encoder. ``text`` defines all types that it refers to.
 
-    With ``bare_bytes`` a value of the schema ``"bytes"`` is written without its length, as in
+    With ``bare_bytes``, a value of the schema ``"bytes"`` is written without its length, as in
     Confluent's serializers.
     """
 
@@ -81,7 +81,7 @@ class AvroEncoding:
         return FlatRecordEncoder(fields, prefix, lambda data: prefix + write(data)).encode
 
     def parsed(self, names: dict[str, Any] | None = None) -> Any:
-        """The schema as parsed by fastavro. Raises ConfigError.
+        """The schema, parsed by fastavro. Raises ConfigError.
 
         Named types are added to ``names``.
         """
@@ -100,13 +100,13 @@ def _type_of(schema: Any) -> Any:
 
 
 def _without_length(data: bytes) -> bytes:
-    """The bytes after a varint length, whose last byte is the first one below 0x80."""
+    """The bytes after the length. The length is a varint, which ends with a byte below 0x80."""
     return data[next(place for place, byte in enumerate(data, 1) if byte < 0x80) :]
 
 
 @dataclass(frozen=True, slots=True)
 class JsonEncoding:
-    """JSON in UTF-8, validated by a JSON Schema; ``resources`` are referenced schemas by URI."""
+    """JSON in UTF-8, validated by a JSON Schema. ``resources`` are referenced schemas by URI."""
 
     text: str
     resources: tuple[tuple[str, str], ...] = ()
@@ -124,7 +124,7 @@ class JsonEncoding:
         return encode_object
 
     def text_encoder(self, prefix: bytes) -> Callable[[str], bytes]:
-        """A function that validates a JSON text and returns it after ``prefix``.
+        """A function that validates a JSON text, and returns it after ``prefix``.
 
         Numbers are validated with all their digits. Raises as ``encoder``.
         """
@@ -139,7 +139,7 @@ class JsonEncoding:
         return encode
 
     def validator(self) -> Any:
-        """A validator for the draft in the schema's ``$schema``. Raises ConfigError."""
+        """A validator for the draft that the schema's ``$schema`` names. Raises ConfigError."""
         try:
             from jsonschema import Draft202012Validator, SchemaError
             from jsonschema.validators import validator_for
@@ -180,7 +180,7 @@ def _by_uri(schema: Any, resources: tuple[tuple[str, str], ...]) -> list[tuple[s
 
 @dataclass(frozen=True, slots=True)
 class ProtobufEncoding:
-    """Protobuf message ``name``; ``files`` are descriptors, each after those that it imports.
+    """The Protobuf message ``name``. ``files`` are descriptors, each after those it imports.
 
     Encodes dicts of the message's fields.
     """

@@ -8,8 +8,8 @@ from kprod.errors import KprodError
 class RegistryError(KprodError, number="KP-2001"):
     """The registry rejected a request, or did not respond in time.
 
-    ``status`` is the HTTP status, or None without a response. ``code`` is the registry's error
-    number, for example 40401, or None.
+    ``status`` is the HTTP status, or None if there was no response. ``code`` is the registry's
+    error number, for example 40401, or None.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class SchemaNotFoundError(RegistryError, number="KP-2002"):
 
 
 class IncompatibleSchemaError(RegistryError, number="KP-2003"):
-    """The schema breaks the subject's compatibility rule; the message says what differs."""
+    """The schema breaks the subject's compatibility rule. The message says what differs."""
 
 
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})

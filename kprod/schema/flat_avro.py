@@ -16,10 +16,10 @@ FlatField: TypeAlias = tuple[str, str, int, Any, Any]
 
 
 def flat_fields(schema: Any) -> list[FlatField] | None:
-    """The fields of a record for the compiled encoder; None if fastavro has to write it all.
+    """The fields of a record for the compiled encoder; None if fastavro has to write all.
 
-    ``schema`` is parsed by fastavro. A field of a complex type, or of some logical types, is
-    written by fastavro on its own, unless it refers to a type by name.
+    ``schema`` was parsed by fastavro. A field of a complex type, or of some logical types, is
+    written separately by fastavro, unless the field refers to a type by name.
     """
     if not isinstance(schema, dict) or schema.get("type") != "record" or "logicalType" in schema:
         return None
@@ -61,7 +61,7 @@ def _simple(kind: Any) -> tuple[str, Any] | None:
 
 
 def _own_writer(kind: Any) -> Callable[[Any], bytes] | None:
-    """The writer of a single field; None if its type is defined elsewhere in the schema."""
+    """fastavro's writer of a single field; None if the field's type is defined elsewhere."""
     from fastavro import parse_schema
     from fastavro.schema import UnknownType
 
@@ -72,9 +72,9 @@ def _own_writer(kind: Any) -> Callable[[Any], bytes] | None:
 
 
 def avro_writer(schema: Any) -> Callable[[Any], bytes]:
-    """A function that encodes an object with fastavro; ``schema`` is parsed by fastavro.
+    """A function that encodes an object with fastavro, which has parsed ``schema``.
 
-    It raises fastavro's exceptions, and ValueError for a number that exceeds its type.
+    The function raises fastavro's exceptions, and ValueError for a number that exceeds its type.
     """
     from fastavro import schemaless_writer
 

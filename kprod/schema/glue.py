@@ -1,4 +1,4 @@
-"""AWS Glue Schema Registry, with the package aws-glue-schema-registry (``kprod[glue]``)
+"""Serializer for AWS Glue, with the package aws-glue-schema-registry (``kprod[glue]``):
 
 >>> from kprod.schema.glue import GlueSerializer
 """
@@ -24,12 +24,12 @@ class GlueSerializer:
     ``client`` is an ``aws_schema_registry.SchemaRegistryClient``, and ``schema`` an ``AvroSchema``
     or ``JsonSchema`` of that package. ``naming`` is a schema naming strategy of
     aws-glue-schema-registry. By default, schemas are named ``TOPIC-value`` and ``TOPIC-key``. A
-    schema that does not exist is created with ``compatibility_mode``. None is written as null. The
-    wire format is a version byte, a compression byte and the UUID of the schema.
+    schema that does not exist is created with ``compatibility_mode``. None is written as null.
+    Other values begin with a version byte, a compression byte and the UUID of the schema.
 
-    The first record of a topic sends a request to Glue. In ``kprod.aio`` only the task that sends
-    the record waits for it. ``send`` raises RegistryError if Glue rejects the request. The
-    constructor raises ConfigError if the package is not installed.
+    The first ``send`` to a topic sends a request to Glue, and waits for the response. In
+    ``kprod.aio``, only the sending task waits. ``send`` raises RegistryError if Glue rejects the
+    request. The constructor raises ConfigError if the package is not installed.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class GlueSerializer:
         self._waits = True
 
     def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
-        """The bytes of ``data``. Raises the schema's exception for data that does not match it."""
+        """The bytes of ``data``. Raises the package's exception if the schema does not match."""
         if data is None:
             return None
         self.ensure_ready(topic)
@@ -74,7 +74,7 @@ class GlueSerializer:
         self._ask(topic)
 
     def without_waiting(self) -> Self:
-        """A copy that raises ``WouldWait`` instead of waiting for Glue; for event loops."""
+        """A copy for event loops, which raises ``WouldWait`` instead of waiting for Glue."""
         twin = copy.copy(self)
         twin._waits = False
         return twin

@@ -1,4 +1,4 @@
-"""JSON serializer that validates by a JSON Schema, with jsonschema."""
+"""JSON serializer that validates by a JSON Schema, with the package jsonschema."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kprod.schema.serializer import SchemaSerializer
 class JsonSchemaSerializer(SchemaSerializer):
     """Serializes objects as JSON in UTF-8. ``schema`` is a JSON string, or the parsed JSON.
 
-    With ``validate``, each object is checked against the schema first, using the draft named by
-    ``$schema`` (by default 2020-12). ``to_dict`` converts the application's objects for
-    ``json.dumps``. ``references`` are the schemas that ``$ref`` names. For the other options and
-    the exceptions see ``SchemaSerializer``. Raises ConfigError for an invalid JSON Schema.
+    With ``validate``, each object is first checked against the schema. ``$schema`` names the draft
+    of JSON Schema (by default 2020-12). ``to_dict`` converts the application's objects for
+    ``json.dumps``. ``references`` are the schemas that ``$ref`` names. ``SchemaSerializer``
+    describes the other options and the exceptions. Raises ConfigError for an invalid JSON Schema.
     """
 
     type = "JSON"

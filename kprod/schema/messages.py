@@ -10,9 +10,9 @@ from typing import Any
 def message_of(kind: Any, data: Mapping[str, Any]) -> Any:
     """A message of the class ``kind``. Raises the exceptions of the class.
 
-    Accepts dicts for nested messages, also in maps, where the class itself does not accept them.
-    Accepts a ``datetime`` for a Timestamp (one without a time zone is taken as UTC), and a
-    ``timedelta`` for a Duration.
+    Accepts dicts for nested messages, even in maps, where the class itself does not accept dicts.
+    Accepts a ``datetime`` for a Timestamp, and a ``timedelta`` for a Duration. A ``datetime``
+    without a time zone is in UTC.
     """
     fields = kind.DESCRIPTOR.fields_by_name
     return kind(**{name: _field(fields.get(name), value) for name, value in data.items()})

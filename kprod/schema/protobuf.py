@@ -1,4 +1,4 @@
-"""Protobuf serializer, with the package protobuf."""
+"""The Protobuf serializer, which uses the package protobuf."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ registered."""
 
 
 class ProtobufSerializer(SchemaSerializer):
-    """Serializes messages of one generated class, or dicts of its fields.
+    """Serializes messages of one generated class, or dicts of the class's fields.
 
     The schema is the descriptor of the ``.proto`` file that defines the class. The files that it
     imports are registered first. By default, the subject of an imported file is its path, as in
     Confluent's serializers. ``import_subject(path)`` may return another subject. Files that every
-    registry knows are not registered (``google/protobuf/*``, ``google/type/*``, ``confluent/*``).
-    For the other options and the exceptions see ``SchemaSerializer``. Raises ConfigError if
+    registry knows (``google/protobuf/*``, ``google/type/*``, ``confluent/*``) are not registered.
+    ``SchemaSerializer`` describes the other options and the exceptions. Raises ConfigError if
     ``message`` is not a message class.
     """
 
@@ -54,7 +54,7 @@ class ProtobufSerializer(SchemaSerializer):
         super().__init__(registry, Schema(_file_text(descriptor.file), "PROTOBUF"), **options)
 
     def registered(self, topic: str) -> RegisteredSchema:
-        """See ``SchemaSerializer``; registers imported files first."""
+        """See ``SchemaSerializer``. Registers imported files first."""
         file = self._message.DESCRIPTOR.file
         if not self._use_latest:
             self._schema = Schema(_file_text(file), "PROTOBUF", tuple(self._imports(file)))
@@ -110,7 +110,7 @@ def _file_text(file: Any) -> str:
 
 
 def _path(descriptor: Any) -> list[int]:
-    """The indexes of a message in its file and enclosing messages, outermost first."""
+    """The indexes of a message within its file and enclosing messages, outermost first."""
     around = descriptor.containing_type
     if around is None:
         return [list(descriptor.file.message_types_by_name.values()).index(descriptor)]

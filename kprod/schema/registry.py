@@ -44,19 +44,19 @@ _MODES_OF_READERS = ("READ", "UPGRADE", "DOWNGRADE", "UPDOWN")
 
 
 class SchemaRegistry:
-    """A client of a schema registry. Thread-safe; caches up to ``cache_size`` responses.
+    """A client of a schema registry. Caches up to ``cache_size`` responses. Thread-safe.
 
-    ``url`` is one address, or several that are tried in order. The client authenticates with
-    ``username`` and ``password``, with those in an address, or with ``token``. ``password`` and
-    ``token`` are strings or callables. ``token`` may also be an object with a method ``token()``,
-    such as ``ClientCredentials`` (OAuth). ``headers`` are sent with every request; their values are
-    strings or callables.
+    ``url`` is one address, or several addresses that are tried in order. The client authenticates
+    with ``username`` and ``password``, with a user and password in an address, or with ``token``.
+    ``password`` and ``token`` are strings or callables. ``token`` may also be an object with a
+    method ``token()``, such as ``ClientCredentials`` (OAuth). ``headers`` are sent with every
+    request; their values are strings or callables.
 
     ``ssl_cafile``, ``ssl_certfile``, ``ssl_keyfile`` (paths or PEM) and ``ssl_password`` are used
     for HTTPS, like the producer's options. ``ssl_context`` replaces them. A call takes at most
     ``timeout_ms`` including retries, and each request at most ``request_timeout_ms``.
 
-    Raises ConfigError for an invalid option. It connects on first use. A pickle contains only the
+    Raises ConfigError for an invalid option. Connects on first use. A pickle contains only the
     options. Pickling raises TypeError if a secret is given as a string.
     """
 
@@ -108,7 +108,7 @@ class SchemaRegistry:
     def register(
         self, subject: str, schema: Schema, *, normalize: bool = False
     ) -> RegisteredSchema:
-        """Return the schema under ``subject``; register it first if necessary.
+        """Return the schema as registered under ``subject``, after registering it if necessary.
 
         Raises IncompatibleSchemaError, which says what differs from the subject's latest version,
         and RegistryError.
@@ -123,9 +123,10 @@ class SchemaRegistry:
         return self._once(key, lambda: _answer(self._ask("POST", path, schema.as_json()), schema))
 
     def latest(self, subject: str, max_age_ms: int | None = None) -> RegisteredSchema:
-        """Return the newest version of ``subject``; request it again after ``max_age_ms``.
+        """Return the newest version of ``subject``.
 
-        None means that it is requested only once. Raises SchemaNotFoundError.
+        An answer is cached for ``max_age_ms``; None means without limit. Raises
+        SchemaNotFoundError.
         """
 
         def known() -> RegisteredSchema | None:
@@ -144,7 +145,7 @@ class SchemaRegistry:
         return self._together(("latest", subject), known, ask)
 
     def latest_since(self, subject: str) -> float:
-        """When ``latest`` was last answered, on the monotonic clock; now if it is not cached."""
+        """When ``latest`` got its cached answer, on the monotonic clock; now if there is none."""
         found = self._latest.get(subject)
         return monotonic() if found is None else found[1]
 
@@ -167,7 +168,7 @@ class SchemaRegistry:
         known: Callable[[], RegisteredSchema | None],
         ask: Callable[[], RegisteredSchema],
     ) -> RegisteredSchema:
-        """The cached answer, or the answer to one request that all waiting threads share."""
+        """The cached answer, or the answer to a single request for all waiting threads."""
         found = known()
         deadline = monotonic() + self._seconds + A_MOMENT
         while found is None:
@@ -200,7 +201,7 @@ class SchemaRegistry:
     def _explained(
         self, error: IncompatibleSchemaError, subject: str, schema: Schema
     ) -> IncompatibleSchemaError:
-        """The refusal, with the registry's description of the differences if it provides one."""
+        """The refusal, with a description of the differences if the registry provides one."""
         path = f"/compatibility/subjects/{_part(subject)}/versions/latest?verbose=true"
         try:
             differences = _differences(self._ask("POST", path, schema.as_json()), str(error))
@@ -223,7 +224,7 @@ class SchemaRegistry:
 
 
 class _Question:
-    """A request that one thread makes, and others wait for."""
+    """A request that one thread sends, and others wait for."""
 
     def __init__(self) -> None:
         self.ended = Latch()
@@ -231,7 +232,7 @@ class _Question:
         self.error: RegistryError | None = None
 
     def outcome(self) -> RegisteredSchema | None:
-        """The answer; None if the asking thread was interrupted. Raises its error."""
+        """The answer. None if the sending thread was interrupted. Raises the request's error."""
         if self.error is not None:
             raise copy.copy(self.error)  # a copy, because each thread extends the traceback
         return self.answer
@@ -270,7 +271,7 @@ def _differences(reply: Any, said: str) -> str:
 
 
 def _answer(reply: Any, schema: Schema | None = None) -> RegisteredSchema:
-    """The registry's answer; some registries repeat the schema in it."""
+    """Parse the registry's answer, which may or may not contain ``schema``."""
     try:
         guid = reply.get("guid")
         return RegisteredSchema(
@@ -302,7 +303,7 @@ def _schema(reply: Mapping[str, Any]) -> Schema:
 
 
 def _write_rules(reply: Any) -> tuple[tuple[str, str], ...]:
-    """Name and type of each rule, except read-only rules; unknown modes are included."""
+    """Name and type of each rule that a writer has to apply. Unknown modes are included."""
     try:
         rules = [
             rule
@@ -316,7 +317,7 @@ def _write_rules(reply: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _number(name: str, reply: Any) -> int:
-    """An id of at most four bytes, as records have."""
+    """Check a number, such as an id. Records have four bytes for it."""
     if type(reply) is not int or not 0 <= reply <= MOST_ID:
         raise ValueError(f"{name} from 0 to {MOST_ID}")
     return reply

@@ -1,4 +1,4 @@
-"""HTTP requests to a schema registry, with several addresses, retries and a time-out."""
+"""HTTP requests to a schema registry with several addresses, with retries and a time-out."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Authorization = Callable[[], dict[str, str]]
 class RegistryHttp:
     """Sends requests to the registry, and retries temporary failures. Thread-safe.
 
-    ``seconds`` limits a call with all its attempts, ``request_seconds`` each attempt. Addresses are
-    tried in order, starting with the one that answered last; each has its authorization.
-    ``headers`` are evaluated for each request.
+    ``seconds`` limits a call with all its attempts, and ``request_seconds`` limits each attempt.
+    Addresses are tried in order, starting with the one that answered last. Each address has its own
+    authorization. ``headers`` are computed again for each request.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class RegistryHttp:
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The parsed JSON of the answer.
 
-        Raises SchemaNotFoundError and IncompatibleSchemaError. For other refusals, and if no
-        address answers in time, raises RegistryError with the last answer or failure.
+        Raises SchemaNotFoundError or IncompatibleSchemaError. For other refusals, and if no address
+        answers in time, raises RegistryError with the last answer or failure.
         """
         deadline = monotonic() + self._seconds
         attempt = 0
@@ -90,9 +90,10 @@ class RegistryHttp:
     def _round(
         self, method: str, path: str, body: Mapping[str, Any] | None, deadline: float
     ) -> Any:
-        """The JSON of the first address that answers, or a RegistryError.
+        """The JSON of the first address that answers, or an error (which is not raised).
 
-        The error is the last temporary one, if there is any.
+        If several addresses failed, the last temporary error is returned; without one, the first
+        error.
         """
         first, found = self._first, None
         for turn in range(len(self._urls)):
@@ -148,7 +149,7 @@ class RegistryHttp:
 
 
 def _asks_another(reply: Any) -> bool:
-    """Whether to try another address: this one failed, perhaps temporarily."""
+    """Whether to try another address, because this one did not answer or failed temporarily."""
     return isinstance(reply, RegistryError) and (reply.retriable or reply.status is None)
 
 

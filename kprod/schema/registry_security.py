@@ -18,7 +18,7 @@ from kprod.transport.tls_context import TlsSettings
 
 
 class RegistrySecurity(TypedDict, total=False):
-    """The options of ``SchemaRegistry`` about credentials and TLS."""
+    """The options of ``SchemaRegistry`` for credentials and TLS."""
 
     username: str | None
     password: str | Callable[[], str] | None
@@ -36,7 +36,7 @@ _PUBLIC_HEADERS = ("target-sr-cluster", "confluent-identity-pool-id")
 
 
 def check_names(options: Mapping[str, Any]) -> None:
-    """Raises ConfigError for an unknown option."""
+    """Raise ConfigError for an unknown option."""
     unknown = options.keys() - RegistrySecurity.__annotations__.keys()
     if unknown:
         raise ConfigError(f"a schema registry has no option {min(unknown)!r}")
@@ -55,7 +55,7 @@ def tls_settings(options: dict[str, Any]) -> TlsSettings:
 
 
 def authorization(options: dict[str, Any]) -> Authorization:
-    """A function that makes the ``Authorization`` header. Raises ConfigError for two logins."""
+    """A function that makes the ``Authorization`` header. Raises ConfigError for two methods."""
     username, token = exposed(options.get("username")), options.get("token")
     if token is not None and username is not None:
         raise ConfigError("a registry takes either username and password or a token, not both")
@@ -70,9 +70,10 @@ def authorization(options: dict[str, Any]) -> Authorization:
 
 
 def authorizations(found: Sequence[Address], options: dict[str, Any]) -> list[Authorization]:
-    """The authorization for each address: the login in it, if any address has one.
+    """The authorization for each address.
 
-    An address without a login uses the last login of the others. Raises ConfigError.
+    If addresses contain logins, each address uses its own login. An address without a login then
+    uses the last login of the others. Raises ConfigError.
     """
     last = next((each.login for each in reversed(found) if each.login), None)
     if last is None:
@@ -89,7 +90,7 @@ def _secret(given: Any, name: str) -> Secret:
 
 
 def hidden_headers(given: Any) -> dict[str, Secret] | None:
-    """The headers as secrets; only harmless ones and callables can be pickled."""
+    """The headers as secrets. Only harmless headers and callables can be pickled."""
     if not isinstance(given or {}, Mapping):
         return None
     return {name: _hidden_header(name, value) for name, value in (given or {}).items()}
@@ -101,7 +102,7 @@ def _hidden_header(name: Any, value: Any) -> Secret:
 
 
 def check_headers(headers: dict[str, Secret] | None) -> dict[str, Secret]:
-    """The headers. Raises ConfigError, without values, for one that cannot be sent."""
+    """The headers. Raises ConfigError, without its value, for a header that cannot be sent."""
     if headers is None or not all(isinstance(name, str) for name in headers):
         raise ConfigError("headers: expected a mapping of names to values")
     for name, value in headers.items():
@@ -111,7 +112,7 @@ def check_headers(headers: dict[str, Secret] | None) -> dict[str, Secret]:
 
 
 def header(name: str, value: Secret) -> str:
-    """The header's current value. Raises RegistryError if it cannot be sent."""
+    """The header's current value. Raises RegistryError if the value cannot be sent."""
     now = Secret(_revealed(value, f"headers: {name!r}"))
     if not _fits_a_header(now):
         raise RegistryError(f"headers: the value of {name!r} is not one line of Latin-1 text")
@@ -144,7 +145,7 @@ def _revealed(secret: Secret, name: str) -> str:
 
 
 def _login(username: str, password: Secret) -> Secret:
-    """The Basic login in UTF-8 (RFC 7617, 2.1), like Confluent's Java clients, unlike urllib3."""
+    """The Basic login in UTF-8 (RFC 7617, 2.1), as in Confluent's Java clients. urllib3 differs."""
     login = Secret(f"{username}:{_revealed(password, 'password')}")
     try:
         return Secret(base64.b64encode(login.reveal().encode()).decode())
@@ -154,7 +155,7 @@ def _login(username: str, password: Secret) -> Secret:
 
 
 class Address(NamedTuple):
-    """The URL of a registry without its login; user and password, or None."""
+    """The URL of a registry without the login; and the login (user and password), or None."""
 
     url: str
     login: tuple[str, Secret] | None
@@ -163,7 +164,7 @@ class Address(NamedTuple):
 def hidden_urls(url: Any) -> list[Secret]:
     """The addresses in ``url``: one, several separated by commas, or a sequence.
 
-    Those without a login can be pickled.
+    Addresses without a login can be pickled.
     """
     given = url.split(",") if isinstance(url, str) else list(url or ())
     return [
@@ -175,7 +176,7 @@ def hidden_urls(url: Any) -> list[Secret]:
 
 
 def addresses(urls: Sequence[Secret]) -> list[Address]:
-    """The parsed addresses. Raises ConfigError that does not quote them."""
+    """The parsed addresses. Raises ConfigError, whose text does not contain them."""
     if not urls:
         raise ConfigError("url: expected the address of a registry, got none")
     found = [_address(url) for url in urls]
@@ -186,7 +187,7 @@ def addresses(urls: Sequence[Secret]) -> list[Address]:
 
 
 def _address(url: Secret) -> Address | str:
-    """The address, or an error text, which is returned because this frame has the secret."""
+    """The address, or an error text. It is not raised, because this frame contains the secret."""
     text = exposed(url)
     parts = _split(text.strip()) if isinstance(text, str) else None
     # Text after the host is most likely the rest of an unescaped password.
@@ -206,7 +207,7 @@ def _address(url: Secret) -> Address | str:
 
 
 def _split(url: str) -> SplitResult | None:
-    """The parts of a valid address, else None: an exception could show a password in the text."""
+    """The parts of an address, or None if it is invalid. An exception could show a password."""
     try:
         parts = urlsplit(url)
         return parts if parts.port != 0 else None

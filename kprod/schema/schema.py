@@ -13,9 +13,9 @@ SchemaType: TypeAlias = Literal["AVRO", "PROTOBUF", "JSON"]
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """A schema that another schema refers to: a version of a subject. Immutable.
+    """A version of a subject, to which a schema refers. Immutable.
 
-    ``name`` is how the other schema refers to it: the full name of an Avro type, the path of an
+    ``name`` is what the schema uses to refer to it: the full name of an Avro type, the path of an
     imported ``.proto`` file, or the URI in a ``$ref``.
     """
 
@@ -24,7 +24,7 @@ class SchemaReference:
     version: int
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON that the registry uses."""
+        """The reference as the JSON that registries use."""
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
@@ -37,7 +37,7 @@ class Schema:
     references: tuple[SchemaReference, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The body of a request; Avro has no type in it, for registries that know only Avro."""
+        """The body of a request. It omits the type of Avro, for registries that know only Avro."""
         body: dict[str, Any] = {"schema": self.text}
         if self.type != "AVRO":
             body["schemaType"] = self.type
@@ -48,7 +48,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A registered schema, its id in records, and its version in the subject. Immutable.
+    """A registered schema, with its id in records, and its version in the subject. Immutable.
 
     ``guid`` is None if the registry does not support GUIDs. ``version`` is None if the registry did
     not return one. ``write_rules`` are the names and types of the rules that a writer must apply to
@@ -63,7 +63,7 @@ class RegisteredSchema:
 
 
 def check_type(schema: Schema, expected: SchemaType, subject: str) -> None:
-    """Raises ConfigError if the schema of ``subject`` does not have the ``expected`` type."""
+    """Raise ConfigError if the schema of ``subject`` does not have the ``expected`` type."""
     if schema.type != expected:
         raise ConfigError(
             f"subject {subject!r} has a schema of type {schema.type}, expected {expected}"

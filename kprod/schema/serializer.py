@@ -1,4 +1,4 @@
-"""The base class of the serializers: a subject, a schema id and an encoder per topic."""
+"""The base class of the serializers, which have a subject, an id and an encoder per topic."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class SchemaSerializer(ABC):
 
     Options of all formats: ``is_key`` is True for a ``key_serializer``. ``subject`` is
     "topic_name", "record_name", "topic_record_name", or a callable ``f(topic, is_key,
-    record_name)``. With ``auto_register`` the schema is registered when the first record is sent;
-    with ``auto_register=False`` it must already be in the registry. With ``use_latest_version`` the
-    newest schema of the subject is used, and requested again after ``latest_max_age_ms`` (None:
-    never). ``normalize`` makes the registry compare normalized schemas. ``id_in`` is where the
-    schema id is written: "prefix" or "header".
+    record_name)``. With ``auto_register``, the schema is registered when the first record is sent.
+    With ``auto_register=False``, it must already be in the registry. With ``use_latest_version``,
+    the newest schema of the subject is used. It is requested again after ``latest_max_age_ms``
+    (None: never). ``normalize`` makes the registry compare normalized schemas. ``id_in`` is where
+    the schema id is written: "prefix" or "header".
 
-    None is written as null. The first record of a topic sends a request to the registry and waits
-    for at most the registry's ``timeout_ms``. In ``kprod.aio`` only the task that sends the record
-    waits. ``send`` raises RegistryError, IncompatibleSchemaError or SchemaNotFoundError for a
-    failed request. It raises ConfigError for a schema that kprod cannot use (of another type, or
-    with rules for writers), and SerializationError for an object that does not match the schema.
+    None is written as null. The first ``send`` to a topic sends a request to the registry, and
+    waits for at most the registry's ``timeout_ms``. In ``kprod.aio``, only the sending task waits.
+    ``send`` raises RegistryError, IncompatibleSchemaError or SchemaNotFoundError for a failed
+    request. It raises ConfigError for a schema that kprod cannot use (of another type, or with
+    rules for writers), and SerializationError for an object that does not match the schema.
 
-    It can be used as a serializer of kprod, kafka-python, aiokafka and confluent-kafka's
+    Works as a serializer of kprod, kafka-python, aiokafka and confluent-kafka's
     ``SerializingProducer``.
     """
 
@@ -104,7 +104,7 @@ class SchemaSerializer(ABC):
         self._adding = Lock()  # guards adding to the cache; reading needs no lock
 
     def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
-        """The bytes of ``data``; with ``id_in="header"`` a header is added to ``headers``."""
+        """The bytes of ``data``. With ``id_in="header"``, a header is added to ``headers``."""
         if data is None:
             return None
         encoder = self._encoders.get(topic)
@@ -123,14 +123,14 @@ class SchemaSerializer(ABC):
             self._asked(topic)
 
     def __call__(self, data: Any, context: Any = None) -> bytes | None:
-        """Serialize as confluent-kafka calls it; ``context`` has topic, field and headers."""
+        """Serialize for confluent-kafka. ``context`` contains topic, field and headers."""
         if context is None:
             raise ConfigError("the topic is needed: a call is f(object, SerializationContext)")
         is_key = getattr(context.field, "value", context.field) == "key"
         return self.role(is_key).serialize(context.topic, context.headers, data)
 
     def role(self, is_key: bool) -> Self:
-        """The same serializer for keys, or for values."""
+        """A serializer with the same options for keys, or for values."""
         if is_key == self._is_key:
             return self
         if self._other is None:
@@ -140,7 +140,7 @@ class SchemaSerializer(ABC):
         return self._other
 
     def without_waiting(self) -> Self:
-        """A copy that raises ``WouldWait`` instead of waiting for the registry; for event loops."""
+        """A copy for event loops. It raises ``WouldWait`` instead of waiting for the registry."""
         twin = copy.copy(self)
         twin._waits = False
         return twin
@@ -148,8 +148,8 @@ class SchemaSerializer(ABC):
     def registered(self, topic: str) -> RegisteredSchema:
         """The schema for records of ``topic``: registered, looked up or latest.
 
-        Raises RegistryError, IncompatibleSchemaError, SchemaNotFoundError, and ConfigError for a
-        schema of another type, or with rules that a writer must apply.
+        Raises RegistryError, IncompatibleSchemaError or SchemaNotFoundError. Raises ConfigError for
+        a schema of another type, or with rules that a writer must apply.
         """
         schema, subject = self._schema, self._subject_of(topic)
         if schema is None or self._use_latest:
@@ -176,9 +176,9 @@ class SchemaSerializer(ABC):
         return self._prepare(topic)
 
     def fixed(self, topic: str) -> tuple[Encoding, bytes]:
-        """The encoding for records of ``topic``, and their prefix, from the registry.
+        """Ask the registry for the encoding of records of ``topic``, and for their prefix.
 
-        For other processes, which then need no registry. Raises the exceptions of ``registered``.
+        With the result, other processes need no registry. Raises the exceptions of ``registered``.
         """
         registered = self.registered(topic)
         return self.encoding(registered.schema), id_bytes(registered, self._id_suffix())
@@ -204,7 +204,7 @@ class SchemaSerializer(ABC):
 
     @abstractmethod
     def encoding(self, schema: Schema) -> Encoding:
-        """An encoding of ``schema`` that needs no registry; fetches its references now."""
+        """An encoding of ``schema`` that needs no registry. Fetches the references now."""
 
     def _encoder(self, prefix: bytes, schema: Schema) -> Encode:
         encode, to_dict = self.encoding(schema).encoder(prefix), self._to_dict
@@ -219,7 +219,7 @@ class SchemaSerializer(ABC):
         """The schema's name, or None."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the options; cached answers of the registry are requested again."""
+        """Pickle only the options. A copy requests the cached answers of the registry again."""
         state = {**self.__dict__}
         for name in ("_encoders", "_adding"):
             del state[name]

@@ -1,6 +1,6 @@
-"""Subject names, which decide which schemas must be compatible with each other
+"""Subject names. They decide which schemas must be compatible with each other.
 
-The strategies of Confluent's serializers (``io.confluent.kafka.serializers.subject``).
+The strategies are those of Confluent's serializers (``io.confluent.kafka.serializers.subject``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ SubjectStrategy: TypeAlias = Callable[[str, bool, str | None], str]
 
 
 def topic_name(topic: str, is_key: bool, record_name: str | None) -> str:
-    """``TOPIC-key`` or ``TOPIC-value``: one record type per topic. The usual strategy."""
+    """``TOPIC-key`` or ``TOPIC-value``: one record type per topic. This is the usual strategy."""
     return f"{topic}-{'key' if is_key else 'value'}"
 
 
 def record_name(topic: str, is_key: bool, record_name: str | None) -> str:
-    """The schema's full name: one schema for all topics. Raises ConfigError if it has none."""
+    """The schema's full name: one schema for all topics. Raises ConfigError without a name."""
     if not record_name:
         raise ConfigError('subject="record_name" needs a schema with a name (JSON Schema: a title)')
     return record_name
@@ -43,7 +43,7 @@ _NAMED: dict[str, SubjectStrategy] = {
 
 
 def subject_strategy(given: str | SubjectStrategy) -> SubjectStrategy:
-    """The strategy with that name, or the application's own. Raises ConfigError."""
+    """The strategy with a given name, or the application's own. Raises ConfigError."""
     if callable(given):
         return given
     if given in _NAMED:

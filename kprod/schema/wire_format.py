@@ -1,7 +1,7 @@
-"""The schema id of a record: before its bytes, or in a header
+"""Writes the schema id of a record before its bytes, or into a header.
 
-Confluent's formats: a magic byte 0 and the id in four bytes, or a magic byte 1 and the GUID in 16;
-Protobuf adds the path to the message within its file.
+The formats are Confluent's: a magic byte 0 and the id in four bytes, or a magic byte 1 and the GUID
+in 16 bytes. Protobuf adds the path of the message within its file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def id_bytes(registered: RegisteredSchema, suffix: bytes = b"") -> bytes:
 
 
 def id_header(registered: RegisteredSchema, is_key: bool, suffix: bytes = b"") -> tuple[str, bytes]:
-    """The header with the GUID, or with the id if the registry has no GUIDs."""
+    """The header with the GUID or, if the registry has no GUIDs, with the id."""
     name = KEY_HEADER if is_key else VALUE_HEADER
     if registered.guid is None:
         return name, id_bytes(registered, suffix)
@@ -32,7 +32,10 @@ def id_header(registered: RegisteredSchema, is_key: bool, suffix: bytes = b"") -
 
 
 def message_indexes(indexes: Iterable[int]) -> bytes:
-    """The indexes of a Protobuf message: count and numbers as zigzag varints; ``[0]`` is one 0."""
+    """The indexes of a Protobuf message: their count, and each one. ``[0]`` is a single 0.
+
+    All numbers are zigzag varints.
+    """
     path = list(indexes)
     if path == [0]:
         return b"\0"
@@ -49,7 +52,7 @@ def _zigzag_varint(number: int) -> bytes:
 
 
 def add_header(headers: Any, header: tuple[str, bytes]) -> None:
-    """Add a header to a record's headers; replace a header of this name from an earlier attempt."""
+    """Add a header to a record's headers. It replaces one that an earlier attempt has added."""
     if isinstance(headers, dict):
         headers[header[0]] = header[1]
     elif isinstance(headers, list):

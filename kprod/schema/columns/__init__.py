@@ -1,1 +1,1 @@
-"""Converts Arrow columns to columns for ``send_arrow``: JSON, Avro, Protobuf. Needs pyarrow."""
+"""Converts Arrow columns to JSON, Avro or Protobuf for ``send_arrow``. Needs pyarrow."""

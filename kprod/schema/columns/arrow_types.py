@@ -72,7 +72,7 @@ def is_payload(kind: Any) -> bool:
 
 
 def not_utf8(texts: Any) -> dict[int, str]:
-    """Row and reason for each text that is not valid UTF-8: Spark accepts any bytes as text."""
+    """A reason by row for each text that is not valid UTF-8. Spark accepts any bytes as text."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -110,7 +110,7 @@ def in_unit(column: Any, unit: str, wanted: str) -> Any:
 
 
 def check_python(what: str, kind: Any) -> None:
-    """Raises RecordTypeError, beginning with ``what``, for types that only Spark can read."""
+    """Raise RecordTypeError for a type that only Spark can read. Its text begins with ``what``."""
     if is_variant(kind) or is_spatial(kind):
         raise RecordTypeError(
             f"{what}: a VARIANT, GEOMETRY or GEOGRAPHY has no form in Python: convert it in a"
@@ -121,7 +121,7 @@ def check_python(what: str, kind: Any) -> None:
 
 
 def python_values(column: Any) -> list[Any]:
-    """The cells, maps as dicts. Raises RecordTypeError for a cell that Python cannot represent."""
+    """The cells, with maps as dicts. Raises RecordTypeError if Python cannot represent a cell."""
     check_python("a column", column.type)
     try:
         cells: list[Any] = column.to_pylist(maps_as_pydicts="strict")
@@ -131,7 +131,7 @@ def python_values(column: Any) -> list[Any]:
 
 
 def python_cells(column: Any) -> Iterator[Any]:
-    """Like ``python_values``, with the error in place of a cell that Python cannot represent."""
+    """Like ``python_values``, but with an error in place of a cell that Python cannot represent."""
     try:
         yield from python_values(column)
     except RecordTypeError:

@@ -2,9 +2,9 @@
 
 ``avro_encoder`` makes an encoder for a schema and an Arrow type, or raises RecordTypeError. The
 Spark driver makes one to check the columns of a DataFrame, and each task makes one for its batches.
-The bytes are those of Spark's ``to_avro``. Some types are accepted here that ``to_avro`` rejects:
-integers for a smaller type, and decimals for another precision or a larger scale. A cell is then
-written if the Avro type can represent it exactly; otherwise its row is invalid.
+The bytes are those of Spark's ``to_avro``. This module also accepts some types that ``to_avro``
+rejects: integers for a smaller type, and decimals for another precision or a larger scale. In these
+cases, a row is invalid if the Avro type cannot represent a cell exactly.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DOUBLE_INTEGERS = (-(2**53), 2**53)
 
 
 class Cells(NamedTuple):
-    """An array in a layout of ``encode_columns``; ``bad`` marks its invalid cells (None: none)."""
+    """An array in a layout of ``encode_columns``. ``bad`` marks invalid cells, or is None."""
 
     layout: str
     array: Any
@@ -53,10 +53,10 @@ Rule: TypeAlias = Callable[[Any, Any, bool], "Leaf | str | None"]
 
 
 def leaf(schema: Any, kind: Any, narrow: bool) -> Leaf | str | None:
-    """A function that converts cells of an Arrow type for an Avro type, or a hint, or None.
+    """A function that converts cells of an Arrow type for an Avro type; else a hint, or None.
 
-    A hint says how to make the types fit. With ``narrow``, the Avro type need not be able to
-    represent all values of the Arrow type.
+    A hint says how to make the types fit. With ``narrow``, the Avro type may be too small for some
+    values of the Arrow type.
     """
     if isinstance(schema, str):
         rule = _RULES.get(schema)
@@ -68,7 +68,7 @@ def leaf(schema: Any, kind: Any, narrow: bool) -> Leaf | str | None:
 
 
 def either(one: Any, other: Any) -> Any:
-    """The cells that are bad in either of two masks; None means that no cell is."""
+    """The cells that are bad in at least one of two masks. None means that no cell is bad."""
     if one is None or other is None:
         return other if one is None else one
     return compute.or_(one, other)
@@ -80,7 +80,7 @@ def binary_cells(column: Any, layout: str) -> Cells:
 
 
 def _marked(bad: Any, reason: str, mark: Mark) -> Any:
-    """``bad`` with False for its nulls, after a call of ``mark``; None if no cell is bad."""
+    """Call ``mark`` and return ``bad``, with False for nulls. If no cell is bad, return None."""
     if not compute.any(bad).as_py():
         return None
     mark(reason)
@@ -173,14 +173,14 @@ def _enum(schema: Any, kind: Any, _narrow: bool) -> Leaf | None:
 
 
 def _int(schema: Any, kind: Any, narrow: bool) -> Leaf | str | None:
-    """Integers, and dates: like ``to_avro``, also for an int without a logical type."""
+    """Integers and dates. Like ``to_avro``, accepts a date for an int without a logical type."""
     if pa.types.is_date32(kind) and _logical(schema) in (None, "date"):
         return lambda column, _mark: Cells("integers", column.cast(pa.int32()).cast(pa.int64()))
     return _numbers("integers", INT32, "int")(schema, kind, narrow)
 
 
 def _long(schema: Any, kind: Any, narrow: bool) -> Leaf | str | None:
-    """Integers; like ``to_avro``, also timestamps and durations if there is no logical type."""
+    """Integers. Like ``to_avro``, also times and durations for a long without a logical type."""
     if _logical(schema) is None:
         if pa.types.is_timestamp(kind):
             return _ticks(kind.unit, "ms")
@@ -295,7 +295,7 @@ _RULES: dict[str, Rule] = {
 
 
 class Part(NamedTuple):
-    """Cells, and the numbers of the union's branches for null and for values; -1 for no branch."""
+    """Cells, and the union's branch numbers for nulls and for values. -1 means no branch."""
 
     null_branch: int
     value_branch: int
@@ -309,14 +309,14 @@ Rows: TypeAlias = tuple[Any, Any]
 
 
 def avro_encoder(encoding: AvroEncoding, kind: Any) -> AvroEncoder:
-    """The encoder for columns of that Arrow type. Raises RecordTypeError when they do not fit."""
+    """The encoder for columns of an Arrow type. Raises RecordTypeError if they do not fit."""
     names: dict[str, Any] = {}
     schema = encoding.parsed(names)
     return AvroEncoder(schema, names, kind, bare_bytes=encoding.bare_bytes)
 
 
 class AvroEncoder:
-    """Encodes columns of one Arrow type with one schema. Used by one thread."""
+    """Encodes columns of one Arrow type with one schema. For one thread only."""
 
     def __init__(
         self, schema: Any, names: Mapping[str, Any], kind: Any, *, bare_bytes: bool = False
@@ -336,7 +336,7 @@ class AvroEncoder:
             self._rows = lambda column, prefix: _written([part(column)], len(column), prefix)
 
     def encode(self, column: Any, prefix: bytes) -> tuple[Any, dict[int, SerializationError]]:
-        """The encoded cells, each after ``prefix``, and the errors by row. Null stays null."""
+        """The encoded cells, each after ``prefix``, and the errors by row. Nulls stay null."""
         column = plain_values(column)
         if column.null_count:
             records, faults = self.encode(column.drop_null(), prefix)
@@ -360,7 +360,7 @@ class AvroEncoder:
         return self._names.get(schema, schema) if isinstance(schema, str) else schema
 
     def _part(self, schema: Any, kind: Any, path: str) -> ToPart:
-        """The encoder of cells that may be null; the Arrow type decides the branch of a union."""
+        """The encoder of cells that may be null. The Arrow type decides the branch of a union."""
         is_union = isinstance(schema, list)
         branches = schema if is_union else [schema]
         null_branch = branches.index("null") if "null" in branches else -1
@@ -382,7 +382,7 @@ class AvroEncoder:
         return part
 
     def _branch(self, branches: list[Any], kind: Any, path: str) -> tuple[int, Encode]:
-        """The first branch that can represent all cells, else the first that can represent some."""
+        """The first branch that suits all values, or else the first branch that suits some."""
         refusals: list[RecordTypeError] = []
         for narrow in (False, True):
             for number, branch in enumerate(branches):
@@ -453,7 +453,7 @@ class AvroEncoder:
 
 
 def _written(parts: list[Part], rows: int, prefix: bytes) -> Rows:
-    """For each row, its cells one after the other."""
+    """The cells of each row, one after the other."""
     bad = None
     for part in parts:
         bad = either(bad, part.cells.bad)
@@ -493,15 +493,16 @@ def _blocks(column: Any, parts: list[Part]) -> Cells:
 
 
 def _places(column: Any) -> Any:
-    """The position of each cell after the nulls are dropped; null for a null."""
+    """The position that each cell has after nulls are dropped; null for a null."""
     before = compute.cumulative_sum(column.is_valid().cast(pa.int64()))
     return compute.if_else(column.is_valid(), compute.subtract(before, 1), None)
 
 
 def _matched(fields: list[str], kind: Any, path: str) -> list[int | None]:
-    """The position of each field's column: by exact name, else ignoring case; None without one.
+    """The position of each field's column, or None. Names may differ in upper and lower case.
 
-    Raises RecordTypeError for a column without a field, so that no data is lost.
+    A column with exactly the name comes first. Raises RecordTypeError for a column without a field,
+    so that no data is lost.
     """
     names = [field.name for field in kind]
     exact = {name: place for place, name in enumerate(names)}
@@ -519,7 +520,7 @@ def _matched(fields: list[str], kind: Any, path: str) -> list[int | None]:
 
 
 def _type(schema: Any) -> str:
-    """The name of a type without its logical type; "union" for a union."""
+    """The name of a type without its logical type. The name of a union is "union"."""
     if isinstance(schema, list):
         return "union"
     return str(schema["type"] if isinstance(schema, dict) else schema)

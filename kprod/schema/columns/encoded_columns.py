@@ -29,7 +29,7 @@ class EncodedColumns:
     prefix: bytes = b""
 
     def converter(self, kind: Any) -> Convert:
-        """A function that encodes columns of a type. Raises RecordTypeError if it does not fit."""
+        """A function that encodes columns of a type. Raises RecordTypeError for other types."""
         encoding, prefix = self.encoding, self.prefix
         if isinstance(encoding, AvroEncoding):
             avro = avro_encoder(encoding, kind)

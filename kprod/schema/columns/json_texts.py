@@ -1,11 +1,11 @@
 """JSON texts of whole Arrow columns, as Spark's ``to_json`` writes them.
 
 ``json_writer`` makes a writer for an Arrow type, or raises RecordTypeError. The Spark driver makes
-one to check the columns of a DataFrame, and each task makes one for its batches.
+a writer to check the columns of a DataFrame, and each task makes one for its batches.
 
 Numbers, dates and timestamps are written as in Java. Floats have the digits of ``Double.toString``
 and ``Float.toString``: the fewest that distinguish the number from its neighbours, but at least
-two. For some numbers, Java 18 and older write one digit more (JDK-4511638), which is another text
+two. For some numbers, Java 18 and older write one more digit (JDK-4511638). That is another text
 for the same number. Years and time zones are written as by Java's formatters. The format of a
 VARIANT is Parquet's "Variant Binary Encoding", version 1.
 """
@@ -50,12 +50,13 @@ def json_texts(column: Any) -> Any:
 
 
 def json_writer(kind: Any) -> Write:
-    """The writer for columns of that type.
+    """The writer for columns of a type.
 
-    Objects leave out fields that are null; in lists and maps a null is ``null``. Binary is written
-    in base64. Timestamps are written in ISO 8601 with milliseconds, in the time zone of their type,
-    which is that of Spark's session. Floats that are not finite become ``"NaN"``, ``"Infinity"`` or
-    ``"-Infinity"``. Raises RecordTypeError for a type that cannot be written as JSON.
+    Objects leave out fields that are null. In lists and maps, a null is written as ``null``. Binary
+    is written in base64. Timestamps are written in ISO 8601 with milliseconds, in the time zone of
+    their type. With Spark, it is the time zone of the session. Floats that are not finite become
+    ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``. Raises RecordTypeError for a type that cannot be
+    written as JSON.
     """
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_dictionary(kind):
         write = json_writer(plain_kind(kind))
@@ -89,10 +90,10 @@ def _writers() -> tuple[tuple[Callable[[Any], bool], Write], ...]:
 
 
 def _key_writer(kind: Any) -> Write:
-    """Writes the keys of maps: like ``to_json``, dates and timestamps as integers.
+    """Writes the keys of maps. Like ``to_json``, it writes dates and timestamps as integers.
 
-    Raises RecordTypeError for other types: ``to_json`` writes their Java ``toString``, which does
-    not contain the value.
+    Raises RecordTypeError for other types, for which ``to_json`` writes Java's ``toString`` without
+    the value.
     """
     if is_text(kind):
         return _quoted
@@ -132,7 +133,7 @@ def _quoted(column: Any) -> Any:
 
 
 def _readable(texts: Any) -> Any:
-    """The texts, with U+FFFD for invalid UTF-8: Spark accepts any bytes as text."""
+    """The texts, with U+FFFD for invalid UTF-8. Spark accepts any bytes as text."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -143,7 +144,7 @@ def _readable(texts: Any) -> Any:
 
 
 def _java_text(data: bytes) -> str:
-    """Decode as Java does: a surrogate becomes one U+FFFD, while Python writes one per byte."""
+    """Decode like Java: a surrogate becomes a single U+FFFD. Python would make one per byte."""
     return SURROGATE.sub(b"\xff", data).decode(errors="replace")
 
 
@@ -191,7 +192,7 @@ def _whole_objects(fields: list[tuple[str, Any]]) -> Any:
 
 
 def _sparse_objects(fields: list[tuple[str, Any]]) -> Any:
-    """Objects without their nulls: each field begins with a comma, and the first one is removed."""
+    """Objects without nulls. Each field begins with a comma; the first comma is removed."""
     empty = _text("")
     parts = [compute.fill_null(_between(f",{name}:", texts, ""), empty) for name, texts in fields]
     objects = compute.binary_join_element_wise(_text("{"), *parts, _text("}"), empty)
@@ -281,7 +282,7 @@ def _scientific(number: float, shortest: str, single: bool) -> str:
 
 
 def _again(number: float, single: bool) -> float:
-    """The number that a reader gets: rounded to 32 bits if it is a ``single``."""
+    """The number that a reader gets, which is rounded to 32 bits if it is a ``single``."""
     return float(struct.unpack("f", struct.pack("f", number))[0]) if single else number
 
 
@@ -316,10 +317,10 @@ def _far_date(day: int) -> str:
 
 
 def moment_texts(column: Any) -> Any:
-    """Times in milliseconds, rounded down, as ``2026-07-01T08:00:00.123-04:00``; UTC is ``Z``.
+    """Times in milliseconds as texts: ``2026-07-01T08:00:00.123-04:00``, with ``Z`` for UTC.
 
-    A timestamp without a time zone is written unchanged, without an offset. Raises RecordTypeError
-    for an unknown time zone.
+    Milliseconds are rounded down. A timestamp without a time zone is written unchanged, without an
+    offset. Raises RecordTypeError for an unknown time zone.
     """
     moments = in_unit(column, column.type.unit, "ms")
     empty = pa.scalar("", pa.large_string())
@@ -335,7 +336,7 @@ def moment_texts(column: Any) -> Any:
 
 
 def _local(moments: Any, zone: str) -> tuple[Any, Any]:
-    """The local times in milliseconds, and the text of each one's offset from UTC."""
+    """The local times in milliseconds, and the offset of each time from UTC as text."""
     known = OFFSET.fullmatch(zone)
     if known is not None:
         offset = _seconds(known)
@@ -375,7 +376,7 @@ DAY_US = 86_400_000_000
 def variant_text(value: bytes, metadata: bytes) -> str:
     """The JSON of a VARIANT. Raises RecordTypeError if it is invalid or has a TIMESTAMP.
 
-    Spark writes a TIMESTAMP in the time zone of the session, which is not known here.
+    Spark writes a TIMESTAMP in the session's time zone, which is not known here.
     """
     try:
         if metadata[0] & 0x0F != VERSION:

@@ -1,7 +1,7 @@
-"""How a column becomes the bytes of a key or a value.
+"""Converts columns to the bytes of keys or values.
 
 Avro, Protobuf and JSON are framed as Confluent's deserializers expect. Only ``registered_values``
-sends requests to a registry; encoding does not.
+sends requests to a registry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RegisteredKind: TypeAlias = Literal["avro", "protobuf", "json_schema"]
 
 
 def plain_avro(text: str, schema_id: int | None) -> EncodedColumns:
-    """Avro with a given schema and schema id; without an id, values have no Confluent frame.
+    """Avro with a given schema and id. If the id is None, values have no Confluent frame.
 
     Raises ConfigError if ``text`` is not an Avro schema, or if fastavro is not installed.
     """
@@ -41,7 +41,7 @@ def plain_avro(text: str, schema_id: int | None) -> EncodedColumns:
 def registered_values(
     kind: RegisteredKind, subject: str, registry: SchemaRegistry, schema: Any
 ) -> EncodedColumns:
-    """The encoding for a schema from a registry, which is requested now, on the Spark driver.
+    """The encoding for a schema, which is requested from a registry now, on the Spark driver.
 
     ``schema`` is registered under ``subject`` if necessary; None means the latest version of the
     subject. For Protobuf, ``schema`` is the message class. Raises ConfigError, and RegistryError.
@@ -65,9 +65,10 @@ Kind = Literal["binary", "json", "avro", "protobuf", "json_schema"]
 
 @dataclass(frozen=True, slots=True)
 class PayloadFormat:
-    """The format of values or keys: ``binary`` takes only bytes and text, unchanged. Immutable.
+    """The format of values or keys. ``binary`` takes bytes and text unchanged. Immutable.
 
-    With ``objects``, values of other types are left unchanged for a serializer or an interceptor.
+    ``binary`` takes no other types, unless ``objects`` is set: a serializer or an interceptor then
+    gets the values.
     """
 
     kind: Kind = "binary"
@@ -77,7 +78,7 @@ class PayloadFormat:
     def converter(self, what: str, kind: Any) -> Convert:
         """A function that converts columns of an Arrow type to columns for ``send_arrow``.
 
-        Raises RecordTypeError, which begins with ``what``, if the format cannot encode the type.
+        Raises RecordTypeError if the format cannot encode the type. Its text begins with ``what``.
         """
         if self.objects:
             check_python(what, kind)

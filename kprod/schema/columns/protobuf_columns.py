@@ -1,4 +1,4 @@
-"""Whether Arrow columns fit the fields of a Protobuf message."""
+"""Checks whether Arrow columns fit the fields of a Protobuf message."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ TIMESTAMP, DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
 
 
 def check_message(message: Any, kind: Any, path: str = "") -> None:
-    """Raises RecordTypeError for a column without a field, or one that its field would change.
+    """Raise RecordTypeError if a column has no field, or its field would change the values.
 
-    ``message`` is a descriptor. Single numbers that are too large for their field are not checked
-    here: encoding reports them.
+    ``message`` is a descriptor. This check does not find single numbers that are too large for
+    their field; encoding reports them later.
     """
     kind = plain_kind(kind)
     if message.full_name in (TIMESTAMP, DURATION):

@@ -38,7 +38,7 @@ class RecordColumns:
     faults: Mapping[int, KprodError]
 
     def split(self, topic: str | None) -> Iterator[tuple[str, Any]]:
-        """The valid rows, grouped by topic; within each topic they keep their order."""
+        """The valid rows, grouped by topic. Rows of one topic keep their order."""
         batch, topics = self.batch, self.topics
         if self.faults:
             topics = None if topics is None else without(topics, self.faults)
@@ -56,10 +56,10 @@ def converters(
     key: PayloadFormat,
     shown: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Convert]:
-    """By role, a function that converts columns of the given Arrow type for ``send_arrow``.
+    """For each role, a function that converts columns of an Arrow type for ``send_arrow``.
 
-    Also called only to check the types. If ``topic`` is given, the topic column is not converted.
-    Raises RecordTypeError for a type that does not fit; its text names the column as in ``shown``.
+    Some callers only check the types. If ``topic`` is given, the topic column is not converted.
+    Raises RecordTypeError for a type that does not fit. Its text names the column as in ``shown``.
     """
     made: dict[str, Convert] = {}
     for role, kind in kinds.items():
@@ -109,7 +109,7 @@ def beyond_partitions(records: Any, count: int) -> dict[int, KprodError]:
 
 
 def without(rows: Any, faults: Container[int]) -> Any:
-    """The rows of a batch or a column, without those in ``faults``."""
+    """The rows of a batch or a column without those in ``faults``."""
     return rows.take(pa.array([row for row in range(len(rows)) if row not in faults], pa.int64()))
 
 
@@ -169,7 +169,7 @@ def _timestamps(what: str, kind: Any) -> Callable[[Any], Any]:
 
 
 def _headers(what: str, kind: Any) -> Callable[[Any], Any]:
-    """Accepts a map, or a list of structs of key and value; the result has the key first."""
+    """Accepts a map, or a list of structs with key and value. In the result, the key is first."""
     names, pair = ["key", "value"], []
     if pa.types.is_map(kind):
         pair = [kind.key_type, kind.item_type]
@@ -188,7 +188,7 @@ def _headers(what: str, kind: Any) -> Callable[[Any], Any]:
 
 
 def _swapped(column: Any) -> Any:
-    """The same headers with the key as first field of the structs."""
+    """The same headers, with the key as the first field of the structs."""
     pairs = column.values
     swapped = pa.StructArray.from_arrays(
         [pairs.field("key"), pairs.field("value")],
