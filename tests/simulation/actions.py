@@ -75,7 +75,9 @@ class StallClient:
     seconds: float
 
     def apply(self, world: World) -> None:
-        world.stall(self.seconds)
+        world.stalled += self.seconds
+        until = world.clock.now + self.seconds
+        world.backend.stalled_until = max(world.backend.stalled_until, until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class Close:
     timeout: float
 
     def apply(self, world: World) -> None:
-        world.close_soon(self.timeout)
+        world.close_timeout = self.timeout
+        world.backend.wake()
 
 
 # Brokers --------------------------------------------------------------------------------------
@@ -104,7 +107,7 @@ class ShutDoor:
     def apply(self, world: World) -> None:
         door = world.node(self.node).door
         door.closed, door.silent = not self.silently, self.silently
-        world.events.after(self.seconds, lambda: world.open_door(self.node))
+        world.events.after(self.seconds, door.open)
 
 
 # The cluster ----------------------------------------------------------------------------------
@@ -121,7 +124,9 @@ class Fragile:
     topic: int
 
     def apply(self, world: World) -> None:
-        world.make_fragile(self.topic)
+        found = world.cluster.topics.get(world.topic(self.topic))
+        for partition in found.partitions if found is not None else ():
+            partition.log.fragile = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,9 @@ class HideTopic:
     code: int = 3
 
     def apply(self, world: World) -> None:
-        world.hide_topic(self.topic, self.seconds, self.code)
+        name, hidden = world.topic(self.topic), world.cluster.hidden
+        hidden[name] = self.code
+        world.events.after(self.seconds, lambda: hidden.pop(name, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +166,9 @@ class Grow:
     topic: int
 
     def apply(self, world: World) -> None:
-        world.grow(self.topic)
+        name = world.topic(self.topic)
+        if name in world.cluster.topics:
+            world.cluster.grow(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +184,11 @@ class Recreate:
     single: bool = False
 
     def apply(self, world: World) -> None:
-        world.recreate(self.topic, self.gap, single=self.single)
+        name, cluster = world.topic(self.topic), world.cluster
+        if name in cluster.topics:
+            count = 1 if self.single else len(cluster.topics[name].partitions)
+            cluster.delete(name)
+            world.events.after(self.gap, lambda: cluster.recreate(name, count))
 
 
 @dataclass(frozen=True, slots=True)

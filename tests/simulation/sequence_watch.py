@@ -24,8 +24,9 @@ REMEMBERED = 5  # batches of a producer whose repetition a broker recognises
 class Transmission:
     """One batch as it was last sent, and how often it was sent again without a pause.
 
-    ``lost``: its connection ended before there was an answer. ``stored``: an answer has said so.
-    ``in_doubt``: an attempt may have been stored, as far as the client can know. ``refused``: for
+    ``lost``: its connection ended before there was an answer: nothing but the next connection needs
+    to be waited for. ``stored``: an answer has said so. ``in_doubt``: an attempt may have been
+    stored, as far as the client can know. ``refused``: for
     its sequence, with nothing before it left to be stored: no attempt under its numbers succeeds.
     ``ended``: an answer has said what no client tries again, although it may be stored.
     """
@@ -133,15 +134,10 @@ class SequenceWatch:
                 history.violated("I16", f"sent again after {now - before.at:.3f} s: {fields}")
         before.at, before.lost = now, False
 
-    def lost(self, tp: TopicPartition, fields: BatchFields) -> None:
-        """Its connection has ended: nothing but the next connection needs to be waited for."""
-        if (known := self._known(tp, fields)) is not None:
-            known.lost = True
-
-    def stored(self, tp: TopicPartition, fields: BatchFields) -> None:
-        """A broker has told the client so."""
-        if (known := self._known(tp, fields)) is not None:
-            known.stored = True
+    def known(self, tp: TopicPartition, fields: BatchFields) -> Transmission:
+        """What is known of a batch; of one that is not known, or no more, what nobody looks at."""
+        known = self._sequences.get((fields.producer_id, fields.epoch, tp), Sequence())
+        return known.batches.get(fields.base_sequence) or Transmission(fields, 0.0)
 
     def refused(self, tp: TopicPartition, fields: BatchFields) -> None:
         """A broker has told the client that it expects another sequence."""
@@ -149,26 +145,6 @@ class SequenceWatch:
         batch = None if known is None else known.batches.get(fields.base_sequence)
         if known is not None and batch is not None:
             known.refused(batch)
-
-    def ended(self, tp: TopicPartition, fields: BatchFields) -> None:
-        """A broker has told the client what does not pass."""
-        if (known := self._known(tp, fields)) is not None:
-            known.ended = True
-
-    def unread(self, tp: TopicPartition, fields: BatchFields) -> None:
-        """The answer went with its connection: the client has to wait for the next one only."""
-        if (known := self._known(tp, fields)) is not None:
-            known.ended = known.refused = False
-            known.lost = True
-
-    def doubted(self, tp: TopicPartition, fields: BatchFields) -> None:
-        """All of it has left, and no answer has said that it was refused."""
-        if (known := self._known(tp, fields)) is not None:
-            known.in_doubt = True
-
-    def _known(self, tp: TopicPartition, fields: BatchFields) -> Transmission | None:
-        known = self._sequences.get((fields.producer_id, fields.epoch, tp))
-        return None if known is None else known.batches.get(fields.base_sequence)
 
     def too_large(self, tp: TopicPartition, fields: BatchFields) -> None:
         """A broker has told the client so: the halves get the numbers."""

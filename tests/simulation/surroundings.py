@@ -79,7 +79,7 @@ class Surroundings:
             node.armed.clear()
             node.restart()
             node.resume()
-            node.door.closed = node.door.silent = False
+            node.door.open()
         self._full_speed()
 
     def comes_to_rest(self) -> bool:

@@ -111,9 +111,9 @@ class WireWatch(Watcher):
             self._off_wire(request)
             all_has_left = number < len(unanswered) or not transport.left_of_frame
             for place, fields in request.batches:
-                self._sequences.lost(_by_name(place), fields)
-                if all_has_left:
-                    self._sequences.doubted(_by_name(place), fields)
+                known = self._sequences.known(_by_name(place), fields)
+                known.lost = True
+                known.in_doubt |= all_has_left
 
     def changed_on_the_way(self, transport: SimTransport) -> None:
         self.history.violated("I8", f"bytes changed while they were sent on {transport}")
@@ -232,14 +232,16 @@ class WireWatch(Watcher):
         line = self._lines.get(transport, Line())
         for request in list(line.answered)[-answers:]:
             for place, fields in request.batches:
-                self._sequences.unread(_by_name(place), fields)
+                known = self._sequences.known(_by_name(place), fields)
+                known.ended = known.refused = False
+                known.lost = True
 
     def _told(
         self, tp: TopicPartition, fields: BatchFields, code: int | None, read_by_client: bool
     ) -> None:
         """What an answer says of a batch; ``code`` is None where it leaves the batch out."""
-        if code in (0, DUPLICATE):
-            self._sequences.stored(tp, fields)
+        known = self._sequences.known(tp, fields)
+        known.stored |= code in (0, DUPLICATE)
         if code in SEQUENCE_CODES:
             self.history.doubted.add(tp)
             if read_by_client:
@@ -247,10 +249,9 @@ class WireWatch(Watcher):
         elif code in TOO_LARGE:
             self._sequences.too_large(tp, fields)
         elif code is None or code in MAYBE_WRITTEN:
-            self._sequences.doubted(tp, fields)
+            known.in_doubt = True
         unknown = code == UNKNOWN_SERVER_ERROR or (code is not None and code not in ERROR_NAMES)
-        if unknown and read_by_client:
-            self._sequences.ended(tp, fields)
+        known.ended |= unknown and read_by_client
 
 
 def _by_name(place: Place) -> TopicPartition:

@@ -43,35 +43,13 @@ class World(Surroundings):
         self.watch.history = self.app.history
         self.app.on_lookup = self.watch.looked_up
         self.samples = Samples(setup, self.sender, self.metrics, self.app.history, self.clock)
-        self._stalled = 0.0  # seconds the client was not given a processor
+        self.stalled = 0.0  # seconds the client was not given a processor
         self._calm_since = 0.0
         self._ended = 0.0
-        self._close_timeout: float | None = None
+        self.close_timeout: float | None = None
         self._start = self.clock.now
 
     # What actions ask for ---------------------------------------------------------------------
-
-    def stall(self, seconds: float) -> None:
-        self._stalled += seconds
-        self.backend.stalled_until = max(self.backend.stalled_until, self.clock.now + seconds)
-
-    def close_soon(self, timeout: float) -> None:
-        self._close_timeout = timeout
-        self.backend.wake()
-
-    def open_door(self, number: int) -> None:
-        door = self.node(number).door
-        door.closed = door.silent = False
-
-    def make_fragile(self, topic: int) -> None:
-        found = self.cluster.topics.get(self.topic(topic))
-        for partition in found.partitions if found is not None else ():
-            partition.log.fragile = True
-
-    def hide_topic(self, topic: int, seconds: float, code: int) -> None:
-        name = self.topic(topic)
-        self.cluster.hidden[name] = code
-        self.events.after(seconds, lambda: self.cluster.show(name))
 
     def crashed(self, node: Node, crash: Crash) -> None:
         """The first broker may move to another address while it is down; the last never does."""
@@ -81,18 +59,6 @@ class World(Surroundings):
             self.cluster.addresses[node.node_id] = new
             self.backend.listen(old.host, old.port, node.node_id, refuse)
             self.backend.listen(new.host, new.port, node.node_id, node.accept)
-
-    def grow(self, topic: int) -> None:
-        name = self.topic(topic)
-        if name in self.cluster.topics:
-            self.cluster.grow(name)
-
-    def recreate(self, topic: int, gap: float, *, single: bool) -> None:
-        name = self.topic(topic)
-        if name in self.cluster.topics:
-            count = 1 if single else len(self.cluster.topics[name].partitions)
-            self.cluster.delete(name)
-            self.events.after(gap, lambda: self.cluster.recreate(name, count))
 
     def forget_producers(self) -> None:
         """A broker forgets nobody who is still writing: skipped unless everything has ended."""
@@ -124,16 +90,16 @@ class World(Surroundings):
         with self.samples.listening():
             while not self._over():
                 self._turn()
-            if self._close_timeout is None and not self.samples.hopeless:
+            if self.close_timeout is None and not self.samples.hopeless:
                 self._await_memory()
                 self.samples.all_given_back("when all is quiet")
-            timeout, self._close_timeout = self._close_timeout or 0.0, None
+            timeout, self.close_timeout = self.close_timeout or 0.0, None
             self.app.close(timeout)
             self.samples.all_given_back("after close")
             self._ended = self.clock.now
             if not self.comes_to_rest():
                 self.app.history.violated("I14", "the model does not come to rest")
-        judge = Judge(self.schedule, self.app.history, self.cluster.logs, self._stalled)
+        judge = Judge(self.schedule, self.app.history, self.cluster.logs, self.stalled)
         judge.check(nothing_works=self.cluster.refused_for_good)
 
     def _turn(self, longest: float = NEVER) -> bool:
@@ -143,10 +109,10 @@ class World(Surroundings):
         self.samples.take()
         if self.backend.stuck:
             self.samples.give_up("I14", "the sender waits for something that will never happen")
-        return not self.samples.hopeless and self._close_timeout is None
+        return not self.samples.hopeless and self.close_timeout is None
 
     def _over(self) -> bool:
-        if self._close_timeout is not None or self.samples.hopeless:
+        if self.close_timeout is not None or self.samples.hopeless:
             return True
         if not (self._calm_since and self.sender.finished and self.app.idle):
             return False

@@ -197,9 +197,6 @@ class Cluster:
             lag = self.setup.metadata_lag * self._rng.random()
             self._events.after(lag, lambda tell=tell: tell(view))  # type: ignore[misc]
 
-    def show(self, name: str) -> None:
-        self.hidden.pop(name, None)
-
     def answer(self, view: View, names: Sequence[str]) -> list[dict[str, Any]]:
         """What a broker with this view answers to a question about ``names``."""
         found = []

@@ -40,6 +40,9 @@ class Door:
     closed: bool = False
     silent: bool = False
 
+    def open(self) -> None:
+        self.closed = self.silent = False
+
 
 class Node:
     """Carries out what it is asked, honestly, unless it was armed to do otherwise."""

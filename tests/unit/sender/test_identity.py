@@ -10,7 +10,6 @@ from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import (
     Answer,
     ScriptedBroker,
-    ScriptedCluster,
     telling,
 )
 from tests.support.sender_rig import rig_of
@@ -21,11 +20,6 @@ TP = TopicPartition("t", 0)
 def identity(producer_id: int = 9, epoch: int = 3, error: int = 0) -> Answer:
     """An answer to InitProducerId."""
     return telling(error_code=error, producer_id=producer_id, producer_epoch=epoch)
-
-
-@pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1]}).add(1)
 
 
 def test_batches_carry_the_id_that_was_given(broker: ScriptedBroker) -> None:

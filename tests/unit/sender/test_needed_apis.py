@@ -7,15 +7,10 @@ import random
 import pytest
 
 from kprod.wire.versions import ApiKey
-from tests.support.scripted_cluster import OFFERED, ScriptedBroker, ScriptedCluster
+from tests.support.scripted_cluster import OFFERED, ScriptedBroker
 from tests.support.sender_rig import SenderRig
 
 NEEDED = [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID]
-
-
-@pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1]}).add(1)
 
 
 @pytest.mark.parametrize("missing", NEEDED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kprod.errors import (
@@ -14,6 +16,8 @@ from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.scripted_cluster import (
+    Answer,
+    Heard,
     ScriptedBroker,
     ScriptedCluster,
     cut,
@@ -23,11 +27,6 @@ from tests.support.scripted_cluster import (
 from tests.support.sender_rig import SenderRig, rig_of
 
 TP = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
 
 
 def failure(future: FutureRecordMetadata) -> KprodError:
@@ -129,3 +128,68 @@ def test_the_last_error_is_told_when_the_time_is_up(broker: ScriptedBroker) -> N
     assert "the last error was: NOT_ENOUGH_REPLICAS (19): t-0" in str(error)
     assert isinstance(error.__cause__, BrokerError)
     assert error.__cause__.code == 19
+
+
+# Refused as out of sequence, though it may be stored ----------------------------------------------
+
+
+NOT_LEADER, OUT_OF_ORDER, DUPLICATE = 6, 45, 46
+
+
+def store_silently(broker: ScriptedBroker, heard: Heard) -> None:
+    """The batch is stored, and no answer comes."""
+    broker.produce_answer(heard, broker.cluster.store)
+
+
+def store_and_cut(broker: ScriptedBroker, heard: Heard) -> None:
+    """The batch is stored, and the connection breaks."""
+    store_silently(broker, heard)
+    raise ConnectionResetError("Connection reset by peer")
+
+
+def recognise(offset: int) -> Answer:
+    """The batch is known, and where it is."""
+
+    def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
+        return broker.produce_answer(heard, lambda tp, batches: (0, offset))
+
+    return answer
+
+
+def two_unanswered(
+    *after: Answer, brokers: int = 1, **options: Any
+) -> tuple[SenderRig, list[FutureRecordMetadata]]:
+    """A sender whose two batches are stored, with both answers lost.
+
+    Sent again, the first of them is refused as out of sequence; ``after`` is what follows that.
+    """
+    cluster = ScriptedCluster(topics={"t": [1]})
+    leader, *_ = [cluster.add(number) for number in range(1, brokers + 1)]
+    rig = rig_of(cluster, batch_size=100, **options)
+    start = rig.queue(b"0" * 60)  # only a leader that has acknowledged one gets two at a time
+    assert rig.run(lambda: start.is_done)
+    answers = [store_silently, store_and_cut, refuse(OUT_OF_ORDER), *after]
+    leader.next(ApiKey.PRODUCE, *answers)
+    return rig, [rig.queue(b"1" * 60), rig.queue(b"2" * 60)]
+
+
+def test_a_repetition_that_is_recognised_proves_what_was_sent_before_it() -> None:
+    rig, (first, second) = two_unanswered(recognise(2))
+    ended: list[str] = []
+    first.add_callback(lambda metadata: ended.append("first"))
+    second.add_callback(lambda metadata: ended.append("second"))
+    assert rig.run(lambda: first.is_done and second.is_done)
+    assert first.succeeded()
+    assert first.get(0).offset == -1  # the broker did not say
+    assert ended == ["first", "second"]
+    assert rig.cluster.values("t") == [b"0" * 60, b"1" * 60, b"2" * 60]
+
+
+@pytest.mark.parametrize("answer", [recognise(1), recognise(0), refuse(DUPLICATE)])
+def test_an_offset_too_low_for_what_was_sent_before_proves_nothing(answer: Answer) -> None:
+    """The log was cut short and takes any batch for the first; or the offset is not told."""
+    rig, (first, second) = two_unanswered(answer)
+    assert rig.run(lambda: first.is_done and second.is_done)
+    assert second.succeeded()
+    assert first.exception is not None
+    assert first.exception.persisted is Persisted.MAYBE

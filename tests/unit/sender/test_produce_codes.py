@@ -16,7 +16,6 @@ from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import (
     Answer,
     ScriptedBroker,
-    ScriptedCluster,
     cut,
     refuse,
 )
@@ -100,11 +99,6 @@ TABLE = {
     **{("plain", code): FAILS for code in SEQUENCE},
 }
 FATAL = (31, 53, 90)
-
-
-@pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
 
 
 def rig_of(broker: ScriptedBroker, mode: str, **options: Any) -> SenderRig:

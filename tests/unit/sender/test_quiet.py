@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kprod.wire.versions import ApiKey
-from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, cut, silence
+from tests.support.scripted_cluster import ScriptedBroker, cut, silence
 from tests.support.sender_rig import SenderRig, rig_of
-
-
-@pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1]}).add(1)
 
 
 def turns_in(rig: SenderRig, seconds: float) -> int:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kprod.errors import KprodError
+from kprod.errors import DeliveryTimeoutError, KprodError
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster, cut, refuse
@@ -21,11 +21,6 @@ MODES: dict[str, dict[str, Any]] = {
 }
 SEQUENCE = (45, 47, 59)
 FIRST, SECOND = UUID(int=1), UUID(int=2)
-
-
-@pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
 
 
 def rig_of(broker: ScriptedBroker, mode: str, **options: Any) -> SenderRig:
@@ -113,3 +108,40 @@ def test_a_hint_at_the_leader_of_the_deleted_topic_is_not_taken() -> None:
     assert rig.run(rig.queue(b"after").succeeded)
     leader = rig.sender.metadata.snapshot.leadership(TP)
     assert leader == (1, 0, SECOND.bytes)
+
+
+# Deleted while records for it wait ----------------------------------------------------------------
+
+
+SECONDS = 30
+
+
+def test_records_for_a_deleted_topic_fail_when_their_time_is_up_and_say_why() -> None:
+    cluster = ScriptedCluster(topics={"t": [1], "other": [1]})
+    broker = cluster.add(1)
+    rig = SenderRig(cluster, delivery_timeout_ms=SECONDS * 1000, request_timeout_ms=1000)
+    rig.know("t", "other")
+    assert rig.run(rig.queue().succeeded)
+    asked = broker.count(ApiKey.METADATA)
+    del cluster.topics["t"]
+    broker.next(ApiKey.PRODUCE, *[refuse(3)] * 1000)
+    future = rig.queue()
+    started = rig.clock.now
+    assert rig.run(lambda: future.is_done, most_turns=2000)
+    assert rig.clock.now - started == pytest.approx(SECONDS, abs=1)
+    error = future.exception
+    assert isinstance(error, DeliveryTimeoutError)
+    assert "the last error was: UNKNOWN_TOPIC_OR_PARTITION (3): t-0" in str(error)
+    assert broker.count(ApiKey.METADATA) - asked < 3 * SECONDS, "asked without a back-off"
+
+
+def test_other_topics_are_not_held_up() -> None:
+    cluster = ScriptedCluster(topics={"t": [1], "other": [1]})
+    cluster.add(1)
+    rig = SenderRig(cluster)
+    rig.know("t", "other")
+    del cluster.topics["t"]
+    lost = rig.queue()
+    rig.run(lambda: False, seconds=2)
+    assert rig.run(rig.queue(topic="other").succeeded, seconds=1)
+    assert not lost.is_done
