@@ -10,6 +10,9 @@ import pytest
 FULL: Final = os.environ.get("KPROD_TESTS") == "full"
 """True in the run of the night: more examples, more seeds."""
 
+CAMPAIGN: Final = os.environ.get("KPROD_CAMPAIGN") == "long"
+"""True in ``make campaign``: faults many more times, and times that are promised."""
+
 
 def seeds(variable: str, few: int, many: int) -> int:
     """How many seeds to try: what the environment says, else by the run."""

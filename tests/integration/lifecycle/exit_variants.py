@@ -15,7 +15,6 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing.util import Finalize
 from typing import Any
@@ -58,20 +57,11 @@ class Ending:
         nothing_left_to_do()
         raise ValueError("what the application did not expect")
 
-    def by_sys_exit(self) -> None:
-        self.kept = self.send()
-        nothing_left_to_do()
-        sys.exit(7)
-
     def by_ctrl_c(self) -> None:
         self.kept = self.send()
         nothing_left_to_do()
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
-
-    def with_an_error_at_exit(self) -> None:
-        self.kept = self.send()
-        atexit.register(lambda: 1 / 0)
 
     def with_sending_at_exit(self) -> None:
         self.kept = producer = self.producer()
@@ -113,11 +103,6 @@ class Ending:
         child.start()
         child.join()
         assert child.exitcode == 0
-
-    def with_a_pool_of_processes(self) -> None:
-        context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(2, mp_context=context) as pool:
-            pool.submit(send_and_return, self.bootstrap).result()
 
     def with_a_pool_that_is_terminated(self) -> None:
         """By SIGTERM, as the end of its ``with`` block does."""
@@ -202,11 +187,6 @@ class Ending:
         for _ in range(3):
             producer.send(TOPIC, b"v").add_both(block).add_both(lambda _: say("too late"))
         begun.wait()
-
-    def by_os_exit(self) -> None:
-        self.kept = self.send()
-        nothing_left_to_do()
-        os._exit(5)
 
     def with_a_dropped_producer(self) -> None:
         self.send()

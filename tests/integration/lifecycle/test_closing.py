@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -18,13 +17,13 @@ from kprod.transport.tcp_transport import TcpTransport
 from kprod.types import DeliveryReport
 from tests.integration.lifecycle.account import Account, Truth
 from tests.support.broker_process import BrokerProcess
-from tests.support.tier import one_of
+from tests.support.tier import CAMPAIGN, one_of
 
 LONG = 40.0
-MANY = 100_000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 30_000
+MANY = 100_000 if CAMPAIGN else 30_000
 PARTITIONS = 4
 TOPIC = "closing"
-LATE = 0.1 if os.environ.get("KPROD_CAMPAIGN") == "long" else 15.0
+LATE = 0.1 if CAMPAIGN else 15.0
 """Seconds it may take longer than it was given: the first is promised, a busy machine gets more."""
 
 
@@ -93,14 +92,7 @@ class Blocked:
             self.error = error
 
 
-def close_slowly(producer: KafkaProducer) -> threading.Thread:
-    """Close it with much time: as long as the broker hangs."""
-    thread = threading.Thread(target=producer.close, args=(LONG,))
-    thread.start()
-    return thread
-
-
-def test_a_send_that_waits_for_memory_ends_at_once(broker: BrokerProcess) -> None:
+def test_calls_that_wait_for_memory_or_metadata_end_at_once(broker: BrokerProcess) -> None:
     producer = knowing(broker, buffer_memory=100_000, linger_ms=0)
     broker.freeze()
 
@@ -111,7 +103,11 @@ def test_a_send_that_waits_for_memory_ends_at_once(broker: BrokerProcess) -> Non
     blocked = [Blocked(send_until_full) for _ in range(4)]
     while producer.metrics()["producer-metrics"]["waiting-threads"] < 4:
         time.sleep(0.001)
-    closing = close_slowly(producer)
+    blocked += [Blocked(partial(producer.send, f"unknown-{n}", b"v")) for n in range(4)]
+    blocked.append(Blocked(partial(producer.partitions_for, "unknown")))
+    time.sleep(0.1)  # these may be told before they wait, too; most of them wait by now
+    closing = threading.Thread(target=producer.close, args=(LONG,))  # as the broker hangs
+    closing.start()
     for waiter in blocked:
         waiter.thread.join(LONG)
     assert closing.is_alive(), "they were told only when everything had ended"
@@ -122,47 +118,7 @@ def test_a_send_that_waits_for_memory_ends_at_once(broker: BrokerProcess) -> Non
     assert counters["buffer-available-bytes"] == counters["buffer-total-bytes"]
 
 
-def test_a_send_that_waits_for_metadata_ends_at_once(broker: BrokerProcess) -> None:
-    producer = knowing(broker)
-    broker.freeze()
-    producer.send(TOPIC, b"something to wait for")
-    blocked = [Blocked(partial(producer.send, f"unknown-{n}", b"v")) for n in range(4)]
-    blocked.append(Blocked(partial(producer.partitions_for, "unknown")))
-    time.sleep(0.1)  # they may be told before they wait, too; most of them wait by now
-    closing = close_slowly(producer)
-    for waiter in blocked:
-        waiter.thread.join(LONG)
-    assert closing.is_alive(), "they were told only when everything had ended"
-    assert {type(waiter.error) for waiter in blocked} == {ProducerClosedError}
-    broker.thaw()
-    closing.join(LONG)
-
-
 # Many who close -----------------------------------------------------------------------------------
-
-
-def test_ten_threads_close_while_others_send(broker: BrokerProcess) -> None:
-    producer = knowing(broker)
-    account = Account(producer, TOPIC, PARTITIONS)
-
-    def send_on() -> None:
-        while True:
-            account.send(1)
-
-    sender = Blocked(send_on)
-    while len(account.futures) < 5000:
-        time.sleep(0.001)
-    reports: list[DeliveryReport] = []
-    closers = [
-        threading.Thread(target=lambda: reports.append(producer.close(LONG))) for _ in range(10)
-    ]
-    for closer in closers:
-        closer.start()
-    for thread in (*closers, sender.thread):
-        thread.join(LONG)
-    assert isinstance(sender.error, ProducerClosedError)
-    assert set(reports) == {DeliveryReport(len(account.futures), 0, 0)}
-    assert account.check_against(broker.bootstrap_servers).stored == len(account.futures)
 
 
 def test_the_shortest_of_many_deadlines_holds(broker: BrokerProcess) -> None:

@@ -1,25 +1,25 @@
-"""Ctrl-C ends every call that blocks, at once, and leaves a producer that can go on, or close."""
+"""A signal ends every call that blocks, at once, and leaves a producer that can go on, or close."""
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
 import sys
+import threading
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.integration.lifecycle import blocked
+from kprod import KafkaProducer
+from kprod.errors import ProducerClosedError
 from tests.support.broker_process import BrokerProcess
-from tests.support.tier import one_of
+from tests.support.interruption import Interrupted, interruptible
+from tests.support.tier import CAMPAIGN, one_of
 
-ROOT = Path(__file__).parents[3]
-TOPIC, PARTITIONS = blocked.TOPIC, 2
-RUNS = 20 if os.environ.get("KPROD_CAMPAIGN") == "long" else 1
+TOPIC, PARTITIONS = "blocked", 2
+LONG = 40.0
+STILL = 25
+"""Looks in a row, 4 ms apart, at which the main thread has not moved."""
+RUNS = 20 if CAMPAIGN else 1
 PROMISED = 0.25
 LATE = 2.0 if RUNS > 1 else 20.0
 """Seconds a busy machine may take longer than promised: a campaign has one of its own."""
@@ -33,37 +33,91 @@ WHILE_OPEN = [
 WHILE_CLOSING = ["close", "leave"]
 
 
+class Blocked:
+    """Each of these calls blocks for as long as the broker hangs."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            buffer_memory=200_000,
+            max_block_ms=int(LONG * 1000),
+            client_id=TOPIC,
+        )
+        self.producer.partitions_for(TOPIC)
+        broker.freeze()
+        self.futures = [self.producer.send(TOPIC, bytes(1000)) for _ in range(10)]
+
+    def send_waiting_for_memory(self) -> None:
+        while True:
+            self.futures.append(self.producer.send(TOPIC, bytes(10_000)))
+
+    def send_waiting_for_metadata(self) -> None:
+        self.producer.send("unknown", b"v")
+
+    def partitions(self) -> None:
+        self.producer.partitions_for("unknown")
+
+    def flush(self) -> None:
+        self.producer.flush()
+
+    def get(self) -> None:
+        self.futures[-1].get()
+
+    def close(self) -> None:
+        self.producer.close()
+
+    def leave(self) -> None:
+        with self.producer:
+            pass
+
+
+def strike_when_still(struck: list[float]) -> None:
+    """Send the signal as soon as the main thread does not move any more."""
+    main, seen, still = threading.main_thread().ident or 0, (0, 0), 0
+    while still < STILL:
+        time.sleep(0.004)
+        frame = sys._current_frames()[main]
+        now = (id(frame), frame.f_lasti)
+        still = still + 1 if now == seen else 0
+        seen = now
+    struck.append(time.monotonic())
+    signal.pthread_kill(main, signal.SIGALRM)
+
+
 @pytest.mark.timeout(360 * RUNS)
 @pytest.mark.parametrize("call", [*one_of(*WHILE_OPEN), *one_of(*WHILE_CLOSING)])
 def test_ctrl_c_ends_a_call_that_blocks(call: str, broker: BrokerProcess) -> None:
     worst = 0.0
     for _ in range(RUNS):
-        took, state = interrupt(call, broker)
+        blocked, struck = Blocked(broker), list[float]()
+        striker = threading.Thread(target=strike_when_still, args=(struck,))
+        with interruptible():
+            striker.start()
+            with pytest.raises(Interrupted):
+                getattr(blocked, call)()
+            took = time.monotonic() - struck[0]
+            striker.join()
+        broker.thaw()
         worst = max(worst, took)
         assert took < PROMISED + LATE
-        assert state["works"] is (call in WHILE_OPEN)
-        assert (state["used"], state["waiting"], state["threads"]) == (0, 0, [])
-        assert (state["pending"], state["failed"]) == (0, 0)
-        assert state["ended"] == state["sent"] >= 10
-        # The send that was interrupted may have queued its record.
-        assert state["stored"] >= state["sent"]
-    print(f"{call}: Ctrl-C honoured within {worst * 1000:.1f} ms, in {RUNS} runs")
+        check_that_it_goes_on(blocked, is_open=call in WHILE_OPEN)
+    print(f"{call}: the signal was honoured within {worst * 1000:.1f} ms, in {RUNS} runs")
 
 
-def interrupt(call: str, broker: BrokerProcess) -> tuple[float, dict[str, Any]]:
-    """Seconds until Ctrl-C was honoured, and what the producer was like when all was over."""
-    command = [sys.executable, "-m", "tests.integration.lifecycle.blocked"]
-    command += [call, broker.bootstrap_servers, str(broker.pid)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == "blocked\n"
-            struck = time.monotonic()
-            process.send_signal(signal.SIGINT)
-            honoured = float(process.stdout.readline())
-            state: dict[str, Any] = json.loads(process.stdout.readline())
-            assert process.wait(20) == 0
-        finally:
-            broker.thaw()
-            process.kill()
-    return honoured - struck, state
+def check_that_it_goes_on(blocked: Blocked, *, is_open: bool) -> None:
+    """The broker is back: everything comes to its end, and works unless the call has closed it."""
+    producer = blocked.producer
+    if is_open:
+        assert producer.send(TOPIC, b"after").get(LONG).offset >= 0
+    else:
+        with pytest.raises(ProducerClosedError):
+            producer.send(TOPIC, b"after")
+    report = producer.close(LONG)
+    assert (report.pending, report.failed) == (0, 0)
+    # The send that was interrupted may have queued its record.
+    assert report.delivered >= len(blocked.futures) >= 10
+    assert all(future.is_done for future in blocked.futures)
+    counters = producer.metrics()["producer-metrics"]
+    assert counters["buffer-available-bytes"] == counters["buffer-total-bytes"]
+    assert counters["waiting-threads"] == 0
+    assert not [t for t in threading.enumerate() if t.name.startswith("kprod") and TOPIC in t.name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -14,10 +13,10 @@ import pytest
 from tests.integration.lifecycle.interrupted import PARTITIONS, TOPIC
 from tests.support.broker_process import BrokerProcess
 from tests.support.judge import Stored, read_back
-from tests.support.tier import one_of
+from tests.support.tier import CAMPAIGN, one_of
 
 ROOT = Path(__file__).parents[3]
-INTERRUPTIONS = 10_000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 500
+INTERRUPTIONS = 10_000 if CAMPAIGN else 500
 
 
 @pytest.mark.parametrize("habit", one_of("mixed", "lone"))

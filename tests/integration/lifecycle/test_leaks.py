@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from tests.integration.lifecycle.leaks import PARTITIONS, TOPIC, Held
 from tests.support.broker_process import BrokerProcess
 from tests.support.cutting_proxy import CutPlan, CuttingProxy
+from tests.support.tier import CAMPAIGN
 
 pytestmark = pytest.mark.full
 
@@ -24,29 +23,19 @@ UP, DOWN = 40_000, 4_000
 """Bytes that a connection outlives at most, to the broker and back."""
 
 
-class Amounts(NamedTuple):
-    """How much is done, and the seconds after which it is given up."""
-
-    records: int
-    reconnects: int
-    cycles: int
-    seconds: int
+AMOUNTS = ("10000000", "1000", "1000") if CAMPAIGN else ("200000", "40", "40")
+SECONDS = 1200 if CAMPAIGN else 55
 
 
-AMOUNTS = {"short": Amounts(200_000, 40, 40, 55), "long": Amounts(10_000_000, 1_000, 1_000, 1200)}
-CAMPAIGN = AMOUNTS[os.environ.get("KPROD_CAMPAIGN", "short")]
-
-
-@pytest.mark.timeout(CAMPAIGN.seconds + 360)
+@pytest.mark.timeout(SECONDS + 360)
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     plan = CutPlan(seed=5, cuts=10**9, most_up=UP, most_down=DOWN)
     with BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker, CuttingProxy(plan) as proxy:
         proxy.upstream_port = broker.port
         command = [sys.executable, "-m", "tests.integration.lifecycle.leaks"]
-        command += [broker.bootstrap_servers, str(proxy.port)]
-        command += [str(amount) for amount in CAMPAIGN[:3]]
+        command += [broker.bootstrap_servers, str(proxy.port), *AMOUNTS]
         ended = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=CAMPAIGN.seconds, check=False
+            command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
         )
     assert ended.returncode == 0, ended.stderr
     measured = [(name, Held(*held)) for name, held in json.loads(ended.stdout)]

@@ -6,7 +6,6 @@ microseconds look for the same mistakes.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import threading
@@ -24,13 +23,13 @@ from kprod.types import DeliveryReport
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.broker_process import BrokerProcess
 from tests.support.judge import read_back
-from tests.support.tier import one_of
+from tests.support.tier import CAMPAIGN, one_of
 
 THREADS = 6
-RECORDS = 30_000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 3_000
+RECORDS = 30_000 if CAMPAIGN else 3_000
 TOPICS = {"keyed": 6, "spread": 12}
 BUFFER = 400_000
-CLOSERS = 2
+CLOSERS = 10
 KEPT = 300
 
 
@@ -63,10 +62,12 @@ class Storm:
     def send(self, thread: int) -> None:
         """RECORDS records, one by one and in bulk, with all that may be done with their futures."""
         rng, number = random.Random(thread), 0
+        before: list[FutureRecordMetadata] = []
         while number < RECORDS:
             dice = rng.random()
             if dice < 0.85:
                 future = self._send_one(thread, number, headers=dice < 0.1)
+                before.append(future)
                 number += 1
                 if dice > 0.75:
                     self.asked.append(thread)
@@ -82,6 +83,8 @@ class Storm:
                     assert sent.get(timeout=30).records == len(values)
             elif dice < 0.902:
                 self.producer.flush(timeout=30)
+                assert all(future.is_done for future in before)
+                before.clear()
             else:
                 for other in list(self.recent):
                     assert other is None or not other.failed()
@@ -168,18 +171,14 @@ def test_once_and_in_order(tmp_path: Path, codec: Any) -> None:
 
 
 def close_amid(storm: Storm) -> DeliveryReport:
-    """Close twice at the same time, while every thread sends."""
-    closed = threading.Event()
-
-    def close() -> None:
-        storm.producer.close()
-        closed.set()
-
+    """Close ten times at once, while every thread sends: all are told the same."""
+    reports: deque[DeliveryReport] = deque()
     threads = storm.threads([storm.send_until_closed] * THREADS)
-    threads += storm.threads([close] * CLOSERS)
+    threads += storm.threads([lambda: reports.append(storm.producer.close())] * CLOSERS)
     for thread in threads:
         thread.join()
-    assert closed.is_set()
+    assert len(reports) == CLOSERS
+    assert set(reports) == {storm.producer.close()}
     with pytest.raises(KprodError):
         storm.producer.send("keyed", b"too late")
     return storm.producer.close()

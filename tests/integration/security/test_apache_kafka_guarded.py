@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,12 +20,12 @@ from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.certificates import Certificates
 from tests.support.guarded_broker import PASSWORD, USER, unsigned_token
 from tests.support.judge import read_back
+from tests.support.tier import CAMPAIGN
 from tests.support.topic_admin import TopicAdmin
 
 pytestmark = pytest.mark.full
 
-LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
-VERSIONS = [NEWEST, OLDER] if LONG else [NEWEST]
+VERSIONS = [NEWEST, OLDER] if CAMPAIGN else [NEWEST]
 VALUES = [b"small", b"x" * 900_000, b"last"]
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -22,11 +21,12 @@ from tests.support.certificates import Certificates
 from tests.support.judge import read_back
 from tests.support.kerberos_realm import KerberosRealm
 from tests.support.recipes import recipe
+from tests.support.tier import CAMPAIGN
 from tests.support.topic_admin import TopicAdmin
 
 pytestmark = pytest.mark.full
 
-VERSIONS = [NEWEST, OLDER] if os.environ.get("KPROD_CAMPAIGN") == "long" else [NEWEST]
+VERSIONS = [NEWEST, OLDER] if CAMPAIGN else [NEWEST]
 VALUES = [b"small", b"x" * 900_000, b"last"]
 
 

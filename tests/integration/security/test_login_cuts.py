@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from kprod.broker.protocol.api_key import ApiKey
@@ -14,10 +12,9 @@ from tests.fault.through_proxy import through_proxy
 from tests.support.frame_proxy import FrameProxy, Spoil
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.judge import read_back
-from tests.support.tier import one_of
+from tests.support.tier import CAMPAIGN, one_of
 
-LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
-STEP = 1 if LONG else 23
+STEP = 1 if CAMPAIGN else 23
 MECHANISMS = one_of("OAUTHBEARER", "PLAIN", "SCRAM-SHA-512")
 GREETING, MECHANISM, MESSAGE = (
     ApiKey.API_VERSIONS,

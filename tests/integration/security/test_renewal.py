@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,9 @@ from kprod.security import FromEnvironment, FromFile
 from tests.support.certificates import Certificates
 from tests.support.guarded_broker import PASSWORD, USER, guarded_broker
 from tests.support.judge import read_back
-from tests.support.tier import one_of
+from tests.support.tier import CAMPAIGN, one_of
 
-LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
-SECONDS = 60.0 if LONG else 4.0
+SECONDS = 60.0 if CAMPAIGN else 4.0
 
 
 @pytest.mark.parametrize("mechanism", one_of("OAUTHBEARER", "PLAIN", "SCRAM-SHA-256"))
