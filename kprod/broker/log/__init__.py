@@ -1,1 +1,1 @@
-"""Partitions on disk in Kafka's own layout: segments, indexes, checkpoints and their recovery."""
+"""Partitions on disk in Kafka's own layout: segments, indexes, checkpoints, and recovery."""

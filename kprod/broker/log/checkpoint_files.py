@@ -14,11 +14,11 @@ from kprod.types import TopicPartition
 
 
 class StorageError(KprodError, OSError, number="KP-4001"):
-    """The data directory is in use, of a later version, or unreadable. Nothing was deleted."""
+    """A data directory is in use, has another version, or is unreadable. Nothing was deleted."""
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace the file atomically and durably: write and flush a new file, then rename it."""
+    """Replace a file atomically and durably: write and flush a new file, then rename it."""
     fresh = path.with_name(path.name + ".tmp")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
@@ -42,7 +42,7 @@ def flush_directory(path: Path) -> None:
 
 
 def sync_data(descriptor: int) -> None:
-    """Flush a file's bytes to disk, without its timestamps if the system supports that."""
+    """Flush a file's content to disk, but not its timestamps if the system can leave them out."""
     if hasattr(os, "fdatasync"):
         os.fdatasync(descriptor)
     else:
@@ -55,10 +55,11 @@ _log = logging.getLogger(__name__)
 
 
 def read_checkpoint(path: Path, parse: Callable[[list[str]], _Row]) -> list[_Row]:
-    """The rows of a file (Kafka: CheckpointFile); none if it is missing or damaged.
+    """Return the rows of a file (Kafka: CheckpointFile). A missing or damaged file has none.
 
-    The first line is the version, the second the number of rows; the rows follow, each with fields
-    separated by blanks. ``parse`` may raise ``ValueError``, ``IndexError`` or ``TypeError``.
+    The first line is the version, the second the number of rows; the rows follow. The fields of a
+    row are separated by blanks. ``parse`` converts these fields, and may raise ``ValueError``,
+    ``IndexError`` or ``TypeError``.
     """
     try:
         version, count, *lines = path.read_text(encoding="utf-8").splitlines()
@@ -73,13 +74,13 @@ def read_checkpoint(path: Path, parse: Callable[[list[str]], _Row]) -> list[_Row
 
 
 def write_checkpoint(path: Path, rows: Sequence[str]) -> None:
-    """Replace the file, durably."""
+    """Replace a file for ``read_checkpoint``, durably."""
     lines = [_CHECKPOINT_VERSION, str(len(rows)), *rows]
     replace_file(path, ("\n".join(lines) + "\n").encode())
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """The offsets in the file; none when it is missing or damaged."""
+    """Return the offset of each partition in the file. A missing or damaged file has none."""
     return dict(read_checkpoint(path, _parse_offset))
 
 
@@ -89,14 +90,14 @@ def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the file, durably."""
+    """Replace a file for ``read_offsets``, durably."""
     write_checkpoint(path, [f"{w.topic} {w.partition} {at}" for w, at in offsets.items()])
 
 
 def read_properties(path: Path, separator: str, version: str) -> dict[str, str]:
-    """The lines ``name<separator>value``, comments left out.
+    """Return the values in the lines ``name<separator>value``, by name. Comments are skipped.
 
-    Raises ``StorageError`` if the file has another ``version``: newer software has written it.
+    Raises ``StorageError`` if the file does not have this ``version``.
     """
     found: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -109,7 +110,7 @@ def read_properties(path: Path, separator: str, version: str) -> dict[str, str]:
 
 
 def write_properties(path: Path, separator: str, values: Mapping[str, str]) -> None:
-    """Replace the file, durably."""
+    """Replace a file for ``read_properties``, durably."""
     lines = [f"{name}{separator}{value}\n" for name, value in values.items()]
     replace_file(path, "".join(lines).encode())
 
@@ -118,13 +119,13 @@ _OVERRIDES_VERSION: Final = 0
 
 
 class TopicOverrides:
-    """Settings by topic (Kafka keeps them in its cluster metadata; the file is ours: JSON).
+    """The own settings of each topic, in a JSON file. Not thread-safe: ``Topics`` has a lock.
 
-    Not thread-safe: the registry of topics has a lock.
+    Kafka keeps these settings in its cluster metadata. The file is kprod's own.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises ``StorageError`` for a file that cannot be read."""
+        """Read the file. Raises ``StorageError`` if its content is invalid."""
         self._path = path
         self._by_topic: dict[str, dict[str, str]] = {}
         try:
@@ -139,7 +140,7 @@ class TopicOverrides:
             raise StorageError(f"{path} has no settings of topics: {error}") from error
 
     def of(self, topic: str) -> Mapping[str, str]:
-        """The topic's own settings."""
+        """Return the topic's own settings."""
         return self._by_topic.get(topic, {})
 
     def replace(self, topic: str, settings: Mapping[str, str]) -> None:

@@ -23,10 +23,10 @@ from kprod.types import BytesLike
 
 
 class FileRecords:
-    """A ``.log`` file (Kafka's FileRecords).
+    """A ``.log`` file (Kafka: FileRecords). ``size`` is the end of the last complete batch.
 
-    ``size`` is the end of the last complete batch. One thread at a time appends, truncates or
-    closes (the caller holds the partition's lock); any thread may read.
+    Only one thread at a time may append, truncate or close, so the caller must hold the partition's
+    lock. Any thread may read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class FileRecords:
         self.size = os.fstat(file.fd).st_size
 
     def append(self, buffers: Sequence[BytesLike]) -> None:
-        """Write at the end. An ``OSError`` leaves the file unchanged."""
+        """Append ``buffers`` to the file. If this raises ``OSError``, the file is unchanged."""
         length = sum(len(buffer) for buffer in buffers)
         try:
             written = os.pwritev(self._fd, buffers, self.size)
@@ -52,20 +52,27 @@ class FileRecords:
             written += os.pwrite(self._fd, memoryview(data)[written:], self.size + written)
 
     def read(self, position: int, length: int) -> bytes:
-        """Up to ``length`` bytes from ``position``; fewer at the end. Empty once closed."""
+        """Return up to ``length`` bytes from ``position``; fewer at the end of the file.
+
+        If the file is closed, returns nothing.
+        """
         file = self._file  # held here: it is not closed in the middle of the read
         return os.pread(file.fd, length, position) if file is not None else b""
 
     def slice(self, position: int, length: int) -> FileSlice | bytes:
-        """The bytes that ``read`` would return, without reading them; at most up to ``size``."""
+        """Return the bytes that ``read`` would return, as a slice that is not read yet.
+
+        The slice ends at ``size`` at the latest.
+        """
         file = self._file
         length = min(length, self.size - position)
         return FileSlice(file, position, length) if file is not None and length > 0 else b""
 
     def header_at(self, position: int) -> StoredHeader | None:
-        """The header of the batch at ``position``; None if no complete batch starts there.
+        """Return the header of the batch at ``position``; None if no complete batch starts there.
 
-        In the formats 0 and 1 it is the whole message. Raises ``CorruptBatch`` for invalid bytes.
+        For the formats 0 and 1, returns the whole message instead. Raises ``CorruptBatch`` for
+        invalid bytes.
         """
         if position < 0:
             raise CorruptBatch(f"{self.path} has no position {position}")
@@ -92,7 +99,7 @@ class FileRecords:
         return LegacyMessage.parse(memoryview(data)) if len(data) == size else None
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, StoredHeader]]:
-        """Position and header of each complete batch from ``position``. Raises ``CorruptBatch``."""
+        """Yield position and header of each batch from ``position`` on. Raises ``CorruptBatch``."""
         while (header := self.header_at(position)) is not None:
             yield position, header
             position += header.size
@@ -112,7 +119,7 @@ class FileRecords:
         sync_data(self._fd)
 
     def close(self) -> None:
-        """Close the file once current reads and sends of its slices have ended. Idempotent."""
+        """Close the file as soon as nobody reads it or sends a slice of it. Idempotent."""
         self._file = None
 
     @property

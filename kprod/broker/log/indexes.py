@@ -1,4 +1,4 @@
-"""The sparse indexes of a segment, and its aborted transactions."""
+"""The indexes of a segment: by offset, by timestamp, and of its aborted transactions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from kprod.records.legacy_message import StoredHeader
 
 
 class MappedEntries:
-    """A file of entries, one after the other. Until ``trim``, the file is larger than necessary.
+    """A file of entries, one after the other. Until ``trim``, there is room for more at its end.
 
     Entries are added and removed under the partition's lock; reading takes no lock. An entry is
-    written before ``count`` includes it, and then never changes. A mapping that was replaced stays
-    valid as long as a reader refers to it. An index without entries uses neither memory nor a
-    descriptor. Like Kafka's AbstractIndex, except that entries are written by a system call: on a
+    written before ``count`` includes it, and then never changes. When the file is mapped again, the
+    old mapping stays valid for readers that still refer to it. An index without entries uses
+    neither memory nor a descriptor.
+
+    This class is like Kafka's AbstractIndex, except that entries are written by a system call: on a
     full disk, a write to mapped memory would end the process.
     """
 
@@ -29,7 +31,7 @@ class MappedEntries:
     _relative_at: int  # which field of an entry is an offset, relative to the base offset
 
     def __init__(self, path: Path, base_offset: int) -> None:
-        """Open the file with the entries it has; to append, ``grow`` it first."""
+        """Open the file. Entries can be added after ``grow``."""
         layout = self._layout
         self.path = path
         self._base_offset = base_offset
@@ -46,7 +48,7 @@ class MappedEntries:
         return self._layout.unpack_from(mapped, position * self._layout.size)
 
     def add(self, *fields: int) -> None:
-        """Append an entry. Raises ``IndexError`` if the index is full, and ``OSError``."""
+        """Add an entry. Raises ``IndexError`` if the index is full, and ``OSError``."""
         if self.count >= self.capacity:
             raise IndexError(f"{self.path} is full")
         if self.byte_size < self.capacity * self._layout.size:
@@ -58,16 +60,16 @@ class MappedEntries:
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry; the base offset of an empty index."""
+        """The offset of the last entry. For an empty index, it is the base offset."""
         return self._offset_at(self.count - 1)
 
     def _offset_at(self, entry: int) -> int:
-        """The offset of an entry; the base offset for -1, before the first."""
+        """Return the offset of an entry, by its number. For -1, return the base offset."""
         return self._base_offset + (self[entry][self._relative_at] if entry >= 0 else 0)
 
     @property
     def sane(self) -> bool:
-        """Whether the size and the last entry are valid. Like Kafka, checks nothing else."""
+        """Whether the file's size and last entry are valid. Kafka checks no more either."""
         whole = self.byte_size % self._layout.size == 0
         return whole and self.last_offset >= self._base_offset
 
@@ -78,15 +80,15 @@ class MappedEntries:
         self.path = path
 
     def cut(self, count: int) -> None:
-        """Forget every entry from the ``count``-th on."""
+        """Keep only the first ``count`` entries."""
         self.count = count
 
     def grow(self, max_bytes: int) -> None:
-        """Set the capacity to the number of entries that fit in ``max_bytes``."""
+        """Allow as many entries as fit in ``max_bytes``."""
         self.capacity = max_bytes // self._layout.size
 
     def trim(self) -> None:
-        """Cut the file to the entries in use."""
+        """Shrink the file to its entries. No further entries can be added."""
         self.capacity = self.count
         self._resize(self.count * self._layout.size)
         self._stop_writing()
@@ -107,7 +109,7 @@ class MappedEntries:
             os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Leave the file as it is; entries cannot be read any more. Idempotent."""
+        """Close the file without changing it. The entries can no longer be read. Idempotent."""
         self.count = self.capacity = 0
         self._map = None
         self._stop_writing()
@@ -123,10 +125,10 @@ def _mapped(path: Path, byte_size: int) -> mmap.mmap | None:
 
 
 class OffsetIndex(MappedEntries):
-    """Entries ``i32 relative offset, i32 position``, both strictly increasing.
+    """Entries ``i32 relative offset, i32 position``, both strictly increasing. Kafka: OffsetIndex.
 
-    An entry holds the last offset of a batch and where that batch starts. Positions are bytes in
-    the segment's file. Threads as for ``MappedEntries``. Kafka: OffsetIndex.
+    An entry has the last offset of a batch and the position in bytes at which the batch starts in
+    the segment's file. ``MappedEntries`` says which threads may use it.
     """
 
     _layout = struct.Struct(">ii")
@@ -134,44 +136,53 @@ class OffsetIndex(MappedEntries):
 
     @property
     def full(self) -> bool:
-        """Whether no entry can be added."""
+        """Whether no further entry can be added."""
         return self.count >= self.capacity
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. Raises ``ValueError`` unless ``offset`` is larger than the last one."""
+        """Add an entry. Raises ``ValueError`` unless ``offset`` is larger than ``last_offset``."""
         if self.count and offset <= self.last_offset:
             raise ValueError(f"offset {offset} does not come after {self.last_offset}")
         self.add(offset - self._base_offset, position)
 
     def lookup(self, offset: int) -> int:
-        """Position of the last indexed batch that ends at or before ``offset``; 0 if none does."""
+        """Return the position of the last indexed batch that ends at or before ``offset``, or 0."""
         after = bisect_right(range(self.count), offset, key=self._offset_at)
         position: int = self[after - 1][1] if after else 0
         return position
 
     def offset_before(self, position: int) -> int:
-        """Last indexed offset of a batch that starts before ``position``; else the base offset."""
+        """Return the offset of the last indexed batch that starts at or before ``position``.
+
+        If there is none, return the base offset.
+        """
         after = bisect_right(range(self.count), position, key=lambda n: self[n][1])
         return self._offset_at(after - 1)
 
     def offset_behind(self, position: int) -> int | None:
-        """The first indexed offset of a batch that starts at or after ``position``, or None."""
+        """Return the offset of the first indexed batch that starts at or after ``position``.
+
+        If there is none, return None.
+        """
         at = bisect_left(range(self.count), position, key=lambda n: self[n][1])
         return self._offset_at(at) if at < self.count else None
 
 
 class TimestampOffset(NamedTuple):
-    """Up to ``offset``, no record of the segment has a larger timestamp (milliseconds)."""
+    """A timestamp (milliseconds) and an offset.
+
+    In a time index, this means: up to the offset, no record of the segment has a larger timestamp.
+    """
 
     timestamp: int
     offset: int
 
 
 class TimeIndex(MappedEntries):
-    """Entries ``i64 timestamp, i32 relative offset``; timestamps strictly increase.
+    """Entries ``i64 timestamp, i32 relative offset``, with increasing timestamps. Kafka: TimeIndex.
 
-    The last slot is reserved for the entry that is added when the segment is sealed. Threads as for
-    ``MappedEntries``. Kafka: TimeIndex.
+    The last slot is reserved for the entry that is added when the segment is sealed.
+    ``MappedEntries`` says which threads may use it.
     """
 
     _layout = struct.Struct(">qi")
@@ -179,29 +190,29 @@ class TimeIndex(MappedEntries):
 
     @property
     def full(self) -> bool:
-        """Whether only the reserved slot is left."""
+        """Whether only the reserved slot is left, or none."""
         return self.count >= self.capacity - 1
 
     @property
     def last(self) -> TimestampOffset:
-        """The last entry; for an empty index, timestamp -1 at the base offset."""
+        """The last entry. For an empty index, it is timestamp -1 at the base offset."""
         return self._entry_at(self.count - 1)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if its timestamp is larger than the last one."""
+        """Add an entry if its timestamp is larger than the last one and the index has room."""
         latest = self[self.count - 1][0] if self.count else -1
         if timestamp > latest and self.count < self.capacity:
             self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry up to ``timestamp``; if there is none, timestamp -1 at the base offset."""
+        """Return the last entry up to ``timestamp``, or timestamp -1 at the base offset."""
         return self._entry_at(
             bisect_right(range(self.count), timestamp, key=lambda n: self[n][0]) - 1
         )
 
     @property
     def none(self) -> TimestampOffset:
-        """The value of ``last`` in an empty index."""
+        """What ``last`` is in an empty index."""
         return self._entry_at(-1)
 
     def _entry_at(self, entry: int) -> TimestampOffset:
@@ -214,10 +225,10 @@ _ABORTED_VERSION: Final = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction, from the offset of its first record to that of its marker.
+    """An aborted transaction. Its offsets are those of its first record and of its marker.
 
-    ``last_stable_offset`` is the first offset of another transaction that was open when the marker
-    was written; if there was none, the offset after the marker.
+    ``last_stable_offset`` is the first offset of the oldest transaction that was still open after
+    the marker. If there was none, it is the offset after the marker.
     """
 
     producer_id: int
@@ -238,9 +249,10 @@ def is_aborted(batch: StoredHeader, aborted: Sequence[AbortedTransaction]) -> bo
 class TransactionIndex:
     """Entries ``i16 version, i64 producer id, i64 first, i64 last, i64 last stable offset``.
 
-    The file is created with the first entry, since most segments have none. It is read once and
-    kept in memory. Kafka: TransactionIndex. One thread at a time loads and writes (the partition's
-    lock); once it is loaded, any thread may read.
+    The file is created with the first entry, since most segments have none. The file is read once,
+    and the entries are kept in memory. Only one thread at a time may load and write, so the caller
+    must hold the partition's lock. Once the index is loaded, any thread may read. Kafka:
+    TransactionIndex.
     """
 
     def __init__(self, path: Path) -> None:
@@ -248,7 +260,7 @@ class TransactionIndex:
         self._entries: list[AbortedTransaction] | None = None
 
     def load(self) -> list[AbortedTransaction]:
-        """All entries, oldest first. Raises ``StorageError`` for a damaged file."""
+        """Return all entries, oldest first. Raises ``StorageError`` if the file is damaged."""
         if self._entries is None:
             self._entries = self._read()
         return self._entries
@@ -270,14 +282,17 @@ class TransactionIndex:
         return found
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry; last offsets increase. After an ``OSError`` call ``truncate``."""
+        """Add an entry, whose marker must come after those of the other entries.
+
+        If this raises ``OSError``, call ``truncate``.
+        """
         entries = self.load()
         with self.path.open("ab") as file:
             file.write(_ABORTED_ENTRY.pack(_ABORTED_VERSION, *aborted))
         entries.append(aborted)
 
     def between(self, start: int, end: int) -> Iterator[AbortedTransaction]:
-        """The transactions with records from offset ``start`` up to, but not including, ``end``."""
+        """Yield the transactions that have offsets from ``start`` to before ``end``."""
         entries = self.load()
         for one in entries[bisect_left(entries, start, key=lambda e: e.last_offset) :]:
             if one.first_offset < end:

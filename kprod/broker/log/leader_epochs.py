@@ -11,23 +11,24 @@ LEADER_EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 
 class EpochEntry(NamedTuple):
-    """The first offset written in an epoch."""
+    """A leader epoch and the first offset that was written in it."""
 
     epoch: int
     start_offset: int
 
 
 class LeaderEpochs:
-    """Epochs and their first offsets, both increasing (Kafka: LeaderEpochFileCache, KIP-101).
+    """Leader epochs and their first offsets (Kafka: LeaderEpochFileCache, KIP-101).
 
-    Guarded by the partition's lock. The file is replaced before an offset of a new epoch is
-    assigned, so that a reader always knows which leader wrote a record.
+    Both increase from entry to entry. The partition's lock guards them. The file is replaced before
+    the first record of a new epoch gets its offset. So the epoch in which a record was written is
+    always known.
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Read the file; a missing or damaged file counts as empty and is created again.
+        """Read the file at ``path``. A missing or damaged file counts as empty.
 
-        Without a ``path``, epochs are only kept in memory.
+        If ``path`` is None, epochs are kept only in memory.
         """
         self._path = path
         self.entries = [] if path is None else read_checkpoint(path, _parse_entry)
@@ -38,7 +39,10 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else 0
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Begin a new epoch; does nothing if it is not newer. An ``OSError`` changes nothing."""
+        """Begin an epoch at ``start_offset``. Does nothing unless the epoch is a newer one.
+
+        If this raises ``OSError``, nothing has changed.
+        """
         if self.entries and epoch <= self.latest:
             return
         # An epoch in which nothing was written never was.
@@ -46,15 +50,18 @@ class LeaderEpochs:
         self._replace([*kept, EpochEntry(epoch, start_offset)])
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """During recovery: add the epoch of a batch in the log, without writing the file.
+        """Add the epoch of a batch that was found during recovery, but do not write the file.
 
-        An epoch of -1 is ignored: batches of the formats 0 and 1 have no epoch.
+        An epoch of -1 is ignored, because batches of the formats 0 and 1 have no epoch.
         """
         if epoch >= 0 and (not self.entries or epoch > self.latest):
             self.entries.append(EpochEntry(epoch, start_offset))
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The latest epoch up to ``epoch``, and its end offset; (-1, -1) if unknown."""
+        """Return the latest known epoch up to ``epoch``, and its end offset.
+
+        Returns (-1, -1) if ``epoch`` is newer than the current one or older than all known ones.
+        """
         if epoch > self.latest or not self.entries or epoch < self.entries[0].epoch:
             return (-1, -1)
         number = max(n for n, entry in enumerate(self.entries) if entry.epoch <= epoch)
@@ -63,12 +70,15 @@ class LeaderEpochs:
         return self.entries[number].epoch, end
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch in which an offset was written; -1 if unknown."""
+        """Return the epoch in which an offset was written; -1 if it is unknown."""
         found = [entry.epoch for entry in self.entries if entry.start_offset <= offset]
         return found[-1] if found else -1
 
     def drop_after(self, end_offset: int) -> None:
-        """The log now ends at ``end_offset``. Writes the file if its entries change."""
+        """Drop the epochs after ``end_offset``, the new end of the log.
+
+        Writes the file if the entries change.
+        """
         kept = [entry for entry in self.entries if entry.start_offset < end_offset]
         if not kept and self.entries:
             kept = [EpochEntry(self.entries[0].epoch, end_offset)]
@@ -76,7 +86,10 @@ class LeaderEpochs:
             self._replace(kept)
 
     def drop_before(self, start_offset: int) -> None:
-        """The log now begins at ``start_offset``. Writes the file if its entries change."""
+        """Drop the epochs before ``start_offset``, the new start of the log.
+
+        Writes the file if the entries change.
+        """
         older = [entry for entry in self.entries if entry.start_offset <= start_offset]
         if older and (len(older) > 1 or older[0].start_offset < start_offset):
             newer = [entry for entry in self.entries if entry.start_offset > start_offset]

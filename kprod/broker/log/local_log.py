@@ -17,7 +17,7 @@ from kprod.records.legacy_message import StoredHeader
 
 
 def holder(segments: Sequence[LogSegment], offset: int) -> int:
-    """The index in the list of the segment that contains an offset."""
+    """Return the index of the segment that contains an offset."""
     return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
 
 
@@ -32,11 +32,11 @@ def expired_segments(
     end_offset: int,
     now_ms: int,
 ) -> int:
-    """How many of the oldest segments must be deleted (Kafka: UnifiedLog.deleteOldSegments).
+    """Return how many of the oldest segments must be deleted (Kafka: UnifiedLog.deleteOldSegments).
 
-    Segments are deleted by age and size if the policy is to delete, and always if they are before
-    the start of the log. The active segment is deleted only because of its age. Segments that reach
-    beyond the last stable offset are kept.
+    Segments before the start of the log are always deleted. If the cleanup policy is to delete,
+    other segments are deleted because of their age or the size of the log, but the active segment
+    only because of its age. Segments that reach beyond the last stable offset are always kept.
     """
     count = 0
     size = sum(segment.size for segment in segments)
@@ -70,7 +70,7 @@ def _too_old(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
 
 
 class LocalLog:
-    """The files of a partition, without regard to producers, leaders and transactions.
+    """The files of a partition. Knows nothing of producers, leaders and transactions.
 
     All methods are called under the partition's lock. The list ``segments`` is replaced, never
     changed, so readers can keep using the list that they have. ``recovery_point`` is the offset up
@@ -101,18 +101,18 @@ class LocalLog:
         return self.segments[-1]
 
     def has_room_for(self, header: StoredHeader) -> bool:
-        """Whether a batch, with its final offsets, belongs into the active segment."""
+        """Whether a batch fits in the active segment. ``header`` has its final offsets."""
         return self.active.size == 0 or self.active.has_room_for(header)
 
     def roll(self, base_offset: int) -> None:
-        """Begin the next segment."""
+        """Seal the active segment, and begin the next one at ``base_offset``."""
         self.active.seal()
         fresh = LogSegment(self.directory, base_offset, self.config)
         fresh.open_for_append()
         self.segments = [*self.segments, fresh]
 
     def flush_if_due(self, appended: int) -> None:
-        """Flush to disk if enough records have been appended since the last time."""
+        """Flush the batches if ``flush.messages`` records were appended since the last flush."""
         if self.config.flush_messages is not None:
             self._unflushed_messages += appended
             if self._unflushed_messages >= self.config.flush_messages:
@@ -120,14 +120,14 @@ class LocalLog:
                 self._unflushed_messages = 0
 
     def flush_if_older(self, end_offset: int, now_ms: int) -> None:
-        """Flush to disk if ``flush.ms`` have passed since the last time."""
+        """Flush everything to disk if ``flush.ms`` have passed since the last such flush."""
         due = self.config.flush_ms is not None and self.recovery_point < end_offset
         if due and now_ms - self._flushed_ms >= (self.config.flush_ms or 0):
             self.flush(end_offset)
             self._flushed_ms = now_ms
 
     def flush(self, end_offset: int) -> None:
-        """Flush everything up to the end of the log to disk."""
+        """Flush everything up to ``end_offset``, the end of the log, to disk."""
         if self.recovery_point == end_offset:
             return
         for segment in self.segments[holder(self.segments, self.recovery_point) :]:
@@ -135,17 +135,17 @@ class LocalLog:
         self.recovery_point = end_offset
 
     def rolled_since_flush(self) -> list[LogSegment]:
-        """The inactive segments that may not have been flushed to disk yet."""
+        """Return the inactive segments that may not have been flushed to disk yet."""
         return self.segments[holder(self.segments, self.recovery_point) : -1]
 
     def delete_first(self, count: int, now_ms: int) -> None:
-        """Delete the ``count`` oldest segments; at least one must be left."""
+        """Delete the ``count`` oldest segments. At least one segment must be left."""
         doomed, self.segments = self.segments[:count], self.segments[count:]
         self._doom(doomed, now_ms)
         drop_snapshots_before(self.directory, self.segments[0].base_offset)
 
     def replace(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
-        """Replace the ``old`` segments by one that consists of ``.swap`` files."""
+        """Replace the ``old`` segments by ``fresh``, whose files have the suffix ``.swap``."""
         self._doom(old, now_ms)
         fresh.rename("")
         flush_directory(self.directory)
@@ -153,20 +153,20 @@ class LocalLog:
         self.segments = sorted([*kept, fresh], key=lambda s: s.base_offset)
 
     def _doom(self, segments: list[LogSegment], now_ms: int) -> None:
-        """Give the files the suffix ``.deleted``; they are deleted later."""
+        """Give the segments' files the suffix ``.deleted``. The files are deleted later."""
         # Oldest first: after a crash in the middle the rest has no gap.
         for segment in segments:
             segment.rename(".deleted")
             self._doomed.append((now_ms + self.config.file_delete_delay_ms, segment))
 
     def take_deleted(self, now_ms: int) -> list[LogSegment]:
-        """Remove and return the deleted segments whose files may be deleted now."""
+        """Remove and return the segments whose ``.deleted`` files can now be deleted."""
         due = [segment for when, segment in self._doomed if when <= now_ms]
         self._doomed = [(when, segment) for when, segment in self._doomed if when > now_ms]
         return due
 
     def let_go(self) -> None:
-        """Close all files as they are. Idempotent."""
+        """Close all files without changing them. Idempotent."""
         for segment in (*self.segments, *(doomed for _, doomed in self._doomed)):
             segment.close()
 
@@ -176,11 +176,11 @@ OnFailure: TypeAlias = Callable[[OSError], None]
 
 
 def ignore_failure(_: OSError) -> None:
-    """Do nothing: the log does not belong to a directory."""
+    """Do nothing. For logs that do not belong to a ``LogDirectory``."""
 
 
 class Appended(NamedTuple):
-    """Where a batch is stored. As in Kafka, ``log_append_time`` is -1 except for a duplicate."""
+    """Where a batch is stored. ``log_append_time`` is -1 unless it is a duplicate, as in Kafka."""
 
     base_offset: int
     log_append_time: int
@@ -188,7 +188,7 @@ class Appended(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """The records found by a read, and the state of the log at that moment."""
+    """The records that a read has found, and the state of the log at that moment."""
 
     records: FileSlice | bytes
     high_watermark: int
@@ -199,10 +199,10 @@ class Fetched(NamedTuple):
 
 
 class LogView(NamedTuple):
-    """The readable part of a partition. It never changes, so reads need no lock.
+    """What can be read of a partition at one moment. Immutable, so reads need no lock.
 
-    ``stable`` is the last stable offset: the first offset of an open transaction, or the end.
-    ``active_size`` is the number of bytes of the last segment that the view covers.
+    ``stable`` is the last stable offset, which is the first offset of an open transaction, or else
+    the end of the log. ``active_size`` is how many bytes of the last segment belong to the view.
     """
 
     segments: list[LogSegment]
@@ -214,9 +214,10 @@ class LogView(NamedTuple):
     def fetch(
         self, offset: int, max_bytes: int, *, whole_first: bool, committed: bool = False
     ) -> Fetched:
-        """Read batches from ``offset`` on, which must be in the log; see ``LogSegment.locate``.
+        """Return the batches from ``offset`` on, as ``LogSegment.locate`` finds them.
 
-        With ``committed``, only up to the last stable offset, and with the aborted transactions.
+        ``offset`` must be in the log. With ``committed``, the batches end at the last stable
+        offset, and the result names the aborted transactions among them.
         """
         upper = self.stable if committed else self.end
         for at in range(holder(self.segments, offset), len(self.segments)):
@@ -231,7 +232,7 @@ class LogView(NamedTuple):
         return Fetched(b"", self.end, self.stable, self.start, () if committed else None)
 
     def _limit(self, at: int, upper: int) -> int:
-        """The file position at which reads of a segment must end."""
+        """Return the file position at which reads of a segment must end."""
         is_last = at == len(self.segments) - 1
         if upper < self.end and (is_last or self.segments[at + 1].base_offset > upper):
             return self.segments[at].position_of(upper)
@@ -240,9 +241,10 @@ class LogView(NamedTuple):
     def _aborted(
         self, at: int, offset: int, records: FileSlice | bytes, upper: int
     ) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions from ``offset`` to about the end of the ``records``.
+        """Return the aborted transactions from ``offset`` to about the end of the ``records``.
 
-        A transaction's index entry is in the segment with its marker: this one or a later one.
+        The index entry of a transaction is in the segment with its marker, which may be a later
+        segment.
         """
         end = upper
         if isinstance(records, FileSlice):
@@ -259,7 +261,10 @@ class LogView(NamedTuple):
                     return
 
     def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record not older than ``timestamp`` (milliseconds). Raises ``CorruptBatch``."""
+        """Return the first record that is not older than ``timestamp`` (milliseconds), or None.
+
+        Raises ``CorruptBatch``.
+        """
         for segment in self.segments:
             if segment.largest_timestamp.timestamp >= timestamp:
                 limit = self.active_size if segment is self.segments[-1] else segment.size
@@ -269,6 +274,6 @@ class LogView(NamedTuple):
         return None
 
     def largest_timestamp(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp; None in an empty log."""
+        """Return the first record that has the largest timestamp; None if no record has one."""
         largest = max(segment.largest_timestamp.timestamp for segment in self.segments)
         return None if largest < 0 else self.find_timestamp(largest)

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 class LogCleaner:
     """Compacts logs, and remembers up to which offset each is clean (Kafka: LogCleaner, Cleaner).
 
-    Used by one thread. A log is compacted when a large enough share of it has never been cleaned
+    Used by one thread. A log is compacted when a large enough part of it has never been cleaned
     (``min.cleanable.dirty.ratio``). The active segment is never compacted.
     """
 
@@ -38,7 +38,10 @@ class LogCleaner:
         self._first_dirty = read_offsets(self._path)
 
     def clean_if_dirty(self, log: PartitionLog, now_ms: int) -> bool:
-        """Compact the log if its policy and its dirty share require it; return whether it was."""
+        """Compact a log if its policy is to compact and enough of it is dirty.
+
+        Returns whether the log was compacted.
+        """
         config = log.config
         first_dirty = max(self._first_dirty.get(log.where, 0), log.start_offset)
         clean, dirty = _parts(log, first_dirty, now_ms)
@@ -55,7 +58,8 @@ class LogCleaner:
     def clean(self, log: PartitionLog, now_ms: int, *, first_dirty: int = 0) -> None:
         """Compact all segments that can be compacted. Raises ``OSError`` and ``CorruptBatch``.
 
-        The active segment is left out, and so are open transactions, which may still be aborted.
+        The active segment cannot be compacted, nor can segments with an open transaction, which may
+        still be aborted.
         """
         clean, dirty = _parts(log, first_dirty, now_ms)
         segments = clean + dirty
@@ -79,9 +83,10 @@ class LogCleaner:
             write_offsets(self._path, self._first_dirty)
 
     def forget_cut(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Treat a log as dirty if recovery has cut off a part of it that was clean.
+        """Treat a log as dirty if recovery has cut off part of what was clean.
 
-        New records get the offsets of that part. ``ends`` has the end offset of each log.
+        New records get the offsets of that part, and these records are not clean. ``ends`` has the
+        end offset of each log.
         """
         dirty = self._first_dirty
         self.forget(*[where for where, end in ends.items() if end < dirty.get(where, 0)])
@@ -90,10 +95,10 @@ class LogCleaner:
 def _parts(
     log: PartitionLog, first_dirty: int, now_ms: int
 ) -> tuple[list[LogSegment], list[LogSegment]]:
-    """The segments that were cleaned before, and those that can be cleaned now.
+    """Return the segments that were cleaned before, and those that can be cleaned now.
 
-    Neither part has the active segment, or segments with batches of an open transaction. The
-    records of the second part are all older than ``min.compaction.lag.ms``.
+    Neither list contains the active segment or segments with batches of an open transaction. The
+    records in the second list are all older than ``min.compaction.lag.ms``.
     """
     segments, stable = log.segments, log.last_stable_offset
     decided = [one for one, following in pairwise(segments) if following.base_offset <= stable]
@@ -105,7 +110,7 @@ def _parts(
 
 
 def _groups(segments: Sequence[LogSegment], config: LogConfig) -> Iterator[list[LogSegment]]:
-    """Groups of neighbouring segments that fit into one segment even before they are compacted."""
+    """Yield groups of neighbouring segments that fit into one even before compaction."""
     group: list[LogSegment] = []
     size = 0
     for segment in segments:
@@ -122,7 +127,7 @@ def _groups(segments: Sequence[LogSegment], config: LogConfig) -> Iterator[list[
 def _latest_offsets(
     segments: Sequence[LogSegment], aborted: Sequence[AbortedTransaction]
 ) -> dict[bytes, int]:
-    """The offset of the last record with each key (Kafka: OffsetMap)."""
+    """Return the offset of the last record with each key (Kafka: OffsetMap)."""
     latest: dict[bytes, int] = {}
     for batch in _batches(segments):
         if not batch.is_control and not is_aborted(batch, aborted):
@@ -139,7 +144,7 @@ def _batches(segments: Sequence[LogSegment]) -> Iterator[StoredBatch]:
 
 
 class _Cleaning:
-    """One pass over one log."""
+    """The compaction of one log."""
 
     def __init__(
         self,
@@ -158,7 +163,7 @@ class _Cleaning:
         }
 
     def rewrite(self, group: list[LogSegment]) -> None:
-        """Replace neighbouring segments by one that has the records to keep."""
+        """Replace neighbouring segments by one segment with the records to keep."""
         directory, base = self._log.directory, group[0].base_offset
         for leftover in directory.glob(f"{base:020d}.*.cleaned"):
             leftover.unlink()
@@ -183,7 +188,7 @@ class _Cleaning:
                 fresh.append(kept, [kept.data])
 
     def _kept(self, batch: StoredBatch) -> StoredBatch | None:
-        """What is left of a batch; None if it is dropped entirely."""
+        """Return what compaction keeps of a batch; None if it drops the whole batch."""
         if batch.is_control:
             return batch
         records = list(batch.records())
@@ -207,7 +212,10 @@ class _Cleaning:
         return next(read_batches(rewrite_batch(header, kept, attributes)))
 
     def _horizon(self, batch: StoredBatch, records: list[StoredRecord]) -> int | None:
-        """When the tombstones of a batch may be deleted: some time after their first cleaning."""
+        """Return when the tombstones of a batch may be deleted; None if the batch has none.
+
+        That is ``delete.retention.ms`` after the tombstones were first cleaned.
+        """
         if isinstance(batch, RecordBatch) and batch.attributes & HAS_DELETE_HORIZON:
             return batch.base_timestamp
         if any(record.value is None and self._is_latest(record) for record in records):

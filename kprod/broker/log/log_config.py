@@ -27,9 +27,10 @@ _NUMBER: Final = re.compile(r"-?\d{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One setting: Kafka's type number, how it is parsed, and its field in ``LogConfig``.
+    """One setting: Kafka's number of its type, and how its text is parsed.
 
-    ``read`` raises ``ValueError``. A setting without a field has only one possible value.
+    ``read`` raises ``ValueError`` for an invalid text. ``fixed`` is the value of a setting that
+    cannot be changed, and that ``LogConfig`` therefore does not have.
     """
 
     type: int
@@ -83,15 +84,15 @@ def _setting(default: Any, kafka_type: int, read: Callable[[str], Any]) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Options of the log, with Kafka's defaults except for retention.
+    """Options of the log. The defaults are Kafka's, except that old records are not deleted.
 
-    Sizes are in bytes, times in milliseconds. ``retention_ms`` and ``retention_bytes``: -1, the
-    default, means no limit, so nothing is deleted by age or size.
+    Sizes are in bytes, times in milliseconds. For ``retention_ms`` and ``retention_bytes``, the
+    default -1 means no limit.
 
-    ``fsync`` is called after ``flush_messages`` records or ``flush_ms`` milliseconds. If both are
-    None, records are written without ``fsync``: acknowledged records then survive a crash of the
-    process, but may not survive a crash of the machine. ``flush_messages=1`` is the strictest
-    setting.
+    ``fsync`` is called after ``flush_messages`` records. It is also called when ``flush_ms`` have
+    passed, which is checked every 30 seconds. By default, both are None: acknowledged records then
+    survive a crash of the process, but may not survive a crash of the machine. ``flush_messages=1``
+    is the strictest setting: each batch is flushed before it is acknowledged.
     """
 
     segment_bytes: int = _setting(1024 * _MIB, _INT, _between(14, _INT_MAX))
@@ -117,7 +118,7 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments are deleted by age and size."""
+        """Whether segments are deleted because of their age and the size of the log."""
         return "delete" in self.cleanup_policy.split(",")
 
     @property
@@ -144,7 +145,7 @@ class TopicConfig(NamedTuple):
 
 
 def topic_configs(config: LogConfig, own: Mapping[str, str]) -> Iterator[TopicConfig]:
-    """All settings of a topic: its ``own``, and the broker's for the others."""
+    """Yield all settings of a topic: its ``own``, and the broker's for the others."""
     resulting = with_overrides(config, own)
     for name, key in sorted(KEYS.items()):
         value = key.fixed or getattr(resulting, _field(name))
@@ -153,7 +154,10 @@ def topic_configs(config: LogConfig, own: Mapping[str, str]) -> Iterator[TopicCo
 
 
 def with_overrides(config: LogConfig, own: Mapping[str, str]) -> LogConfig:
-    """The broker's settings, overridden by those of a topic. Raises ``BrokerError`` 40."""
+    """Return the broker's settings, overridden by a topic's own.
+
+    Raises ``BrokerError`` 40 for an unknown setting or an invalid value.
+    """
     changes = {}
     for name, text in own.items():
         key = KEYS.get(name)

@@ -1,4 +1,4 @@
-"""The data directories of a broker: locking, loading, and taking one offline if its disk fails."""
+"""The data directories of a broker: locking, loading, and going offline if a disk fails."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ _log = logging.getLogger(__name__)
 class LogDirectory:
     """The partitions in one directory (what Kafka's LogManager does for each of ``log.dirs``).
 
-    The constructor locks the directory and loads every partition, with recovery unless the last
-    shutdown was clean. Only ``fail`` is thread-safe; ``Topics``, which creates and removes
-    partitions, has a lock.
+    The constructor locks the directory and loads every partition. Unless the last shutdown was
+    clean, the partitions are also recovered. Only ``fail`` is thread-safe: for creating and
+    removing partitions, ``Topics`` has a lock.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class LogDirectory:
     ) -> None:
         """``config_of`` returns a topic's settings; ``recovery_threads`` threads load partitions.
 
-        Raises ``StorageError`` if another broker uses the directory or its content is unusable,
-        ``OSError`` if it cannot be read or written.
+        Raises ``StorageError`` if another broker uses the directory or its content is unusable, and
+        ``OSError`` if the directory cannot be read or written.
         """
         self.path = path
         self._config_of = config_of
@@ -157,10 +157,11 @@ class LogDirectory:
         )
 
     def fail(self, error: OSError) -> None:
-        """Take the directory offline if the disk has failed: its partitions then return error 56.
+        """Take the directory offline, because its disk has failed. Idempotent and thread-safe.
 
-        The directory is no longer written to, and the next start recovers it. Idempotent and
-        thread-safe. The caller must not hold a partition's lock. Kafka: LogDirFailureChannel.
+        Its partitions then return error 56. The directory is no longer written to, and the next
+        start recovers it. Does nothing if the cause is a lack of descriptors or memory. The caller
+        must not hold a partition's lock. Kafka: LogDirFailureChannel.
         """
         if self.failure is not None or error.errno in _OF_THE_PROCESS:
             return
@@ -180,7 +181,10 @@ class LogDirectory:
                 yield where, directory
 
     def create(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
-        """Create an empty partition; its directory name is not durable yet. Raises ``OSError``."""
+        """Create an empty partition. Its directory may be lost in a crash until it is flushed.
+
+        Raises ``OSError``.
+        """
         directory = self.path / str(where)
         directory.mkdir(exist_ok=True)
         (directory / LEADER_EPOCHS_FILE).write_bytes(b"0\n1\n0 0\n")
@@ -192,10 +196,10 @@ class LogDirectory:
         return log
 
     def remove(self, where: TopicPartition, now_ms: int) -> None:
-        """Rename a partition's directory, to be deleted after ``file.delete.delay.ms``.
+        """Rename a partition's directory; it is deleted after ``file.delete.delay.ms``.
 
-        Readers that still use its log read nothing more from it. Directories that still wait at the
-        next start are deleted then.
+        Readers that still use the log read nothing more from it. If the broker stops before the
+        directory is deleted, the next start deletes it.
         """
         log = self.logs.pop(where)
         log.abandon()
@@ -217,8 +221,8 @@ class LogDirectory:
     def maintain(self, now_ms: int) -> None:
         """Apply retention and compaction, flush what is due, and write checkpoints.
 
-        For one thread at a time. A damaged log is skipped until the next call. If a log cannot be
-        read or written, the directory goes offline.
+        Only one thread at a time may call this. A damaged log is skipped until the next call. If a
+        log cannot be read or written, the directory goes offline.
         """
         try:
             for log in list(self.logs.values()):
@@ -243,7 +247,7 @@ class LogDirectory:
             _log.exception("%s could not be maintained", log.where)
 
     def close(self) -> None:
-        """Flush and close every log; if all of that succeeds, mark the directory as clean."""
+        """Flush and close every log. If all of that succeeds, mark the shutdown as clean."""
         with ThreadPoolExecutor(_CLOSING_THREADS, "kprod-broker-close") as pool:
             closed = list(pool.map(_close, list(self.logs.values())))
         if self.failure is None and all(closed):
@@ -262,14 +266,14 @@ class LogDirectory:
         write_offsets(self.path / _START_OFFSETS, starts)
 
     def abandon(self) -> None:
-        """Let go of everything as a crash would."""
+        """Close everything as in a crash: flush nothing, and do not mark the shutdown as clean."""
         for log in self.logs.values():
             log.abandon()
         self._lock.close()
 
 
 def _close(log: PartitionLog) -> bool:
-    """Close a log, or abandon it if that fails. Returns whether it was closed."""
+    """Close a log, or abandon the log if that fails. Return whether it was closed."""
     try:
         log.close()
     except OSError:
@@ -280,23 +284,27 @@ def _close(log: PartitionLog) -> bool:
 
 
 def deleted_name(where: TopicPartition) -> str:
-    """A fresh name for the directory of a deleted partition (Kafka: LocalLog.logDeleteDirName).
+    """Make a new name for the directory of a deleted partition (Kafka: LocalLog.logDeleteDirName).
 
-    It is ``topic-partition.uuid-delete``, with the topic shortened to the file system's limit.
-    Kafka can parse the name, so it can start on a data directory that contains one after a crash.
+    The name is ``topic-partition.uuid-delete``, with the topic shortened to the file system's
+    limit. Kafka can parse such names. So it can start on a data directory in which a crash has left
+    one.
     """
     ending = f"-{where.partition}.{uuid.uuid4().hex}-delete"
     return where.topic[: _LONGEST_NAME - len(ending)] + ending
 
 
 def known_cluster_id(path: Path) -> str | None:
-    """The id of a directory's cluster; None for a new directory. Raises ``StorageError``."""
+    """Return the cluster id in a data directory; None for a new directory.
+
+    Raises ``StorageError`` if the directory has another version.
+    """
     meta = path / _META
     return read_properties(meta, "=", _META_VERSION)["cluster.id"] if meta.exists() else None
 
 
 def encode_id(value: uuid.UUID) -> str:
-    """Kafka's text form of a UUID: 22 characters of URL-safe base64."""
+    """Return Kafka's text form of a UUID: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
@@ -311,12 +319,12 @@ def decode_id(text: str) -> uuid.UUID:
 class LogDirectories:
     """All partitions on disk (Kafka: LogManager).
 
-    A new partition is created in the directory with the fewest partitions. If a disk fails, even
-    while its directory is opened, the directory is offline until the next start, and the broker
-    continues without it. The first directory also has data that belongs to no partition: settings
-    of topics, and producer ids.
+    A new partition is created in the directory with the fewest partitions. If a disk fails, its
+    directory is offline until the next start, and the broker continues without it. That also holds
+    for a disk that fails at the start, unless its directory is the first one. The first directory
+    also has data that belongs to no partition: settings of topics, and producer ids.
 
-    Not thread-safe; ``Topics``, which creates and removes partitions, has a lock.
+    Not thread-safe: for creating and removing partitions, ``Topics`` has a lock.
     """
 
     def __init__(
@@ -325,12 +333,11 @@ class LogDirectories:
         config: LogConfig,
         recovery_threads: int = RECOVERY_THREADS,
     ) -> None:
-        """In each directory, ``recovery_threads`` threads load the partitions.
+        """Open the directories. In each of them, ``recovery_threads`` threads load the partitions.
 
-        Raises ``StorageError`` if another broker uses a directory, or if two directories have the
-        same partition.
-
-        Raises ``OSError`` if the first directory is unusable.
+        Raises ``StorageError`` if another broker uses a directory, if the content of a directory is
+        unusable, or if two directories have the same partition. Raises ``OSError`` if the first
+        directory cannot be read or written.
         """
         self.path = paths[0]
         self._config = config
@@ -411,20 +418,24 @@ class LogDirectories:
         return {**self._unusable, **failed}
 
     def missing(self, where: TopicPartition) -> PartitionLog | None:
-        """A placeholder for a partition that may be in a directory that could not be opened.
+        """Return a placeholder for a partition that may be in a directory that could not be opened.
 
-        None if all directories were opened: then the partition does not exist.
+        If all directories were opened, the partition cannot be in one of them, and the result is
+        None.
         """
         for path, error in self._unusable.items():
             return PartitionLog.lost(where, path, self.config_of(where.topic), error)
         return None
 
     def config_of(self, topic: str) -> LogConfig:
-        """The settings of a topic: the broker's, overridden by its own."""
+        """Return the settings of a topic: the broker's, overridden by the topic's own."""
         return with_overrides(self._config, self.overrides.of(topic))
 
     def reconfigure(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Replace a topic's own settings. Raises ``BrokerError`` 40 and ``OSError``."""
+        """Replace a topic's own settings.
+
+        Raises ``BrokerError`` 40 for an invalid setting, and ``OSError`` if they cannot be written.
+        """
         config = with_overrides(self._config, settings)
         self.overrides.replace(topic, settings)
         for where, log in self.logs.items():
@@ -432,7 +443,7 @@ class LogDirectories:
                 log.reconfigure(config)
 
     def create(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
-        """Create an empty partition, durable after ``flush_names``. Raises ``OSError``."""
+        """Create an empty partition, which is durable after ``flush_names``. Raises ``OSError``."""
         failure = OSError("every data directory is offline")
         for directory in sorted(self.directories, key=lambda each: len(each.logs)):
             if directory.failure is not None:
@@ -448,13 +459,13 @@ class LogDirectories:
         raise failure
 
     def flush_names(self) -> None:
-        """Flush the names of new partitions to disk."""
+        """Flush the directory names of new partitions to disk."""
         for directory in self.directories:
             if directory.failure is None:
                 flush_directory(directory.path)
 
     def remove(self, where: TopicPartition, now_ms: int) -> None:
-        """See ``LogDirectory.remove``. The name can be used again at once."""
+        """Remove a partition (see ``LogDirectory.remove``). Its name can be used again at once."""
         self.logs.pop(where)
         for directory in self.directories:
             if where in directory.logs:
@@ -470,11 +481,11 @@ class LogDirectories:
                 directory.maintain(now_ms)
 
     def close(self) -> None:
-        """Flush and close every log; mark each directory as clean in which that succeeds."""
+        """Close every directory (see ``LogDirectory.close``)."""
         for directory in self.directories:
             directory.close()
 
     def abandon(self) -> None:
-        """Let go of everything as a crash would."""
+        """Close everything as in a crash: flush nothing, and do not mark the shutdown as clean."""
         for directory in self.directories:
             directory.abandon()

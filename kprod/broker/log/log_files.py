@@ -23,14 +23,14 @@ _CUT: Final = "ends in the middle of an entry"
 
 
 def partition_directories(path: Path) -> list[Path]:
-    """The directory itself if it has segments, else those of its subdirectories that have some."""
+    """Return ``path`` itself if it has segments, else its subdirectories that have segments."""
     if any(path.glob("*.log")):
         return [path]
     return sorted({found.parent for found in path.glob("*/*.log")})
 
 
 def check_directory(path: Path) -> Iterator[str]:
-    """One line for each problem in a partition's files."""
+    """Yield a line for each problem in a partition's files."""
     end = -1
     for log in sorted(path.glob("*.log")):
         if not log.stem.isdigit():
@@ -53,7 +53,7 @@ def check_directory(path: Path) -> Iterator[str]:
 
 
 class _Segment:
-    """One segment. Once checked, ``end`` is the offset after its last valid batch."""
+    """One segment. After ``problems``, ``end`` is the offset after its last valid batch."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -117,7 +117,10 @@ class _Segment:
 
 
 def _entries(content: bytes, layout: struct.Struct) -> Iterator[tuple[_Entry, _Entry]]:
-    """Each used entry, with the one before it; nothing if the last entry is incomplete."""
+    """Yield each used entry, together with the one before it.
+
+    Yields nothing if the file ends in the middle of an entry.
+    """
     last = (-1, -1)
     for entry in () if len(content) % layout.size else layout.iter_unpack(content):
         if any(entry):  # the others are room for more
@@ -126,7 +129,10 @@ def _entries(content: bytes, layout: struct.Struct) -> Iterator[tuple[_Entry, _E
 
 
 def dump_file(path: Path, *, records: bool = False) -> Iterator[str]:
-    """The content of a file. Raises ``CorruptBatch``, and ``ValueError`` for an unknown kind."""
+    """Yield the content of a file as lines of text.
+
+    Raises ``CorruptBatch``, and ``ValueError`` for an unknown kind of file.
+    """
     kind = next((part for part in reversed(path.suffixes) if part in _KINDS), "")
     if kind == ".log":
         yield from _log(path, records)
@@ -208,7 +214,7 @@ def _time_index(path: Path) -> Iterator[str]:
 
 
 def _used(path: Path, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
-    """The used entries: an index that is still written to ends in zeros."""
+    """Yield the used entries. In an index that is still written to, zeros come after them."""
     content = path.read_bytes()
     entries = list(layout.iter_unpack(content[: len(content) // layout.size * layout.size]))
     while entries and not any(entries[-1]):

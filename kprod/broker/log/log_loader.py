@@ -25,9 +25,9 @@ class LogLoader:
     """Loads one partition (Kafka: LogLoader). Use once, from one thread.
 
     ``recovery_point`` is the offset up to which the log is known to be on disk; None after a clean
-    shutdown. The log after that offset is recovered: each batch's CRC is checked, the log is cut
-    off at the first incomplete or invalid batch, later segments are deleted, and the indexes are
-    rebuilt.
+    shutdown. The log after that offset is recovered: the CRC of each batch is checked, the log is
+    cut off at the first incomplete or invalid batch, later segments are deleted, and the indexes
+    are rebuilt.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LogLoader:
     def load(self) -> PartitionLog:
         """Load the partition. Raises ``OSError`` if files cannot be read or written.
 
-        Raises ``StorageError`` if a batch is damaged that is necessary and must not be cut off.
+        Raises ``StorageError`` if a damaged batch can be neither skipped nor cut off.
         """
         try:
             return self._load()
@@ -109,7 +109,10 @@ class LogLoader:
             orphan.rename(orphan.with_suffix(""))
 
     def _complete_swap(self, base: int) -> None:
-        """Replace the segments that a ``.swap`` file covers by it; its indexes are built later."""
+        """Delete the segments that a ``.swap`` segment replaces, and rename that segment.
+
+        Its indexes are rebuilt later.
+        """
         fresh = LogSegment(self._directory, base, self._config, ".swap")
         end = base
         for _, header in fresh.records.headers():
@@ -154,7 +157,7 @@ class LogLoader:
         return segments
 
     def _in_doubt(self, segment: LogSegment, rest: list[LogSegment]) -> bool:
-        """Whether the file may differ from what was acknowledged."""
+        """Whether the segment may differ from what was acknowledged, and must be recovered."""
         if self._recovery_point is None:
             return not rest and segment.intact_end() is None
         return not rest or rest[0].base_offset > self._recovery_point
@@ -174,7 +177,7 @@ class LogLoader:
             segment.transaction_index.clear()
 
     def _reindex_aborted(self, segment: LogSegment) -> None:
-        """Rebuild the indexes of aborted transactions from this segment on, from the batches."""
+        """Have the indexes of aborted transactions rebuilt, from this segment on."""
         if self._unindexed is None:
             self._unindexed = segment.base_offset
 

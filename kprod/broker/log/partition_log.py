@@ -43,9 +43,10 @@ _STAMP: Final = struct.Struct(">qii")
 
 
 class PartitionLog:
-    """The log of one partition (Kafka: UnifiedLog); appended records are visible at once.
+    """The log of one partition (Kafka: UnifiedLog). Appended records can be read at once.
 
-    Thread-safe. One lock orders the appends; reads only take it to get the log's current extent.
+    Thread-safe. One lock orders the appends; reads take it only to get the current extent of the
+    log.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class PartitionLog:
 
     @classmethod
     def lost(cls, where: TopicPartition, path: Path, config: LogConfig, error: OSError) -> Self:
-        """A placeholder for a partition in a directory that could not be opened."""
+        """Make a placeholder for a partition in a directory that could not be opened."""
         epochs = LeaderEpochs(None)
         log = cls(where, path, config, [], ProducerState(), epochs, start_offset=0, end_offset=0)
         log.go_offline(error)
@@ -98,22 +99,25 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The number of leaders before the current one."""
+        """The current leader epoch, which grows with each new leader."""
         return self._epochs.latest
 
     def begin_epoch(self) -> None:
-        """Begin a new leader's epoch. Raises ``OSError`` if that cannot be written."""
+        """Begin a new leader epoch. Raises ``OSError`` if the epoch cannot be written."""
         with self._lock:
             if self._offline is None:
                 self._epochs.begin(self._epochs.latest + 1, self.end_offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The latest epoch up to ``epoch``, and its end offset; (-1, -1) if there is none."""
+        """Return the latest leader epoch up to ``epoch``, and its end offset.
+
+        Returns (-1, -1) if it is unknown (see ``LeaderEpochs.end_of``).
+        """
         with self._lock:
             return self._epochs.end_of(epoch, self.end_offset)
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the leader that wrote an offset."""
+        """Return the leader epoch in which an offset was written; -1 if it is unknown."""
         with self._lock:
             return self._epochs.epoch_at(offset)
 
@@ -130,12 +134,14 @@ class PartitionLog:
         *,
         from_zero: bool = False,
     ) -> Appended:
-        """Store one validated batch and assign its offsets, unless it is a duplicate.
+        """Store one validated batch and assign its offsets. A duplicate is not stored again.
 
-        The first batch of a transaction needs a ``guard``, see ``verification``. With ``from_zero``
-        its sequence numbers must begin at 0. Raises ``BrokerError``: 45, 47 and 48 by the rules of
-        ``ProducerState``, 48 if the transaction is not open, 18 if the batch is larger than a
-        segment, and 56 if the disk fails; nothing is stored then.
+        The first batch of a transaction needs a ``guard`` (see ``verification``). With
+        ``from_zero``, the sequence numbers of an unknown producer must begin at 0.
+
+        If this raises ``BrokerError``, nothing is stored. The codes are 45 (wrong sequence number),
+        47 (old producer epoch), 48 (no open transaction, or a batch outside of it), 18 (the batch
+        is larger than a segment) and 56 (disk failure).
         """
         try:
             with self._lock:
@@ -158,7 +164,8 @@ class PartitionLog:
     ) -> Appended:
         """Append the marker that ends a producer's transaction.
 
-        Raises ``BrokerError`` 47 and 52 by the rules of ``ProducerState.check_marker``, and 56.
+        Raises ``BrokerError`` 47 (old producer epoch), 52 (old coordinator epoch) or 56 (disk
+        failure).
         """
         batch = write_marker(marker, now_ms)
         try:
@@ -187,7 +194,7 @@ class PartitionLog:
 
     @property
     def offline(self) -> bool:
-        """Whether the disk has failed: nothing can be read or written until the next start."""
+        """Whether the disk has failed, so that the log is unusable until the next start."""
         return self._offline is not None
 
     def go_offline(self, error: OSError) -> None:
@@ -209,28 +216,31 @@ class PartitionLog:
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """The segments at this moment; appends go to the last one."""
+        """The current segments. Appends go to the last one."""
         return tuple(self._files.segments)
 
     def producers(self) -> list[tuple[int, ProducerEntry]]:
-        """The remembered producers, by id."""
+        """Return the remembered producers, with their ids."""
         with self._lock:
             return list(self._producers)
 
     def fail_with(self, error: OSError | None) -> None:
-        """Let appends fail as if the disk had failed; None ends that."""
+        """Let appends fail with this error, as if the disk had failed; None ends the failure."""
         with self._lock:
             self._failure = error
 
     def expire_producers(self, oldest_ms: int) -> None:
-        """Forget producers without a later batch, except those with an open transaction."""
+        """Forget producers that have written nothing since ``oldest_ms``.
+
+        Producers with an open transaction are kept.
+        """
         with self._lock:
             self._producers.expire(oldest_ms)
 
     def delete_records(self, before: int) -> int:
-        """Delete the records before an offset (-1: all); return the new start of the log.
+        """Delete the records before an offset (-1: all records); return the new start of the log.
 
-        Raises ``BrokerError`` 1 for an offset after the end. Files are deleted later.
+        Files are deleted later. Raises ``BrokerError`` 1 for an offset after the end of the log.
         """
         with self._lock:
             offset = self.end_offset if before == -1 else before
@@ -244,9 +254,9 @@ class PartitionLog:
         self._epochs.drop_before(offset)
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Delete segments that retention no longer covers; return how many. Raises ``OSError``.
+        """Delete the segments that retention no longer covers; return their number.
 
-        Segments with open transactions are kept.
+        Segments with open transactions are kept. Raises ``OSError``.
         """
         with self._lock:
             segments = self._files.segments
@@ -261,10 +271,11 @@ class PartitionLog:
             return count
 
     def replace_segments(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
-        """Replace segments by a compacted one that has ``.cleaned`` files. Raises ``OSError``.
+        """Replace segments by a compacted one, whose files have the suffix ``.cleaned``.
 
-        Recovery can continue after each step: it ignores ``.cleaned`` files, replaces the segments
-        that a ``.swap`` file covers, and removes ``.deleted`` files.
+        After a crash at any step, recovery can continue: it ignores ``.cleaned`` files, replaces
+        the segments that a ``.swap`` file covers, and removes ``.deleted`` files. Raises
+        ``OSError``.
         """
         fresh.rename(".swap")
         with self._lock:
@@ -272,7 +283,7 @@ class PartitionLog:
                 self._files.replace(old, fresh, now_ms)
 
     def purge(self, now_ms: int) -> None:
-        """Delete the files of segments that were deleted some time ago."""
+        """Delete ``.deleted`` files for which ``file.delete.delay.ms`` have passed."""
         with self._lock:
             due = self._files.take_deleted(now_ms)
         for segment in due:
@@ -309,9 +320,10 @@ class PartitionLog:
         self._files.roll(base_offset)
 
     def batches(self, *, committed: bool = False) -> Iterator[StoredBatch]:
-        """All batches from first to last, including those appended meanwhile.
+        """Yield all batches in order, including those that are appended meanwhile.
 
-        With ``committed``, without batches of aborted and open transactions.
+        With ``committed``, omits batches of aborted transactions, and ends at the last stable
+        offset.
         """
         at = self.start_offset
         while True:
@@ -325,7 +337,7 @@ class PartitionLog:
                 at = batch.last_offset + 1
 
     def records(self, *, committed: bool = False) -> Iterator[StoredRecord]:
-        """All records of these batches, without transaction markers."""
+        """Yield the records of all ``batches``, without transaction markers."""
         start = self.start_offset
         for batch in self.batches(committed=committed):
             if not batch.is_control:
@@ -334,10 +346,10 @@ class PartitionLog:
     def locate(
         self, offset: int, max_bytes: int, *, whole_first: bool, committed: bool = False
     ) -> Fetched:
-        """Batches from ``offset`` on, at most ``max_bytes`` (see ``LogView.fetch``).
+        """Return batches from ``offset`` on, at most ``max_bytes`` (see ``LogView.fetch``).
 
-        Empty at the end of the log. Raises ``BrokerError`` 1 for an offset outside the log, 56 if
-        the disk fails.
+        At the end of the log there are none. Raises ``BrokerError`` 1 for an offset outside the
+        log, and 56 if the disk fails.
         """
         try:
             view = self.view()
@@ -348,7 +360,10 @@ class PartitionLog:
             raise self._disk_failed(error) from error
 
     def view(self) -> LogView:
-        """The current extent of the log, for reads without the lock. Raises ``BrokerError`` 56."""
+        """Return the current extent of the log, for reads without the lock.
+
+        Raises ``BrokerError`` 56 if the log is offline.
+        """
         with self._lock:
             if self._offline is not None:
                 self._check_usable()
@@ -375,7 +390,7 @@ class PartitionLog:
     def flush_rolled(self) -> None:
         """Flush the inactive segments to disk. Raises ``OSError``.
 
-        After that, a recovery only has to read the active segment.
+        After that, recovery has to read only the active segment.
         """
         with self._lock:
             rolled = self._files.rolled_since_flush()
@@ -387,7 +402,10 @@ class PartitionLog:
             self._files.recovery_point = max(self._files.recovery_point, active)
 
     def close(self) -> None:
-        """Seal, flush and write a snapshot, so that no recovery is needed. Raises ``OSError``."""
+        """Seal and flush the files, and write a snapshot, so that the next start need not recover.
+
+        Raises ``OSError``.
+        """
         with self._lock:
             if self._open:
                 self._open = False
@@ -398,7 +416,7 @@ class PartitionLog:
                 self._files.let_go()
 
     def abandon(self) -> None:
-        """Close the files as in a crash: nothing is sealed, flushed or written."""
+        """Close the files as in a crash: seal, flush and write nothing."""
         with self._lock:
             self._open = False
             self._files.let_go()

@@ -1,10 +1,10 @@
 """Producer state on disk (``.snapshot``), and how it is rebuilt when a log is opened.
 
 Kafka's format, version 1: ``i16 version, u32 CRC-32C of the rest, i32 count``, then per producer
-``i64 id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp,
-i32 coordinator epoch, i64 first offset of the open transaction``. The name of the file is the
-offset up to which the snapshot covers the log. As in Kafka, it has only the last batch of each
-producer; -1 stands for none.
+``i64 id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp, i32
+coordinator epoch, i64 first offset of the open transaction``. A snapshot covers the log up to the
+offset in the name of its file. As in Kafka, a snapshot has only the last batch of each producer. A
+number of -1 stands for none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 def write_snapshot(directory: Path, offset: int, state: ProducerState) -> None:
-    """Write the state at ``offset`` durably, and delete all but the newest snapshots."""
+    """Write the state at ``offset`` durably, and delete all but the two newest snapshots."""
     entries = []
     for producer_id, entry in state:
         last = entry.batches[-1] if entry.batches else _NO_BATCH
@@ -56,7 +56,7 @@ def write_snapshot(directory: Path, offset: int, state: ProducerState) -> None:
 
 
 def snapshot_offsets(directory: Path) -> list[int]:
-    """The offsets of the snapshots, ascending."""
+    """Return the offsets of the snapshots in a directory, in ascending order."""
     stems = [path.stem for path in directory.glob("*.snapshot")]
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
@@ -67,14 +67,14 @@ def drop_snapshot(directory: Path, offset: int) -> None:
 
 
 def drop_snapshots_before(directory: Path, offset: int) -> None:
-    """Delete the snapshots of deleted segments."""
+    """Delete the snapshots before ``offset``, which belong to deleted segments."""
     for found in snapshot_offsets(directory):
         if found < offset:
             drop_snapshot(directory, found)
 
 
 def read_snapshot(directory: Path, offset: int) -> ProducerState | None:
-    """The state at ``offset``; None, with a warning, if the file is damaged."""
+    """Return the state at ``offset``; None, with a warning, if the file is damaged."""
     path = directory / f"{offset:020d}.snapshot"
     try:
         return parse_snapshot(path.read_bytes())
@@ -84,7 +84,7 @@ def read_snapshot(directory: Path, offset: int) -> ProducerState | None:
 
 
 def parse_snapshot(content: bytes) -> ProducerState:
-    """Parse the content of a file. Raises ``ValueError`` or ``struct.error``."""
+    """Parse the content of a snapshot. Raises ``ValueError`` or ``struct.error``."""
     version, crc = _PREFIX.unpack_from(content)
     rest = content[_PREFIX.size :]
     if version != _VERSION or crc32c(rest) != crc:
@@ -107,13 +107,14 @@ _TAIL_BYTES: Final = 8 * 1024 * 1024
 
 
 class ProducerLoader:
-    """Loads the state of one partition (Kafka: UnifiedLog.rebuildProducerState). Use once.
+    """Loads the producer state of one partition (Kafka: UnifiedLog.rebuildProducerState). Use once.
 
-    The state is read from a snapshot and the batches after it, and at least from the last few MiB
-    of the log: a snapshot has one batch per producer, but up to five may be resent. For segments
-    from ``unindexed`` on (None: for no segment), the indexes of aborted transactions are rebuilt.
-    The snapshot must be older than these segments, because a transaction may have begun before
-    them.
+    The state is read from a snapshot and the batches after it. In any case, the last few MiB of the
+    log are read: a snapshot has only one batch per producer, but a producer may resend up to five.
+
+    For segments from ``unindexed`` on (None: for no segment), the indexes of aborted transactions
+    are also rebuilt. For that, the snapshot must be older than these segments, because a
+    transaction may have begun before them.
     """
 
     def __init__(
@@ -165,7 +166,10 @@ class ProducerLoader:
         state.end_transaction(marker, header.max_timestamp)
 
     def _snapshot(self) -> tuple[ProducerState, int]:
-        """The newest usable snapshot, and its offset. Deletes snapshots that do not fit the log."""
+        """Return the newest usable snapshot and its offset.
+
+        Damaged snapshots, and those beyond the end of the log, are deleted.
+        """
         found = ProducerState(), 0
         for offset in snapshot_offsets(self._directory):
             state = read_snapshot(self._directory, offset) if offset <= self._end else None
@@ -177,7 +181,7 @@ class ProducerLoader:
 
 
 def _tail_start(segments: list[LogSegment]) -> int:
-    """An offset about ``_TAIL_BYTES`` before the end of the log."""
+    """Return an offset that is about 8 MiB before the end of the log."""
     left = _TAIL_BYTES
     for segment in reversed(segments):
         if segment.size >= left:

@@ -1,4 +1,4 @@
-"""A partition's state of each producer, for detecting duplicates, gaps and open transactions."""
+"""What a partition knows of each producer, to detect duplicates, gaps and open transactions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from kprod.records.record_batch import BatchHeader
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VerificationGuard:
-    """Stands for one question to the coordinator; invalid once the transaction has ended.
+    """A token for one question to the coordinator: whether a transaction is open.
 
-    A delayed request could otherwise begin a transaction that never ends: the coordinator confirms
-    that the transaction is open, the transaction is aborted, and then the batch is appended.
-    Therefore the marker invalidates the guard, and the log refuses the append (KIP-890).
+    The end of the transaction makes the guard invalid, and the log does not append a batch with an
+    invalid guard (KIP-890). Otherwise a delayed request could begin a transaction that never ends:
+    the coordinator confirms that the transaction is open, the transaction is aborted, and then the
+    batch is appended.
     """
 
     asked_ms: int
@@ -40,7 +41,7 @@ _SEQUENCES: Final = 2**31
 
 
 class AppendedBatch(NamedTuple):
-    """One remembered batch. ``offset_delta`` is last minus first offset."""
+    """One remembered batch. ``offset_delta`` is the last offset minus the first."""
 
     last_sequence: int
     last_offset: int
@@ -49,26 +50,26 @@ class AppendedBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """The first sequence number; sequence numbers wrap from 2^31-1 to 0."""
+        """The first sequence number of the batch. The number after 2^31-1 is 0."""
         return (self.last_sequence - self.offset_delta) % _SEQUENCES
 
     @property
     def first_offset(self) -> int:
-        """The base offset that the producer received."""
+        """The base offset of the batch, which the producer received."""
         return self.last_offset - self.offset_delta
 
 
 def no_batches() -> deque[AppendedBatch]:
-    """An empty queue for a producer's last batches; a producer resends no more than fit in it."""
+    """Return an empty queue for a producer's last five batches. It never resends older ones."""
     return deque(maxlen=_REMEMBERED_BATCHES)
 
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """The current epoch of one producer id and its last batches in that epoch, oldest first.
+    """The current epoch of a producer id, and its last batches in that epoch, oldest first.
 
-    ``transaction_start`` is the first offset of its open transaction, ``coordinator_epoch`` the
-    epoch in its last marker, ``last_timestamp`` the time of its last batch or marker.
+    ``transaction_start`` is the first offset of its open transaction, ``coordinator_epoch`` is the
+    epoch in its last marker, and ``last_timestamp`` is the time of its last batch or marker.
     """
 
     epoch: int
@@ -79,12 +80,12 @@ class ProducerEntry:
 
 
 class ProducerState:
-    """The producers of one partition, by producer id. Guarded by the partition's lock.
+    """The producers of one partition, by producer id. The partition's lock guards it.
 
     The rules are those of Kafka's ProducerStateManager and ProducerAppendInfo (KIP-98, KIP-360,
-    KIP-890). The last five batches of a producer's epoch are remembered, to recognise duplicates of
-    any of the at most five requests in flight. A transaction is open from its first batch to its
-    marker.
+    KIP-890). A producer has at most five requests in flight. So its last five batches in the
+    current epoch are remembered, to recognise duplicates. A transaction is open from its first
+    batch to its marker.
     """
 
     def __init__(self, producers: Iterable[tuple[int, ProducerEntry]] = ()) -> None:
@@ -102,7 +103,7 @@ class ProducerState:
         return iter(self._producers.items())
 
     def first_open(self, end: int) -> int:
-        """The first offset of an open transaction; ``end`` if no transaction is open."""
+        """Return the first offset of all open transactions; ``end`` if no transaction is open."""
         return next(iter(self._open.values()), end) if self._open else end
 
     def _check_transaction(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
@@ -119,7 +120,10 @@ class ProducerState:
         return entry is not None and producer_id in self._open and entry.epoch == epoch
 
     def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
-        """The remembered batch with the epoch and the sequence numbers of a resent one, if any."""
+        """Return the remembered batch that a batch repeats, or None.
+
+        Both have the same epoch and the same sequence numbers.
+        """
         entry = self._producers.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch or header.base_sequence < 0:
             return None
@@ -130,10 +134,11 @@ class ProducerState:
         return None
 
     def verification(self, producer_id: int, epoch: int, now_ms: int) -> VerificationGuard | None:
-        """The guard that ``check`` requires for the first batch of a transaction here.
+        """Return the guard that ``check`` requires for a transaction's first batch here.
 
-        Get it before asking the coordinator whether the transaction is open. None if the
-        transaction already has a batch here: then the coordinator need not be asked.
+        Get the guard before you ask the coordinator whether the transaction is open. If the
+        transaction already has a batch in this partition, the result is None, and the coordinator
+        need not be asked.
         """
         if self._in_transaction(producer_id, epoch):
             return None
@@ -146,11 +151,14 @@ class ProducerState:
         *,
         from_zero: bool = False,
     ) -> None:
-        """Raise ``BrokerError`` 45, 47 or 48 unless this is the producer's next batch.
+        """Raise ``BrokerError`` unless this is the producer's next batch.
+
+        The codes are 45 (wrong sequence number), 47 (old producer epoch) and 48 (no open
+        transaction, or a batch outside of the open one).
 
         A producer without state may start with any sequence number, because its state may have
-        expired. With ``from_zero`` it must start with 0, because its transaction has just begun
-        here (KIP-890). A coordinator's batches have no sequence numbers.
+        expired. With ``from_zero`` it must start with 0, because its transaction has just begun in
+        this partition (KIP-890). Batches that a coordinator writes have no sequence numbers.
         """
         if header.is_transactional:
             self._check_transaction(header, guard)
@@ -171,7 +179,7 @@ class ProducerState:
             )
 
     def update(self, header: BatchHeader) -> None:
-        """Remember an appended batch, other than a marker, with its final offsets."""
+        """Remember a batch that was appended. ``header`` has its final offsets. Not for markers."""
         entry = self._producers.get(header.producer_id)
         if entry is None:
             entry = self._producers[header.producer_id] = ProducerEntry(header.producer_epoch)
@@ -194,8 +202,9 @@ class ProducerState:
     def check_marker(self, marker: TransactionMarker, transaction_version: int) -> None:
         """Raise ``BrokerError`` 47 for an old producer epoch, 52 for an old coordinator epoch.
 
-        With version 2 of transactions (KIP-890), the end of each transaction begins a new epoch,
-        except after the highest one. A marker with the current epoch is therefore a repeated one.
+        With version 2 of transactions (KIP-890), the marker of a transaction has a new epoch,
+        unless the highest epoch is reached. So if a marker has the current epoch, it is repeated,
+        and must not end a transaction that has begun since.
         """
         entry = self._producers.get(marker.producer_id)
         if entry is None:
@@ -217,7 +226,7 @@ class ProducerState:
             )
 
     def aborted_by(self, marker: TransactionMarker, offset: int) -> AbortedTransaction | None:
-        """The transaction that a marker at ``offset`` aborts, if it aborts one."""
+        """Return the transaction that a marker at ``offset`` aborts; None if it aborts none."""
         start = self._open.get(marker.producer_id)
         if marker.committed or start is None:
             return None
@@ -225,7 +234,7 @@ class ProducerState:
         return AbortedTransaction(marker.producer_id, start, offset, next(others, offset + 1))
 
     def end_transaction(self, marker: TransactionMarker, timestamp: int) -> None:
-        """Apply an appended marker: it ends the open transaction, and may begin a new epoch."""
+        """Apply an appended marker: end the open transaction, and take over the marker's epoch."""
         entry = self._producers.get(marker.producer_id)
         if entry is None:
             entry = self._producers[marker.producer_id] = ProducerEntry(marker.producer_epoch)
@@ -238,9 +247,9 @@ class ProducerState:
         entry.last_timestamp = timestamp
 
     def expire(self, oldest_ms: int) -> None:
-        """Forget producers whose last write was before then (``producer.id.expiration.ms``).
+        """Forget producers that have written nothing since ``oldest_ms``.
 
-        Producers with an open transaction are kept.
+        Producers with an open transaction are kept. Kafka: ``producer.id.expiration.ms``.
         """
         self._producers = {
             producer_id: entry
@@ -250,9 +259,9 @@ class ProducerState:
         self._guards = {p: g for p, g in self._guards.items() if g.asked_ms >= oldest_ms}
 
     def resume(self, snapshot: ProducerState) -> None:
-        """Add the state of a snapshot, after reading some of the batches before it.
+        """Add the state of a snapshot, after batches before the snapshot were read.
 
-        The snapshot has only the last batch of each producer; if more were read, they are kept.
+        The snapshot has only the last batch of each producer. If more were read, they are kept.
         """
         for producer_id, entry in snapshot:
             seen = self._producers.get(producer_id)

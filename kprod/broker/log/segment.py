@@ -1,4 +1,4 @@
-"""One segment of a partition's log: a file of batches and its two indexes."""
+"""One segment of a partition's log: a file of batches, and its indexes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class SegmentMark(NamedTuple):
-    """The state of a segment before an append, for ``undo``."""
+    """The state of a segment before an append, to which ``undo`` returns."""
 
     size: int
     offset_entries: int
@@ -34,15 +34,15 @@ class SegmentMark(NamedTuple):
 
 
 class LogSegment:
-    """Batches from ``base_offset`` on (Kafka: LogSegment).
+    """The batches from ``base_offset`` on, in one file with its indexes (Kafka: LogSegment).
 
-    Append, recover and close under the partition's lock; any thread may read at the same time.
+    Append, recover and close only under the partition's lock. Any thread may read at the same time.
     """
 
     def __init__(
         self, directory: Path, base_offset: int, config: LogConfig, suffix: str = ""
     ) -> None:
-        """``suffix`` is ``.cleaned`` or ``.swap`` for a segment that will replace others."""
+        """``suffix`` is ``.cleaned`` or ``.swap`` if the segment is to replace others."""
         name = f"{base_offset:020d}"
         self.base_offset = base_offset
         self.records = FileRecords(directory / f"{name}.log{suffix}")
@@ -58,7 +58,7 @@ class LogSegment:
 
     @property
     def size(self) -> int:
-        """Bytes of the batches."""
+        """The size of the batches in bytes."""
         return self.records.size
 
     @property
@@ -67,18 +67,18 @@ class LogSegment:
         return self._largest
 
     def open_for_append(self) -> None:
-        """Let the indexes grow, and load the index of aborted transactions."""
+        """Make room in the indexes, and load the index of aborted transactions."""
         for index in self._indexes:
             index.grow(self.config.segment_index_bytes)
         self.transaction_index.load()
 
     @property
     def modified_ms(self) -> int:
-        """When the file was last written, in milliseconds since the epoch."""
+        """When the file was last written, in milliseconds since 1970."""
         return self.records.path.stat().st_mtime_ns // 1_000_000
 
     def has_room_for(self, header: StoredHeader) -> bool:
-        """Whether a batch, with its final offsets, still fits in this segment."""
+        """Whether a batch fits in this segment. ``header`` has its final offsets."""
         return (
             self._age(header) <= self.config.segment_ms
             and self.size + header.size <= self.config.segment_bytes
@@ -88,7 +88,11 @@ class LogSegment:
         )
 
     def _age(self, header: StoredHeader) -> int:
-        """The segment's age in ms at this batch: by their timestamps, or else by the clock."""
+        """Return the segment's age in milliseconds when a batch is appended.
+
+        It is computed from the timestamps of the first batch and this one. If one of them has none,
+        the clock is used.
+        """
         if self._rolling_from is None:
             first = self.records.header_at(0)
             self._rolling_from = -1 if first is None else first.max_timestamp
@@ -97,13 +101,13 @@ class LogSegment:
         return wall_ms() - self._created_ms
 
     def append(self, header: StoredHeader, buffers: Sequence[BytesLike]) -> None:
-        """Write one batch. ``header`` has its final offsets. Call ``undo`` after an error."""
+        """Write one batch. ``header`` has its final offsets. After an error, call ``undo``."""
         position = self.size
         self.records.append(buffers)
         self._index(header, position)
 
     def mark(self) -> SegmentMark:
-        """The state to which ``undo`` returns."""
+        """Return the current state, for ``undo``."""
         return SegmentMark(
             self.size,
             self.offset_index.count,
@@ -114,7 +118,7 @@ class LogSegment:
         )
 
     def undo(self, mark: SegmentMark) -> None:
-        """Remove what was appended since ``mark``. Raises ``OSError``."""
+        """Remove what was appended since ``mark`` was taken. Raises ``OSError``."""
         self.offset_index.cut(mark.offset_entries)
         self.time_index.cut(mark.time_entries)
         if len(self.transaction_index.load()) > mark.aborted:
@@ -134,10 +138,11 @@ class LogSegment:
     def locate(
         self, offset: int, max_bytes: int, end: int, *, whole_first: bool
     ) -> FileSlice | bytes:
-        """Batches from the one that contains ``offset``, at most up to file position ``end``.
+        """Return the batches from the one that contains ``offset``, up to file position ``end``.
 
-        At most ``max_bytes``, so the last batch may be incomplete; with ``whole_first``, the first
-        batch is complete even if it is larger. Empty if no batch reaches ``offset``.
+        The result has at most ``max_bytes``, so its last batch may be incomplete. With
+        ``whole_first``, its first batch is complete even if that takes more. The result is empty if
+        no batch reaches ``offset``.
         """
         found = self._find(offset)
         if found is None or found[0] >= end:
@@ -147,7 +152,7 @@ class LogSegment:
         return self.records.slice(position, min(length, end - position))
 
     def _find(self, offset: int) -> tuple[int, StoredHeader] | None:
-        """Position and header of the first batch that ends at or after ``offset``."""
+        """Return position and header of the first batch that ends at or after ``offset``."""
         start = self.offset_index.lookup(offset)
         if start:
             with contextlib.suppress(CorruptBatch):
@@ -167,11 +172,12 @@ class LogSegment:
         return None
 
     def find_timestamp(self, timestamp: int, start: int, end: int) -> TimestampOffset | None:
-        """The first record not before ``timestamp``, from ``start`` up to file position ``end``.
+        """Return the first record that is not older than ``timestamp``, or None.
 
-        Reads only batches whose headers say that they have such a record: more than one batch is
-        read only if headers are wrong. Raises ``CorruptBatch``, also if so many are wrong that the
-        search would take too long.
+        Searches from offset ``start`` up to file position ``end``. Reads only batches whose header
+        says that they contain such a record, so more than one is read only if a header is wrong.
+        Raises ``CorruptBatch``, also if so many headers are wrong that the search would take too
+        long.
         """
         looked_at = 0
         found = self._find(max(self.time_index.lookup(timestamp).offset, start))
@@ -190,33 +196,34 @@ class LogSegment:
         return None
 
     def batch_at(self, position: int, header: StoredHeader) -> StoredBatch:
-        """The complete batch of a header."""
+        """Return the complete batch to which a header belongs."""
         for batch in read_sets(self.records.read(position, header.size)):
             return batch
         raise CorruptBatch(f"{self.records.path}: no whole batch at position {position}")
 
     def headers_from(self, offset: int) -> Iterator[tuple[int, StoredHeader]]:
-        """Position and header of the batches that end at or after ``offset``."""
+        """Yield position and header of the batches that end at or after ``offset``."""
         found = self._find(offset)
         if found is not None:
             yield from self.records.headers(found[0])
 
     def readable_headers(self, offset: int) -> Iterator[tuple[int, StoredHeader]]:
-        """Like ``headers_from``, but stops at a damaged batch, with a warning."""
+        """Yield the same as ``headers_from``, but stop at a damaged batch, with a warning."""
         try:
             yield from self.headers_from(offset)
         except CorruptBatch as error:
             _log.warning("%s; what comes after it there is not read", error)
 
     def position_of(self, offset: int) -> int:
-        """Position of the first batch that ends at or after ``offset``; the size if none does."""
+        """Return the position of the first batch that ends at or after ``offset``, or the size."""
         found = self._find(offset)
         return self.size if found is None else found[0]
 
     def intact_end(self) -> int | None:
-        """The offset after the last batch, found by reading from the last index entry on.
+        """Return the offset after the last batch. Reads the batches from the last index entry on.
 
-        None if that entry does not fit the file, or if the last batch in the file is incomplete.
+        Returns None if that entry does not fit the file, or if the last batch in the file is
+        incomplete.
         """
         last_indexed = self.offset_index.last_offset
         position = self.offset_index.lookup(last_indexed)
@@ -233,8 +240,8 @@ class LogSegment:
     def recover(self) -> int:
         """Keep the batches before the first incomplete or invalid one, and rebuild the indexes.
 
-        Returns the number of bytes removed after them. The index of aborted transactions is left
-        empty, because rebuilding it needs the batches of other segments.
+        Returns the number of bytes that were removed. The index of aborted transactions is left
+        empty, because rebuilding it takes the batches of other segments.
         """
         self._clear_indexes()
         self.transaction_index.clear()
@@ -254,7 +261,7 @@ class LogSegment:
         return dropped
 
     def rebuild_indexes(self) -> None:
-        """Rebuild the indexes from the headers of the batches, up to a damaged one."""
+        """Rebuild the indexes from the headers of the batches. Stops at a damaged batch."""
         self._clear_indexes()
         for position, header in self.readable_headers(self.base_offset):
             self._index(header, position)
@@ -280,7 +287,7 @@ class LogSegment:
         self.transaction_index.flush()
 
     def rename(self, suffix: str) -> None:
-        """Give all files another suffix. Raises ``OSError``."""
+        """Give all files another ``suffix``. Raises ``OSError``."""
         for file in (*self._indexes, self.records, self.transaction_index):
             base, kind, *_ = file.path.name.split(".")
             file.rename(file.path.with_name(f"{base}.{kind}{suffix}"))
@@ -292,7 +299,7 @@ class LogSegment:
             file.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the files, unchanged. Idempotent."""
+        """Close the files without changing them. Idempotent."""
         self.records.close()
         for index in self._indexes:
             index.close()
