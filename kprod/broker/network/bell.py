@@ -1,4 +1,4 @@
-"""The selector with which a thread of the broker waits for sockets, and the means to wake it."""
+"""How a thread of the broker waits for sockets, and how other threads wake it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kprod.broker.descriptors import OpenFile, closed_in_children
 
 
 class Bell:
-    """Wakes a thread that waits for descriptors, one of which is ``fileno``. Thread-safe."""
+    """Wakes a thread that waits with a selector, in which ``fileno`` is registered. Thread-safe."""
 
     def __init__(self) -> None:
         self._out, self._in = map(OpenFile, os.pipe())
@@ -21,7 +21,7 @@ class Bell:
         self._lock = threading.Lock()
 
     def fileno(self) -> int:
-        """The descriptor, which is readable after ``ring`` and until ``clear``."""
+        """Return the descriptor to wait for. It is readable from ``ring`` to ``clear``."""
         return self._out.fd
 
     def ring(self) -> None:
@@ -30,18 +30,18 @@ class Bell:
             os.write(self._in.fd, b"!")
 
     def clear(self) -> None:
-        """Undo ``ring``. Called by the woken thread."""
+        """Undo ``ring``. Called by the thread that was woken."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._out.fd, 4096)
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the descriptors. Idempotent."""
         with self._lock:
             self._out.close()
             self._in.close()
 
 
 def new_selector() -> selectors.BaseSelector:
-    """The system's best selector; one with poll(2) if the environment has ``KPROD_PORTABLE=1``."""
+    """Return the system's best selector; with ``KPROD_PORTABLE=1`` one that uses poll(2)."""
     portable = os.environ.get("KPROD_PORTABLE", "0") not in ("", "0")
     return closed_in_children(selectors.PollSelector() if portable else selectors.DefaultSelector())

@@ -1,4 +1,4 @@
-"""One client's connection to the embedded broker, and the memory of its requests."""
+"""One client's connection to the embedded broker, and the memory that its requests take."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kprod.broker.records.file_slice import FileSlice
 
 
 class HangUp(Exception):
-    """The connection must be closed without an answer."""
+    """Raised when the connection must be closed without an answer."""
 
 
 class RequestMemory:
-    """Counts bytes (Kafka: MemoryPool, ``queued.max.request.bytes``). Thread-safe.
+    """Limits the memory of all requests (Kafka: ``queued.max.request.bytes``). Thread-safe.
 
-    Requests of up to ``free_of_charge`` bytes are not counted, so that clients with large requests
+    Requests of up to ``free_of_charge`` bytes are not counted. So clients with large requests
     cannot keep out those with small ones.
     """
 
@@ -37,7 +37,11 @@ class RequestMemory:
         return self._used
 
     def take(self, size: int) -> bool:
-        """Take ``size`` bytes, unless too few are left. If none are in use, any size is allowed."""
+        """Count ``size`` bytes; return whether they may be used.
+
+        If none are in use, any size is allowed. So a request that is larger than the capacity can
+        arrive.
+        """
         with self._lock:
             if self._used and self._used + size > self._capacity:
                 return False
@@ -45,7 +49,7 @@ class RequestMemory:
             return True
 
     def give_back(self, size: int) -> None:
-        """Give back bytes from ``take``."""
+        """Give back bytes that were allowed by ``take``."""
         with self._lock:
             self._used -= size
 
@@ -57,11 +61,10 @@ _SECOND_STEP: Final = 1024 * 1024
 
 
 class RequestBuffer:
-    """Receives a size and then that many bytes (Kafka: NetworkReceive). Not thread-safe.
+    """Receives requests: a size, and then that many bytes (Kafka: NetworkReceive). Not thread-safe.
 
     Memory grows with the received bytes, not with the announced size: a client that announces 100
-    MB but sends little uses little. ``room`` is None while no memory is left. A new ``max_bytes``
-    applies from the next request on.
+    MB but sends little uses little. A new ``max_bytes`` applies from the next request on.
     """
 
     def __init__(self, max_bytes: int, memory: RequestMemory) -> None:
@@ -79,7 +82,7 @@ class RequestBuffer:
         return self.filled > 0 or self._data is not None
 
     def room(self) -> memoryview | None:
-        """The memory for the next bytes of this request; None if there is none."""
+        """Return the buffer for the next bytes of the request; None while no memory is left."""
         if self._data is None:
             return memoryview(self._prefix)[self.filled :]
         if self.filled == len(self._data) and not self._grow(self._data):
@@ -101,7 +104,7 @@ class RequestBuffer:
         return True
 
     def add(self, count: int) -> bytearray | None:
-        """Count bytes that were put into ``room()``; return the request when it is complete.
+        """Count bytes that were read into ``room()``; return the request when it is complete.
 
         Raises ``HangUp`` for an invalid size.
         """
@@ -122,7 +125,7 @@ class RequestBuffer:
         self._size, self._data, self.filled = size, bytearray(), 0
 
     def release(self) -> None:
-        """Release the memory of the last request, which is no longer needed."""
+        """Release the memory of the last request, when it is no longer needed."""
         if self._taken:
             self._memory.give_back(self._taken)
             self._taken = 0
@@ -143,10 +146,10 @@ _LOGIN_BYTES: Final = 512 * 1024  # Kafka: sasl.server.max.receive.size
 class Connection:
     """Reads a request, waits for its answer, sends it, reads the next (Kafka: KafkaChannel).
 
-    While a request is in progress, the connection is muted: nothing is read, so requests are
-    handled in order and one at a time. One thread owns a connection at any time: the network thread
-    while it waits for the socket, a handler while a request is in progress. Other threads may only
-    call ``cut`` and ``stalled``.
+    While a request is in progress, the connection is muted: nothing is read. So requests are
+    handled in order and one at a time. Only one thread owns a connection: a handler while a request
+    is in progress, and otherwise the network thread. Other threads may only call ``cut`` and
+    ``stalled``.
     """
 
     def __init__(
@@ -170,11 +173,11 @@ class Connection:
         self._is_cut = False
 
     def read(self, now: float) -> bytearray | int:
-        """A complete request, or what to wait for: ``READ``, ``WRITE`` or ``PAUSE``.
+        """Return a complete request, or what to wait for: ``READ``, ``WRITE`` or ``PAUSE``.
 
-        ``now`` is monotonic time; the time for a request begins with its first byte.
+        ``now`` is monotonic time. The time limit of a request counts from its first byte.
 
-        Raises ``HangUp`` for bytes that are not a request, ``OSError`` if the peer has gone.
+        Raises ``HangUp`` for bytes that are not a request, ``OSError`` if the connection is lost.
         """
         if self._is_cut:
             raise ConnectionResetError("cut off")
@@ -206,7 +209,7 @@ class Connection:
         return self._request.started
 
     def soon_readable(self, milliseconds: int) -> bool:
-        """Wait a moment for the client to send more; returns whether it did."""
+        """Wait this long for the client to send more; return whether it has."""
         ready = select.poll()
         ready.register(self.stream.fileno(), select.POLLIN)
         return bool(ready.poll(milliseconds))
@@ -216,9 +219,9 @@ class Connection:
         self.muted = True
 
     def answer(self, parts: Sequence[Part], close: str | None = None) -> None:
-        """Queue the answer to the current request; it is empty for ``acks=0``.
+        """Queue the answer to the current request. For ``acks=0``, the answer is empty.
 
-        If ``close`` is given, the connection is closed for this reason once everything is sent.
+        If ``close`` is given, the connection is closed after the answer. ``close`` is the reason.
         """
         self._outgoing.extend(part for part in parts if len(part))
         self._request.release()
@@ -226,13 +229,13 @@ class Connection:
             self._end = HangUp(close)
 
     def give_up(self) -> None:
-        """Close once everything is sent, because there is no memory for the answer."""
+        """Close the connection after what is queued. There is no memory for the answer."""
         self._end = _FAILED
 
     def write(self) -> int:
-        """Send the queued bytes; return 0 once all are sent, else what to wait for.
+        """Send queued bytes. Return 0 when all are sent, else what to wait for.
 
-        Raises ``OSError`` if the peer has gone, ``HangUp`` if the connection is to be closed now.
+        Raises ``OSError`` if the connection is lost, ``HangUp`` if it is to be closed now.
         """
         while self._outgoing:
             sent = self.stream.send(self._outgoing)
@@ -260,25 +263,25 @@ class Connection:
         return bool(self._outgoing)
 
     def unmute(self) -> None:
-        """Read again: the network thread owns the connection from now on."""
+        """Allow reading again, because the network thread now owns the connection."""
         self.muted = False
         self._request.max_bytes = self._longest()
 
     def _longest(self) -> int:
-        """The limit of a request in bytes, which is low before the login."""
+        """Return the limit of a request in bytes. It is lower before the login."""
         known = self.session.authenticated
         return self._max_bytes if known else min(self._max_bytes, _LOGIN_BYTES)
 
     def begin(self, now: float) -> None:
-        """The next request may arrive: its time-outs begin now."""
+        """Start the time-outs of the next request."""
         self._since, self._sent = now, 0
 
     def stalled(self, now: float, max_idle: float) -> bool:
-        """Whether the client has been silent, or slow with a request or an answer, for too long.
+        """Whether the client has been idle for ``max_idle`` seconds, or is too slow.
 
-        A request must arrive within 60 s of its first byte, so that an abandoned request does not
-        keep its memory for longer. For an answer, the client has 30 s and a second for each 64 KiB;
-        a handshake must end within 30 s.
+        From its first byte, a request must arrive within 60 s, so that its memory is not kept for
+        longer. The client must accept an answer within 30 s and another second for each 64 KiB. A
+        handshake must end within 30 s.
         """
         if self.muted:
             return False
@@ -287,12 +290,12 @@ class Connection:
         return now - self._since > (_ARRIVAL if self.receiving else max_idle)
 
     def cut(self) -> None:
-        """Make the thread that owns the connection close it soon. Idempotent, any thread."""
+        """Let the thread that owns the connection close it soon. Idempotent. For any thread."""
         self._is_cut = True
         self.stream.cut()
 
     def close(self) -> None:
-        """Close the connection. Called by the thread that owns it. Idempotent."""
+        """Close the connection. Only for the thread that owns it. Idempotent."""
         self._request.release()
         self._outgoing.clear()
         self.stream.close()

@@ -1,4 +1,4 @@
-"""One address the broker listens on: its security protocol, and how clients log in."""
+"""An address on which the broker listens: its security protocol, and how clients log in."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ _REFUSED: Final = "Authentication failed: invalid credentials"
 
 
 class Refused(Exception):
-    """The authentication failed. The message may be sent to the client."""
+    """Raised when a login fails. The message may be sent to the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The user of a valid token: ``principal``, until ``expires`` (Unix time; None: no expiry)."""
+    """What a valid token grants. ``principal`` is the user, for example ``User:alice``.
+
+    ``expires`` is when the token expires (Unix time); None if it does not.
+    """
 
     principal: str
     expires: float | None = None
@@ -40,24 +43,24 @@ TokenCheck: TypeAlias = Callable[[str], Grant]
 
 
 class Exchange:
-    """One login. ``principal`` and ``expires`` are valid once ``done`` is true."""
+    """The messages of one login. ``principal`` and ``expires`` are valid once ``done`` is true."""
 
     done = False
     principal = ""
     expires: float | None = None
 
     def step(self, message: bytes) -> bytes:
-        """The answer to the client's message. Raises ``Refused``."""
+        """Return the answer to the client's message. Raises ``Refused``."""
         raise NotImplementedError
 
 
 @dataclass(slots=True)
 class Authentication:
-    """Users and passwords, the enabled SASL mechanisms, and the lifetime of a session.
+    """Users with their passwords, the enabled SASL mechanisms, and the lifetime of a session.
 
-    Clients must authenticate again within ``session_lifetime`` seconds (KIP-368); None means never.
-    ``users`` may be changed while the broker runs. ``tokens`` checks OAUTHBEARER tokens. None
-    accepts unsigned tokens, which is Kafka's default, for tests only. Thread-safe.
+    Clients must log in again within ``session_lifetime`` seconds (KIP-368); None means never.
+    ``users`` may be changed while the broker runs. ``tokens`` checks OAUTHBEARER tokens. If it is
+    None, unsigned tokens are accepted, as by Kafka's default; use that only for tests. Thread-safe.
     """
 
     users: dict[str, str] = field(default_factory=dict)
@@ -66,7 +69,7 @@ class Authentication:
     tokens: TokenCheck | None = None
 
     def begin(self, mechanism: str) -> Exchange | None:
-        """Start an authentication by ``mechanism``. Returns None if it is not enabled."""
+        """Begin a login by ``mechanism``. Returns None if the mechanism is not enabled."""
         if mechanism not in self.mechanisms:
             return None
         if mechanism == "PLAIN":
@@ -82,7 +85,7 @@ class Authentication:
 
 
 class _Plain(Exchange):
-    """RFC 4616."""
+    """A login by PLAIN (RFC 4616)."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
@@ -101,7 +104,7 @@ class _Plain(Exchange):
 
 
 class _Scram(Exchange):
-    """RFC 5802 and 7677, by scramp."""
+    """A login by SCRAM (RFC 5802 and 7677), with the package scramp."""
 
     def __init__(self, mechanism: str, users: Mapping[str, str]) -> None:
         from scramp import ScramMechanism
@@ -134,9 +137,10 @@ class _Scram(Exchange):
 
 
 def _stored(name: str, password: bytes) -> tuple[bytes, bytes, bytes, int]:
-    """What a broker stores for a password: salt, stored key, server key, iterations (RFC 5802, 3).
+    """Return what a broker stores of a password: salt, stored key, server key, iterations.
 
-    Does not use scramp, which first changes the password by SASLprep; Kafka's brokers do not.
+    The names are those of RFC 5802, section 3. scramp is not used for this, because it changes the
+    password by SASLprep first, which Kafka's brokers do not.
     """
     salt = secrets.token_bytes(16)
     salted = hashlib.pbkdf2_hmac(name, password, salt, _ITERATIONS)
@@ -145,7 +149,7 @@ def _stored(name: str, password: bytes) -> tuple[bytes, bytes, bytes, int]:
 
 
 class _OAuthBearer(Exchange):
-    """RFC 7628; if a token is refused, one more message is exchanged."""
+    """A login by OAUTHBEARER (RFC 7628). If the token is refused, one more message is exchanged."""
 
     def __init__(self, check: TokenCheck) -> None:
         self._check = check
@@ -177,7 +181,7 @@ def _token(message: bytes) -> str:
 
 
 def unsigned_token(token: str) -> Grant:
-    """Accept an unsecured JWS (RFC 7515, A.5), like Kafka by default; for tests only."""
+    """Accept an unsecured JWS (RFC 7515, A.5), as Kafka does by default. Only for tests."""
     try:
         header, claims = (_json(part) for part in token.split(".")[:2])
         if header.get("alg") != "none":
@@ -199,10 +203,10 @@ _TOLD_PORT: Final = 9092
 class Listener:
     """A listener as in Kafka's ``listeners``: a name, an address and a security protocol.
 
-    ``open`` creates a stream for an accepted socket, with TLS if the listener uses it. With
-    ``authentication``, a client must authenticate before any request except ApiVersions,
-    SaslHandshake and SaslAuthenticate. If ``port`` is 0, the system chooses a port. ``path`` is the
-    path of a Unix socket to listen on; host and port are then only advertised to clients.
+    ``open`` makes a stream from an accepted socket, with TLS if the listener uses TLS. With
+    ``authentication``, a client must log in before it may send any requests except ApiVersions,
+    SaslHandshake and SaslAuthenticate. If ``port`` is 0, the system chooses a port. If ``path`` is
+    given, the broker listens on a Unix socket there, and only tells clients the host and port.
     """
 
     name: str = "PLAINTEXT"
@@ -215,22 +219,22 @@ class Listener:
 
     @property
     def authenticates(self) -> bool:
-        """Whether clients must authenticate with SASL."""
+        """Whether clients must log in with SASL."""
         return self.authentication is not None
 
     @property
     def is_guarded(self) -> bool:
-        """Whether clients need credentials or a certificate."""
+        """Whether clients need a login or a certificate."""
         return self.authenticates or self.knows_clients
 
 
 def tls_context(
     certfile: str, keyfile: str | None = None, client_cafile: str | None = None
 ) -> ssl.SSLContext:
-    """Return a server-side SSLContext for TLS 1.2 and 1.3 with this certificate.
+    """Return a server's SSLContext for TLS 1.2 and 1.3 with this certificate.
 
     If ``client_cafile`` is given, clients must present a certificate signed by one of its CAs.
-    Raises OSError and ssl.SSLError for files that cannot be used.
+    Raises OSError or ssl.SSLError if a file cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -250,10 +254,11 @@ def make_listener(
     authentication: Authentication | None = None,
     path: str | None = None,
 ) -> Listener:
-    """Return a listener. The protocol depends on the arguments.
+    """Return a listener for ``EmbeddedBroker``.
 
-    Without ``tls`` and ``authentication`` it is PLAINTEXT, with them SSL, SASL_PLAINTEXT or
-    SASL_SSL. If ``port`` is 0, the system chooses a port. ``path`` is the path of a Unix socket.
+    Without ``tls`` and ``authentication``, its security protocol is PLAINTEXT. With ``tls`` it is
+    SSL, with ``authentication`` SASL_PLAINTEXT, and with both SASL_SSL. If ``port`` is 0, the
+    system chooses a port. If ``path`` is given, the broker listens on a Unix socket there.
     """
 
     def encrypted(client: socket.socket) -> PlainStream:
@@ -275,11 +280,11 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 @dataclass(slots=True)
 class Session:
-    """The state of one connection across its requests.
+    """What the broker knows of a connection from one request to the next.
 
     A connection has at most one request in progress, so handlers change a session without a lock.
-    ``authentication`` is the login in progress, between two messages of the client. A login is
-    valid until ``expires``, on the broker's monotonic clock.
+    ``authentication`` is a login that has begun and has not ended. After the login, the client may
+    send requests until ``expires``, a time of the broker's monotonic clock.
     """
 
     listener: Listener = field(default_factory=Listener)

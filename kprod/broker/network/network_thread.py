@@ -1,4 +1,4 @@
-"""The thread that waits for all clients at once."""
+"""The thread that waits for all clients of a node at once."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ from kprod.clock import Clock
 
 
 class Reply(Protocol):
-    """Called once, from any thread, with the answer to a request."""
+    """Takes the answer to a request. Must be called once, from any thread."""
 
     def __call__(self, parts: Sequence[Part], close: str | None = None) -> None:
-        """Send the response with its size, if any. ``close`` is a reason to close after that."""
+        """Send the response, if ``parts`` are not empty.
+
+        If ``close`` is given, the connection is closed after that. ``close`` is the reason.
+        """
         ...
 
 
 class Exchange:
-    """The ``Reply`` of a connection. ``finish`` sends an answer that came after ``leave``."""
+    """The ``Reply`` to one request. An answer after ``leave`` is sent by ``finish``."""
 
     def __init__(self, connection: Connection, finish: Callable[[Connection], None]) -> None:
         self._connection = connection
@@ -53,9 +56,9 @@ class Exchange:
             self._finish(self._connection)
 
     def leave(self) -> bool:
-        """Called when the handler returns; returns whether it has answered.
+        """Note that the handler has returned. Returns whether the request was answered before.
 
-        An answer that comes later is sent by ``finish``.
+        If not, the answer will be sent by ``finish``.
         """
         with self._lock:
             self._left = True
@@ -76,10 +79,10 @@ Dispatch: TypeAlias = Callable[[bytearray, Session, Reply], None]
 class NetworkThread:
     """Reads requests and hands them to the handlers (Kafka: Processor). Thread-safe.
 
-    While no thread owns a connection, it is registered with the selector. When it has an event, the
-    network thread unregisters it, and owns it until it registers it again or gives it to a handler.
-    The network thread reads requests; handlers send answers. If a client does not accept an answer
-    at once, the network thread sends the rest.
+    A connection for which nobody works is registered with the selector. When it has an event, the
+    network thread unregisters it, and then owns it. The network thread either registers the
+    connection again or gives it to a handler together with a request. The handler sends the answer.
+    If the client does not accept the whole answer at once, the network thread sends the rest.
 
     An internal error or a lack of memory ends only the connection in which it occurs. Only
     ``close`` ends the thread.
@@ -118,7 +121,7 @@ class NetworkThread:
         self._thread = threading.Thread(target=self._run, name="kprod-broker-network", daemon=True)
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start the thread."""
         self._thread.start()
 
     @property
@@ -128,7 +131,7 @@ class NetworkThread:
             return list(self._connections.values())
 
     def add(self, connection: Connection) -> None:
-        """Serve a connection from now on."""
+        """Serve a new connection from now on."""
         fd = connection.stream.fileno()
         with self._lock:
             if not self._stopping:
@@ -167,7 +170,7 @@ class NetworkThread:
             self._sweep(now)
 
     def _serve(self, connection: Connection) -> None:
-        """Send the rest of an answer, or read a request."""
+        """Send the rest of an answer, if there is one. Then read a request."""
         try:
             if connection.sending:
                 interest = connection.write()
@@ -199,12 +202,12 @@ class NetworkThread:
         self._show_selector()
 
     def _show_selector(self) -> None:
-        """Wake the network thread, if it must learn of what another thread has just registered."""
+        """Wake the network thread if its selector does not notice a new registration by itself."""
         if not self._is_live and threading.get_ident() != self._thread.ident:
             self._bell.ring()
 
     def _handle(self, connection: Connection, frame: bytearray) -> None:
-        """In a handler's thread: answer a request, and the next ones that have already arrived."""
+        """In a handler's thread, answer a request and the next ones that have already arrived."""
         try:
             self._answer(connection, frame)
         except Exception as error:
@@ -230,14 +233,15 @@ class NetworkThread:
         self._go_on(connection, frame)
 
     def _go_on(self, connection: Connection, frame: bytearray | None) -> None:
-        """Give the next request, if there is one, to a handler."""
+        """If there is a next request, give it to a handler."""
         if frame is not None:
             self._pool.submit(lambda: self._handle(connection, frame))
 
     def _next(self, connection: Connection) -> bytearray | None:
-        """Send the answer; return the next request if it has arrived and no other request waits.
+        """Send the answer; return the next request of this connection if it has already arrived.
 
-        Otherwise the network thread waits for the next request.
+        If it has not, or requests of other connections are queued, the network thread gets the
+        connection, and the result is None.
         """
         try:
             interest = connection.write()
@@ -273,14 +277,14 @@ class NetworkThread:
             self._arm(connection, interest)
 
     def _finish(self, connection: Connection) -> None:
-        """Send an answer that came late. Called by the thread that has answered."""
+        """Send an answer that came after ``leave``. Called by the thread that answers."""
         try:
             self._go_on(connection, self._next(connection))
         except Exception as error:
             self._close(connection, error)
 
     def _close(self, connection: Connection, reason: BaseException | None) -> None:
-        """Close a connection that this thread owns; repeated until memory suffices."""
+        """Close a connection that this thread owns. Tries again until memory suffices."""
         self._explain(connection, reason)
         while True:
             try:
@@ -316,7 +320,7 @@ class NetworkThread:
                 connection.cut()
 
     def cut(self) -> None:
-        """End every connection; the thread runs until ``close``."""
+        """End every connection. The thread itself ends only with ``close``."""
         with self._lock:
             self._stopping = True
         for connection in self.connections:
@@ -326,7 +330,8 @@ class NetworkThread:
     def close(self, *, handlers_ended: bool = True) -> None:
         """Wait for the thread to end, and close the remaining connections.
 
-        Unless ``handlers_ended``, handlers close the connections with a request in progress.
+        If handlers are still running (``handlers_ended=False``), they close the connections of
+        their requests.
         """
         self.cut()
         if self._thread.is_alive():

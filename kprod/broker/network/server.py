@@ -1,4 +1,4 @@
-"""The listening sockets of the embedded broker, and the thread that accepts."""
+"""The listening sockets of the embedded broker, and the thread that accepts connections."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ _log = logging.getLogger(__name__)
 
 
 class Server:
-    """Accepts connections for one node (Kafka: SocketServer with its Acceptor).
+    """Accepts connections for one node (Kafka: SocketServer with its Acceptor). Thread-safe.
 
-    The constructor opens the listening sockets, so that the ports are known; connections are
-    accepted after ``start``. Thread-safe. The threads do not keep the process alive.
+    The constructor opens the listening sockets, so that the ports are known. Connections are
+    accepted after ``start``. The threads do not keep the process alive.
     """
 
     def __init__(self, listeners: Sequence[Listener], clock: Clock) -> None:
-        """With port 0 the system chooses a port. Raises ``OSError`` if an address is in use."""
+        """Open the sockets. Raises ``OSError`` if an address is in use.
+
+        For port 0 the system chooses a port. ``listeners`` then has the chosen ports.
+        """
         self._clock = clock
         self._complaints = QuietLog(_log, clock)
         self._memory = RequestMemory(_REQUEST_MEMORY)
@@ -63,7 +66,7 @@ class Server:
         self.listeners.append(replace(listener, port=port))
 
     def start(self, dispatch: Dispatch, pool: HandlerPool) -> None:
-        """Begin to accept; ``dispatch`` answers requests, in threads of ``pool``."""
+        """Begin to accept. ``dispatch`` answers the requests, in threads of ``pool``."""
         self._network = NetworkThread(dispatch, pool, self._clock, max_idle=_MAX_IDLE)
         self._network.start()
         # Here, not in the thread: there may be no descriptor left once that runs.
@@ -123,7 +126,11 @@ class Server:
             opened.close()
 
     def close(self, *, handlers_ended: bool = True) -> None:
-        """Close everything, except requests in progress unless ``handlers_ended``. Idempotent."""
+        """Close everything. Idempotent.
+
+        If handlers are still running (``handlers_ended=False``), they close the connections of
+        their requests.
+        """
         self.hang_up()
         network, self._network = self._network, None
         if network is not None:
@@ -138,7 +145,7 @@ def _open_tcp(listener: Listener) -> socket.socket:
 
 
 def _open_unix(path: str) -> socket.socket:
-    """Listen on a Unix socket; first remove a socket that a crashed broker has left at ``path``."""
+    """Listen on a Unix socket. A socket at ``path``, left by a crashed broker, is removed."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.stat(path).st_mode):
             os.unlink(path)

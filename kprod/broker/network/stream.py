@@ -1,4 +1,4 @@
-"""The bytes of one client, by TCP or TLS."""
+"""The bytes from and to one client, by TCP or TLS."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Part = BytesLike | FileSlice
 
 
 class PlainStream:
-    """A non-blocking stream of bytes. For one thread at a time, but any may call ``cut``.
+    """A non-blocking stream of bytes without TLS. For one thread at a time; any may call ``cut``.
 
-    Any method may raise ``OSError``: the connection is then lost. This class does not use TLS.
+    Any method may raise ``OSError``, after which the connection is lost.
     """
 
     def __init__(self, client: socket.socket) -> None:
@@ -36,7 +36,7 @@ class PlainStream:
         self._socket: socket.socket = closed_in_children(client)
 
     def fileno(self) -> int:
-        """The descriptor to wait for."""
+        """Return the descriptor to wait for."""
         return self._socket.fileno()
 
     def advance(self) -> int:
@@ -44,16 +44,16 @@ class PlainStream:
         return 0
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """Return the number of bytes read, 0 if the peer has closed, None if there are none now."""
+        """Return how many bytes were read; 0 if the peer has closed, None if there are none yet."""
         try:
             return self._socket.recv_into(buffer)
         except BlockingIOError:
             return None
 
     def send(self, parts: Sequence[Part]) -> int:
-        """Send bytes of ``parts``; return how many, 0 if none can be sent now.
+        """Send some bytes of ``parts``. Return how many were sent; 0 if none can be sent now.
 
-        Slices of files are sent by the kernel (``sendfile``), without reading them.
+        The kernel sends slices of files (``sendfile``), so they are not read into memory.
         """
         first = parts[0]
         try:
@@ -69,17 +69,17 @@ class PlainStream:
 
     @property
     def pending(self) -> bool:
-        """Whether ``receive_into`` can return bytes that were already read from the socket."""
+        """Whether ``receive_into`` can return bytes that were read from the socket before."""
         return False
 
     def cut(self) -> None:
-        """Make every wait and call of the owner end soon. Idempotent, any thread."""
+        """Let every wait and every call of the owner end soon. Idempotent. For any thread."""
         # The socket's own shutdown: that of ``ssl`` changes what its owner uses.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the socket. Called by the owner. Idempotent."""
+        """Close the socket. Only for the thread that owns the stream. Idempotent."""
         self._socket.close()
 
 
@@ -96,7 +96,7 @@ _PIECE: Final = 64 * 1024
 
 
 class TlsStream(PlainStream):
-    """A ``PlainStream`` with TLS, by Python's ``ssl``."""
+    """A ``PlainStream`` with TLS, by Python's module ``ssl``."""
 
     _socket: ssl.SSLSocket
 
@@ -108,7 +108,7 @@ class TlsStream(PlainStream):
         self._ready = False
 
     def advance(self) -> int:
-        """See ``PlainStream``."""
+        """Continue the handshake; return 0 once it is complete, else what to wait for."""
         if not self._ready:
             try:
                 self._socket.do_handshake()
@@ -127,7 +127,7 @@ class TlsStream(PlainStream):
             return None
 
     def send(self, parts: Sequence[Part]) -> int:
-        """See ``PlainStream``. Slices of files are read into memory, to be encrypted."""
+        """See ``PlainStream``. Slices of files are read into memory to encrypt them."""
         first = parts[0]
         if isinstance(first, FileSlice):
             piece = os.pread(first.fd, min(first.length, _PIECE), first.position)
@@ -144,7 +144,7 @@ class TlsStream(PlainStream):
         return self._ready and self._socket.pending() > 0
 
     def close(self) -> None:
-        """See ``PlainStream``. Sends close_notify if that does not block."""
+        """See ``PlainStream``. Also sends close_notify if that does not block."""
         if self._ready:
             with contextlib.suppress(OSError, ValueError):
                 self._socket.unwrap()
