@@ -1,4 +1,4 @@
-"""Credentials, SASL, TLS, and the places from which secrets are read."""
+"""Credentials, SASL and TLS, and the places from which secrets are read."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class FromEnvironment:
 class FromFile:
     """A secret that is read from a file, without the newline at its end. Thread-safe.
 
-    The file is read for every connection, so new connections use a changed file, such as a mounted
-    secret.
+    The file is read for every connection. So new connections notice if the file has changed, for
+    example if it is a mounted secret.
     """
 
     _path: str = ""

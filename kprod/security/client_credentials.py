@@ -18,10 +18,10 @@ from kprod.transport.tls_context import trust
 
 
 def trusting(cafile: str | None) -> ssl.SSLContext:
-    """A TLS context that trusts ``cafile``, or the system's authorities if it is None.
+    """A TLS context that trusts ``cafile``, or the system's authorities if ``cafile`` is None.
 
-    ``cafile`` is the path of a PEM file or of a directory, or PEM text. Raises ConfigError if it is
-    invalid.
+    ``cafile`` is PEM text, or the path of a PEM file or of a directory. Raises ConfigError for an
+    invalid ``cafile``.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trust("sasl_oauthbearer_cafile", cafile, context)
@@ -36,11 +36,11 @@ LONGEST_CODE = 100
 
 
 class ClientCredentials:
-    """A token provider: ``token()`` requests a token from an issuer (OAuth). Thread-safe.
+    """A token provider, whose ``token()`` requests a token from an issuer (OAuth). Thread-safe.
 
-    ``secret`` is a string, or a callable that is called for each request. ``trust`` creates the SSL
-    context for the issuer's certificate, also for each request, because files may change.
-    ``timeout`` limits the whole request, in seconds.
+    ``secret`` is a string, or a callable that is called for each request. ``trust`` is also called
+    for each request, because files may change. It creates the SSL context that checks the issuer's
+    certificate. ``timeout`` limits the whole request, in seconds.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ClientCredentials:
         trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         timeout: float = TIMEOUT,
     ) -> None:
-        """Raises ConfigError unless ``url`` has no user and is https or on this machine."""
+        """Raise ConfigError if ``url`` contains a user, or is neither https nor on this machine."""
         self._url = Secret(url, "url", may_be_pickled="?" not in str(url))
         self._place = ""  # set once the URL is valid, and so known to contain no secret
         self._client_id = client_id
@@ -71,7 +71,7 @@ class ClientCredentials:
         return f"ClientCredentials({self._place!r}, {self._client_id!r})"
 
     def token(self) -> tuple[str, float] | str:
-        """Request a token; return it with its expiry, if the issuer returned one.
+        """Request a token, and return it, with its expiry if the issuer has named one.
 
         Raises SaslAuthenticationError.
         """
@@ -89,7 +89,7 @@ class ClientCredentials:
         return token, wall() + seconds
 
     def _ask(self) -> tuple[int, dict[str, Any]]:
-        """The status of the answer, and its JSON object, which may be empty after an error."""
+        """The status and the JSON object of the answer. After an error, the object may be empty."""
         try:
             answer = request(
                 "POST",
@@ -109,7 +109,7 @@ class ClientCredentials:
         return urlencode({"grant_type": "client_credentials", **scope})
 
     def _headers(self) -> dict[str, str]:
-        """The headers. Client id and secret are encoded first (RFC 6749, 2.3.1)."""
+        """The headers, which contain the encoded client id and secret (RFC 6749, 2.3.1)."""
         from urllib3 import make_headers
 
         try:
@@ -141,7 +141,7 @@ class ClientCredentials:
 
 
 def _seconds(value: object) -> float | None:
-    """A finite number, perhaps as text; None for anything else."""
+    """A finite number, which may be given as text; None for anything else."""
     try:
         seconds = float(value)  # type: ignore[arg-type]
     except (ValueError, TypeError, OverflowError):
@@ -150,7 +150,7 @@ def _seconds(value: object) -> float | None:
 
 
 def _code(value: object) -> str:
-    """The issuer's error code (RFC 6749, 5.2), if it is a valid one."""
+    """The issuer's error code, if it is valid (RFC 6749, 5.2)."""
     text = str(value)
     fits = len(text) <= LONGEST_CODE and text.isascii() and text.isprintable()
     return text if fits else "an error without a proper code"

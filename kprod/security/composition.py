@@ -1,4 +1,4 @@
-"""Makes connections, TLS and the login mechanism from the options."""
+"""Makes the network backend, TLS contexts and the login mechanism from the options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def open_network(config: ProducerConfig) -> Backend:
-    """The backend for connections (sockets, a proxy, a custom transport), with TLS if configured.
+    """Make the backend for connections: sockets, a proxy or a custom transport; with TLS if set.
 
     Raises ConfigError for invalid certificates and keys, before anything is opened.
     """
@@ -30,7 +30,7 @@ def open_network(config: ProducerConfig) -> Backend:
 
 
 def steps_of(mechanism: Mechanism) -> Callable[[str, Callable[[], None]], Steps]:
-    """A function that starts a login with a host; slow logins run in shared threads.
+    """A function that starts a login with a host. Slow logins run in shared threads.
 
     The returned function takes the host, and a function to call when a slow message is ready.
     """
@@ -115,7 +115,7 @@ def _scram(config: ProducerConfig) -> Mechanism:
 
 
 def _login(config: ProducerConfig) -> Callable[[], tuple[str, str]]:
-    """A function that returns user and password, called for every connection."""
+    """A function that returns user and password. It is called for every connection."""
     provider, user, password = (
         config.sasl_credentials,
         config.sasl_plain_username or "",

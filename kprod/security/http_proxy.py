@@ -12,7 +12,7 @@ from kprod.config.secret import Secret
 
 
 class HttpProxy(NamedTuple):
-    """``url`` has no login; ``authorization`` is the header's value, None without a login."""
+    """A proxy. ``url`` has no login. ``authorization`` is the header for the login, or None."""
 
     url: str
     authorization: Secret | None
@@ -24,14 +24,15 @@ class HttpProxy(NamedTuple):
 
 
 class UnusableProxy(Exception):
-    """The environment has another kind of proxy (SOCKS, TLS). The text does not show its login."""
+    """The environment names another kind of proxy (SOCKS, TLS). The text omits the login."""
 
 
 def environment_proxy(scheme: str, place: str) -> HttpProxy | None:
-    """The proxy for ``scheme://place``: ``HTTPS_PROXY`` or ``HTTP_PROXY``, or ``ALL_PROXY``.
+    """The proxy for ``scheme://place``.
 
-    None for the hosts in ``NO_PROXY``, and for this machine, as in Go: unencrypted logins to this
-    machine are allowed only because they do not leave it. Raises UnusableProxy.
+    It is named by ``HTTPS_PROXY`` or ``HTTP_PROXY``, depending on the scheme, or else by
+    ``ALL_PROXY``. Hosts in ``NO_PROXY`` have none. As in Go, this machine has none either:
+    unencrypted logins to this machine are allowed, and must not leave it. Raises UnusableProxy.
     """
     if _is_this_machine(place) or proxy_bypass(place):
         return None

@@ -29,7 +29,7 @@ _TUNNEL = re.compile(r"Tunnel connection failed: ([0-9]{3})")
 
 
 class NoAnswer(Exception):
-    """There was no complete answer. The text says why, without the URL, which may contain a key."""
+    """There was no complete answer. The text says why, but omits the URL, which may have a key."""
 
 
 class Distrusted(NoAnswer):
@@ -37,11 +37,11 @@ class Distrusted(NoAnswer):
 
 
 class ProxyRefused(NoAnswer):
-    """The environment's proxy is unusable or refuses the request; a retry would fail, too."""
+    """The environment's proxy is unusable, or refuses the request. Retries do not help."""
 
 
 class Answer(NamedTuple):
-    """The server's answer. ``body`` is its first ``most_bytes`` bytes."""
+    """The server's answer. ``body`` has at most the first ``most_bytes`` bytes."""
 
     status: int
     body: bytes
@@ -57,12 +57,12 @@ def request(
     timeout: float,
     most_bytes: int,
 ) -> Answer:
-    """Send one request over a new connection; redirects are not followed. Thread-safe.
+    """Send one request over a new connection, without following redirects. Thread-safe.
 
     ``url`` is a Secret, and ``headers`` is a callable, so that no traceback shows secrets.
     ``context`` is for HTTPS. ``timeout`` is in seconds, for the whole request. Uses the proxy of
-    the environment, if any. Raises NoAnswer; Distrusted if the certificate cannot be verified,
-    ProxyRefused if the proxy is unusable or refuses.
+    the environment, if any. Raises Distrusted if the server's certificate cannot be verified,
+    ProxyRefused if the proxy is unusable or refuses the request, and NoAnswer for other failures.
     """
     from urllib3.exceptions import HTTPError
 
@@ -103,7 +103,7 @@ def request(
 
 
 def _refusal(error: Exception) -> NoAnswer:
-    """The NoAnswer for an exception; it has no text if the time was up."""
+    """The NoAnswer for an exception. It has no text if the time was up."""
     from urllib3.exceptions import HTTPError, LocationValueError, ProxyError, TimeoutError
 
     untrusted = isinstance(_first_cause(error), ssl.SSLCertVerificationError)
@@ -130,7 +130,7 @@ def _refusal_of_proxy(status: int) -> NoAnswer:
 
 
 def _place(url: Secret) -> tuple[str, str]:
-    """The scheme, and host and port, of a URL."""
+    """The scheme of a URL, and its host with the port."""
     scheme, _, rest = url.reveal().partition("://")
     return scheme.lower(), urlsplit(f"//{rest}").netloc.rpartition("@")[2]
 
@@ -151,7 +151,7 @@ def _pool(proxy: HttpProxy | None, context: ssl.SSLContext | None, timeout: floa
 
 
 class _Unlogged(logging.Filter):
-    """Suppresses urllib3's log messages from this thread: at DEBUG they contain the whole URL."""
+    """Suppresses urllib3's messages of this thread, which contain the whole URL at DEBUG."""
 
     _log = logging.getLogger("urllib3.connectionpool")
 
@@ -178,7 +178,7 @@ def _body(response: BaseHTTPResponse, most_bytes: int) -> bytes:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """The original error, which urllib3 wraps in its own."""
+    """The original error, which urllib3 has wrapped in its own errors."""
     found = error
     while (deeper := found.__cause__ or found.__context__) is not None:
         found = deeper
@@ -195,8 +195,8 @@ def _reason(error: Exception) -> str:
 class TimeLimit:
     """Shuts down the connections of its pools ``seconds`` after the start of a ``with`` block.
 
-    urllib3's time-outs are not enough: headers, interim responses (RFC 9110, 15.2) and bodies could
-    go on for ever, if each part arrives in time. Used by one thread.
+    urllib3's time-outs are not enough, because they apply to each part that arrives. Headers,
+    interim responses (RFC 9110, 15.2) and bodies could go on for ever. For one thread only.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -210,11 +210,11 @@ class TimeLimit:
 
     @property
     def over(self) -> bool:
-        """Whether the time was up before the end of ``with``."""
+        """Whether the time was up before the end of the ``with`` block."""
         return self._over
 
     def pool_classes(self) -> dict[str, type[Any]]:
-        """For ``PoolManager.pool_classes_by_scheme``."""
+        """The value for ``PoolManager.pool_classes_by_scheme``."""
         from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
         from urllib3.connection import HTTPConnection, HTTPSConnection
 
@@ -242,9 +242,10 @@ class TimeLimit:
         return {"http": PlainPool, "https": EncryptedPool}
 
     def _reached(self, connection: Any) -> socket.socket:
-        """Connect to the host's first address that answers; each has an equal share of the time.
+        """Connect to the first of the host's addresses that answers.
 
-        urllib3 would give the whole time to each address: a silent first one would use it all.
+        Each address has an equal share of the time. urllib3 would give the whole time to each
+        address, so the first address could use it all without answering.
         """
         from urllib3.exceptions import ConnectTimeoutError
 

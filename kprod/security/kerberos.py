@@ -12,7 +12,7 @@ _SIZE = 4
 
 
 class KerberosConversation:
-    """Exchanges the tokens of the security context, then agrees on no security layer.
+    """Exchanges the tokens of the security context, and then agrees on having no security layer.
 
     Credentials come from the ticket cache, or from the key tab in ``KRB5_CLIENT_KTNAME``.
     """
@@ -46,7 +46,7 @@ class KerberosConversation:
             raise self._explained(error) from None
 
     def _choose_no_layer(self, challenge: bytes) -> bytes:
-        """RFC 4752, 3.1: the broker offers layers and a size; we choose none, of size 0."""
+        """Choose no layer, and size 0, from the layers and the size that the broker offers."""
         offered = self._context.unwrap(challenge).message
         if len(offered) != _SIZE or not offered[0] & _NO_LAYER:
             raise SaslAuthenticationError("GSSAPI: the broker insists on a security layer")
@@ -57,7 +57,7 @@ class KerberosConversation:
         return wrapped
 
     def _explained(self, error: Any) -> SaslAuthenticationError:
-        """The error with Kerberos' own message; GSSAPI's only says that a problem occurred."""
+        """The error with the message of Kerberos. GSSAPI's only says that a problem occurred."""
         found = error.get_all_statuses(error.min_code, False) if error.min_code else ()
         said = printable(" ".join("; ".join(found or (str(error),)).split()))
         hint = next((hint for words, hint in _HINTS.items() if words in said), "")

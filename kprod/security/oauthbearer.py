@@ -18,7 +18,7 @@ _AFTER_ERROR = b"\x01"
 
 
 class OAuthBearerConversation:
-    """Logs in with the result of ``token``; ``extensions`` are sent with it (KIP-342)."""
+    """Logs in with the result of ``token``, and sends the ``extensions`` with it (KIP-342)."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class OAuthBearerConversation:
         self._extensions = extensions
 
     def respond(self, challenge: bytes | None) -> bytes | None:
-        """See ``Conversation``. On failure, the broker sends the reason first, then the error."""
+        """See ``Conversation``. If it fails, the broker sends the reason, and then the error."""
         if challenge is None:
             return self._first()
         return _AFTER_ERROR if challenge else None
@@ -53,12 +53,12 @@ _MILLISECONDS = 1e11
 
 
 class ProvidedTokens:
-    """Gets tokens from ``provider``: a callable, or an object with ``token()``.
+    """Gets tokens from ``provider``, which is a callable or an object with ``token()``.
 
-    The provider returns a token, or a token and its expiry in seconds since 1970, and may have
+    The provider returns a token, or a token and its expiry in seconds since 1970. It may also have
     ``extensions()``. A token with an expiry is used for all connections until the fraction
-    ``AHEAD`` of its lifetime has passed; if the provider fails then, until the token expires.
-    Thread-safe.
+    ``AHEAD`` of its lifetime has passed. If the provider fails then, the token is used until it
+    expires. Thread-safe.
     """
 
     def __init__(
@@ -120,7 +120,8 @@ class ProvidedTokens:
 def _fresh(given: object, now: float) -> tuple[Secret, float, float] | str:
     """A token, when to replace it and when it expires, or an error text.
 
-    The text is returned: an exception raised here would show the token in a traceback with locals.
+    The text is returned, because an exception raised here would show the token in a traceback with
+    locals.
     """
     match given:
         case str(token):
@@ -154,8 +155,8 @@ class MskTokens:
     def token(self) -> tuple[str, float]:
         """A token and its expiry.
 
-        Raises SaslAuthenticationError if there are no credentials, and boto3's errors if it cannot
-        get them.
+        Raises SaslAuthenticationError if there are no credentials, and boto3's errors if boto3
+        cannot get them.
         """
         from aws_msk_iam_sasl_signer.MSKAuthTokenProvider import (
             generate_auth_token_from_credentials_provider,

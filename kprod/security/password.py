@@ -1,9 +1,10 @@
 """PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677): logins with a user and a password.
 
-PLAIN sends both unencrypted, so it needs TLS. SCRAM, with the package scramp, does not send the
-password, and the broker has to prove that it knows it, too. SCRAM's names and passwords are used
-unchanged: RFC 5802 requires SASLprep, but Kafka's brokers, its tools and other clients hash the
-plain UTF-8 (``ScramFormatter.normalize`` in Java, ``rdkafka_sasl_scram.c`` in librdkafka).
+PLAIN sends user and password unencrypted, so it needs TLS. SCRAM, with the package scramp, does not
+send the password, and the broker has to prove that it also knows the password. Contrary to RFC
+5802, SCRAM does not apply SASLprep to names and passwords. Kafka's brokers, its tools and other
+clients do not apply it either: they hash the plain UTF-8 (``ScramFormatter.normalize`` in Java,
+``rdkafka_sasl_scram.c`` in librdkafka).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class PlainConversation:
 
 
 def _plain_message(user: str, password: str) -> bytes | None:
-    """The message, or None: an exception raised here would show the password in a traceback."""
+    """The message, or None. An exception raised here would show the password in a traceback."""
     if "\0" in user or "\0" in password:
         return None
     return f"\0{user}\0{password}".encode()
@@ -97,7 +98,7 @@ def _client(mechanism: str, user: str, password: str) -> Any:
 
 
 class _AsItIs:
-    """A name or password without SASLprep: scramp sends ``escape()`` and hashes the bytes."""
+    """A name or password without SASLprep. scramp sends ``escape()``, and hashes the bytes."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -15,9 +15,10 @@ _PLACEHOLDER = re.compile(r"\$\{(env|file):([^}]+)\}")
 def filled(text: str) -> str:
     """The text with placeholders replaced.
 
-    ``${env:NAME}`` is an environment variable, ``${file:PATH}`` the text of a file,
-    ``${file:PATH:KEY}`` the value of ``KEY`` in a properties file (as with Kafka's
-    FileConfigProvider, KIP-297). Raises ConfigError that names the source but never its content.
+    ``${env:NAME}`` is replaced by an environment variable, ``${file:PATH}`` by the text of a file,
+    and ``${file:PATH:KEY}`` by the value of ``KEY`` in a properties file (as with Kafka's
+    FileConfigProvider, KIP-297). Raises ConfigError, whose text names the source, but never
+    contains its content.
     """
     return _PLACEHOLDER.sub(_found, text)
 
@@ -41,7 +42,7 @@ def _found(match: re.Match[str]) -> str:
 
 
 def _property(path: str, key: str) -> Secret | ConfigError:
-    """The value, or an error: a traceback of an exception raised here could show the whole file."""
+    """The value, or an error. The traceback of an exception raised here could show the file."""
     text = FromFile(path)()
     try:
         found = java_properties(text)

@@ -1,4 +1,4 @@
-"""The messages of a login, computed one after the other, inline or in another thread."""
+"""The messages of a login, which are computed inline or in another thread."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Conversation(Protocol):
     """One login by one mechanism. Used by one thread at a time."""
 
     def respond(self, challenge: bytes | None) -> bytes | None:
-        """The answer to the broker's message; None if the login has succeeded.
+        """The answer to the broker's message, or None if the login has succeeded.
 
-        ``challenge`` None requests the first message. Raises KprodError. May block if the mechanism
-        says so (``Mechanism.slow``).
+        If ``challenge`` is None, returns the first message. Raises KprodError. May block if the
+        mechanism is ``slow``.
         """
         ...
 
@@ -29,12 +29,12 @@ class Mechanism(NamedTuple):
 
 
 class Message(NamedTuple):
-    """``data`` for the broker; None if the broker's last message has completed the login."""
+    """``data`` for the broker, or None if the broker's last message has completed the login."""
 
     data: bytes | None
 
     def __repr__(self) -> str:
-        """Leaves out the data, which may contain a password or a token."""
+        """The text without the data, which may contain a password or a token."""
         return "Message(None)" if self.data is None else f"Message({len(self.data)} bytes)"
 
 
@@ -42,16 +42,16 @@ class Steps(Protocol):
     """Computes the messages of one login, perhaps in another thread."""
 
     def begin(self, challenge: bytes | None) -> None:
-        """Start computing the answer to the broker's message; None for the first message."""
+        """Start computing the answer to the broker's message. None asks for the first message."""
         ...
 
     def take(self) -> Message | None:
-        """The answer; None until it is ready. Raises AuthenticationError."""
+        """The answer, or None until it is ready. Raises AuthenticationError."""
         ...
 
 
 class Begun:
-    """A conversation that is created with its first message, in the thread that computes it."""
+    """A conversation that is created by the thread that computes its first message."""
 
     def __init__(self, mechanism: Mechanism, host: str) -> None:
         self._begin = mechanism.begin
@@ -82,9 +82,9 @@ class InlineSteps:
 
 
 def respond(conversation: Conversation, challenge: bytes | None) -> Message:
-    """One step. Only the type of an exception of another package is reported.
+    """Compute one step. Of an exception of another package, report only the type.
 
-    Its text or traceback could reveal a secret.
+    The text or traceback of such an exception could reveal a secret.
     """
     failure: AuthenticationError
     try:

@@ -1,4 +1,4 @@
-"""Login steps that block: waiting for a token from its issuer, or for a Kerberos ticket."""
+"""Login steps that block, for example because they wait for a token or a Kerberos ticket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_WAITING = 1000
 
 
 class StepThreads:
-    """Runs steps in at most ``MOST_THREADS`` daemon threads; further steps are queued.
+    """Runs steps in at most ``MOST_THREADS`` daemon threads. Further steps are queued.
 
     Thread-safe.
     """
@@ -29,10 +29,10 @@ class StepThreads:
         self._waiting: deque[Callable[[], None]] = deque(maxlen=MOST_WAITING)
 
     def run(self, step: Callable[[], None]) -> None:
-        """Run the step in a new thread, or queue it if there are ``MOST_THREADS``.
+        """Run the step in a new thread or, if ``MOST_THREADS`` are running, queue it.
 
-        Raises RuntimeError if no thread can start. The step is then not queued; steps that are
-        already queued are still run, by the existing threads.
+        Raises RuntimeError if no thread can start. This step is then not queued. The existing
+        threads still run the steps that are already queued.
         """
         with self._lock:
             if self._running >= MOST_THREADS:
@@ -57,7 +57,7 @@ class StepThreads:
                 following = self._has_ended()
 
     def _has_ended(self) -> Callable[[], None] | None:
-        """The next step for a thread that has ended one; None if the thread is no longer needed."""
+        """The next step for a thread after a step; None if the thread is no longer needed."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
@@ -68,7 +68,8 @@ class StepThreads:
 class ThreadedSteps:
     """Computes each message in one of ``threads``, which then calls ``wake``.
 
-    ``begin`` and ``take`` are for one thread. If the login is abandoned, its step simply ends.
+    Only one thread may call ``begin`` and ``take``. If the login is abandoned, the running step
+    continues to its end.
     """
 
     def __init__(
