@@ -1,7 +1,7 @@
 """Fixtures for test suites that need Kafka: ``pytest_plugins = ["kprod.pytest_plugin"]``.
 
-There is no entry point for pytest: with one, pytest would load this module wherever kprod is
-installed, and spend two seconds rewriting the assertions of all of kprod's modules.
+kprod has no entry point for pytest. With one, pytest would load this module wherever kprod is
+installed, and spend two seconds on rewriting the assertions in kprod's modules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Records = Callable[..., "list[StoredRecord]"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--kafka-nodes``: the number of nodes of ``kafka_broker``."""
+    """Add the option ``--kafka-nodes``, the number of nodes of ``kafka_broker``."""
     parser.getgroup("kafka").addoption(
         "--kafka-nodes", type=int, default=1, help="nodes of the embedded broker (default: 1)"
     )
@@ -30,11 +30,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
-    """An ``EmbeddedBroker`` for the whole run; ``kafka_broker.bootstrap_servers`` is its address.
+    """An ``EmbeddedBroker`` for the whole run. Its address is ``kafka_broker.bootstrap_servers``.
 
-    Its data is in a temporary directory, which is removed at the end. Faults stay active until the
-    test clears them. The statement ``with kafka_broker.faults.active(Fault(...))`` clears its fault
-    at the end of the block.
+    The broker's data is in a temporary directory, which is removed at the end. A fault stays active
+    until the test clears it. The statement ``with kafka_broker.faults.active(Fault(...))`` clears
+    the fault at the end of the block.
     """
     from kprod.broker.embedded_broker import EmbeddedBroker
 
@@ -55,8 +55,9 @@ def kafka_topic(kafka_broker: EmbeddedBroker) -> str:
 def kafka_records(kafka_broker: EmbeddedBroker, kafka_topic: str) -> Records:
     """``kafka_records()`` returns a list of the current records of ``kafka_topic``.
 
-    ``kafka_records(count, timeout=10)`` waits until there are that many, and fails the test after
-    the timeout. A record has ``offset``, ``timestamp``, ``key``, ``value`` and ``headers``.
+    ``kafka_records(count, timeout=10)`` waits until there are ``count`` records, and fails the test
+    after ``timeout`` seconds. A record has ``offset``, ``timestamp``, ``key``, ``value`` and
+    ``headers``.
     """
 
     def records(count: int | None = None, timeout: float = 10.0) -> list[StoredRecord]:

@@ -33,20 +33,21 @@ SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 class KprodInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # which has no types
     """Traces and measures all producers of a process, without changes to the program.
 
-    It is used by ``opentelemetry-instrument python app.py`` or
-    ``KprodInstrumentor().instrument()``. Each producer created after that, including those of the
-    drop-in packages, creates spans, and its metrics are exported.
+    The command ``opentelemetry-instrument python app.py`` uses it, and so does
+    ``KprodInstrumentor().instrument()`` in a program. Each producer that is created afterwards
+    creates spans, and its metrics are exported. This includes the producers of the drop-in
+    packages.
 
-    ``instrument`` takes ``tracer_provider`` and ``meter_provider``, by default the global ones, and
-    ``spans``, which is ``"record"`` or ``"call"``. ``"record"`` creates a span for each record.
-    ``"call"`` creates one span for each ``send_many`` or ``send_arrow``, and none for ``send``.
-    This setting does not slow down the bulk calls. The default of ``spans`` is the environment
-    variable ``OTEL_PYTHON_KPROD_SPANS``, or ``"record"`` if it is not set. Any other value raises
-    ConfigError. ``uninstrument`` does not change existing producers.
+    ``instrument`` has three options. ``tracer_provider`` and ``meter_provider`` are by default the
+    global ones. ``spans`` is ``"record"`` or ``"call"``. ``"record"`` creates a span for each
+    record. ``"call"`` creates one span for each ``send_many`` or ``send_arrow``, and none for
+    ``send``. Only ``"call"`` keeps the full speed of the bulk calls. The default of ``spans`` is
+    the environment variable ``OTEL_PYTHON_KPROD_SPANS``, or ``"record"`` if it is not set. Any
+    other value raises ConfigError. ``uninstrument`` does not change existing producers.
     """
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """No dependencies besides kprod itself."""
+        """Return no dependencies, because only kprod itself is needed."""
         return ()
 
     def _instrument(self, **given: Any) -> None:
@@ -90,7 +91,7 @@ def _in_a_span(
     args: tuple[Any, ...],
     named: dict[str, Any],
 ) -> BulkDelivery:
-    """Run a bulk call in a span. ``send_many`` without headers sends the span's context in them."""
+    """Run a bulk call in a span. The records of a ``send_many`` without headers get its context."""
     topic = args[0] if args else named.get("topic")
     attributes = {
         **SEND,

@@ -27,8 +27,8 @@ class TracingInterceptor:
 
     Use it with ``KafkaProducer(interceptors=[TracingInterceptor()])``. The span begins with
     ``send``, as a child of the current span, and ends when the record is queued. If delivery fails
-    later, a second span with the error is created as its child. A record that already has a trace
-    context in its headers is not changed. ``attributes`` are set on every span.
+    later, a second span with the error is created, as a child of the first. A record that already
+    has a trace context in its headers is not changed. ``attributes`` are set on every span.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class TracingInterceptor:
         return attributes
 
     def on_acknowledgement(self, metadata: RecordMetadata) -> None:
-        """Do nothing: a span per acknowledgement would cost more than the record."""
+        """Do nothing, because a span per acknowledgement would cost more than the record."""
 
     def on_send_error(self, record: ProducerRecord, error: KprodError) -> None:
         """Create a span with the record's error."""
@@ -101,8 +101,8 @@ Observe = Callable[[CallbackOptions], Iterable[Observation]]
 def observe_producer(producer: object, meter: metrics.Meter | None = None) -> None:
     """Export the metrics of a producer through ``meter`` (None: the global one).
 
-    The producer may be of any package of kprod; anything else raises TypeError. The instruments of
-    a meter are created once for all producers: see ``ProducerInstruments``.
+    The producer may be of any package of kprod; anything else raises TypeError. All producers of a
+    meter share its ``ProducerInstruments``.
     """
     meter = meter or metrics.get_meter("kprod")
     instruments = _OF_METER.get(meter)
@@ -114,10 +114,10 @@ def observe_producer(producer: object, meter: metrics.Meter | None = None) -> No
 class ProducerInstruments:
     """The instruments of one meter for any number of producers. Thread-safe.
 
-    All have the attribute ``messaging.client.id``. ``kprod.topic.<name>`` also has
-    ``messaging.destination.name``, and ``kprod.node.<name>`` has ``server.id``.
-    ``messaging.client.sent.messages`` follows the semantic conventions. A producer that no longer
-    exists is left out.
+    All instruments have the attribute ``messaging.client.id``. Those named ``kprod.topic.<name>``
+    also have ``messaging.destination.name``, and those named ``kprod.node.<name>`` also have
+    ``server.id``. ``messaging.client.sent.messages`` follows the semantic conventions. A producer
+    that no longer exists is left out.
     """
 
     def __init__(self, meter: metrics.Meter) -> None:
@@ -162,7 +162,7 @@ class ProducerInstruments:
                 yield Observation(value, {**SENT, **named, **outcome})
 
     def _of(self, measure: Measure) -> list[tuple[str, str | None, float]]:
-        """Values by client id and topic or node, cached for the instruments of one export."""
+        """Values by client id and by topic or node. All instruments of an export share a cache."""
         now = monotonic()
         if now - self._read_at > FRESH:
             numbers: _Numbers = {}

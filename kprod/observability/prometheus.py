@@ -19,8 +19,8 @@ class ProducerCollector(Collector):
 
     Register it with ``REGISTRY.register(ProducerCollector(producer))``. The producer may be of any
     package of kprod; anything else raises TypeError. Metrics are named ``kprod_producer_...`` and
-    have the label ``client_id``. Those of topics and brokers also have ``topic`` or ``node``. A
-    producer that no longer exists, or whose metrics cannot be read, is left out.
+    have the label ``client_id``. Metrics of topics and brokers also have the label ``topic`` or
+    ``node``. A producer that no longer exists, or whose metrics cannot be read, is left out.
     """
 
     def __init__(self, *producers: object) -> None:
@@ -31,7 +31,7 @@ class ProducerCollector(Collector):
         self._producers.add(producer)
 
     def describe(self) -> Iterable[_Family]:
-        """Return no descriptions: names depend on the producers' topics and brokers."""
+        """Return no descriptions, because names depend on the producers' topics and brokers."""
         return ()
 
     def collect(self) -> Iterable[_Family]:

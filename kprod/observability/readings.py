@@ -1,4 +1,4 @@
-"""Metrics of producers as plain readings: names, kinds, units, descriptions and labels."""
+"""Metrics of producers as readings, with names, kinds, units, descriptions and labels."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ class Measured(Protocol):
 
     @property
     def config(self) -> ProducerConfig:
-        """For the client id."""
+        """The configuration, which contains the client id."""
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Values by group and name."""
 
 
 class Measure(NamedTuple):
-    """A metric of the table. ``counts``: it only grows. ``label``: ``topic`` or ``node``, if any.
+    """A metric of the table. ``counts``: it only grows. ``label``: ``topic``, ``node`` or none.
 
-    ``group`` is a group of ``producer.metrics()`` without ``-metrics`` and without topic or node.
+    ``group`` is the name of a group of ``producer.metrics()``, without ``-metrics`` and without the
+    topic or node.
     """
 
     group: str
@@ -48,7 +49,7 @@ class Measure(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The value of a metric; ``of`` is its topic or node, if any."""
+    """The value of a metric. ``of`` is its topic or node, if any."""
 
     measure: Measure
     of: str | None
@@ -92,8 +93,8 @@ def readings(producer: Measured) -> Iterator[Reading]:
 class WatchedProducers:
     """Producers by client id, without keeping them alive. Thread-safe.
 
-    Supports the producers of all APIs of kprod: those of drop-in packages have their underlying
-    producer as the attribute ``__kprod_producer__``.
+    Supports the producers of all packages of kprod. Those of drop-in packages have the underlying
+    producer as their attribute ``__kprod_producer__``.
     """
 
     def __init__(self, *producers: object) -> None:
@@ -104,9 +105,9 @@ class WatchedProducers:
             self.add(producer)
 
     def add(self, producer: object) -> None:
-        """Add a producer; a second one with the same client id is ``<client id>-2``, and so on.
+        """Add a producer. The second one with a client id is named ``<client id>-2``, and so on.
 
-        Raises TypeError for anything but a producer of kprod. A closed one may be ignored.
+        Raises TypeError for anything but a producer of kprod. A closed producer may be ignored.
         """
         measured: Any = getattr(producer, "__kprod_producer__", producer)
         if measured is None and producer is not None:
@@ -123,7 +124,7 @@ class WatchedProducers:
             self._watched = living
 
     def readings(self) -> Iterator[tuple[str, list[Reading]]]:
-        """The readings of each producer that is still alive, by client id. Never raises.
+        """The readings of each producer that still exists, by client id. Never raises.
 
         A producer whose metrics cannot be read is left out, and logged the first time, so that the
         application's other metrics can still be read.

@@ -23,7 +23,7 @@ class Client(Protocol):
     """The part of ``statsd.StatsClient`` that is used."""
 
     def pipeline(self) -> Any:
-        """A context manager with ``gauge`` and ``incr`` that sends everything at its end."""
+        """A context manager with ``gauge`` and ``incr``, which sends everything at its end."""
 
 
 class StatsdReporter:
@@ -31,13 +31,13 @@ class StatsdReporter:
 
     Producers may be of any package of kprod; anything else raises TypeError. Metrics are named
     ``kprod.producer.<client id>.<name>``, ``kprod.producer-topic.<client id>.<topic>.<name>`` and
-    ``kprod.producer-node.<client id>.<node>.<name>``, after the client's own prefix. Characters
-    other than letters, digits, ``_`` and ``-`` become ``_``. Totals are sent as counters, with the
-    increase since the last report. Everything else is sent as a gauge.
+    ``kprod.producer-node.<client id>.<node>.<name>``, preceded by the client's own prefix.
+    Characters other than letters, digits, ``_`` and ``-`` become ``_``. Totals are sent as
+    counters, with the increase since the last report. Everything else is sent as a gauge.
 
     A producer that no longer exists is left out. Exceptions of the client are logged once, and
-    reporting continues. ``close`` sends a last report; the reporter is also a context manager.
-    Thread-safe.
+    reporting continues. ``close`` sends a last report. As a context manager, the reporter closes at
+    the end of the block. Thread-safe.
     """
 
     def __init__(self, client: Client, *producers: object, interval: float = 10.0) -> None:
@@ -69,7 +69,7 @@ class StatsdReporter:
             self._totals = sent
 
     def close(self) -> None:
-        """Send once more, and end the thread. A second call does nothing."""
+        """Send a last report, and end the thread. A second call does nothing."""
         if not self._ended.is_open:
             self._ended.open()
             self._thread.join()
@@ -100,7 +100,7 @@ _Totals = dict[tuple[Measure, str | None], float]
 
 
 def _report(pipe: Any, name: str, reading: Reading, before: _Totals, totals: _Totals) -> None:
-    """Send one reading; ``before`` has the last report's totals, ``totals`` gets the new one."""
+    """Send one reading. ``before`` has the totals of the last report; ``totals`` gets new ones."""
     if not reading.measure.counts:
         pipe.gauge(name, reading.value)
         return

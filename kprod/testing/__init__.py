@@ -1,4 +1,4 @@
-"""For the tests of applications: a producer that keeps its records instead of sending them"""
+"""A producer for tests of applications. It keeps its records instead of sending them."""
 
 from __future__ import annotations
 

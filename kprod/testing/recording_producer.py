@@ -1,4 +1,4 @@
-"""A producer without brokers, for unit tests: it checks records and keeps them"""
+"""A producer without brokers, for unit tests. It checks records and keeps them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from kprod_ext.futures import FutureRecordMetadata
 class RecordedRecord:
     """A record as a broker would have received it.
 
-    ``offset`` is the position in the partition, counting stored records only. It is None until the
-    record has a result, and if the result is ``error``.
+    ``offset`` is the position in the partition; only stored records are counted. It is None until
+    the record has a result, and stays None if the result is ``error``.
     """
 
     topic: str
@@ -49,15 +49,15 @@ class RecordingProducer(BulkCalls):
     """A producer without a network that keeps its records in ``records``. Thread-safe.
 
     ``send``, ``send_many``, ``send_arrow``, ``flush`` and ``close`` work like those of
-    KafkaProducer. Options and arguments are checked, interceptors, serializers and the partitioner
-    run, and the same errors are raised. Transactions, dead letters and most metrics are missing:
-    test them with ``EmbeddedBroker``.
+    KafkaProducer. They check options and arguments, call interceptors, serializers and the
+    partitioner, and raise the same errors. Transactions, dead letters and most metrics are missing;
+    test these with ``EmbeddedBroker``.
 
-    Every topic exists. ``topics`` maps names to partition counts; other topics have ``partitions``
-    partitions. A record has its result at once. With ``completes=False`` it has its result when the
-    test calls ``complete`` or ``fail``, or with ``flush`` and ``close``. Callbacks run in the
-    thread that makes the call. Raises ConfigError for an invalid option. Compare Kafka's
-    ``MockProducer``.
+    Every topic exists. ``topics`` maps names of topics to numbers of partitions; other topics have
+    ``partitions`` partitions. By default, ``send`` completes a record at once. With
+    ``completes=False``, a record gets its result when the test calls ``complete``, ``fail``,
+    ``flush`` or ``close``. Callbacks run in the thread that makes the call. Raises ConfigError for
+    an invalid option. The model is Kafka's ``MockProducer``.
     """
 
     _bulk = None
@@ -132,9 +132,9 @@ class RecordingProducer(BulkCalls):
             return DeliveryReport(len(self._records) - failed, failed, 0)
 
     def close(self, timeout: float | None = None) -> DeliveryReport:
-        """Complete every record. After that ``send`` raises ProducerClosedError.
+        """Complete every record. Afterwards, ``send`` raises ProducerClosedError.
 
-        Then serializers, the partitioner and interceptors that have a method ``close`` are closed
+        Serializers, the partitioner and interceptors that have a method ``close`` are then closed,
         once.
         """
         self._closed = True
@@ -145,7 +145,7 @@ class RecordingProducer(BulkCalls):
         return report
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Return how many ``records`` were stored and have failed, under Kafka's names."""
+        """Return how many ``records`` were stored, and how many failed, under Kafka's names."""
         records = self.records
         groups = {"producer-metrics": _totals(records)}
         for topic in dict.fromkeys(record.topic for record in records):
@@ -167,7 +167,7 @@ class RecordingProducer(BulkCalls):
 
     @property
     def records(self) -> list[RecordedRecord]:
-        """Every record that ``send`` accepted, in order. Failed ones have their error."""
+        """Every record that ``send`` accepted, in order. A failed record has its error."""
         with self._lock:
             return list(self._records)
 
@@ -178,7 +178,7 @@ class RecordingProducer(BulkCalls):
     def clear(self) -> None:
         """Remove all records.
 
-        Raises IllegalStateError if any has no result yet.
+        Raises IllegalStateError if a record has no result yet.
         """
         with self._lock:
             if self._pending:
@@ -186,7 +186,7 @@ class RecordingProducer(BulkCalls):
             self._records.clear()
 
     def complete(self, records: int = 1) -> None:
-        """Store the oldest records without a result, or fail those set by ``fail_next``."""
+        """Store the oldest records without a result. Those that ``fail_next`` has set fail."""
         for _ in range(records):
             with self._lock:
                 error = self._failures.popleft() if self._pending and self._failures else None
