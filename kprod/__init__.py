@@ -1,4 +1,4 @@
-"""kprod: a Kafka producer for Python with a compiled hot path.
+"""kprod is a Kafka producer for Python with a compiled hot path.
 
 >>> from kprod import KafkaProducer
 >>> with KafkaProducer(bootstrap_servers="localhost:9092") as producer:

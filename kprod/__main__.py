@@ -1,4 +1,4 @@
-"""``python -m kprod``: the ``kprod`` command if its script is not on the path."""
+"""``python -m kprod`` runs the ``kprod`` command, even if its script is not on the path."""
 
 from __future__ import annotations
 

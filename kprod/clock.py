@@ -12,7 +12,7 @@ __all__ = ["Clock", "ExponentialBackoff", "SystemClock", "monotonic", "wall", "w
 
 
 def wall() -> float:
-    """Seconds since the epoch, on the clock of ``wall_ms``; for token expiry. Thread-safe."""
+    """Seconds since the epoch on the clock of ``wall_ms``, for token expiry. Thread-safe."""
     return wall_ms() / 1000
 
 
@@ -29,7 +29,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock; tests that freeze Python's time functions do not affect it."""
+    """The machine's clock. Tests that freeze Python's time functions do not affect it."""
 
     monotonic = staticmethod(monotonic)
     wall_ms = staticmethod(wall_ms)
@@ -41,9 +41,9 @@ BASE = 2
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
-    """Seconds to wait after a failure: ``initial``, doubled each time up to ``maximum``, +-20 %.
+    """Seconds to wait after failures: ``initial``, then doubled up to ``maximum``, each +-20 %.
 
-    Thread-safe. A simulation can be repeated with an equal ``rng``.
+    Thread-safe. With an equal ``rng``, a simulation can be repeated.
     """
 
     initial: float
@@ -51,7 +51,7 @@ class ExponentialBackoff:
     rng: random.Random = field(default_factory=random.Random, compare=False)
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after ``failures`` failures in a row; 0.0 for none."""
+        """Seconds to wait after ``failures`` failures in a row; 0.0 if there was none."""
         if failures <= 0:
             return 0.0
         first = min(self.initial, self.maximum)

@@ -1,8 +1,9 @@
 """The exceptions that kprod raises or sets on a future.
 
 ``KprodError`` is the base class. ``retriable`` says whether the cause may be temporary.
-``persisted`` says whether the record may be in the log: ``Persisted.NO`` means that it is certainly
-not stored, ``Persisted.MAYBE`` that it may be. With idempotence, a record is never stored twice.
+``persisted`` says whether the record may be stored: ``Persisted.NO`` means that it is certainly not
+stored, and ``Persisted.MAYBE`` means that it may be stored. With idempotence, kprod never stores a
+record twice.
 
 Each class has a number, which never changes, and a row in ``kprod/cli/error_table.toml``. The
 message of an error does not contain the number, because other errors quote the message. The command
@@ -80,7 +81,7 @@ class KprodError(Exception):
     Errors of the drop-in packages have the number of the original error, or an empty string."""
 
     def __init_subclass__(cls, number: str | None = None, **rest: Any) -> None:
-        """A class without its own number inherits that of its base class."""
+        """Set the number. A class without its own number inherits that of its base class."""
         super().__init_subclass__(**rest)
         if number is not None:
             cls.number = number
@@ -129,8 +130,8 @@ def _attributes(error: KprodError) -> dict[str, Any]:
 def _portable(cause: BaseException | None) -> BaseException | None:
     """The cause in a form that any process can unpickle, even without its class.
 
-    The pickle of an application's exception may be unloadable, for example if its ``__init__``
-    passes other arguments to the base class than it takes. The whole error would then be lost.
+    It may be impossible to unpickle an application's exception, for example if its ``__init__``
+    takes other arguments than it passes to the base class. The whole error would then be lost.
     """
     if cause is None or isinstance(cause, KprodError):
         return cause
@@ -198,7 +199,7 @@ class IllegalStateError(KprodError, RuntimeError, number="KP-1201"):
 
 
 class UnfinishedCallError(IllegalStateError, number="KP-1202"):
-    """Another transactional call is running or has timed out: repeat that call first."""
+    """Another transactional call is running or has timed out. Repeat that call first."""
 
 
 class ProducerClosedError(IllegalStateError, number="KP-1203"):
@@ -211,8 +212,8 @@ class ProducerClosedError(IllegalStateError, number="KP-1203"):
 class KprodTimeoutError(KprodError, TimeoutError, number="KP-1301"):
     """A call timed out, or a record was not delivered in time.
 
-    If a call that waits for the result of a record times out, the record is still being sent and
-    ``persisted`` is MAYBE.
+    If a call that waits for the result of a record times out, kprod is still sending the record,
+    and ``persisted`` is MAYBE.
     """
 
     retriable = True
@@ -228,15 +229,16 @@ def still_being_sent(text: str) -> KprodTimeoutError:
 class BufferFullError(KprodTimeoutError, number="KP-1302"):
     """No memory became free within ``max_block_ms``, or too many callbacks are waiting.
 
-    ``send`` queued nothing. A bulk call may have queued some of its records: see
-    ``error.accepted``.
+    If ``send`` raises this, nothing was queued. A bulk call may have queued some of its records;
+    ``error.accepted`` is their number.
     """
 
 
 class DeliveryTimeoutError(KprodTimeoutError, number="KP-1303"):
-    """The record was not acknowledged within ``delivery_timeout_ms``; see ``persisted``.
+    """The record was not acknowledged within ``delivery_timeout_ms``.
 
-    The time starts with the ``send`` of the first record in the same batch.
+    The time starts with the ``send`` of the first record in the same batch. ``persisted`` says
+    whether the record may be stored.
     """
 
 
@@ -251,14 +253,14 @@ KafkaTimeoutError = KprodTimeoutError
 
 
 class TransactionTimeoutError(KprodTimeoutError, number="KP-1401"):
-    """A transactional call timed out and is still in progress: repeat the same call."""
+    """A transactional call timed out, and is still in progress. Repeat the same call."""
 
     persisted = Persisted.MAYBE
     next_step = NextStep.RETRY_CALL
 
 
 class TransactionError(KprodError, number="KP-1402"):
-    """The producer cannot continue: close it.
+    """A transaction failed. Unless this is a TransactionAbortableError, close the producer.
 
     ``next_step`` says whether a new producer can continue.
     """
@@ -267,15 +269,16 @@ class TransactionError(KprodError, number="KP-1402"):
 
 
 class TransactionAbortableError(TransactionError, number="KP-1403"):
-    """The transaction must be aborted. Then the producer can begin another one."""
+    """The transaction must be aborted. Then the producer can begin another transaction."""
 
     next_step = NextStep.ABORT
 
 
 class ProducerFencedError(TransactionError, number="KP-1404"):
-    """Another producer uses the same transactional id, or the coordinator fenced this one.
+    """Another producer uses the same transactional id, or the coordinator fenced this producer.
 
-    The coordinator does so if a transaction takes longer than ``transaction_timeout_ms``.
+    The coordinator fences a producer whose transaction takes longer than
+    ``transaction_timeout_ms``.
     """
 
     next_step = NextStep.START_AGAIN
@@ -285,7 +288,7 @@ class TransactionAbortedError(KprodError, number="KP-1405"):
     """The transaction of the record was aborted.
 
     Consumers with ``isolation.level=read_committed`` never see the record. ``persisted`` is MAYBE
-    if it may be in the log.
+    if the record may be in the log, where other consumers see it.
     """
 
 
@@ -297,8 +300,8 @@ class DeliveryError(KprodError, number="KP-1501"):
 
     The unit is a bulk call or a Spark task. ``acknowledged``, ``failed`` and ``pending`` (no result
     yet) count its records. ``topic_partition`` and ``__cause__`` are those of the first record that
-    was not delivered, or None if unknown. ``persisted`` is MAYBE if any record that was not
-    delivered may be in the log.
+    was not delivered, or None if unknown. ``persisted`` is MAYBE if any of the undelivered records
+    may be stored.
     """
 
     def __init__(
@@ -354,7 +357,7 @@ class ProtocolError(KprodError, number="KP-1605"):
 
 
 class UnsupportedVersionError(KprodError, number="KP-1606"):
-    """Broker and kprod have no version of a request in common."""
+    """There is no version of a request that both the broker and kprod support."""
 
 
 # Error responses of brokers ---------------------------------------------------------------------
@@ -363,9 +366,10 @@ class UnsupportedVersionError(KprodError, number="KP-1606"):
 class BrokerError(KprodError, number="KP-1701"):
     """A broker returned an error code.
 
-    ``code`` is Kafka's number, ``name`` its name, and ``detail`` the text after them. Unknown
-    numbers behave like ``UNKNOWN_SERVER_ERROR``. If the broker named the records that caused the
-    error (KIP-467), ``record_errors`` maps their indexes to the broker's text or None.
+    ``code`` is Kafka's number of the error, ``name`` is Kafka's name, and ``detail`` is the text
+    that follows them in the message. Unknown numbers behave like ``UNKNOWN_SERVER_ERROR``. If the
+    broker named the records that caused the error (KIP-467), ``record_errors`` maps their indexes
+    to the broker's text or None.
     """
 
     record_errors: Mapping[int, str | None] = MappingProxyType({})
@@ -382,7 +386,7 @@ class BrokerError(KprodError, number="KP-1701"):
 
 
 class InvalidBatchError(KprodError, number="KP-1702"):
-    """The broker rejected the batch because of other records. You can send this one again."""
+    """The broker rejected the batch because of other records. You can send this record again."""
 
     retriable = True
 

@@ -1,10 +1,10 @@
-"""An event that happens once, and threads that wait for it.
+"""Latches: events that happen once, and for which threads wait.
 
-Like ``threading.Event``, but safe if an exception ends a wait at any moment. A signal handler that
-raises (Ctrl-C) runs between any two steps of Python code. If that happens inside
-``threading.Condition`` while it holds its lock, the lock stays held for ever. A latch holds no lock
-while a thread waits. It takes its lock by a ``with`` statement on the lock itself, which is a
-single step: see ``kprod.lock``.
+A latch is like ``threading.Event``, but stays usable if an exception ends a wait at any moment. A
+signal handler may run, and raise (Ctrl-C), between any two steps of Python code. If that happens
+inside ``threading.Condition`` while it holds its lock, the lock stays held for ever. A latch holds
+no lock while a thread waits. It takes its own lock by a ``with`` statement, which is a single step
+(see ``kprod.lock``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Latch:
         self._bells: tuple[threading.Lock, ...] = ()
 
     def open(self) -> None:
-        """Release all waiting threads. A second call completes an interrupted one."""
+        """Release all waiting threads. A second call completes an interrupted first call."""
         with self._lock:
             self.is_open = True
             for bell in self._bells:
@@ -58,8 +58,9 @@ class Latch:
 class NextLatch:
     """A latch that is replaced whenever it opens, so that it can open again.
 
-    It has no reference to the producer, so a listener that holds it does not keep the producer
-    alive. Any thread may call ``open``; one thread at a time may call ``following``.
+    A NextLatch has no reference to the producer. So a listener with a reference to a NextLatch does
+    not keep the producer alive. Any thread may call ``open``; one thread at a time may call
+    ``following``.
     """
 
     __slots__ = ("_latch",)
@@ -74,7 +75,7 @@ class NextLatch:
     def following(self) -> Latch:
         """Return the latch that ``open`` will open next.
 
-        Get it first, then check the condition, then wait.
+        First get this latch, then check the condition, and then wait.
         """
         if self._latch.is_open:
             self._latch = Latch()

@@ -1,9 +1,9 @@
 """A lock for ``with`` statements that is released even after signals and out-of-memory errors.
 
-Python runs signal handlers in the main thread after a call, and they may raise, as for Ctrl-C. Up
-to Python 3.13 no handler runs between taking the lock in a ``with`` statement and its block. Python
-3.14 calls ``__enter__`` like any other method: a handler that raises right after it skips the
-block, and nothing releases the lock (CPython issue 148874; fixed in 3.15).
+In the main thread, Python runs signal handlers after calls, and a handler may raise, as for Ctrl-C.
+Up to Python 3.13, no handler runs between taking a lock in a ``with`` statement and the block.
+Python 3.14 calls ``__enter__`` like any other method. If a handler raises right after that call,
+the block is skipped, and nothing releases the lock (CPython issue 148874; fixed in 3.15).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kprod_ext import lock
 if sys.version_info[:2] == (3, 14):
 
     class Lock(lock.Lock):
-        """A lock that a ``with`` statement takes in a single step, also in Python 3.14.
+        """A lock that a ``with`` statement takes in a single step, even in Python 3.14.
 
-        A signal handler may run before ``__enter__`` has taken the lock, but not after it: no
-        handler runs at a loop step or a return. ``__exit__`` is a compiled method.
+        A signal handler may run before ``__enter__`` has taken the lock. It cannot run after that,
+        because no handler runs at a loop step or a return. ``__exit__`` is a compiled method.
         """
 
         __slots__ = ()

@@ -1,4 +1,4 @@
-"""The entry point: ``KafkaProducer``."""
+"""``KafkaProducer``, the entry point of kprod."""
 
 from __future__ import annotations
 
@@ -72,9 +72,10 @@ GRACE = 1.0
 class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     """Sends records to Kafka. Thread-safe; usually one producer serves a whole process.
 
-    Options are keyword arguments. Both spellings work: ``linger_ms`` and ``"linger.ms"``.
-    ``docs/configuration.md`` lists them. By default the producer is idempotent and uses
-    ``acks="all"``: records are delivered in order and without duplicates to every in-sync replica.
+    Options are keyword arguments, which ``docs/configuration.md`` lists. Both spellings work:
+    ``linger_ms`` and ``"linger.ms"``. By default, the producer is idempotent and uses
+    ``acks="all"``: every in-sync replica gets the records of a partition in order and without
+    duplicates.
 
     The constructor raises ConfigError for an invalid option. The producer connects in the
     background on first use.
@@ -189,10 +190,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             timestamp_ms: int | None = None,
             callback: OnCompletion | None = None,
         ) -> FutureRecordMetadata:
-            """Queue one record; its future has the record's position in the log, or its error."""
+            """Queue one record. Its future gets the record's position in the log, or its error."""
 
     def _send_with_callback(self, callback: OnCompletion, *given: Any) -> FutureRecordMetadata:
-        """``send`` for a record with a callback: send it on either path, then add the callback."""
+        """Do ``send`` for a record with a callback: send it, and then add the callback."""
         check_callback(callback)
         return call_once(self.send(*given), callback)
 
@@ -255,9 +256,9 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def not_queued(
         self, record: ProducerRecord, error: BaseException, chosen: TopicPartition | None = None
     ) -> None:
-        """Notify the interceptors that a record which they have seen is not sent.
+        """Notify the interceptors that a record is not sent. They have seen the record before.
 
-        ``chosen`` is the record's partition; it is used if the error does not name one.
+        If the error does not name the record's partition, ``chosen`` is used.
         """
         chosen = getattr(error, "topic_partition", None) or chosen
         if chosen is not None:
@@ -280,7 +281,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def _queue(
         self, record: ProducerRecord, partitioner: Partitioner, serializers: Serializers
     ) -> FutureRecordMetadata:
-        """The steps in the caller's thread: serialize, check, find the partition, append."""
+        """Do the steps in the caller's thread: serialize, check, find the partition, append."""
         deadline = self._clock.monotonic() + self._engine.blocking_time(self._max_block)
         if self._callbacks.crowded:
             self._await_callbacks(deadline)
@@ -332,7 +333,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             pass  # the record is queued, so the caller gets its future; the next record retries
 
     def _bulk_parts(self) -> BulkParts | None:
-        """The parts that bulk calls need; they do not keep the producer alive."""
+        """The parts that bulk calls need. They do not keep the producer alive."""
         if self._compiled_partitioner is None or self._serializers:
             return None
         return BulkParts(
@@ -371,14 +372,14 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     # Waiting for everything -----------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> DeliveryReport:
-        """Send all queued records immediately, and wait until each has a result.
+        """Send all queued records immediately, and wait until each record has a result.
 
-        Their callbacks have then returned as well. ``timeout`` is in seconds; None means no limit.
-        Returns the counts. A failed record is counted in ``failed``; only its future raises its
-        error.
+        The callbacks of these records have then returned, too. ``timeout`` is in seconds; None
+        means no limit. Returns the counts since the producer was created. A failed record is only
+        counted in ``failed``: ``flush`` does not raise its error.
 
-        Raises KprodTimeoutError if some records have no result within ``timeout``; they stay
-        queued. Raises IllegalStateError inside a delivery callback.
+        Raises KprodTimeoutError if some records have no result within ``timeout``; kprod continues
+        to send them. Raises IllegalStateError inside a delivery callback.
         """
         check_seconds("flush", timeout, FOREVER)
         if self._inherited:
@@ -401,10 +402,11 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def close(self, timeout: float | None = None) -> DeliveryReport:
         """Reject new records, wait at most ``timeout`` seconds for queued ones, and close.
 
-        None means about ``delivery_timeout_ms``, in which every record gets its result. A record
-        that has no result after ``timeout`` fails with ProducerClosedError; ``persisted`` says
-        whether it may have been stored. Callbacks that have not run by then run in the background
-        until the interpreter exits. Returns the counts. A second call returns immediately.
+        None means about ``delivery_timeout_ms``, within which every record gets its result. A
+        record that has no result after ``timeout`` fails with ProducerClosedError; ``persisted`` of
+        this error says whether the record may have been stored. Callbacks that have not run by then
+        run in the background until the interpreter exits. Returns the counts. A second call returns
+        immediately.
 
         Raises IllegalStateError inside a delivery callback, unless ``timeout`` is 0. Serializers,
         the partitioner and interceptors that have a method ``close`` are closed once, after the
@@ -425,7 +427,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     # One process, another process -----------------------------------------------------------------
 
     def inherited_by_child(self) -> None:
-        """Called in a forked child: threads, connections and records remain in the parent."""
+        """Prepare a forked child. Threads, connections and records remain in the parent."""
         self._restarting = Lock()  # guards starting once; new: no thread holds it
 
     def _restart_in_child(self) -> None:
@@ -443,13 +445,13 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             self._belong_here()  # last: until then other threads would use the parent's parts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the options; unpickling makes a new producer that connects on first use."""
+        """Pickle only the options. Unpickling makes a new producer, which connects on first use."""
         return partial(type(self), **self._options), ()
 
     # Metadata and metrics -------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> set[int]:
-        """Return the topic's partition numbers; wait at most ``max_block_ms`` for metadata."""
+        """Return the topic's partition numbers, after waiting at most ``max_block_ms`` for them."""
         self._ensure_usable()
         known = self._metadata.await_topic(
             check_topic(topic), self._engine.blocking_time(self._max_block), self._wake
@@ -470,7 +472,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
 
     @property
     def cluster(self) -> ClusterSnapshot:
-        """The current metadata of the cluster: an immutable snapshot, which may be empty."""
+        """The metadata of the cluster as an immutable snapshot, which may be empty."""
         return self._metadata.snapshot
 
     @property
@@ -497,7 +499,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return self._engine.client_instance_id(self._engine.blocking_time(longest))
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Metric values by group and Kafka's metric names; ``docs/metrics.md`` lists them."""
+        """Metric values by group and by Kafka's metric names, which ``docs/metrics.md`` lists."""
         return self._engine.metrics()
 
     def __enter__(self) -> Self:

@@ -9,5 +9,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def in_seconds(seconds: float) -> str:
-    """Seconds as text: for example ``0.05 s``, even if the sum of floats is 0.04999999."""
+    """Seconds as text, for example ``0.05 s``, even if a sum of floats is 0.04999999."""
     return f"{round(seconds, 3):g} s"

@@ -1,4 +1,4 @@
-"""The log of the sender thread: exceptions of log handlers do not interrupt the sender loop."""
+"""The log of the sender thread. Exceptions of log handlers do not interrupt the sender loop."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ class SenderLog(logging.LoggerAdapter[logging.Logger]):
         super().__init__(logging.getLogger(name), {})
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log the message; suppress exceptions, as handlers of the standard library do."""
+        """Log the message. Exceptions are suppressed, as in handlers of the standard library."""
         with suppress(Exception):
             super().log(level, msg, *args, **kwargs)

@@ -11,13 +11,13 @@ SOURCES = (".pyx", ".pxd")
 
 
 def _checkout() -> Path | None:
-    """The root of this checkout; None for an installed kprod, which has no ``setup.py``."""
+    """The root of this checkout; None if kprod is installed, because there is no ``setup.py``."""
     root = Path(__file__).resolve().parents[1]
     return root if (root / "setup.py").exists() else None
 
 
 def missing_extensions() -> list[str]:
-    """The paths of those sources in this checkout that are not compiled for this Python."""
+    """The paths of the sources in this checkout that are not compiled for this Python."""
     root = _checkout()
     if root is None:
         return []
@@ -32,7 +32,7 @@ def missing_extensions() -> list[str]:
 
 
 def stale_extensions() -> list[str]:
-    """The paths of those sources in this checkout that are newer than their compiled extension."""
+    """The paths of the sources in this checkout that are newer than their compiled extension."""
     root = _checkout()
     if root is None:
         return []

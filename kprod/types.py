@@ -31,7 +31,7 @@ Headers: TypeAlias = Mapping[str, bytes | None] | Sequence[Header]
 
 
 def owned(data: BytesLike | None) -> bytes | None:
-    """The key or value as bytes, which do not change when the application changes its buffer."""
+    """The key or value as bytes, which stay the same if the application changes its buffer."""
     return data if data is None or type(data) is bytes else memoryview(data).tobytes()
 
 
@@ -46,7 +46,7 @@ class TopicPartition(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """A broker of the cluster's metadata; bootstrap addresses have the ids -1, -2, ..."""
+    """A broker of the cluster's metadata. Bootstrap addresses have the ids -1, -2, and so on."""
 
     node_id: int
     host: str
@@ -61,11 +61,11 @@ class Broker(NamedTuple):
 class RecordMetadata(NamedTuple):
     """Where an acknowledged record was stored.
 
-    ``offset`` is -1 if the broker did not return it: with ``acks=0``, or for a duplicate that was
-    already stored. ``timestamp`` is in milliseconds since the epoch. It is the record's own, or the
-    broker's append time if the topic is configured for that. Sizes are in bytes, -1 for null.
-    ``checksum`` is always None, because v2 batches have one checksum per batch. The fields have the
-    order of kafka-python's ``RecordMetadata``.
+    ``offset`` is -1 if the broker did not return the offset: with ``acks=0``, or if the record was
+    already stored by an earlier attempt. ``timestamp`` is in milliseconds since the epoch. It is
+    the record's own timestamp, or the broker's append time if the topic is configured for that.
+    Sizes are in bytes; -1 means null. ``checksum`` is always None, because v2 batches have one
+    checksum per batch. The fields have the order of kafka-python's ``RecordMetadata``.
     """
 
     topic: str
@@ -86,8 +86,8 @@ OnCompletion: TypeAlias = Callable[[RecordMetadata, Exception | None], object]
 class Persisted(enum.Enum):
     """Whether a failed record is in the log.
 
-    ``NO``: it is not in the log. ``MAYBE``: it may be in the log; with idempotence, not more than
-    once.
+    ``NO``: it is not in the log. ``MAYBE``: it may be in the log. With idempotence, it is there at
+    most once.
     """
 
     NO = "no"
@@ -97,11 +97,11 @@ class Persisted(enum.Enum):
 class NextStep(enum.Enum):
     """What to do after a transactional error (the classes of KIP-1050).
 
-    ``ABORT``: abort the transaction, and begin another one. ``RETRY_CALL``: repeat the same call;
-    its request is still in progress. ``BEGIN_AGAIN``: begin another transaction; the ``with`` block
-    has aborted this one. ``START_AGAIN``: close the producer and create a new one; it continues
-    after the last committed transaction. ``CLOSE``: close the producer. A new one would fail as
-    well, until an option or a permission is changed.
+    ``ABORT``: abort the transaction, and begin another one. ``RETRY_CALL``: repeat the same call,
+    which is still in progress. ``BEGIN_AGAIN``: begin another transaction, because the ``with``
+    block has already aborted this one. ``START_AGAIN``: close the producer, create a new one, and
+    continue after the last committed transaction. ``CLOSE``: close the producer, and change an
+    option or a permission. Until then, a new producer would fail in the same way.
     """
 
     ABORT = "abort"
@@ -143,7 +143,7 @@ class DeliveryReport:
 class ProducerId(NamedTuple):
     """A producer id and its epoch.
 
-    ``transactional``: its records belong to the open transaction (KIP-98).
+    ``transactional``: the records belong to the open transaction (KIP-98).
     """
 
     producer_id: int
