@@ -79,10 +79,6 @@ class Driver:
             self._readers[1].join(60)
         assert self._began, "".join(self._errors)
 
-    def check(self) -> None:
-        """AssertionError if a job failed."""
-        assert self._process.poll() in (None, 0), "".join(self._errors)
-
     @property
     def runs(self) -> bool:
         return self._process.poll() is None
@@ -93,10 +89,6 @@ class Driver:
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(job) + "\n")
             self._process.stdin.flush()
-
-    def ended(self) -> int:
-        """How many jobs have ended, and were not taken by ``said``."""
-        return self._said.qsize()
 
     def said(self) -> list[dict[str, Any]]:
         """The jobs that have ended since the last call."""

