@@ -467,7 +467,7 @@ def _translating() -> Iterator[None]:
 
 
 def _not_given() -> object:
-    """Whether ``acks`` is aiokafka's own default object, which frameworks pass on."""
+    """aiokafka's own default object for ``acks``, which frameworks pass on."""
     return getattr(sys.modules.get("aiokafka.producer.producer"), "_missing", ...)
 
 

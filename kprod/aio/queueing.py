@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 class QueuedBatch(NamedTuple):
-    """Records that were queued together; the task ``rest`` queues the others."""
+    """Records of a batch that are already queued. The task ``rest`` queues the other records."""
 
     queued: list[FutureRecordMetadata]
     rest: asyncio.Task[None] | None

@@ -141,8 +141,8 @@ class AIOProducer:
         """Queue a record, waiting while the queue is full. Returns a future of its Message.
 
         Records are queued in the order of the calls. The future fails with KafkaException if the
-        record is rejected or not delivered. Raises TypeError. Raises RuntimeError if the producer
-        is already closed, or is closed while the call waits.
+        record is rejected or not delivered. Raises TypeError for an argument of a wrong type.
+        Raises RuntimeError if the producer is already closed, or is closed while the call waits.
         """
         future: asyncio.Future[Message] = self._loop.create_future()
         report = partial(_reported, self._outcomes, future)
@@ -293,7 +293,7 @@ class AIOProducer:
     async def _end_transaction(
         self, call: Callable[[float | None], None], timeout: float | None
     ) -> None:
-        """Run ``call``, which serves reports in another thread, and complete futures in this."""
+        """Run ``call``, which serves reports in another thread, and then complete futures here."""
         try:
             await self._wait_for(call, timeout)
         finally:

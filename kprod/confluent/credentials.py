@@ -40,7 +40,7 @@ _SHAPE = "oauth_cb must return (token, expiry time[, principal[, extensions]])"
 
 
 class _Token(NamedTuple):
-    """Times in seconds since 1970."""
+    """A token. Times are in seconds since 1970."""
 
     text: str
     extensions: tuple[tuple[str, str], ...]

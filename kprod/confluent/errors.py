@@ -176,7 +176,7 @@ _CODES: tuple[tuple[type[native.KprodError], int], ...] = (
 
 
 def from_native(error: BaseException) -> KafkaError:
-    """The KafkaError for an error of kprod. The code is ``_FAIL`` if librdkafka has no other."""
+    """The KafkaError for an error of kprod. Without a matching code, the code is ``_FAIL``."""
     if isinstance(error, native.BrokerError):
         detail = error.detail
         words = _KNOWN.get(error.code, ("", error.name))[1]
@@ -196,7 +196,7 @@ def from_native(error: BaseException) -> KafkaError:
 
 
 def failure_of_call(error: native.KprodError) -> KafkaException:
-    """The error of a call that waits. If another thread closed the producer, it is ``_DESTROY``."""
+    """The error of a call that waits. The code is ``_DESTROY`` if another thread has closed."""
     if isinstance(error, native.ProducerClosedError):
         return KafkaException(KafkaError(KafkaError._DESTROY, CLOSED))
     return KafkaException(from_native(error))

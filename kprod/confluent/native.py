@@ -19,7 +19,7 @@ def seconds(timeout: float | None) -> float:
 
 
 class NativeProducer(KafkaProducer):
-    """Thread-safe."""
+    """kprod's producer, which can also purge records and request metadata. Thread-safe."""
 
     def purge(self, *, queued: bool, in_flight: bool, blocking: bool) -> None:
         """Fail records without an outcome: queued records, records in flight, or both.

@@ -88,7 +88,7 @@ class Producer(Producing, ProducerTransactions):
 
     @property
     def __kprod_producer__(self) -> NativeProducer | None:
-        """The underlying producer, None after ``close``; for ``kprod.observability``."""
+        """The underlying producer, for ``kprod.observability``. None after ``close``."""
         native: NativeProducer | None = self._native
         return native
 

@@ -20,11 +20,11 @@ monotonic = SystemClock.monotonic
 class ProducerTransactions:
     """Part of ``Producer``. ``timeout`` is in seconds, -1 for no limit.
 
-    The calls raise KafkaException. The methods of its KafkaError say what to do: after
-    ``retriable()``, repeat the call; after ``txn_requires_abort()``, abort; after ``fatal()``, make
-    a new producer. Like ``poll``, commit and abort run delivery callbacks in the calling thread. If
-    a callback raises, its exception is raised after the commit or abort has ended. Inside a
-    delivery callback, both calls raise KafkaException.
+    The calls raise KafkaException. The methods of its KafkaError say what to do. If ``retriable()``
+    is true, repeat the call. If ``txn_requires_abort()`` is true, abort. If ``fatal()`` is true,
+    make a new producer. Like ``poll``, commit and abort run delivery callbacks in the calling
+    thread. If a callback raises, its exception is raised after the commit or abort has ended.
+    Inside a delivery callback, both calls raise KafkaException.
     """
 
     _unassigned: UnassignedRecords

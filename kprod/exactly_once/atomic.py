@@ -80,7 +80,7 @@ def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
     """One attempt of a task: write the shard, and leave its transaction prepared.
 
     If the commit decision of the batch is already stored, the shard is committed instead, unless it
-    already was. Raises Fenced, and the errors of the functions in ``marker``.
+    is already committed. Raises Fenced, and the errors of the functions in ``marker``.
     """
     decision = yield from read_decision(shard, wait=False)
     if decision is not None and is_done(decision.layout, shard):

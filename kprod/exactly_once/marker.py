@@ -197,7 +197,10 @@ def check_rows(
 
 
 def check_time(shard: Shard, began: float, now: float, timeout: float) -> None:
-    """Raise TransactionTooSlow after half of the transaction's ``timeout``. All in seconds."""
+    """Raise TransactionTooSlow after half of the transaction's ``timeout``.
+
+    Times are in seconds.
+    """
     if now - began > timeout * SHARE_OF_TIME:
         raise too_slow(shard, now - began, timeout)
 

@@ -120,8 +120,8 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
     """Store the number of shards unless it is already stored; return the stored layout.
 
     The layout is written only once. A shard takes over the layout's id before it reads the layout.
-    From then on, another shard that does the same fences it, unless it has already committed its
-    layout.
+    Another shard may then take over the id in turn. This fences the first shard, unless the first
+    shard has already committed a layout.
     """
     pause = FIRST_PAUSE
     looks = 0 if shard.number == 0 else LOOKS
@@ -168,11 +168,11 @@ def _fence_prepared(shard: Shard, winners: Iterable[PreparedShard]) -> Generator
     """Abort transactions that an earlier start prepared (``delivery="atomic"``) and never decided.
 
     Otherwise, consumers of committed records would wait for these transactions. In the first batch
-    of a start, the task that lays out the batch calls this before it commits the layout. So it
-    happens before any shard is written. Every task that finds the layout of another start also
-    calls this. The reason is that an ``atomic`` task may have written after the other start had
-    listed the open transactions, and before it committed the layout. The ``winners`` of a decision
-    are not aborted.
+    of a start, the task that lays out the batch calls this before it commits the layout. So the
+    transactions are aborted before any shard is written. Every task that finds the layout of
+    another start also calls this: an ``atomic`` task may have written after the other start had
+    listed the open transactions, but before the other start committed its layout. The ``winners``
+    of a decision are not aborted.
     """
     found: list[PreparedTransaction] = yield ListOpen(shard.job_name, if_possible=True)
     counted = {one.transaction.transactional_id for one in winners}

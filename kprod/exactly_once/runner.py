@@ -141,7 +141,7 @@ class Runner:
 
     @property
     def patience(self) -> float:
-        """Seconds that a fenced attempt or driver waits for the other one."""
+        """Seconds for which a fenced attempt or driver waits for the one that fenced it."""
         return self._seconds * SHARE_OF_TIME
 
     def follow(self, protocol: Generator[Step, Any, T]) -> T:

@@ -14,7 +14,10 @@ OF_ATTEMPT = re.compile(r"(?P<job>.+)\.(?P<shard>\d+)/(?P<attempt>\d+)", re.ASCI
 
 
 def names_of_attempts(job_name: str, *, layout: bool) -> re.Pattern[str]:
-    """Matches the transactional ids of the job's shards, and also of its layout if ``layout``."""
+    """Matches the transactional ids of the job's shards.
+
+    With ``layout``, it also matches the id of the job's layout.
+    """
     names = r"\d+(/\d+)?|layout" if layout else r"\d+(/\d+)?"
     return re.compile(rf"{re.escape(job_name)}\.({names})")
 
@@ -49,7 +52,10 @@ class Shard:
 
     @property
     def transactional_id(self) -> str:
-        """The id of the producer that writes the shard. A new attempt with it fences the others."""
+        """The id of the producer that writes the shard.
+
+        A new attempt with this id fences the others.
+        """
         attempt = "" if self.attempt is None else f"/{self.attempt}"
         return f"{self.job_name}.{self.number}{attempt}"
 

@@ -40,8 +40,8 @@ class TakeOver:
 class ReadMarker:
     """Read the marker of a group. The result is a Marker or None.
 
-    With ``wait``, wait until no open transaction can change the marker. Without it, the result is
-    None if one can.
+    With ``wait``, wait until no open transaction can change the marker. Without ``wait``, the
+    result is None if an open transaction can change the marker.
     """
 
     group: str
@@ -57,7 +57,7 @@ class WriteRows:
 
 @dataclass(frozen=True, slots=True)
 class CommitMarkers:
-    """Commit the transaction of this id, including markers. Each marker has its group before it.
+    """Commit the transaction of this id, including ``markers``: pairs of a group and a marker.
 
     Begins a transaction if none is open.
     """

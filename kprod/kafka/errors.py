@@ -105,7 +105,7 @@ class Cancelled(RetriableError):
 
 
 class CommitFailedError(KafkaError):
-    """For consumers."""
+    """Only consumers raise this."""
 
 
 class IllegalArgumentError(KafkaError):
@@ -148,18 +148,18 @@ class NoBrokersAvailable(KafkaTimeoutError):
     """No broker responded when the producer was created.
 
     kafka-python 2 raises NoBrokersAvailable, and kafka-python 3 raises KafkaTimeoutError. This
-    class is a subclass of both.
+    class is a subclass of both, so that handlers for either of them work.
     """
 
     invalid_metadata = True
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """For consumers."""
+    """Only consumers raise this."""
 
 
 class LogTruncationError(KafkaError):
-    """For consumers."""
+    """Only consumers raise this."""
 
 
 class NodeNotReadyError(RetriableError):

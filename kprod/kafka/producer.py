@@ -38,7 +38,7 @@ IDEMPOTENCE_FROM = (0, 11)
 
 
 class _NativeProducer(Native):
-    """Thread-safe."""
+    """kprod's producer, in which a record may have its own partitioner. Thread-safe."""
 
     def send_by(
         self, partitioner: Partitioner, topic: str, value: Any, headers: Any, stamp: int | None
@@ -108,7 +108,7 @@ class KafkaProducer:
 
     @staticmethod
     def _plugged(options: dict[str, Any], name: str) -> serializers.Serialize | None:
-        """The serializer; None if the option is missing, or is the name of one of kprod's."""
+        """The serializer; None if the option is missing, or names one of kprod's serializers."""
         plugged = options.get(name)
         if plugged is None or isinstance(plugged, str):
             return None

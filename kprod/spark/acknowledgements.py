@@ -160,7 +160,7 @@ class RejectedRows:
         self._reasons: Counter[str] = Counter()
 
     def take(self, row: SendArguments, error: BaseException) -> None:
-        """Apply the policy to the row. Raises RowErrorLimitExceeded if there are too many."""
+        """Apply the policy to the row. Raises RowErrorLimitExceeded after too many such rows."""
         kind = type(error).__name__
         self._reasons[f"{kind}: {error}" if len(self._reasons) < MOST_REASONS else kind] += 1
         topic = self._policy.dead_letter_topic
@@ -189,7 +189,7 @@ Refused: TypeAlias = Callable[[SendArguments, KprodError], bool]
 
 
 class _Sent(NamedTuple):
-    """One record, or the records of a bulk call. ``nbytes`` are those of their keys and values."""
+    """One record, or the records of a bulk call. Their keys and values have ``nbytes``."""
 
     handle: FutureRecordMetadata | BulkDelivery
     nbytes: int

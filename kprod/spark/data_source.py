@@ -184,7 +184,7 @@ class MicroBatchWriter(DataSourceStreamWriter, _ArrowWriter):  # type: ignore[mi
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """For ``df.write.format("kprod")``. Raises ConfigError and SchemaError, on the driver."""
+    """The writer of ``df.write.format("kprod")``. Raises ConfigError and SchemaError."""
     options = concealed_source(options)
     if overwrite:
         raise ConfigError('a topic cannot be overwritten: use mode("append")')
@@ -192,7 +192,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> MicroBatchWriter:
-    """For ``df.writeStream.format("kprod")``, output modes append and complete.
+    """The writer of ``df.writeStream.format("kprod")``, for the modes append and complete.
 
     Spark calls this function for each micro-batch. Only the first call with these options in a
     process asks the schema registry. Raises ConfigError and SchemaError, on the driver.

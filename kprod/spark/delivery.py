@@ -35,7 +35,7 @@ NAMELESS = (
 
 
 class Scope(enum.Enum):
-    """What a job name that kprod has generated applies to."""
+    """What a generated job name stands for."""
 
     CALL = enum.auto()  # one call that runs one Spark job
     STAGE = enum.auto()  # a callable: each stage that runs it writes again
@@ -43,7 +43,7 @@ class Scope(enum.Enum):
 
 
 class JobName(NamedTuple):
-    """``lasting``: another Spark job with the same name and batch may be a replay of this one."""
+    """``lasting``: another Spark job with this name and batch may be a replay of this job."""
 
     job: str
     batch: int

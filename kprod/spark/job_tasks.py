@@ -123,7 +123,8 @@ def read_answer(row: Any) -> Any:
 def call_in_task(spark: SparkSession, title: str, function: Callable[[], Any]) -> Any:
     """Run ``function`` on an executor, as a Spark job with one task, and return its result.
 
-    The driver may be unable to reach the brokers, and may not have their password.
+    This is for work that the driver cannot do, because it may be unable to reach the brokers, and
+    may not have their password.
     """
 
     def called(_: Iterator[Any]) -> Iterator[Any]:
@@ -135,7 +136,7 @@ def call_in_task(spark: SparkSession, title: str, function: Callable[[], Any]) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask:
-    """Writes one Spark partition of the job ``job``; for ``mapInArrow`` with ``OUTCOME_SCHEMA``."""
+    """Writes one Spark partition of a job. For ``mapInArrow`` with ``OUTCOME_SCHEMA``."""
 
     writer: PartitionWriter
     job: str
@@ -166,7 +167,7 @@ _failed: dict[str, KprodError] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchEnd:
-    """Commits or aborts the batch of the shard ``of``, which may be any shard of it.
+    """Commits or aborts a batch. ``of`` is any shard of the batch.
 
     This runs where brokers can be reached and secrets are available: in a Python worker of the
     driver, or in a separate task. ``commit`` and ``abort`` may be repeated, and other processes may

@@ -35,8 +35,8 @@ class WriterOptions(ClientOptions, total=False):
     need ``schema_registry`` (a URL or a ``SchemaRegistry``). Their schema belongs to ``subject``,
     by default the topic with the suffix ``-value``. The driver registers ``avro_schema``,
     ``json_schema`` (both JSON strings) or ``protobuf_message`` (the message class, or
-    ``"package.module:Class"``). Without ``avro_schema`` or ``json_schema``, it uses the latest
-    version of the subject. "avro" also works without a registry, with ``avro_schema`` and
+    ``"package.module:Class"``). Without ``avro_schema`` or ``json_schema``, the driver uses the
+    latest version of the subject. "avro" also works without a registry, with ``avro_schema`` and
     ``schema_id``. If ``schema_id`` is None, values are plain Avro. A format cannot be combined with
     a serializer for the same part of the record.
 
@@ -214,13 +214,13 @@ def _says(options: Mapping[str, Any], name: str) -> bool:
 
 
 def _completed(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """``options``, with ``defaults`` for those that are not set."""
+    """``options``, with ``defaults`` for options that are not set."""
     silent = {name: value for name, value in defaults.items() if not _says(options, name)}
     return {**silent, **options}
 
 
 def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` with the defaults of ``BATCH_JOB``. Raises ConfigError for an invalid one."""
+    """``options`` with the defaults of ``BATCH_JOB``. Raises ConfigError for invalid options."""
     if _says(options, "transactional_id"):
         raise ConfigError(
             "transactional_id: tasks of one job cannot share an id; use"
@@ -232,7 +232,7 @@ def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def transactional_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` for a job that writes in transactions. Raises ConfigError for an invalid one."""
+    """``options`` for a job that writes in transactions. Raises ConfigError for invalid options."""
     completed = _completed(options, {"transaction_timeout_ms": TEN_MINUTES})
     config_of({**completed, "transactional_id": "named by the task"})
     return completed

@@ -155,12 +155,13 @@ def _plan(topic: str | None, options: Mapping[str, Any], config: ProducerConfig)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionWriter:
-    """For ``rdd.mapPartitions``, ``foreachPartition``, and ``df.mapInArrow`` with ``schema``.
+    """The callable for ``rdd.mapPartitions``, ``foreachPartition``, and ``df.mapInArrow``.
 
     A call writes the whole partition with the producer of the worker process. The call returns when
     every record is acknowledged. If a record fails, the call raises, and the task fails. Spark may
     then run the task again from its first row, so records may be duplicated. With exactly-once
-    delivery, each partition is written once, in a transaction. Immutable.
+    delivery, each partition is written once, in a transaction. ``df.mapInArrow`` also needs
+    ``schema``. Immutable.
     """
 
     plan: RecordPlan

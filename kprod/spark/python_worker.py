@@ -105,13 +105,13 @@ def log_for_spark() -> None:
 def acknowledge_at_once() -> None:
     """Acknowledge at once what the JVM has sent, so that the JVM sends the rest.
 
-    The JVM writes a task's command, and then its rows, into a socket without TCP_NODELAY. It does
-    not send a small partition before the command is acknowledged (Nagle's algorithm), and Linux
-    delays this acknowledgement by 40 ms. The socket option applies only to the next packets, so
-    call this in each task. Spark does not expose its socket, so the option is set for all sockets
-    of this process that are connected to this machine. If the application has set a default timeout
-    of sockets, this function does nothing: Python would make each socket that is examined here
-    non-blocking.
+    The JVM writes a task's command, and then its rows, into a socket without TCP_NODELAY. The JVM
+    does not send a small partition before the command is acknowledged (Nagle's algorithm), and
+    Linux delays this acknowledgement by 40 ms. A socket option prevents the delay, but applies only
+    to the next packets. So call this in each task. Spark does not expose its socket, so the option
+    is set for all sockets of this process that are connected to this machine. If the application
+    has set a default timeout of sockets, this function does nothing: Python would make each socket
+    that is examined here non-blocking.
     """
     if sys.platform != "linux" or socket.getdefaulttimeout() is not None:
         return

@@ -1,9 +1,9 @@
 """Checks whether Spark will compute the same rows, and so the same shards, after a restart.
 
 The check reads the query plan, which only classic sessions have; clients of Spark Connect have
-none. A plan does not show what RDDs and checkpoints contain, nor what Python functions do unless
-they are marked as non-deterministic. For a micro-batch, the plan of its query is checked, because
-the plan of the DataFrame that ``foreachBatch`` passes shows only an RDD.
+none. A plan does not show what RDDs and checkpoints contain. Of a Python function, it shows only
+whether the function is marked as non-deterministic. For a micro-batch, the plan of its query is
+checked, because the plan of the DataFrame that ``foreachBatch`` passes shows only an RDD.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _depends_on_order(node: Any) -> str | None:
 
 
 def _pruned(jvm: Any, plan: Any) -> Any:
-    """The plan without unused columns, which Spark's optimizer removes, too."""
+    """The plan without unused columns, which Spark's optimizer would also remove."""
     rule = jvm.org.apache.spark.sql.catalyst.optimizer.ColumnPruning
     for _ in range(MOST_PRUNINGS):
         before, plan = plan, rule.apply(plan)

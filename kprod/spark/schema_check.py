@@ -38,7 +38,7 @@ def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
 
 
 def arrow_type(kind: types.DataType) -> Any:
-    """The type of the Arrow columns that Spark creates for a type. Raises SchemaError if none."""
+    """The Arrow type that Spark creates for a type. Raises SchemaError if there is none."""
     if isinstance(kind, types.StructType):
         return pa.struct([pa.field(each.name, arrow_type(each.dataType)) for each in kind])
     if isinstance(kind, types.ArrayType):

@@ -1,4 +1,4 @@
-"""The rows of a shard in a task: sent in its transaction, or compared with its marker.
+"""Sends the rows of a shard in a transaction, or compares them with the shard's marker.
 
 Rows may contain the number of their shard. A task can then verify that all rows are its own.
 """

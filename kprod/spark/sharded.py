@@ -258,7 +258,7 @@ def is_sharded(schema: StructType) -> bool:
 
 
 def check_placed(terms: Terms | None, schema: StructType) -> None:
-    """Raise ConfigError if rows are sharded without need, or not sharded despite the need.
+    """Raise ConfigError if rows are sharded needlessly, or if they should be sharded and are not.
 
     At-least-once delivery (``terms`` is None) does not need shards. Exactly-once delivery needs
     them if a later run may write the same batch again.
@@ -272,7 +272,7 @@ def check_placed(terms: Terms | None, schema: StructType) -> None:
 def shard_count(df: DataFrame) -> int | None:
     """The number of shards of a frame that ``sharded`` has returned; None if unknown.
 
-    Only the plan of a classic session shows it.
+    Only the plan of a classic session shows this number.
     """
     frame: Any = getattr(df, "_jdf", None)
     if frame is None or not is_sharded(df.schema):

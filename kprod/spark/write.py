@@ -207,8 +207,9 @@ def _bounded(df: DataFrame, tasks: int | None) -> tuple[DataFrame, int]:
     """The frame, and the maximum number of its tasks that can run at the same time, now or later.
 
     ``tasks`` is the number of tasks of the frame, if known. If it is unknown, and Spark's settings
-    do not limit how many tasks can run, the frame is reduced to as many tasks as can run now.
-    Otherwise, executors that are added during the job could exceed a rate limit.
+    do not limit how many tasks can run, the frame is reduced to as many tasks as can run now. If it
+    were not reduced, executors that are added during the job would run more tasks, and the job
+    would exceed its rate limit.
     """
     spark = df.sparkSession
     most = most_tasks_at_once(lambda name: spark.conf.get(name, None))
@@ -289,7 +290,7 @@ OnResult = Callable[[WriteResult, int], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeachBatch:
-    """For ``writeStream.foreachBatch``. Immutable."""
+    """The function for ``writeStream.foreachBatch``. Immutable."""
 
     on_result: OnResult | None
     job: _Job
