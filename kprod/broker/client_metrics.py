@@ -44,8 +44,8 @@ class ClientMetricsSubscription:
 class ClientMetricsPush(NamedTuple):
     """One push of a client.
 
-    ``metrics`` is OpenTelemetry's ``MetricsData`` in serialized form. In a push that was accepted,
-    it is decompressed.
+    ``metrics`` is OpenTelemetry's ``MetricsData`` in serialized form. Accepted pushes have it
+    decompressed.
     """
 
     instance_id: uuid.UUID

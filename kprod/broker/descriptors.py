@@ -26,10 +26,10 @@ _open: WeakSet[Closable] = WeakSet()
 def closed_in_children(opened: _Open) -> _Open:
     """Let forked children close their copy of this object at once; return the object.
 
-    This applies to children that Python forks. Otherwise a child's copy would keep the port in use
-    and the directory locked after the broker has stopped. Garbage collection in the child could
-    later also close another file that has the same number by then, for example in a daemon that has
-    closed all inherited descriptors.
+    This applies to children that Python forks. Without this call, a child's copy would keep the
+    port in use and the directory locked after the broker has stopped. Garbage collection in the
+    child could later also close another file that has the same number by then, for example in a
+    daemon that has closed all inherited descriptors.
     """
     _open.add(opened)
     return opened
@@ -47,8 +47,9 @@ os.register_at_fork(after_in_child=_close_in_child)
 class OpenFile:
     """A descriptor that stays open for as long as this object is referenced.
 
-    A segment may be deleted while a response with a slice of it waits for a slow client. The client
-    can still get this slice, because the descriptor stays open and its number is not reused.
+    A segment may be deleted while a response with a slice of the segment waits for a slow client.
+    The client can still get the slice, because the descriptor stays open and its number is not
+    reused.
     """
 
     def __init__(self, fd: int) -> None:

@@ -135,7 +135,10 @@ class EmbeddedBroker:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """By listener name: ``host:port`` of this listener on each node, separated by commas."""
+        """The addresses of each listener, by the listener's name.
+
+        They are the ``host:port`` of the listener on each node, separated by commas.
+        """
         by_name: dict[str, list[str]] = {}
         for listeners in self._listeners.values():
             for each in listeners:
@@ -144,7 +147,7 @@ class EmbeddedBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the broker is running in this process. Always false in a forked child."""
+        """Whether the broker was started in this process and has not been stopped."""
         return self._cluster is not None and self._process == os.getpid()
 
     def start(self) -> None:
@@ -188,8 +191,8 @@ class EmbeddedBroker:
     def start_node(self, node_id: int) -> None:
         """Start a stopped node again, on its old port.
 
-        It leads its former partitions again, except those that ``move_leader`` has moved meanwhile.
-        Raises ``IllegalStateError`` if the node is running.
+        The node leads its former partitions again, except those that ``move_leader`` has moved
+        meanwhile. Raises ``IllegalStateError`` if the node is running.
         """
         cluster = self._running_cluster()
         if node_id in cluster.state.running:

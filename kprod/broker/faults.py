@@ -107,7 +107,8 @@ class FaultPlan:
     def take(self, key: ApiKey, body: Any, client_id: str | None, node_id: int) -> Fault | None:
         """Return the oldest fault that applies to a request, or None.
 
-        The request is counted in the ``hits`` of that fault, and of older faults that it matches.
+        The request is counted in the ``hits`` of each matching fault, up to the one that is
+        returned.
         """
         if not self._faults:
             return None

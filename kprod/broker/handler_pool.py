@@ -81,10 +81,13 @@ class HandlerPool:
 
     At most ``capacity`` requests are queued (Kafka: RequestChannel). If the queue is full, a
     network thread waits and does not read from its clients, so TCP flow control slows them down.
+
     Handlers can also queue jobs themselves, such as attempts to complete delayed operations. These
-    jobs run before any request, and their number is not limited: handlers that wait for a place in
-    the queue could all wait for ever. After an unexpected error, a handler logs it and continues,
-    so a request can at most lose its own connection.
+    jobs run before any request. Their number is not limited: handlers that wait for a place in the
+    queue could all wait for ever.
+
+    After an unexpected error, a handler logs the error and continues. So a request can break only
+    its own connection.
     """
 
     def __init__(

@@ -286,7 +286,7 @@ _P = ParamSpec("_P")
 def or_error(
     fields: Message, answer: Callable[_P, Message], *args: _P.args, **kwargs: _P.kwargs
 ) -> Message:
-    """Return ``fields`` together with the fields that ``answer`` returns, or with its error.
+    """Return ``fields``, and either the fields that ``answer`` returns or those of its error.
 
     The errors are ``BrokerError`` and ``CorruptBatch``.
     """

@@ -49,7 +49,10 @@ class Timer:
         self._closed = False
 
     def at(self, when: float, act: Callable[[], None]) -> Appointment:
-        """Call ``act`` at ``when``, in seconds of the monotonic clock. A closed timer does not."""
+        """Call ``act`` at ``when``, in seconds of the monotonic clock.
+
+        After ``close``, nothing is called.
+        """
         appointment = Appointment(when, next(self._numbers), act)
         with self._lock:
             heapq.heappush(self._due, appointment)

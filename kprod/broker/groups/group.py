@@ -115,7 +115,7 @@ class GroupMember:
         self.session_deadline = now + self.joined.session_timeout
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return the member's subscription for an assignment strategy; empty if it has none."""
+        """Return the member's subscription for an assignment strategy, or nothing (``b""``)."""
         return dict(self.joined.protocols).get(protocol or "", b"")
 
     def vote(self, candidates: set[str]) -> str:
@@ -218,7 +218,7 @@ class ConsumerGroup:
         self.refuse(member, error)
 
     def replace_static(self, member: GroupMember, member_id: str) -> None:
-        """Give a static member that has restarted a new member id. The old id is fenced."""
+        """Give a new member id to a static member that has restarted. The old id is fenced."""
         leads = self.leader == member.member_id
         self.refuse(member, ErrorCode.fenced_instance_id)
         del self.members[member.member_id]
@@ -229,7 +229,7 @@ class ConsumerGroup:
             self.leader = member_id
 
     def supports(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
-        """Whether a consumer may join, because it has a strategy that every member supports."""
+        """Whether a consumer may join: it must have a strategy that every member supports."""
         names = {name for name, _ in protocols}
         if not protocol_type or not names:
             return False
@@ -273,7 +273,7 @@ class ConsumerGroup:
             self.prepare_rebalance(now, delay)
 
     def maybe_complete_join(self, now: float) -> None:
-        """End the join phase if all members have joined and no other consumer is about to."""
+        """End the join phase, unless further members are still expected to join."""
         if self.state is not GroupState.PREPARING_REBALANCE or now < self.earliest_end:
             return
         if not self.pending and self._all_joined():

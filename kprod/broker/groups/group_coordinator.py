@@ -1,4 +1,4 @@
-"""The coordinator of consumer groups: locks their state, runs timers, writes the offsets topic."""
+"""Coordinates consumer groups: guards their state, runs timers, writes the offsets topic."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class GroupCoordinator:
     ) -> None:
         """``offsets_log`` returns the log of a partition of the offsets topic, given its number.
 
-        It creates the topic if necessary, and raises ``BrokerError`` 56 if the disk fails.
+        The function creates the topic if necessary, and raises ``BrokerError`` 56 if the disk
+        fails.
         """
         self._config = config
         self._offsets_log = offsets_log
@@ -371,7 +372,7 @@ class GroupCoordinator:
             self._drop(group_id)
 
     def resign(self, error: ErrorCode) -> None:
-        """Answer all waiting requests with ``error``, because this node no longer coordinates."""
+        """Answer all waiting requests with ``error``: this node is no longer coordinator."""
         answers: list[Callable[[], None]] = []
         with self._lock:
             for group in self._groups.values():

@@ -215,8 +215,8 @@ def check_commit(
 ) -> ErrorCode | None:
     """Return None if the client may commit offsets; else the error.
 
-    Members of the current generation may commit; only OffsetCommit is refused between their join
-    and the assignment. If the group is empty, a client that names no generation may commit. A
+    Members of the current generation may commit, except by OffsetCommit while the group waits for
+    the assignment. If the group is empty, a client that names no generation may commit. A
     transactional producer from before KIP-447 may always commit, because it knows only the group
     id.
     """

@@ -179,7 +179,10 @@ def read_group(group_id: str, data: bytes, now: float) -> ConsumerGroup | None:
 
 
 class OffsetsTransaction(NamedTuple):
-    """A transaction that commits offsets. ``guard`` is for the first batch of the transaction."""
+    """A transaction that commits offsets.
+
+    ``guard`` is needed for the first batch of the transaction (see ``VerificationGuard``).
+    """
 
     producer_id: int
     producer_epoch: int
@@ -212,7 +215,7 @@ class OffsetStore:
     def partition_of(self, group_id: str) -> int:
         """Return the number of the partition of the offsets topic that stores a group.
 
-        As in Kafka, it depends on Java's hash of the group id.
+        The number depends on Java's hash of the group id, as in Kafka.
         """
         return java_hash(group_id) % self._partitions
 

@@ -25,7 +25,7 @@ _NOTHING: Final = TimestampOffset(-1, -1)
 
 
 def list_offsets(call: Call, node: Node) -> Message:
-    """Find an offset by timestamp in each partition, or its start or end."""
+    """For each partition, return its start, its end, or the offset for a timestamp."""
 
     def one(topic: str, part: Any) -> Message:
         number = {"partition_index": part.partition_index}

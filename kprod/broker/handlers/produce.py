@@ -131,7 +131,7 @@ def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> No
 def _most_bytes(config: LogConfig) -> int:
     """Return the limit of a batch's size after decompression.
 
-    It is 16 times ``max.message.bytes``, or 16 times the default of that if the default is larger.
+    It is 16 times ``max.message.bytes``, or 16 times the default if the default is larger.
     """
     return _MOST_TIMES_DECOMPRESSED * max(config.max_message_bytes, _USUAL_MESSAGE_BYTES)
 

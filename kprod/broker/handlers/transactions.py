@@ -40,11 +40,11 @@ def verified(
     """Ask the coordinator whether a partition is part of a transaction; return the guard.
 
     The log requires the guard with the first batch of the transaction. If the transaction already
-    has a batch in the log, the coordinator is not asked, and the guard is None.
+    has a batch in the log, the coordinator is not asked, and the result is None.
 
     With ``adds`` (KIP-890), the coordinator adds the partition to the transaction. Otherwise it
-    only checks that the partition is part of it. If it is not, raises ``BrokerError`` 120 to a
-    client that ``knows_abortable``, and 48 to others.
+    only checks that the partition is part of it. If the check fails, raises ``BrokerError`` 120 to
+    a client that ``knows_abortable``, and 48 to others.
 
     Error 90 of the coordinator becomes 47, which ends the transaction but not the producer. If the
     coordinator cannot answer now, raises ``busy``, after which every producer repeats the request
@@ -88,8 +88,8 @@ _FENCED_SINCE_INIT: Final = 4
 def init_producer_id(call: Call, node: Node) -> Message:
     """Return a producer id and an epoch.
 
-    For a transactional id, they are the id's own producer id and the next epoch, from the
-    coordinator. Without a transactional id, they are a new producer id and epoch 0.
+    With a transactional id, the coordinator chooses the producer id that belongs to it, and the
+    next epoch. Without one, the producer id is new and the epoch is 0.
     """
     body = call.body
     has_id = getattr(body, "producer_id", -1) >= 0
@@ -154,7 +154,7 @@ def _add(call: Call, node: Node, wanted: list[TopicPartition]) -> dict[TopicPart
 
 
 def add_offsets_to_txn(call: Call, node: Node) -> Message:
-    """Add the partition of the offsets topic that stores the group to the transaction."""
+    """Add to the transaction the partition of the offsets topic that stores the group."""
     body = call.body
     where = TopicPartition(OFFSETS_TOPIC, node.groups.partition_of(body.group_id))
     identity = ProducerIdentity(body.producer_id, body.producer_epoch)

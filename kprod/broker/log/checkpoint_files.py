@@ -74,7 +74,7 @@ def read_checkpoint(path: Path, parse: Callable[[list[str]], _Row]) -> list[_Row
 
 
 def write_checkpoint(path: Path, rows: Sequence[str]) -> None:
-    """Replace a file for ``read_checkpoint``, durably."""
+    """Durably replace a file that ``read_checkpoint`` can read."""
     lines = [_CHECKPOINT_VERSION, str(len(rows)), *rows]
     replace_file(path, ("\n".join(lines) + "\n").encode())
 
@@ -90,7 +90,7 @@ def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace a file for ``read_offsets``, durably."""
+    """Durably replace a file that ``read_offsets`` can read."""
     write_checkpoint(path, [f"{w.topic} {w.partition} {at}" for w, at in offsets.items()])
 
 
@@ -110,7 +110,7 @@ def read_properties(path: Path, separator: str, version: str) -> dict[str, str]:
 
 
 def write_properties(path: Path, separator: str, values: Mapping[str, str]) -> None:
-    """Replace a file for ``read_properties``, durably."""
+    """Durably replace a file that ``read_properties`` can read."""
     lines = [f"{name}{separator}{value}\n" for name, value in values.items()]
     replace_file(path, "".join(lines).encode())
 
@@ -119,7 +119,7 @@ _OVERRIDES_VERSION: Final = 0
 
 
 class TopicOverrides:
-    """The own settings of each topic, in a JSON file. Not thread-safe: ``Topics`` has a lock.
+    """Each topic's own settings, in a JSON file. Not thread-safe: ``Topics`` has a lock.
 
     Kafka keeps these settings in its cluster metadata. The file is kprod's own.
     """

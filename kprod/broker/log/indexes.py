@@ -69,7 +69,7 @@ class MappedEntries:
 
     @property
     def sane(self) -> bool:
-        """Whether the file's size and last entry are valid. Kafka checks no more either."""
+        """Whether the file's size and last entry are valid, which is all that Kafka checks."""
         whole = self.byte_size % self._layout.size == 0
         return whole and self.last_offset >= self._base_offset
 

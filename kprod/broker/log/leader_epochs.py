@@ -39,7 +39,7 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else 0
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Begin an epoch at ``start_offset``. Does nothing unless the epoch is a newer one.
+        """Begin an epoch at ``start_offset``. Does nothing if this or a later epoch has begun.
 
         If this raises ``OSError``, nothing has changed.
         """

@@ -180,7 +180,10 @@ def ignore_failure(_: OSError) -> None:
 
 
 class Appended(NamedTuple):
-    """Where a batch is stored. ``log_append_time`` is -1 unless it is a duplicate, as in Kafka."""
+    """Where a batch is stored.
+
+    ``log_append_time`` is -1 unless the batch is a duplicate, as in Kafka.
+    """
 
     base_offset: int
     log_append_time: int

@@ -110,7 +110,7 @@ def _parts(
 
 
 def _groups(segments: Sequence[LogSegment], config: LogConfig) -> Iterator[list[LogSegment]]:
-    """Yield groups of neighbouring segments that fit into one even before compaction."""
+    """Yield groups of neighbouring segments that fit into one segment even before compaction."""
     group: list[LogSegment] = []
     size = 0
     for segment in segments:

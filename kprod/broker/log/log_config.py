@@ -27,10 +27,10 @@ _NUMBER: Final = re.compile(r"-?\d{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One setting: Kafka's number of its type, and how its text is parsed.
+    """One setting: Kafka's number for its type, and how its text is parsed.
 
-    ``read`` raises ``ValueError`` for an invalid text. ``fixed`` is the value of a setting that
-    cannot be changed, and that ``LogConfig`` therefore does not have.
+    ``read`` raises ``ValueError`` for an invalid text. ``fixed`` is the only possible value of a
+    setting that ``LogConfig`` does not have.
     """
 
     type: int

@@ -181,9 +181,9 @@ class LogDirectory:
                 yield where, directory
 
     def create(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
-        """Create an empty partition. Its directory may be lost in a crash until it is flushed.
+        """Create an empty partition. Raises ``OSError``.
 
-        Raises ``OSError``.
+        Until ``LogDirectories.flush_names`` was called, a crash may lose the partition.
         """
         directory = self.path / str(where)
         directory.mkdir(exist_ok=True)
@@ -196,7 +196,7 @@ class LogDirectory:
         return log
 
     def remove(self, where: TopicPartition, now_ms: int) -> None:
-        """Rename a partition's directory; it is deleted after ``file.delete.delay.ms``.
+        """Rename a partition's directory, which is deleted after ``file.delete.delay.ms``.
 
         Readers that still use the log read nothing more from it. If the broker stops before the
         directory is deleted, the next start deletes it.
@@ -420,8 +420,7 @@ class LogDirectories:
     def missing(self, where: TopicPartition) -> PartitionLog | None:
         """Return a placeholder for a partition that may be in a directory that could not be opened.
 
-        If all directories were opened, the partition cannot be in one of them, and the result is
-        None.
+        If all directories were opened, the partition does not exist, and the result is None.
         """
         for path, error in self._unusable.items():
             return PartitionLog.lost(where, path, self.config_of(where.topic), error)

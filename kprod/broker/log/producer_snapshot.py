@@ -1,10 +1,10 @@
 """Producer state on disk (``.snapshot``), and how it is rebuilt when a log is opened.
 
 Kafka's format, version 1: ``i16 version, u32 CRC-32C of the rest, i32 count``, then per producer
-``i64 id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp, i32
-coordinator epoch, i64 first offset of the open transaction``. A snapshot covers the log up to the
-offset in the name of its file. As in Kafka, a snapshot has only the last batch of each producer. A
-number of -1 stands for none.
+``i64 id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp,
+i32 coordinator epoch, i64 first offset of the open transaction``. A snapshot covers the log up to
+the offset in the name of its file. As in Kafka, a snapshot has only the last batch of each
+producer. A number of -1 stands for none.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class AppendedBatch(NamedTuple):
 
 
 def no_batches() -> deque[AppendedBatch]:
-    """Return an empty queue for a producer's last five batches. It never resends older ones."""
+    """Return an empty queue for a producer's last five batches, all that it may resend."""
     return deque(maxlen=_REMEMBERED_BATCHES)
 
 
@@ -122,7 +122,7 @@ class ProducerState:
     def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
         """Return the remembered batch that a batch repeats, or None.
 
-        Both have the same epoch and the same sequence numbers.
+        The two batches have the same epoch and the same sequence numbers.
         """
         entry = self._producers.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch or header.base_sequence < 0:
@@ -203,8 +203,8 @@ class ProducerState:
         """Raise ``BrokerError`` 47 for an old producer epoch, 52 for an old coordinator epoch.
 
         With version 2 of transactions (KIP-890), the marker of a transaction has a new epoch,
-        unless the highest epoch is reached. So if a marker has the current epoch, it is repeated,
-        and must not end a transaction that has begun since.
+        unless the highest epoch is reached. So a marker with the current epoch is a repeated one.
+        It must not end a transaction that has begun since.
         """
         entry = self._producers.get(marker.producer_id)
         if entry is None:

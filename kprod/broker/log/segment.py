@@ -241,7 +241,7 @@ class LogSegment:
         """Keep the batches before the first incomplete or invalid one, and rebuild the indexes.
 
         Returns the number of bytes that were removed. The index of aborted transactions is left
-        empty, because rebuilding it takes the batches of other segments.
+        empty, because the batches of other segments are needed to rebuild it.
         """
         self._clear_indexes()
         self.transaction_index.clear()

@@ -209,7 +209,7 @@ class Connection:
         return self._request.started
 
     def soon_readable(self, milliseconds: int) -> bool:
-        """Wait this long for the client to send more; return whether it has."""
+        """Wait at most this long for the client to send more; return whether it has."""
         ready = select.poll()
         ready.register(self.stream.fileno(), select.POLLIN)
         return bool(ready.poll(milliseconds))
@@ -229,7 +229,7 @@ class Connection:
             self._end = HangUp(close)
 
     def give_up(self) -> None:
-        """Close the connection after what is queued. There is no memory for the answer."""
+        """End the connection after the queued bytes, because there is no memory for the answer."""
         self._end = _FAILED
 
     def write(self) -> int:
@@ -280,7 +280,7 @@ class Connection:
         """Whether the client has been idle for ``max_idle`` seconds, or is too slow.
 
         From its first byte, a request must arrive within 60 s, so that its memory is not kept for
-        longer. The client must accept an answer within 30 s and another second for each 64 KiB. A
+        longer. The client must accept an answer within 30 s, plus a second for each 64 KiB. A
         handshake must end within 30 s.
         """
         if self.muted:

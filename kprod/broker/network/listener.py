@@ -60,7 +60,8 @@ class Authentication:
 
     Clients must log in again within ``session_lifetime`` seconds (KIP-368); None means never.
     ``users`` may be changed while the broker runs. ``tokens`` checks OAUTHBEARER tokens. If it is
-    None, unsigned tokens are accepted, as by Kafka's default; use that only for tests. Thread-safe.
+    None, unsigned tokens are accepted, as Kafka does by default; use that only for tests.
+    Thread-safe.
     """
 
     users: dict[str, str] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from kprod.clock import Clock
 
 
 class Reply(Protocol):
-    """Takes the answer to a request. Must be called once, from any thread."""
+    """Takes the answer to a request. Must be called exactly once, by any thread."""
 
     def __call__(self, parts: Sequence[Part], close: str | None = None) -> None:
         """Send the response, if ``parts`` are not empty.
@@ -79,10 +79,11 @@ Dispatch: TypeAlias = Callable[[bytearray, Session, Reply], None]
 class NetworkThread:
     """Reads requests and hands them to the handlers (Kafka: Processor). Thread-safe.
 
-    A connection for which nobody works is registered with the selector. When it has an event, the
-    network thread unregisters it, and then owns it. The network thread either registers the
-    connection again or gives it to a handler together with a request. The handler sends the answer.
-    If the client does not accept the whole answer at once, the network thread sends the rest.
+    A connection that no thread owns is registered with the selector. When the connection has an
+    event, the network thread unregisters it, and then owns it. The network thread either registers
+    the connection again, or gives it to a handler together with a request. The handler sends the
+    answer. If the client does not accept the whole answer at once, the network thread sends the
+    rest.
 
     An internal error or a lack of memory ends only the connection in which it occurs. Only
     ``close`` ends the thread.

@@ -145,7 +145,10 @@ def _open_tcp(listener: Listener) -> socket.socket:
 
 
 def _open_unix(path: str) -> socket.socket:
-    """Listen on a Unix socket. A socket at ``path``, left by a crashed broker, is removed."""
+    """Listen on a Unix socket.
+
+    If there is already a socket at ``path``, for example of a broker that crashed, it is removed.
+    """
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.stat(path).st_mode):
             os.unlink(path)

@@ -1,9 +1,9 @@
 """Reads Kafka's messages from untrusted bytes, by the schemas of the package kio.
 
-kio has a reader of its own. For an array, it allocates memory for as many elements as the message
-announces, and a process that does not have so much memory ends. This reader trusts no length. It
-checks that each length fits into the bytes that are left, and limits the number of array elements
-in a message. Record batches are views of the request, not copies.
+kio has a reader of its own. That reader allocates memory for as many elements as an array
+announces, so a malicious message can exhaust the memory and end the process. The reader in this
+module trusts no length. It checks that each length fits into the bytes that are left, and limits
+the number of array elements in a message. Record batches are views of the request, not copies.
 """
 
 from __future__ import annotations

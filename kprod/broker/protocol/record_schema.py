@@ -52,7 +52,7 @@ class RecordSchema:
         self._versions = versions
 
     def encode(self, version: int, values: Message) -> bytes:
-        """Encode a mapping of fields. ``message_writer`` says which fields it needs."""
+        """Encode a mapping of fields, which is as for ``message_writer``."""
         frame = Frame()
         frame.tail += _VERSION.pack(version)
         message_writer(self._versions[version])(values, frame)

@@ -179,7 +179,7 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no epoch of the producer id is left that a producer could get."""
+        """Whether the producer id has no epoch left that a producer could get."""
         return self.producer_epoch >= LAST_EPOCH
 
     @property

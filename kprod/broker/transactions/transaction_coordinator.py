@@ -1,4 +1,4 @@
-"""The coordinator of transactions: locks their states, runs timers, writes the state topic."""
+"""Coordinates transactions: guards their states, runs timers, writes the state topic."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class TransactionCoordinator:
     ) -> None:
         """``state_log`` returns the log of a partition of the state topic, given its number.
 
-        It creates the topic if necessary, and raises ``BrokerError`` 56 if the disk fails.
-        ``end_in`` writes a transaction's marker to one partition.
+        The function creates the topic if necessary, and raises ``BrokerError`` 56 if the disk
+        fails. ``end_in`` writes a transaction's marker to one partition.
         """
         self._config = config
         self._state_log = state_log

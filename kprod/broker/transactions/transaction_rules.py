@@ -235,7 +235,10 @@ def _check_producer(transaction: Transaction, identity: ProducerIdentity) -> Non
 
 
 def _is_repeated(transaction: Transaction, identity: ProducerIdentity) -> bool:
-    """Whether a request repeats the one that ended the transaction, and so has the epoch before."""
+    """Whether a request repeats the one that ended the transaction.
+
+    Such a request has the epoch from before the end.
+    """
     if transaction.state in (TransactionState.EMPTY, TransactionState.ONGOING):
         return False
     bumped = identity == (transaction.producer_id, transaction.producer_epoch - 1)
