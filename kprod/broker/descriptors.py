@@ -27,9 +27,10 @@ def closed_in_children(opened: _Open) -> _Open:
     """Let forked children close their copy of this object at once; return the object.
 
     This applies to children that Python forks. Without this call, a child's copy would keep the
-    port in use and the directory locked after the broker has stopped. Garbage collection in the
-    child could later also close another file that has the same number by then, for example in a
-    daemon that has closed all inherited descriptors.
+    port in use and the directory locked after the broker has stopped.
+
+    Garbage collection in the child could later also close another file that has the same number by
+    then. This would happen, for example, in a daemon that has closed all inherited descriptors.
     """
     _open.add(opened)
     return opened

@@ -153,8 +153,8 @@ class EmbeddedBroker:
     def start(self) -> None:
         """Load the data, recover it after a crash, and begin to serve clients.
 
-        Raises ``StorageError`` if a data directory is in use or its content is unusable,
-        ``OSError`` if a port is in use or the first directory cannot be used, and
+        Raises ``StorageError`` if a data directory is in use or its content is unusable. Raises
+        ``OSError`` if a port is in use or the first directory cannot be used. Raises
         ``IllegalStateError`` if the broker is running.
         """
         if self.running:

@@ -35,8 +35,8 @@ def expired_segments(
     """Return how many of the oldest segments must be deleted (Kafka: UnifiedLog.deleteOldSegments).
 
     Segments before the start of the log are always deleted. If the cleanup policy is to delete,
-    other segments are deleted because of their age or the size of the log, but the active segment
-    only because of its age. Segments that reach beyond the last stable offset are always kept.
+    other segments are deleted because of their age or the size of the log. For the active segment,
+    only the age counts. Segments that reach beyond the last stable offset are always kept.
     """
     count = 0
     size = sum(segment.size for segment in segments)

@@ -68,8 +68,8 @@ def no_batches() -> deque[AppendedBatch]:
 class ProducerEntry:
     """The current epoch of a producer id, and its last batches in that epoch, oldest first.
 
-    ``transaction_start`` is the first offset of its open transaction, ``coordinator_epoch`` is the
-    epoch in its last marker, and ``last_timestamp`` is the time of its last batch or marker.
+    ``transaction_start`` is the first offset of its open transaction. ``coordinator_epoch`` is the
+    epoch in its last marker. ``last_timestamp`` is the time of its last batch or marker.
     """
 
     epoch: int
