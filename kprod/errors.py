@@ -128,7 +128,7 @@ def _attributes(error: KprodError) -> dict[str, Any]:
 
 
 def _portable(cause: BaseException | None) -> BaseException | None:
-    """The cause in a form that any process can unpickle, even without its class.
+    """The cause in a form that any process can unpickle, even without the cause's class.
 
     It may be impossible to unpickle an application's exception, for example if its ``__init__``
     takes other arguments than it passes to the base class. The whole error would then be lost.
@@ -167,7 +167,10 @@ class ConfigError(KprodError, ValueError, number="KP-1101"):
 
 
 class InvalidTopicError(KprodError, ValueError, number="KP-1102"):
-    """The topic name is invalid: expected 1-249 of ``[a-zA-Z0-9._-]``, not ``.`` or ``..``."""
+    """The topic name is invalid.
+
+    A name has 1 to 249 characters of ``[a-zA-Z0-9._-]``, and is neither ``.`` nor ``..``.
+    """
 
 
 class InvalidRecordError(KprodError, ValueError, number="KP-1103"):

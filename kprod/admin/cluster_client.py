@@ -50,7 +50,7 @@ class PartitionPlace(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic: its ``partitions`` in order, and by Kafka's names the ``options`` set for it."""
+    """A topic: its ``partitions`` in order, and the ``options`` set for it, by Kafka's names."""
 
     name: str
     internal: bool

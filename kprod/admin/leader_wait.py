@@ -21,7 +21,7 @@ def _ignore(_missing: KprodError) -> None:
 
 
 class LeaderWait(NamedTuple):
-    """How long to wait for the leaders of a topic, and for which. Immutable.
+    """Which leaders of a topic to wait for, and how long. Immutable.
 
     ``seconds`` is a limit in addition to the client's deadline. If ``partition`` is given, only
     that partition must have a leader; otherwise, all partitions must. After a second, ``notify`` is
@@ -40,7 +40,7 @@ class BegunWait:
     """A wait that has begun because something is missing. Not thread-safe."""
 
     def __init__(self, wait: LeaderWait, deadline: float = inf) -> None:
-        """Wait until ``deadline``, a time of ``time.monotonic``, or for ``wait.seconds``."""
+        """End at ``deadline``, a time of ``time.monotonic``, or after ``wait.seconds``."""
         now = monotonic()
         self._deadline = min(deadline, now + wait.seconds)
         self._silent_until = now + _SILENT

@@ -42,12 +42,12 @@ class BulkCalls:
         of ``(str, bytes | None)`` pairs.
 
         Lists and tuples are checked before anything is queued, except for values that a serializer
-        must convert first. Raises the errors of ``send``. Times out after ``max_block_ms`` during
-        which no record could be queued.
+        must convert first. Raises the errors of ``send``. Times out if ``max_block_ms`` pass
+        without a queued record.
 
         After a later error, or an exception of an iterator, the records that were queued before
         stay queued. ``error.accepted`` is their number, and ``error.delivery`` is their handle.
-        After Ctrl-C, one more record than that may be queued.
+        After Ctrl-C, one record more than ``error.accepted`` may be queued.
         """
         from kprod.bulk.rows import RowChecks, Rows, send_rows
 

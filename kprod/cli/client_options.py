@@ -117,7 +117,10 @@ def outweighed(read: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
 
 
 def take_servers(options: dict[str, Any], given: str | None) -> str | None:
-    """Remove ``bootstrap_servers``, in any spelling, from the options. Return ``given`` or it."""
+    """Remove ``bootstrap_servers`` from the options, in any spelling.
+
+    Returns ``given``, or else the value of the removed option.
+    """
     for name in list(options):
         if plain_name(name) in ("bootstrap_servers", "metadata_broker_list"):
             found = str(options.pop(name))

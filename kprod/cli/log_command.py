@@ -1,4 +1,4 @@
-"""``kprod log``: inspect the log files of the embedded broker or Apache Kafka."""
+"""``kprod log``: inspects the log files of the embedded broker or Apache Kafka."""
 
 from __future__ import annotations
 

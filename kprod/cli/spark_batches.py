@@ -34,7 +34,7 @@ class Decision(NamedTuple):
 
 
 def refusal(found: OpenTransaction, offsets_of: OffsetsOf) -> str | None:
-    """Why an operator must not commit this transaction, or None.
+    """Why an operator must not commit this transaction; None if there is no reason.
 
     ``offsets_of`` reads the offsets of a group. Transactions that do not belong to Spark jobs may
     be committed.

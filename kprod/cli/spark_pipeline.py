@@ -105,7 +105,7 @@ def session_on(
     By default, the session has no web UI, logs no lines below ERROR and, on a local master, has its
     temporary files in ``scratch``. ``settings`` take precedence over these defaults. Python workers
     run this interpreter, unless ``PYSPARK_PYTHON`` in the environment names another one. With Spark
-    Connect, the server decides all this.
+    Connect, there are no defaults, and the server decides which interpreter runs.
     """
     builder = SparkSession.Builder().appName(app)
     own: dict[str, str] = {}

@@ -64,11 +64,11 @@ LONGEST_END = 20.0
 def in_spark_thread(work: Callable[[], T], stop: Callable[[], object]) -> T:
     """Run ``work`` in a new thread, and return or raise as it does. Call it in the main thread.
 
-    A signal handler runs in the main thread, and its exception would interrupt a call to the JVM
-    there. The next call would then read the answer to the interrupted call, or wait for ever behind
-    it. Each thread has its own connection to the JVM, so calls in another thread are not affected.
-    There is a second reason. PySpark has a handler of SIGINT that leaves other work running, but
-    installs it only if a session is made in the main thread.
+    The main thread is not suitable for Spark. A signal handler runs there, and its exception would
+    interrupt a call to the JVM. The next call would then read the answer to the interrupted call,
+    or wait for ever behind it. Each thread has its own connection to the JVM, so calls in another
+    thread are not affected. Also, PySpark installs its handler of SIGINT, which leaves other work
+    running, only if a session is made in the main thread.
 
     If an exception is raised in the main thread meanwhile, ``stop`` is called in a third thread,
     and has ``LONGEST_STOP`` seconds. The work then has ``LONGEST_END`` more seconds to abort what

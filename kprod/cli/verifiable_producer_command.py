@@ -82,7 +82,7 @@ def verifiable_producer(
 
 
 class _StopFlag:
-    """Is set by SIGTERM or Ctrl-C. An exception instead could interrupt the report of a record."""
+    """A flag that SIGTERM or Ctrl-C sets. An exception could interrupt the report of a record."""
 
     exit_code = 0
 

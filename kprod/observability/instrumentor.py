@@ -33,10 +33,9 @@ SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 class KprodInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # which has no types
     """Traces and measures all producers of a process, without changes to the program.
 
-    The command ``opentelemetry-instrument python app.py`` uses it, and so does
-    ``KprodInstrumentor().instrument()`` in a program. Each producer that is created afterwards
-    creates spans, and its metrics are exported. This includes the producers of the drop-in
-    packages.
+    Start the program with ``opentelemetry-instrument python app.py``, or call
+    ``KprodInstrumentor().instrument()`` in it. Each producer that is created afterwards creates
+    spans, and its metrics are exported. This includes the producers of the drop-in packages.
 
     ``instrument`` has three options. ``tracer_provider`` and ``meter_provider`` are by default the
     global ones. ``spans`` is ``"record"`` or ``"call"``. ``"record"`` creates a span for each

@@ -39,7 +39,7 @@ class TracingInterceptor:
         self.attributes = {**SEND, **(attributes or {})}
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record with the context of its span in its headers."""
+        """Return the record, with the context of a new span in its headers."""
         if any(name in self._fields for name, _ in record.headers):
             return record
         carrier: dict[str, str] = {}

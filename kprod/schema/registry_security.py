@@ -72,8 +72,8 @@ def authorization(options: dict[str, Any]) -> Authorization:
 def authorizations(found: Sequence[Address], options: dict[str, Any]) -> list[Authorization]:
     """The authorization for each address.
 
-    If addresses contain logins, each address uses its own login. An address without a login then
-    uses the last login of the others. Raises ConfigError.
+    If no address contains a login, the options decide. Otherwise, each address uses its own login,
+    and an address without a login uses the last login of the others. Raises ConfigError.
     """
     last = next((each.login for each in reversed(found) if each.login), None)
     if last is None:

@@ -31,8 +31,9 @@ def environment_proxy(scheme: str, place: str) -> HttpProxy | None:
     """The proxy for ``scheme://place``.
 
     It is named by ``HTTPS_PROXY`` or ``HTTP_PROXY``, depending on the scheme, or else by
-    ``ALL_PROXY``. Hosts in ``NO_PROXY`` have none. As in Go, this machine has none either:
-    unencrypted logins to this machine are allowed, and must not leave it. Raises UnusableProxy.
+    ``ALL_PROXY``. There is no proxy for hosts in ``NO_PROXY``. As in Go, there is also none for
+    this machine: unencrypted logins to this machine are allowed, and must not leave it. Raises
+    UnusableProxy.
     """
     if _is_this_machine(place) or proxy_bypass(place):
         return None

@@ -29,7 +29,7 @@ class OAuthBearerConversation:
         self._extensions = extensions
 
     def respond(self, challenge: bytes | None) -> bytes | None:
-        """See ``Conversation``. If it fails, the broker sends the reason, and then the error."""
+        """See ``Conversation``. If a login fails, the broker sends the reason before the error."""
         if challenge is None:
             return self._first()
         return _AFTER_ERROR if challenge else None

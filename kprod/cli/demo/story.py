@@ -21,7 +21,7 @@ from kprod.errors import KprodError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The options of ``kprod demo``. If ``bootstrap_servers`` is None, it starts a broker.
+    """The options of ``kprod demo``, which starts a broker if ``bootstrap_servers`` is None.
 
     ``options`` are the producer's options, which may contain secrets.
     """

@@ -23,7 +23,7 @@ class Measured:
 
     Rates and costs refer to acknowledged records. ``latency_ms`` has percentiles, in milliseconds,
     of ``latency_samples`` records. A latency is the time from the call to the outcome. At a given
-    rate, it begins when the call was due. ``payload_bytes`` are the bytes of values.
+    rate, this time begins when the call was due. ``payload_bytes`` are the bytes of values.
     ``batch_bytes`` is the average size of a batch on the wire. ``request_latency_ms`` is an average
     since the producer was made. ``first_error`` is the first error among the sampled records.
 
@@ -111,9 +111,9 @@ COUNTED = ("record-send-total", "batch-total", "byte-total", "request-total", "r
 class Measurement:
     """One run of a workload with a producer of its own. For one thread only.
 
-    Before that, ``warm_up`` records are sent to open connections, and to fetch metadata and the
-    producer id. They are not counted. The clock runs from the first counted record to the last
-    outcome.
+    Before the run, ``warm_up`` records are sent to open connections, and to fetch metadata and the
+    producer id. These records are not counted. The clock runs from the first counted record to the
+    last outcome.
     """
 
     def __init__(

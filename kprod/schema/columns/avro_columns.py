@@ -38,7 +38,7 @@ DOUBLE_INTEGERS = (-(2**53), 2**53)
 
 
 class Cells(NamedTuple):
-    """An array in a layout of ``encode_columns``. ``bad`` marks invalid cells, or is None."""
+    """An array in a layout of ``encode_columns``. ``bad`` marks invalid cells (None: none)."""
 
     layout: str
     array: Any

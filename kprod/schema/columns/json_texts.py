@@ -92,8 +92,8 @@ def _writers() -> tuple[tuple[Callable[[Any], bool], Write], ...]:
 def _key_writer(kind: Any) -> Write:
     """Writes the keys of maps. Like ``to_json``, it writes dates and timestamps as integers.
 
-    Raises RecordTypeError for other types, for which ``to_json`` writes Java's ``toString`` without
-    the value.
+    Raises RecordTypeError for other types, for which ``to_json`` writes Java's ``toString``, which
+    does not contain the value.
     """
     if is_text(kind):
         return _quoted
