@@ -45,14 +45,33 @@ def at_hand() -> Iterator[Callable[[str], str]]:
 _ACTIVATED = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-@pytest.fixture(scope="module")
-def failures(
-    tmp_path_factory: pytest.TempPathFactory, at_hand: Callable[[str], str]
+IN_ONE_PROCESS = """
+import json, traceback
+with open("job.json") as file:
+    job = json.load(file)
+if job["session"]:
+    from pyspark.sql import SparkSession
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in job["session"].items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()  # which examples find by their own
+failures = {}
+for name, code in job["examples"].items():
+    try:
+        exec(compile(code, name, "exec"), {"__name__": "__main__"})
+    except BaseException as error:
+        if not (isinstance(error, SystemExit) and not error.code):
+            failures[name] = traceback.format_exc()
+with open("failures.json", "w") as file:
+    json.dump(failures, file)
+"""
+
+
+def failures_of(
+    examples: dict[str, str], folder: Path, session: dict[str, str] | None = None
 ) -> dict[str, str]:
     """All examples run by one process, each with names of its own: why those that failed did."""
-    folder = tmp_path_factory.mktemp("examples")
-    examples = {name: at_hand(code) for name, code in ALL.items() if name not in OF_SPARK}
-    (folder / "examples.json").write_text(json.dumps(examples))
+    (folder / "job.json").write_text(json.dumps({"examples": examples, "session": session}))
     ran = subprocess.run(
         [sys.executable, "-c", IN_ONE_PROCESS],
         cwd=folder,
@@ -66,20 +85,12 @@ def failures(
     return found
 
 
-IN_ONE_PROCESS = """
-import json, traceback
-with open("examples.json") as file:
-    examples = json.load(file)
-failures = {}
-for name, code in examples.items():
-    try:
-        exec(compile(code, name, "exec"), {"__name__": "__main__"})
-    except BaseException as error:
-        if not (isinstance(error, SystemExit) and not error.code):
-            failures[name] = traceback.format_exc()
-with open("failures.json", "w") as file:
-    json.dump(failures, file)
-"""
+@pytest.fixture(scope="module")
+def failures(
+    tmp_path_factory: pytest.TempPathFactory, at_hand: Callable[[str], str]
+) -> dict[str, str]:
+    examples = {name: at_hand(code) for name, code in ALL.items() if name not in OF_SPARK}
+    return failures_of(examples, tmp_path_factory.mktemp("examples"))
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in OF_SPARK])
@@ -94,35 +105,7 @@ def test_examples_of_spark_run_one_after_the_other(
 ) -> None:
     """A session takes longer to start than an example to run: they share one."""
     examples = {name: at_hand(code) for name, code in OF_SPARK.items()}
-    job = {"examples": examples, "session": CLUSTER}
-    (tmp_path / "examples.json").write_text(json.dumps(job))
-    ran = subprocess.run(
-        [sys.executable, "-c", IN_ONE_SESSION],
-        cwd=tmp_path,
-        env=_ACTIVATED,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines()[-1] == f"ran {len(OF_SPARK)} examples"
-
-
-IN_ONE_SESSION = """
-import json, sys, traceback
-from pyspark.sql import SparkSession
-with open("examples.json") as file:
-    job = json.load(file)
-builder = SparkSession.builder.master("local[2]")
-for name, value in job["session"].items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
-for name, code in job["examples"].items():
-    print(f"--- {name}", file=sys.stderr)
-    exec(compile(code, name, "exec"), {"__name__": "__main__"})
-spark.stop()
-print(f"ran {len(job['examples'])} examples")
-"""
+    assert failures_of(examples, tmp_path, CLUSTER) == {}
 
 
 def test_there_are_examples() -> None:

@@ -84,15 +84,6 @@ def test_it_takes_more_when_it_is_full() -> None:
     assert growing.builder.closed_for_append
 
 
-def test_all_memory_is_counted_and_goes_back() -> None:
-    growing = Growing()
-    growing.fill([VALUE] * 100)
-    assert growing.used == CHUNK + growing.buffer.chunk_bytes
-    assert growing.buffer.chunk_bytes == (len(growing.close()) - 1) * CHUNK
-    growing.pool.deallocate(growing.buffer)
-    assert growing.used == 0
-
-
 def test_a_buffer_that_is_lost_gives_all_of_it_back() -> None:
     growing = Growing()
     growing.fill([VALUE] * 100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -71,30 +72,25 @@ def pairs_of(headers: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("check", "error", "start"),
+    [
+        (check_topic, InvalidTopicError, "topic: expected"),
+        (check_partition, PartitionError, "partition: expected"),
+        (check_timestamp, InvalidRecordError, "timestamp_ms: expected"),
+    ],
+)
 @given(anything)
-def test_a_topic_is_kept_or_refused(topic: Any) -> None:
+def test_an_argument_is_kept_or_refused(
+    check: Callable[[Any], Any], error: type[KprodError], start: str, argument: Any
+) -> None:
     complaint = kept_or_complaint(
-        lambda given: check_topic(given) == given, topic, (InvalidTopicError, RecordTypeError)
+        lambda given: check(given) == given, argument, (error, RecordTypeError)
     )
-    assert complaint is None or complaint.startswith("topic: expected")
-
-
-@given(anything)
-def test_a_partition_is_kept_or_refused(partition: Any) -> None:
-    complaint = kept_or_complaint(
-        lambda given: check_partition(given) == given, partition, (PartitionError, RecordTypeError)
-    )
-    assert_integers_only(partition, complaint, "partition: expected")
-
-
-@given(anything)
-def test_a_timestamp_is_kept_or_refused(timestamp: Any) -> None:
-    complaint = kept_or_complaint(
-        lambda given: check_timestamp(given) == given,
-        timestamp,
-        (InvalidRecordError, RecordTypeError),
-    )
-    assert_integers_only(timestamp, complaint, "timestamp_ms: expected")
+    if complaint is not None:
+        assert complaint.startswith(start)
+    elif check is not check_topic:
+        assert argument is None or type(argument) is int
 
 
 @example({"partitioner_cb": None})
@@ -118,10 +114,3 @@ def kept_or_complaint(
         return str(error)
     assert kept
     return None
-
-
-def assert_integers_only(given: Any, complaint: str | None, start: str) -> None:
-    if complaint is None:
-        assert given is None or type(given) is int
-    else:
-        assert complaint.startswith(start)

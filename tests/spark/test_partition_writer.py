@@ -18,7 +18,6 @@ from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import LogConfig
 from kprod.errors import (
     ConfigError,
-    DeliveryError,
     InvalidTopicError,
     PartitionError,
     RecordTooLargeError,
@@ -133,15 +132,6 @@ def test_an_empty_partition_needs_no_broker() -> None:
     assert list(writer(iter(()))) == []
 
 
-def test_a_refused_record_fails_the_call_and_says_which(bootstrap: str) -> None:
-    writer = partition_writer("refused", bootstrap_servers=bootstrap, compression_type=None)
-    with pytest.raises(
-        DeliveryError, match=r"1 of 2 records failed.*first: refused-\d: RecordTooLarge"
-    ) as e:
-        writer(iter([b"fits", bytes(200_000)]))
-    assert (e.value.failed, e.value.pending) == (1, 0)
-
-
 @pytest.mark.parametrize(
     ("item", "error"),
     [(bytes(2_000_000), RecordTooLargeError), (17, RecordTypeError), (None, RecordTypeError)],
@@ -154,15 +144,6 @@ def test_what_cannot_be_sent_fails_the_call(
         writer(iter([b"fits", item]))
     with pytest.raises(error):
         writer(iter([item, b"fits"]))
-
-
-def test_a_broker_that_is_gone_fails_the_call_in_time() -> None:
-    with EmbeddedBroker(topics={"gone": 1}) as broker:
-        writer = partition_writer("gone", bootstrap_servers=broker.bootstrap_servers, timeout=0.3)
-        list(writer(iter([b"before"])))
-        broker.stop()
-        with pytest.raises(DeliveryError, match="1 have no outcome yet"):
-            writer(iter([b"after"]))
 
 
 def test_a_writer_survives_the_journey_to_an_executor(bootstrap: str) -> None:

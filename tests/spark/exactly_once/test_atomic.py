@@ -19,7 +19,6 @@ from kprod.exactly_once.errors import (
     BatchIncomplete,
     BatchNotCommitted,
     RowsChanged,
-    ShardCountChanged,
     TransactionTooSlow,
 )
 from kprod.exactly_once.marker import Marker
@@ -190,15 +189,6 @@ def test_a_layout_of_another_run_hides_nothing_that_is_open(servers: str) -> Non
     assert_there(servers, topic, BOTH)
 
 
-def test_after_the_decision_the_number_of_shards_stays(servers: str) -> None:
-    end(servers, "decided", prepared(servers, "decided")).commit()
-    with pytest.raises(ShardCountChanged, match="started with 2 shards, and now has 3"):
-        write(servers, shard("decided", 2, shards=3), [b"third"])
-    with pytest.raises(RowsChanged, match="now has 9 rows of"):
-        write(servers, shard("decided", 1), rows_of(1)[1:])
-    assert_there(servers, "decided", BOTH)
-
-
 @pytest.mark.parametrize("ends", [0, 1], ids=["after the decision", "between two ends"])
 @pytest.mark.parametrize("then", ["driver", "tasks", "exactly once"])
 def test_a_driver_that_dies_behind_its_decision(servers: str, ends: int, then: str) -> None:
@@ -260,20 +250,6 @@ def test_what_timed_out_before_the_decision_fails_the_batch(servers: str) -> Non
     assert_there(servers, "timed-out", [])
     end(servers, "timed-out", prepared(servers, "timed-out")).commit()
     assert_there(servers, "timed-out", BOTH)
-
-
-def test_what_timed_out_after_the_decision_is_written_anew(servers: str) -> None:
-    waiting = prepared(servers, "late")
-    decide(servers, "late", waiting)
-    time_out(servers, waiting[1])
-    for call in (end(servers, "late", waiting).commit, end(servers, "late", waiting).abort):
-        with pytest.raises(BatchIncomplete, match="of shards 1 were aborted") as raised:
-            call()
-        assert (raised.value.visible, raised.value.missing) == ((0,), (1,))
-    again = [write(servers, shard("late", n, run="second"), rows_of(n)) for n in (0, 1)]
-    assert [(one.by_us, one.rewritten) for one in again] == [(False, False), (True, True)]
-    assert end(servers, "late", [], run="second").commit().committed
-    assert_there(servers, "late", BOTH)
 
 
 def test_half_of_the_time_of_a_transaction_is_the_limit_of_a_batch(servers: str) -> None:

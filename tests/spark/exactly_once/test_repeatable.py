@@ -22,7 +22,7 @@ from pyspark.sql.functions import (
 )
 
 from kprod.errors import ConfigError
-from kprod.spark import WriteFailed, foreach_batch, sharded, write
+from kprod.spark import foreach_batch, sharded, write
 from kprod.spark.repeatable import check_repeatable
 from tests.spark.exactly_once.test_surfaces import ONCE, PARTITIONS, frame
 from tests.spark.lines import Lines
@@ -186,13 +186,3 @@ def test_a_micro_batch_that_a_thread_writes(
         run(lines.stream(), InThread(function), folder)
         assert len(committed(kafka, topic, PARTITIONS)) == 10, topic
     assert len(set(names)) == 2, "by the name of the query, both times"
-
-
-def test_a_named_write_of_other_rows_of_the_same_size(cluster: SparkSession, kafka: str) -> None:
-    """What is there is compared by what the rows are."""
-    given: dict[str, Any] = {"bootstrap_servers": kafka, "job_id": "sizes", "shards": 2, **ONCE}
-    rows = frame(cluster, 10)
-    write(rows, "sizes", **given)
-    with pytest.raises(WriteFailed, match="Nothing was written or dropped"):
-        write(rows.selectExpr("key", "replace(value, 'row', 'ROW') as value"), "sizes", **given)
-    assert write(rows, "sizes", **given).already_there == 2

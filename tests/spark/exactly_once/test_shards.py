@@ -248,16 +248,6 @@ def test_a_job_whose_name_goes_on_as_another_one_does() -> None:
     assert len({name for pair in (*names, *layouts) for name in pair}) == len(names + layouts)
 
 
-def test_other_rows_for_the_same_shard_are_never_dropped_in_silence(servers: str) -> None:
-    """A copied checkpoint: same query, same batch, other rows."""
-    deliver(servers, shard("copied"), sends("copied", rows("a")))
-    with pytest.raises(RowsChanged, match="copy of the checkpoint"):
-        deliver(servers, shard("copied", run="copy"), sends("copied", rows("other")))
-    with pytest.raises(RowsChanged, match="now has 49"):
-        deliver(servers, shard("copied", run="copy"), sends("copied", rows("a", 49)))
-    assert_there(servers, "copied", rows("a"))
-
-
 @pytest.mark.parametrize("other", [rows("a"), rows("other", 2)], ids=["same", "other rows"])
 def test_rows_that_another_run_fenced_are_never_dropped_in_silence(
     servers: str, other: list[bytes]
@@ -286,13 +276,6 @@ def test_an_attempt_that_was_fenced_by_a_later_batch_says_so(servers: str) -> No
     with pytest.raises(StaleBatch, match="batch 3 was already written"):
         deliver(servers, shard("later", batch=2), sends("later", rows("a"), is_fenced))
     assert_there(servers, "later", rows("b"))
-
-
-def test_a_batch_that_was_passed_is_never_dropped_in_silence(servers: str) -> None:
-    deliver(servers, shard("reset", batch=7), sends("reset", rows("a")))
-    with pytest.raises(StaleBatch, match="batch 7 was already written"):
-        deliver(servers, shard("reset", batch=0), sends("reset", rows("b")))
-    assert_there(servers, "reset", rows("a"))
 
 
 def test_a_group_that_something_else_uses_is_left_alone(servers: str) -> None:
