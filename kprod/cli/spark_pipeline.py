@@ -156,8 +156,8 @@ def pipeline_session(pipeline: Pipeline, scratch: Path) -> Iterator[SparkSession
 def cancel_jobs(spark: SparkSession) -> None:
     """Cancel all jobs and streams of a session. Any thread may call it.
 
-    Stopping a stream waits for its micro-batch, and so for the job of that micro-batch. The session
-    stays open, because another job has to end the transactions that the tasks have left open.
+    It first cancels the jobs, because ``query.stop`` waits for the micro-batch and its job. The
+    session stays open: kprod still has to start a job that ends the transactions of the tasks.
     """
     with suppress(Exception):  # what Spark, or the way to its JVM, complains of: it ends anyway
         spark.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)

@@ -24,9 +24,10 @@ class Encoding(Protocol):
     """Encodes with one schema. Immutable. Can be pickled for processes without a registry."""
 
     def encoder(self, prefix: bytes) -> Encode:
-        """A function that encodes an object after ``prefix``. It raises the library's exceptions.
+        """Return a function that encodes an object after ``prefix``.
 
-        Raises ConfigError for an unusable schema.
+        Raises ConfigError if the schema cannot be used. The returned function raises the exceptions
+        of the library that encodes the object.
         """
         ...
 

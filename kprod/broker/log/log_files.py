@@ -53,7 +53,10 @@ def check_directory(path: Path) -> Iterator[str]:
 
 
 class _Segment:
-    """One segment. After ``problems``, ``end`` is the offset after its last valid batch."""
+    """One segment of a log.
+
+    ``problems`` sets ``end`` to the offset that follows the last valid batch.
+    """
 
     def __init__(self, log: Path) -> None:
         self._log = log
