@@ -54,17 +54,8 @@ LIBRDKAFKA = """
     transactional.id value.serializer
 """
 
-AIOKAFKA = """
-    acks api_version bootstrap_servers client_id compression_type connections_max_idle_ms
-    enable_idempotence key_serializer linger_ms loop max_batch_size max_request_size
-    metadata_max_age_ms partitioner request_timeout_ms retry_backoff_ms
-    sasl_kerberos_domain_name sasl_kerberos_service_name sasl_mechanism
-    sasl_oauth_token_provider sasl_plain_password sasl_plain_username security_protocol
-    ssl_context transaction_timeout_ms transactional_id value_serializer
-"""
 
-
-@pytest.mark.parametrize("names", [JAVA, LIBRDKAFKA, AIOKAFKA])
+@pytest.mark.parametrize("names", [JAVA, LIBRDKAFKA])
 def test_the_options_of_other_clients_are_known(names: str) -> None:
     for name in names.split():
         problem = ""

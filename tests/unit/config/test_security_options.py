@@ -18,11 +18,6 @@ OAUTH = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
 URL = "sasl_oauthbearer_token_endpoint_url"
 
 
-@pytest.mark.parametrize("name", ["ssl.truststore.type", "ssl.keystore.type", "ssl.protocol"])
-def test_what_a_file_of_java_says_besides_is_ignored(name: str) -> None:
-    ProducerConfig.from_options({"security_protocol": "SSL", name: "PEM"})
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -144,26 +139,23 @@ def test_what_does_not_go_together(options: dict[str, Any], words: str) -> None:
     assert words in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", **LOGIN},
-        {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanisms": "PLAIN",
-            "sasl.username": "u",
-            "sasl.password": "p",
-        },
-        {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": JAAS.format(
-                "plain.PlainLoginModule", "username=\"u\" password='p'"
-            ),
-        },
-    ],
-    ids=["kafka-python", "librdkafka", "java"],
-)
+LOGINS: dict[str, dict[str, Any]] = {
+    "kafka-python": {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", **LOGIN},
+    "librdkafka": {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "p",
+    },
+    "java": {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": JAAS.format("plain.PlainLoginModule", "username=\"u\" password='p'"),
+    },
+}
+
+
+@pytest.mark.parametrize("options", LOGINS.values(), ids=LOGINS)
 def test_the_same_login_in_the_words_of_three_clients(options: dict[str, Any]) -> None:
     config = ProducerConfig.from_options(options)
     assert config.sasl_plain_username == "u"
@@ -172,22 +164,37 @@ def test_the_same_login_in_the_words_of_three_clients(options: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
-    ("name", "option", "value", "kept"),
+    ("name", "given", "option", "kept"),
     [
-        ("ssl.ca.location", "ssl_cafile", "f", "f"),
-        ("ssl.truststore.location", "ssl_cafile", "f", "f"),
-        ("ssl.certificate.location", "ssl_certfile", "f", "f"),
-        ("ssl.keystore.location", "ssl_certfile", "f", "f"),
-        ("ssl.crl.location", "ssl_crlfile", "f", "f"),
-        ("ssl.cipher.suites", "ssl_ciphers", "ALL", "ALL"),
-        ("ssl.endpoint.identification.algorithm", "ssl_check_hostname", "none", False),
-        ("ssl.endpoint.identification.algorithm", "ssl_check_hostname", "", False),
-        ("ssl.endpoint.identification.algorithm", "ssl_check_hostname", "https", True),
-        ("enable.ssl.certificate.verification", "enable_ssl_certificate_verification", True, True),
+        ("ssl.ca.location", "f", "ssl_cafile", "f"),
+        ("ssl.truststore.location", "f", "ssl_cafile", "f"),
+        ("ssl.certificate.location", "f", "ssl_certfile", "f"),
+        ("ssl.keystore.location", "f", "ssl_certfile", "f"),
+        ("ssl.crl.location", "f", "ssl_crlfile", "f"),
+        ("ssl.cipher.suites", "ALL", "ssl_ciphers", "ALL"),
+        ("ssl.endpoint.identification.algorithm", "none", "ssl_check_hostname", False),
+        ("ssl.endpoint.identification.algorithm", "", "ssl_check_hostname", False),
+        ("ssl.endpoint.identification.algorithm", "https", "ssl_check_hostname", True),
+        ("enable.ssl.certificate.verification", True, "enable_ssl_certificate_verification", True),
+        # What a file of Java's says besides is ignored.
+        ("ssl.truststore.type", "PEM", "ssl_cafile", None),
+        ("ssl.keystore.type", "PEM", "ssl_certfile", None),
+        ("ssl.protocol", "PEM", "ssl_enabled_protocols", None),
+        # Versions that are too old are passed over: programs list them for clusters of long ago.
+        *(
+            ("ssl.enabled.protocols", given, "ssl_enabled_protocols", kept)
+            for given, kept in [
+                (None, None),
+                ("TLSv1.3", ("TLSv1.3",)),
+                ("TLSv1.3,TLSv1.2", ("TLSv1.2", "TLSv1.3")),
+                (["TLSv1.2"], ("TLSv1.2",)),
+                (" tlsv1.2 , TLSv1.1, TLSv1", ("TLSv1.2",)),
+            ]
+        ),
     ],
 )
-def test_names_of_other_clients(name: str, option: str, value: Any, kept: Any) -> None:
-    config = ProducerConfig.from_options({"security_protocol": "SSL", name: value})
+def test_tls_in_the_words_of_other_clients(name: str, given: Any, option: str, kept: Any) -> None:
+    config = ProducerConfig.from_options({"security_protocol": "SSL", name: given})
     assert getattr(config, option) == kept
 
 
@@ -202,24 +209,6 @@ def test_extensions_of_a_token_in_javas_words() -> None:
         ("logicalCluster", "lkc-1"),
         ("identityPoolId", "pool-2"),
     )
-
-
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        (None, None),
-        ("TLSv1.3", ("TLSv1.3",)),
-        ("TLSv1.3,TLSv1.2", ("TLSv1.2", "TLSv1.3")),
-        (["TLSv1.2"], ("TLSv1.2",)),
-        (" tlsv1.2 , TLSv1.1, TLSv1", ("TLSv1.2",)),
-    ],
-)
-def test_versions_of_tls_as_java_lists_them(given: Any, kept: Any) -> None:
-    """Those that are too old are passed over: programs list them for clusters of long ago."""
-    config = ProducerConfig.from_options(
-        {"security_protocol": "SSL", "ssl.enabled.protocols": given}
-    )
-    assert config.ssl_enabled_protocols == kept
 
 
 def test_only_socks_needs_a_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,34 +21,38 @@ def problem(topics: Any, **options: Any) -> str:
     return str(raised.value)
 
 
-def test_a_topic_has_its_own_options_and_the_producers_where_it_has_none() -> None:
-    topics = {
-        "alerts": {"linger_ms": 0, "compression_type": "zstd"},
-        "logs": {"compression_level": 9},
-        "plain": {},
-    }
-    assert configured(
-        topics, linger_ms=20, compression_type="gzip", compression_level=3
-    ).topic_options == (
-        TopicOptions("alerts", -1, "zstd", None, 0),
-        TopicOptions("logs", -1, "gzip", 9, 20),
-        TopicOptions("plain", -1, "gzip", 3, 20),
-    )
-
-
-def test_the_names_of_other_clients_are_accepted() -> None:
-    topics = {"t": {"linger.ms": 7, "compression.codec": "none", "request.required.acks": "1"}}
-    found = configured(topics, enable_idempotence=False, compression_type="lz4").topic_options
-    assert found == (TopicOptions("t", 1, None, None, 7),)
-
-
-def test_the_level_of_the_producers_codec_stays_with_that_codec() -> None:
-    topics = {"a": {"compression_type": "snappy"}, "b": {"compression_type": "gzip"}}
-    found = configured(topics, compression_type="gzip", compression_level=3).topic_options
-    assert [(t.compression_type, t.compression_level) for t in found] == [
-        ("snappy", None),
-        ("gzip", 3),
-    ]
+@pytest.mark.parametrize(
+    ("topics", "options", "found"),
+    [
+        (
+            {
+                "alerts": {"linger_ms": 0, "compression_type": "zstd"},
+                "logs": {"compression_level": 9},
+                "plain": {},
+                # The level of the producer's codec stays with that codec.
+                "same": {"compression_type": "gzip"},
+                "snappy": {"compression_type": "snappy"},
+            },
+            {"linger_ms": 20, "compression_type": "gzip", "compression_level": 3},
+            (
+                TopicOptions("alerts", -1, "zstd", None, 0),
+                TopicOptions("logs", -1, "gzip", 9, 20),
+                TopicOptions("plain", -1, "gzip", 3, 20),
+                TopicOptions("same", -1, "gzip", 3, 20),
+                TopicOptions("snappy", -1, "snappy", None, 20),
+            ),
+        ),
+        (
+            {"t": {"linger.ms": 7, "compression.codec": "none", "request.required.acks": "1"}},
+            {"enable_idempotence": False, "compression_type": "lz4"},
+            (TopicOptions("t", 1, None, None, 7),),
+        ),
+    ],
+)
+def test_a_topic_has_its_own_options_and_the_producers_where_it_has_none(
+    topics: Any, options: dict[str, Any], found: tuple[TopicOptions, ...]
+) -> None:
+    assert configured(topics, **options).topic_options == found
 
 
 @pytest.mark.parametrize(
