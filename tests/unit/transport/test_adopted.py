@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import socket
-import struct
 
 import pytest
 
 from kprod.errors import ConnectionLost
 from kprod.transport.tcp_transport import TcpTransport
 from kprod_ext import Poller
-
-RESET = struct.pack("ii", 1, 0)
+from tests.unit.transport.networks import RESET_ON_CLOSE
 
 
 def connected() -> tuple[socket.socket, socket.socket]:
@@ -23,7 +21,7 @@ def connected() -> tuple[socket.socket, socket.socket]:
 
 def test_one_whose_peer_has_reset_it() -> None:
     ours, peer = connected()
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     peer.close()
     with pytest.raises(ConnectionResetError):
         ours.recv(1)  # waits until it is known here

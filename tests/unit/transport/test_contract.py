@@ -28,16 +28,6 @@ LONG = 20.0  # seconds: never reached unless something is broken
 Use = Callable[[], object]
 
 
-class Echo:
-    def receive(self, data: bytes) -> bytes:
-        return data
-
-
-class Silence:
-    def receive(self, data: bytes) -> bytes:
-        return b""
-
-
 @pytest.fixture(params=NETWORKS)
 def network(request: pytest.FixtureRequest) -> Iterator[Network]:
     network = NETWORKS[request.param]()
@@ -45,21 +35,12 @@ def network(request: pytest.FixtureRequest) -> Iterator[Network]:
     network.close()
 
 
-def connected(backend: Backend, address: tuple[str, int]) -> Transport:
-    transport = backend.dial(*address)
+def connected(network: Network) -> Transport:
+    transport = network.backend.dial(*network.address)
     while not transport.advance():
-        backend.poll(LONG)
-    backend.watch(transport, write=False)
+        network.backend.poll(LONG)
+    network.backend.watch(transport, write=False)
     return transport
-
-
-def send_all(backend: Backend, transport: Transport, data: bytes) -> None:
-    rest = memoryview(data)
-    backend.watch(transport, write=True)
-    while rest:
-        rest = rest[transport.send([rest[:10], rest[10:]]) :]
-        backend.poll(LONG)
-    backend.watch(transport, write=False)
 
 
 def receive_exactly(backend: Backend, transport: Transport, size: int) -> bytes:
@@ -102,7 +83,7 @@ def use_until_lost(backend: Backend, *uses: Use) -> None:
 
 
 def test_a_dialled_transport_is_reported_until_it_is_connected(network: Network) -> None:
-    transport = network.backend.dial(*network.listen(Echo))
+    transport = network.backend.dial(*network.address)
     reported = False
     while not transport.advance():
         reported = reported or ready_for(network.backend, transport, LONG) != (False, False)
@@ -131,7 +112,7 @@ def test_a_name_that_does_not_exist_is_named(network: Network) -> None:
 
 
 def test_nothing_is_sent_or_received_before_there_is_a_connection(network: Network) -> None:
-    transport = network.backend.dial(*network.listen(Echo))
+    transport = network.backend.dial(*network.address)
     assert transport.receive(10) is None
     while not transport.advance():
         assert isinstance(transport.progress(), str)
@@ -143,15 +124,15 @@ def test_nothing_is_sent_or_received_before_there_is_a_connection(network: Netwo
 
 
 def test_bytes_arrive_in_order(network: Network) -> None:
-    transport = connected(network.backend, network.listen(Echo))
-    send_all(network.backend, transport, b"some bytes, " * 3 + b"and more")
-    echoed = receive_exactly(network.backend, transport, 44)
-    assert echoed == b"some bytes, " * 3 + b"and more"
+    transport = connected(network)
+    network.answer(b"some bytes, ")
+    network.answer(b"and more")
+    assert receive_exactly(network.backend, transport, 20) == b"some bytes, and more"
     assert transport.receive(10) is None
 
 
 def test_more_buffers_than_the_system_takes_at_once(network: Network) -> None:
-    transport = connected(network.backend, network.listen(Echo))
+    transport = connected(network)
     buffers: list[bytes | memoryview] = [bytes([at % 251]) for at in range(2500)]
     whole = b"".join(buffers)
     network.backend.watch(transport, write=True)
@@ -159,23 +140,22 @@ def test_more_buffers_than_the_system_takes_at_once(network: Network) -> None:
         taken = transport.send(buffers)
         del buffers[:taken]
         network.backend.poll(LONG)
-    assert receive_exactly(network.backend, transport, len(whole)) == whole
+    assert network.received(len(whole)) == whole
 
 
 def test_a_full_pipe_takes_nothing_more_until_it_is_drained(network: Network) -> None:
     payload = bytes(range(256)) * (4 * (network.holds or 1000) // 256 + 1)
-    transport = connected(network.backend, network.listen(Echo))
+    transport = connected(network)
     network.backend.watch(transport, write=True)
     sent = 0
     while taken := transport.send([memoryview(payload)[sent:]]):
         sent += taken
     assert (sent < len(payload)) == (network.holds is not None)
-    found = bytearray()
+    found = b""
     while len(found) < len(payload):
+        found += network.received(sent - len(found))
         network.backend.poll(LONG)
         sent += transport.send([memoryview(payload)[sent:]])
-        network.backend.watch(transport, write=sent < len(payload))
-        found += transport.receive(65_536) or b""
     assert found == payload
 
 
@@ -183,10 +163,8 @@ def test_a_full_pipe_takes_nothing_more_until_it_is_drained(network: Network) ->
 
 
 def test_what_came_before_the_end_is_received_first(network: Network) -> None:
-    transport = connected(network.backend, network.listen(Echo))
-    send_all(network.backend, transport, b"last words")
-    while not ready_for(network.backend, transport, LONG)[0]:
-        pass
+    transport = connected(network)
+    network.answer(b"last words")
     network.hang_up()
     assert receive_exactly(network.backend, transport, 10) == b"last words"
     assert end_of(network.backend, transport) == b""
@@ -194,8 +172,8 @@ def test_what_came_before_the_end_is_received_first(network: Network) -> None:
 
 
 def test_a_cut_connection_is_reported_and_lost(network: Network) -> None:
-    host, port = network.listen(Silence)
-    transport = connected(network.backend, (host, port))
+    host, port = network.address
+    transport = connected(network)
     network.cut()
     while not ready_for(network.backend, transport, LONG)[0]:
         pass
@@ -204,7 +182,7 @@ def test_a_cut_connection_is_reported_and_lost(network: Network) -> None:
 
 
 def test_a_closed_transport_carries_nothing(network: Network) -> None:
-    transport = connected(network.backend, network.listen(Echo))
+    transport = connected(network)
     network.backend.forget(transport)
     transport.close()
     transport.close()
@@ -223,7 +201,7 @@ def test_a_closed_transport_carries_nothing(network: Network) -> None:
 
 
 def test_write_interest_is_as_told(network: Network) -> None:
-    transport = connected(network.backend, network.listen(Silence))
+    transport = connected(network)
     assert ready_for(network.backend, transport, 0) == (False, False)
     network.backend.watch(transport, write=True)
     assert ready_for(network.backend, transport, LONG) == (False, True)
@@ -232,7 +210,7 @@ def test_write_interest_is_as_told(network: Network) -> None:
 
 
 def test_a_forgotten_transport_is_not_reported(network: Network) -> None:
-    transport = connected(network.backend, network.listen(Echo))
+    transport = connected(network)
     network.backend.watch(transport, write=True)
     network.backend.forget(transport)
     network.backend.forget(transport)
@@ -243,8 +221,8 @@ def test_a_forgotten_transport_is_not_reported(network: Network) -> None:
 
 
 def test_unread_bytes_are_reported_again(network: Network) -> None:
-    transport = connected(network.backend, network.listen(Echo))
-    send_all(network.backend, transport, b"ab")
+    transport = connected(network)
+    network.answer(b"ab")
     while not ready_for(network.backend, transport, LONG)[0]:
         pass
     assert ready_for(network.backend, transport, 0)[0]
@@ -261,21 +239,6 @@ def test_wake_before_poll_ends_it_once(network: Network) -> None:
     started = time.monotonic()
     assert network.backend.poll(0.05) == []
     assert time.monotonic() - started >= 0.04
-
-
-def test_wake_ends_a_poll_in_another_thread(network: Network) -> None:
-    done = threading.Event()
-
-    def wait() -> None:
-        network.backend.poll(None)
-        done.set()
-
-    waiter = threading.Thread(target=wait)
-    waiter.start()
-    assert not done.wait(0.02)
-    network.backend.wake()
-    assert done.wait(LONG)
-    waiter.join()
 
 
 def test_no_wake_is_lost(network: Network) -> None:
@@ -302,15 +265,14 @@ def test_no_wake_is_lost(network: Network) -> None:
 
 
 def test_a_closed_backend_serves_no_more(network: Network) -> None:
-    address = network.listen(Echo)
-    transport = connected(network.backend, address)
+    transport = connected(network)
     network.backend.close()
     with pytest.raises(ConnectionLost, match="closed"):
         transport.send([b"x"])
     with pytest.raises(IllegalStateError):
         network.backend.poll(0)
     with pytest.raises(IllegalStateError):
-        network.backend.dial(*address)
+        network.backend.dial(*network.address)
     network.backend.forget(transport)
     transport.close()
 
@@ -335,7 +297,7 @@ def test_waking_and_closing_at_once(network: Network) -> None:
 
 def test_transports_of_others_are_refused(network: Network) -> None:
     foreign: Network = MemoryNetwork() if isinstance(network, TcpNetwork) else TcpNetwork()
-    transport = connected(foreign.backend, foreign.listen(Echo))
+    transport = connected(foreign)
     with pytest.raises(TypeError, match="was not made by"):
         network.backend.watch(transport, write=True)
     foreign.close()
