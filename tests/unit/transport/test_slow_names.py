@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from kprod.errors import ConnectionLost
-from kprod.transport.tcp import Address, TcpBackend
+from kprod.transport.tcp import Address, NameLookup, NameLookups, TcpBackend
 from kprod.transport.tcp_transport import TcpTransport
 
 LONG = 20.0
@@ -120,6 +121,20 @@ def test_closing_does_not_wait_for_the_answer(names: SlowNames, backend: TcpBack
     with pytest.raises(ConnectionLost, match="closed"):
         transport.advance()
     names.may_answer.set()  # the answer comes after the end, and does nothing
+
+
+def test_lookups_of_ever_new_names_leave_nothing_behind() -> None:
+    answered, before = threading.Semaphore(0), kept_lookups()
+    lookups = NameLookups(lambda host, port: [Address(2, (host, port))], answered.release)
+    for number in range(50):
+        lookups.ask(f"agent-{number}", 9092)
+        assert answered.acquire(timeout=LONG)
+    assert kept_lookups() - before <= 2
+
+
+def kept_lookups() -> int:
+    gc.collect()
+    return sum(isinstance(found, NameLookup) for found in gc.get_objects())
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kprod.errors import ConfigError
+from kprod.errors import ConfigError, ConnectionLost
 from kprod.security.client_credentials import trusting
+from kprod.transport.memory import MemoryBackend
+from kprod.transport.tls import TlsBackend
 from kprod.transport.tls_context import TlsContexts, TlsSettings, read_pem
 from tests.support.certificates import KEY_PASSWORD, Certificates
 
@@ -123,3 +125,13 @@ def test_a_password_that_fails_later_leaves_what_was_read(
         assert contexts.current() is before
     assert "RuntimeError" in caplog.text
     assert CANARY not in caplog.text
+
+
+@pytest.mark.parametrize("host", ["kafka..example.com", ".example.com", "x" * 64 + ".com"])
+def test_a_name_that_no_host_can_have_is_not_connected_to(host: str) -> None:
+    """As without TLS, where it cannot be resolved; it was logged as a mistake, with its stack."""
+    backend = TlsBackend(MemoryBackend({}), TlsContexts(TlsSettings()))
+    with pytest.raises(ConnectionLost, match=rf"cannot resolve {host}:9093: .*label"):
+        backend.dial(host, 9093)
+    assert backend.poll(0) == []
+    backend.close()
