@@ -6,12 +6,11 @@ import datetime
 import gzip
 import json
 import random
-import socket
 import threading
 import traceback
 import tracemalloc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from freezegun import freeze_time
 from kprod.errors import ConfigError, SaslAuthenticationError
 from kprod.security.client_credentials import ClientCredentials
 from kprod.security.oauthbearer import ProvidedTokens
+from tests.support.answering_server import answering
 from tests.support.ports import free_port
 from tests.support.tier import seeds
 
@@ -34,34 +34,13 @@ TOKEN = b'{"access_token": "t", "expires_in": 60}'
 def issuer(
     pieces: Sequence[bytes], pause: float = 0.0, sent: list[bytes] | None = None
 ) -> Iterator[ClientCredentials]:
-    """One that answers with ``pieces``, so many seconds apart, and ends the connection.
-
-    ``sent`` gets those that were sent while the client was there.
-    """
-    leaves = threading.Event()
-
-    def serve() -> None:
-        with suppress(OSError), listener.accept()[0] as client:
-            client.recv(65536)
-            for piece in pieces:
-                client.sendall(piece)
-                if sent is not None:
-                    sent.append(piece)
-                if leaves.wait(pause):
-                    return
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            port = listener.getsockname()[1]
-            timeout = LIMIT if pause else 20.0
-            yield ClientCredentials(
-                f"http://127.0.0.1:{port}/token", "client", lambda: "secret", timeout=timeout
-            )
-        finally:
-            leaves.set()
-            thread.join(20)
+    """One that answers with ``pieces``; ``sent`` gets those that left before the client did."""
+    timeout = LIMIT if pause else 20.0
+    with answering(lambda _: pieces, pause) as server:
+        url = f"http://127.0.0.1:{server.port}/token"
+        yield ClientCredentials(url, "client", lambda: "secret", timeout=timeout)
+        if sent is not None:
+            sent += server.sent
 
 
 def answer(body: bytes, *headers: bytes) -> bytes:
@@ -83,10 +62,10 @@ def test_the_time_limit_holds_whatever_comes_meanwhile(pieces: list[bytes]) -> N
     """All of it would come in 9 s, and be a token."""
     before = threading.active_count()
     sent: list[bytes] = []
-    with issuer(pieces, PAUSE, sent) as provider:
-        with pytest.raises(SaslAuthenticationError, match=r"no answer within 0\.3 s"):
-            provider.token()
-        assert len(sent) < len(pieces)
+    late = pytest.raises(SaslAuthenticationError, match=r"no answer within 0\.3 s")
+    with issuer(pieces, PAUSE, sent) as provider, late:
+        provider.token()
+    assert len(sent) < len(pieces)
     assert threading.active_count() == before
 
 

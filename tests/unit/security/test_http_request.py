@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import socket
-import threading
 import traceback
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import trustme
 from kprod.config.secret import Secret
 from kprod.schema import RegistryError, Schema, SchemaRegistry
 from kprod.security.http_request import Answer, NoAnswer, ProxyRefused, request
+from tests.support.answering_server import answering
 from tests.support.local_proxies import LocalProxy
 from tests.support.ports import free_port
 from tests.support.schema_registry import FakeRegistry
@@ -47,30 +47,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
 
 @contextmanager
 def serving(answer: bytes) -> Iterator[tuple[str, int]]:
-    """Gives this answer to each request over HTTP.
-
-    The port may have been that of a broker whose clients, in other tests, still look for it.
-    """
-
-    def serve() -> None:
-        with suppress(OSError):  # the listener has been closed
-            while True:
-                client, _ = listener.accept()
-                with client, suppress(OSError):
-                    client.settimeout(1)
-                    if client.recv(65536).startswith(b"GET "):
-                        client.sendall(answer)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(20)
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield listener.getsockname()
-        finally:
-            with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            thread.join(20)
+    """Gives this answer to each request."""
+    with answering(lambda _: [answer], often=True) as server:
+        yield server.host, server.port
 
 
 def named(monkeypatch: pytest.MonkeyPatch, *places: tuple[str, int]) -> None:
@@ -209,25 +188,11 @@ def test_a_proxy_that_is_not_there(bare: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\n"])
 def test_a_proxy_that_never_answers(bare: pytest.MonkeyPatch, answer: bytes) -> None:
     """A head without end does not prolong the time for the whole."""
-    done = threading.Event()
-
-    def trickle() -> None:
-        client, _ = listener.accept()
-        with client, suppress(OSError):
-            client.sendall(answer)
-            while not done.wait(0.02):
-                client.sendall(b"x" if answer else b"")
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=trickle)
-        thread.start()
-        bare.setenv("HTTPS_PROXY", f"http://127.0.0.1:{listener.getsockname()[1]}")
-        try:
-            with pytest.raises(NoAnswer, match=r"^by the proxy .*: no answer within 0\.5 s$"):
-                asked(f"https://{HOST}/", timeout=0.5)
-        finally:
-            done.set()
-            thread.join(20)
+    trickle = [answer, *[b"x" if answer else b""] * 1000]
+    late = pytest.raises(NoAnswer, match=r"^by the proxy .*: no answer within 0\.5 s$")
+    with answering(lambda _: trickle, 0.02) as server, late:
+        bare.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
+        asked(f"https://{HOST}/", timeout=0.5)
 
 
 @pytest.mark.parametrize(

@@ -3,59 +3,33 @@
 from __future__ import annotations
 
 import base64
-import socket
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
 from kprod.errors import ConnectionLost
 from kprod.transport.proxy import LONGEST_HEAD, ProxyBackend, open_tunnel
 from kprod.transport.tcp_transport import TcpTransport
+from tests.support.answering_server import AnsweringServer, answering
 
 OK = b"HTTP/1.1 200 Connection established\r\n\r\n"
 FROM_BROKER = b"\x00\x00\x00\x05\x00\x00\x00\x00\x00"
 
 
-class Proxy:
-    """Answers one CONNECT with ``pieces``, each a moment after the other."""
+def url_of(proxy: AnsweringServer, login: str = "us%65r:pass%40word") -> str:
+    return f"http://{login}@127.0.0.1:{proxy.port}"
 
-    def __init__(self, pieces: Sequence[bytes], port: int, leave: threading.Event) -> None:
-        self.url = f"http://us%65r:pass%40word@127.0.0.1:{port}"
-        self.request = b""
-        self._pieces = pieces
-        self._leave = leave
 
-    def serve(self, listener: socket.socket) -> None:
-        with suppress(OSError), listener.accept()[0] as client:
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while not self.request.endswith(b"\r\n\r\n"):
-                self.request += client.recv(65536)
-            for piece in self._pieces:
-                client.sendall(piece.replace(b"ECHO", self.request))
-                if self._leave.wait(0.02):
-                    return
+def answers(*pieces: bytes) -> AbstractContextManager[AnsweringServer]:
+    """A proxy that answers a CONNECT with the pieces, each a moment after the other."""
+    return answering(lambda request: [one.replace(b"ECHO", request) for one in pieces], 0.02)
 
 
 @contextmanager
-def answering(*pieces: bytes) -> Iterator[Proxy]:
-    leave = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        proxy = Proxy(pieces, listener.getsockname()[1], leave)
-        thread = threading.Thread(target=proxy.serve, args=(listener,))
-        thread.start()
-        try:
-            yield proxy
-        finally:
-            leave.set()
-            thread.join(20)
-
-
-@contextmanager
-def dialled(proxy: Proxy) -> Iterator[tuple[ProxyBackend, TcpTransport]]:
+def dialled(proxy: AnsweringServer) -> Iterator[tuple[ProxyBackend, TcpTransport]]:
     """A connection by the proxy, as soon as it stands; raises what keeps it from that."""
-    backend = ProxyBackend(proxy.url)
+    backend = ProxyBackend(url_of(proxy))
     transport = backend.dial("broker", 9092)
     try:
         while not transport.advance():
@@ -82,7 +56,7 @@ IN_PIECES = {
 @pytest.mark.parametrize("pieces", IN_PIECES.values(), ids=IN_PIECES)
 def test_an_answer_in_any_pieces_is_read_to_its_end_and_no_further(pieces: list[bytes]) -> None:
     more = [] if pieces[-1].endswith(FROM_BROKER) else [FROM_BROKER]
-    with answering(*pieces, *more) as proxy, dialled(proxy) as (backend, transport):
+    with answers(*pieces, *more) as proxy, dialled(proxy) as (backend, transport):
         received = b""
         while len(received) < len(FROM_BROKER):
             backend.poll(1)
@@ -91,8 +65,8 @@ def test_an_answer_in_any_pieces_is_read_to_its_end_and_no_further(pieces: list[
 
 
 def test_what_the_proxy_is_asked() -> None:
-    with answering(OK) as proxy, open_tunnel(proxy.url, "::1", 9092, 20):
-        lines = proxy.request.split(b"\r\n")
+    with answers(OK) as proxy, open_tunnel(url_of(proxy), "::1", 9092, 20):
+        lines = proxy.requests[0].split(b"\r\n")
     assert lines[:2] == [b"CONNECT [::1]:9092 HTTP/1.1", b"Host: [::1]:9092"]
     kind, login = lines[2].rsplit(b" ", 1)
     assert (kind, base64.b64decode(login)) == (
@@ -103,10 +77,8 @@ def test_what_the_proxy_is_asked() -> None:
 
 @pytest.mark.parametrize("login", ["user", "user:", ":password"])
 def test_a_login_of_which_one_half_is_empty_is_sent(login: str) -> None:
-    with answering(OK) as proxy:
-        url = proxy.url.replace("us%65r:pass%40word", login)
-        with open_tunnel(url, "broker", 9092, 20):
-            sent = proxy.request.split(b"\r\n")[2].rsplit(b" ", 1)[1]
+    with answers(OK) as proxy, open_tunnel(url_of(proxy, login), "broker", 9092, 20):
+        sent = proxy.requests[0].split(b"\r\n")[2].rsplit(b" ", 1)[1]
     assert base64.b64decode(sent).decode() == (login if ":" in login else f"{login}:")
 
 
@@ -124,8 +96,8 @@ REFUSALS = {
 
 @pytest.mark.parametrize(("answer", "words"), REFUSALS.values(), ids=REFUSALS)
 def test_a_refusal_is_told_without_the_words_of_the_proxy(answer: bytes, words: str) -> None:
-    with answering(answer) as proxy, pytest.raises(OSError, match=words) as raised:
-        open_tunnel(proxy.url, "broker", 9092, 20)
+    with answers(answer) as proxy, pytest.raises(OSError, match=words) as raised:
+        open_tunnel(url_of(proxy), "broker", 9092, 20)
     assert str(raised.value).isprintable()
     assert len(str(raised.value)) < 200
     assert base64.b64encode(b"user:pass@word").decode() not in str(raised.value)
@@ -133,13 +105,13 @@ def test_a_refusal_is_told_without_the_words_of_the_proxy(answer: bytes, words: 
 
 def test_an_answer_that_never_ends_is_left_in_time() -> None:
     late = pytest.raises(TimeoutError, match=r"no answer within 0\.2 s")
-    with answering(*[b"x"] * 1000) as proxy, late:
-        open_tunnel(proxy.url, "broker", 9092, 0.2)
+    with answers(*[b"x"] * 1000) as proxy, late:
+        open_tunnel(url_of(proxy), "broker", 9092, 0.2)
 
 
 def test_the_backend_tells_of_it_by_the_place_of_the_proxy() -> None:
     refused = pytest.raises(ConnectionLost, match="by the proxy 127")
-    with answering(b"HTTP/1.1 407 ECHO\r\n\r\n") as proxy, refused as raised, dialled(proxy):
+    with answers(b"HTTP/1.1 407 ECHO\r\n\r\n") as proxy, refused as raised, dialled(proxy):
         raise AssertionError("it let us through")
     assert "pass" not in str(raised.value)
     assert "Basic" not in str(raised.value)
