@@ -5,39 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
 from kprod.buffer.delivery import BatchDelivery
-from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 from kprod_ext.aio import OutcomeNotifier, SentRecord
 from kprod_ext.futures import FutureRecordMetadata
 
 LONG = 20.0
-INVALID_RECORD = 87
 
 
 class Batch:
     """Records of one batch, settled by the test."""
 
-    def __init__(self, count: int, *, renews: bool = True, **options: Any) -> None:
+    def __init__(self, count: int, *, renews: bool = True) -> None:
         self.delivery = BatchDelivery(TopicPartition("t", 0), lambda: None)
-        notifier = OutcomeNotifier(asyncio.get_running_loop(), renews=renews, **options)
+        notifier = OutcomeNotifier(asyncio.get_running_loop(), renews=renews)
         natives = [FutureRecordMetadata(self.delivery, n, 0, 0, 0, -1) for n in range(count)]
         self.records: list[Any] = [SentRecord(notifier, native) for native in natives]
 
     def end(self) -> None:
         """It is stored; another thread tells."""
-        self._elsewhere(lambda: self.delivery.succeed(100, -1))
-
-    def fail(self) -> None:
-        self._elsewhere(lambda: self.delivery.fail(BrokerError(INVALID_RECORD, "t")))
-
-    def _elsewhere(self, settle: Callable[[], object]) -> None:
-        thread = threading.Thread(target=settle)
+        thread = threading.Thread(target=self.delivery.succeed, args=(100, -1))
         thread.start()
         thread.join(LONG)
 

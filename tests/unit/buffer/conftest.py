@@ -1,7 +1,16 @@
-"""What tests queue for a sender that they drive by hand has an end."""
+"""What tests of batches share, and the end of what is queued for a sender they drive by hand."""
 
 from __future__ import annotations
 
+import pytest
+
+from kprod.buffer.delivery import BatchDelivery
 from tests.support.sender_rig import records_end
+from tests.unit.buffer.deliveries import new_delivery
 
 __all__ = ["records_end"]
+
+
+@pytest.fixture
+def delivery() -> BatchDelivery:
+    return new_delivery()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 
-from kprod.errors import BufferFullError, KprodError, ProducerClosedError
+from kprod.errors import BufferFullError, ProducerClosedError
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.pool_waiter import wait_until
 from tests.unit.buffer.accumulating import BATCH, VALUE, Accumulating, read
@@ -47,34 +48,17 @@ def test_a_caller_that_finds_no_memory_and_does_not_wait_lets_no_batch_linger() 
 # Threads ------------------------------------------------------------------------------------------
 
 
-class Appending(threading.Thread):
-    """Appends one record, waiting for memory if it must."""
-
-    def __init__(self, rig: Accumulating, partition: int) -> None:
-        super().__init__()
-        self.future: FutureRecordMetadata | None = None
-        self.error: KprodError | None = None
-        self._rig = rig
-        self._partition = partition
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self.future = self._rig.append(self._partition, b"waited", timeout=LONG).future
-        except KprodError as error:
-            self.error = error
-
-
 def test_who_finds_a_batch_opened_meanwhile_joins_it_and_returns_the_memory() -> None:
     rig = Accumulating(batches=2)
     rig.append(0)
     rig.append(1)
-    both = [Appending(rig, 2), Appending(rig, 2)]
-    wait_until(lambda: rig.pool.waiting == 2)
-    for batch in rig.take_all():
-        batch.release()
-    for waiting in both:
-        waiting.join(LONG)
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(rig.append, 2, b"waited", timeout=LONG) for _ in range(2)]
+        wait_until(lambda: rig.pool.waiting == 2)
+        for batch in rig.take_all():
+            batch.release()
+        for waiting in both:
+            waiting.result(LONG)
     (batch,) = rig.take_all()
     assert batch.record_count == 2
     assert rig.used == BATCH
@@ -101,11 +85,12 @@ def test_a_buffer_that_grows_while_it_waits_is_appended_as_it_was_given() -> Non
 def test_closing_ends_the_wait_for_memory() -> None:
     rig = Accumulating(batches=1)
     rig.append(0)
-    waiting = Appending(rig, 1)
-    wait_until(lambda: rig.pool.waiting == 1)
-    rig.accumulator.close()
-    waiting.join(LONG)
-    assert isinstance(waiting.error, ProducerClosedError)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(rig.append, 1, timeout=LONG)
+        wait_until(lambda: rig.pool.waiting == 1)
+        rig.accumulator.close()
+        with pytest.raises(ProducerClosedError):
+            waiting.result(LONG)
     assert len(rig.accumulator.incomplete) == 1
 
 

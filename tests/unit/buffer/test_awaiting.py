@@ -13,28 +13,18 @@ from typing import Any
 
 import pytest
 
-from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.delivery import BatchDelivery, in_slices
-from kprod.errors import BrokerError, IllegalStateError
-from kprod.types import RecordMetadata, TopicPartition
+from kprod.errors import BrokerError
+from kprod.types import RecordMetadata
 from kprod_ext.futures import FutureRecordMetadata
+from tests.unit.buffer.deliveries import TP, future_of, new_delivery
 
-TP = TopicPartition("t", 3)
 ERROR = BrokerError(7, "t-3")
 LONG = 20.0
 
 
-def nobody() -> None:
-    """Hurry nobody."""
-
-
-@pytest.fixture
-def delivery() -> BatchDelivery:
-    return BatchDelivery(TP, nobody)
-
-
 def futures_of(delivery: BatchDelivery, count: int) -> list[FutureRecordMetadata]:
-    return [FutureRecordMetadata(delivery, index, 1000, 3, -1, 5) for index in range(count)]
+    return [future_of(delivery, index) for index in range(count)]
 
 
 def elsewhere(act: Callable[[], object]) -> None:
@@ -149,7 +139,7 @@ def test_a_turn_that_was_interrupted_keeps_no_later_task_waiting(delivery: Batch
 
 
 def test_the_tasks_of_a_cut_batch_have_the_outcome_of_their_half(delivery: BatchDelivery) -> None:
-    first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
+    first, second = new_delivery(), new_delivery()
 
     async def run() -> None:
         futures = futures_of(delivery, 4)
@@ -185,22 +175,26 @@ def test_the_batch_hurries_once_when_the_tasks_have_sent() -> None:
     assert hurried == ["sent", "sent", "sent", "hurried"]
 
 
-def test_a_callback_must_not_run_a_loop_that_waits() -> None:
-    callbacks = Callbacks("callbacks")
-    delivery = BatchDelivery(TP, nobody, callbacks)
-    [future] = futures_of(delivery, 1)
-    told: list[BaseException] = []
+def test_no_wake_up_is_lost_between_asking_and_settling() -> None:
+    async def run() -> None:
+        for _ in range(300):
+            delivery, start = new_delivery(), threading.Barrier(2)
 
-    def wait_inside() -> None:
-        try:
-            asyncio.run(outcome_of(future))
-        except IllegalStateError as error:
-            told.append(error)
+            def settle(
+                start: threading.Barrier = start, delivery: BatchDelivery = delivery
+            ) -> None:
+                start.wait(LONG)
+                delivery.succeed(0, -1)
 
-    callbacks.put([wait_inside])
-    assert callbacks.drain(LONG)
-    callbacks.stop()
-    assert len(told) == 1
+            settler = threading.Thread(target=settle)
+            settler.start()
+            futures = futures_of(delivery, 3)
+            start.wait(LONG)
+            told = await asyncio.wait_for(asyncio.gather(*futures), LONG)
+            assert [stored.offset for stored in told] == [0, 1, 2]
+            settler.join(LONG)
+
+    asyncio.run(run())
 
 
 def test_nothing_is_left_of_a_loop_once_the_batch_has_ended(delivery: BatchDelivery) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 import threading
@@ -13,11 +14,12 @@ import pytest
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.delivery import BatchDelivery
+from kprod.bulk.delivery import BulkDelivery
 from kprod.errors import IllegalStateError
-from kprod.types import RecordMetadata, TopicPartition
-from kprod_ext.futures import FutureRecordMetadata
+from kprod.types import RecordMetadata
+from kprod_ext import SentRecords
+from tests.unit.buffer.deliveries import future_of, new_delivery, nobody
 
-TP = TopicPartition("t", 0)
 LONG = 20.0
 NAME = "callbacks under test"
 
@@ -39,15 +41,6 @@ def block(callbacks: Callbacks) -> threading.Event:
 
 def names() -> list[str]:
     return [thread.name for thread in threading.enumerate()]
-
-
-def test_without_a_thread_they_run_at_once() -> None:
-    callbacks = Callbacks()
-    ran: list[int] = []
-    callbacks.put([partial(ran.append, 1), partial(ran.append, 2)])
-    assert ran == [1, 2]
-    assert callbacks.drain(0)
-    assert not callbacks.is_current
 
 
 def test_draining_does_not_wait_for_what_is_put_later(callbacks: Callbacks) -> None:
@@ -177,17 +170,9 @@ def test_abandoning_begins_no_further_callback(callbacks: Callbacks) -> None:
 # What deliveries make of it -----------------------------------------------------------------------
 
 
-def nobody() -> None:
-    """Hurry nobody."""
-
-
 @pytest.fixture
 def delivery(callbacks: Callbacks) -> BatchDelivery:
-    return BatchDelivery(TP, nobody, callbacks)
-
-
-def future_of(delivery: BatchDelivery, index: int) -> FutureRecordMetadata:
-    return FutureRecordMetadata(delivery, index, 1000, -1, 5, -1)
+    return new_delivery(callbacks)
 
 
 def test_records_are_told_of_in_their_order_whoever_asked_first(
@@ -209,7 +194,7 @@ def test_where_they_run_at_once_none_runs_twice_and_none_is_left_out() -> None:
         told.append("failing")
         raise MemoryError
 
-    delivery = BatchDelivery(TP, nobody, Callbacks())
+    delivery = new_delivery(Callbacks())
     delivery.on_done(lambda: told.append("first"))
     delivery.on_done(fail)
     delivery.on_done(lambda: told.append("last"))
@@ -221,7 +206,7 @@ def test_where_they_run_at_once_none_runs_twice_and_none_is_left_out() -> None:
 
 def test_being_told_means_that_the_callbacks_are_queued(callbacks: Callbacks) -> None:
     for _ in range(100):
-        delivery = BatchDelivery(TP, nobody, callbacks)
+        delivery = new_delivery(callbacks)
         told: list[RecordMetadata] = []
         future_of(delivery, 0).add_callback(told.append)
         settler = threading.Thread(target=delivery.succeed, args=(0, -1))
@@ -232,26 +217,33 @@ def test_being_told_means_that_the_callbacks_are_queued(callbacks: Callbacks) ->
         settler.join(LONG)
 
 
-def in_a_callback(callbacks: Callbacks, act: Callable[[], object]) -> object:
-    """What ``act`` returns or raises inside a callback."""
-    results: list[object] = []
+def waits(delivery: BatchDelivery) -> list[Callable[[], object]]:
+    """Every way to wait for the outcome of a record or of several."""
+    future, sent = future_of(delivery, 0), SentRecords()
+    sent.add(delivery, 0)
 
-    def run() -> None:
-        try:
-            results.append(act())
-        except Exception as error:
-            results.append(error)
+    async def outcome() -> RecordMetadata:
+        return await future
 
-    callbacks.put([run])
-    assert callbacks.drain(LONG)
-    return results[0]
+    return [
+        future.get,
+        partial(future.get, LONG),
+        partial(BulkDelivery(sent).get, LONG),
+        lambda: asyncio.run(outcome()),
+    ]
 
 
 def test_a_callback_must_not_wait_for_an_outcome(
     callbacks: Callbacks, delivery: BatchDelivery
 ) -> None:
-    future = future_of(delivery, 0)
-    for timeout in (None, LONG):
-        refused = in_a_callback(callbacks, partial(future.get, timeout))
-        assert isinstance(refused, IllegalStateError)
-        assert "add a callback to that record's future instead" in str(refused)
+    refused: list[str] = []
+
+    def run(wait: Callable[[], object]) -> None:
+        with pytest.raises(IllegalStateError) as raised:
+            wait()
+        refused.append(str(raised.value))
+
+    callbacks.put([partial(run, wait) for wait in waits(delivery)])
+    assert callbacks.drain(LONG)
+    assert len(refused) == 4
+    assert all("add a callback to that record's future instead" in told for told in refused)

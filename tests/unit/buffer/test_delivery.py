@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -13,21 +14,11 @@ import pytest
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import KprodTimeoutError
 from kprod.latch import Latch
-from kprod.types import TopicPartition
+from tests.unit.buffer.deliveries import new_delivery, nobody
 
-TP = TopicPartition("t", 3)
 ERROR = KprodTimeoutError("too late")
 RACES = 500
 """Attempts without a GIL, where two threads can meet between any two steps; they seldom do."""
-
-
-def nobody() -> None:
-    """Hurry nobody."""
-
-
-@pytest.fixture
-def delivery() -> BatchDelivery:
-    return BatchDelivery(TP, nobody)
 
 
 @pytest.mark.parametrize("first", ["succeed", "fail"])
@@ -48,7 +39,7 @@ def test_the_first_outcome_stands(delivery: BatchDelivery, first: str, second: s
 
 def test_of_many_threads_that_settle_one_wins() -> None:
     for _ in range(50):
-        delivery = BatchDelivery(TP, nobody)
+        delivery = new_delivery()
         told: list[None] = []
         delivery.on_done(partial(told.append, None))
         winners = race(delivery)
@@ -59,19 +50,13 @@ def test_of_many_threads_that_settle_one_wins() -> None:
 def race(delivery: BatchDelivery) -> list[int]:
     """Let three threads settle at once; those that were first."""
     start = threading.Barrier(3)
-    won: list[int] = []
 
-    def settle(number: int) -> None:
+    def settle(number: int) -> bool:
         start.wait()
-        if delivery.succeed(number, -1):
-            won.append(number)
+        return delivery.succeed(number, -1)
 
-    threads = [threading.Thread(target=settle, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return won
+    with ThreadPoolExecutor(3) as pool:
+        return [number for number, won in enumerate(pool.map(settle, range(3))) if won]
 
 
 # A batch that was cut in two ----------------------------------------------------------------------
@@ -79,7 +64,7 @@ def race(delivery: BatchDelivery) -> list[int]:
 
 def halves(delivery: BatchDelivery) -> tuple[BatchDelivery, BatchDelivery]:
     """Records 0 to 2, and 3 to the end."""
-    first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
+    first, second = new_delivery(), new_delivery()
     delivery.split_into([(0, first), (3, second)])
     return first, second
 
@@ -100,7 +85,7 @@ def failing(cut: Callable[[BatchDelivery], Callable[[], object]]) -> list[object
 
     What ``cut`` returns comes after.
     """
-    delivery = BatchDelivery(TP, nobody)
+    delivery = new_delivery()
     told: list[object] = []
     delivery.on_done(lambda: told.append(delivery.locate(3)[0].error), 3)
     finish = cut(delivery)

@@ -7,34 +7,19 @@ import gc
 import sys
 import traceback
 import weakref
-from collections.abc import Callable
 
 import pytest
 
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import BrokerError, KafkaTimeoutError, KprodError, RecordTooLargeError
-from kprod.types import RecordMetadata, TopicPartition
+from kprod.types import RecordMetadata
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.partition_queues import new_queue
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import rig_of
+from tests.unit.buffer.deliveries import TP, future_of, new_delivery
 
-TP = TopicPartition("t", 3)
 ERROR = BrokerError(7, "t-3")
-
-
-def nobody() -> None:
-    """Hurry nobody."""
-
-
-@pytest.fixture
-def delivery() -> BatchDelivery:
-    return BatchDelivery(TP, nobody)
-
-
-def future_of(delivery: BatchDelivery, index: int = 2) -> FutureRecordMetadata:
-    """A record written at 1000 ms with a key of 3 bytes, a null value, headers of 5 bytes."""
-    return FutureRecordMetadata(delivery, index, 1000, 3, -1, 5)
 
 
 # What it is ---------------------------------------------------------------------------------------
@@ -76,25 +61,21 @@ def test_the_brokers_time_wins_where_it_stamps_records(delivery: BatchDelivery) 
     assert future_of(delivery).get().timestamp == 55
 
 
-def test_a_failed_record_tells_why(delivery: BatchDelivery) -> None:
-    future = future_of(delivery)
-    delivery.fail(ERROR)
-    assert (future.is_done, future.succeeded(), future.failed()) == (True, False, True)
-    assert (future.value, str(future.exception)) == (None, str(ERROR))
-    with pytest.raises(BrokerError) as caught:
-        future.get()
-    assert str(caught.value) == str(ERROR)
-    assert repr(future) == "<FutureRecordMetadata t-3 failed>"
-
-
 @pytest.mark.parametrize(
     ("error", "retriable"), [(ERROR, True), (RecordTooLargeError("too large"), False)]
 )
-def test_it_tells_whether_sending_again_may_help(
+def test_a_failed_record_tells_why_and_whether_sending_again_may_help(
     delivery: BatchDelivery, error: KprodError, retriable: bool
 ) -> None:
+    future = future_of(delivery)
     delivery.fail(error)
-    assert future_of(delivery).retriable() is retriable
+    assert (future.is_done, future.succeeded(), future.failed()) == (True, False, True)
+    assert (future.value, str(future.exception)) == (None, str(error))
+    assert future.retriable() is retriable
+    with pytest.raises(type(error)) as caught:
+        future.get()
+    assert str(caught.value) == str(error)
+    assert repr(future) == "<FutureRecordMetadata t-3 failed>"
 
 
 # Waiting ------------------------------------------------------------------------------------------
@@ -127,15 +108,46 @@ def test_asking_a_failed_record_again_and_again_keeps_the_traceback_short(
 # Being told ---------------------------------------------------------------------------------------
 
 
+class Settable:
+    """As kafka-python's ``Future`` is settled."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, object]] = []
+
+    def success(self, value: object) -> None:
+        self.told.append(("success", value))
+
+    def failure(self, error: object) -> None:
+        self.told.append(("failure", error))
+
+
 @pytest.mark.parametrize("stored", [True, False])
-def test_one_function_may_take_either_outcome(delivery: BatchDelivery, stored: bool) -> None:
+@pytest.mark.parametrize("late", [True, False])
+def test_whoever_asks_is_told_of_either_outcome(
+    delivery: BatchDelivery, stored: bool, late: bool
+) -> None:
+    future, other = future_of(delivery), Settable()
     told: list[object] = []
-    future = future_of(delivery).add_both(told.append)
-    if stored:
-        delivery.succeed(100, -1)
-    else:
-        delivery.fail(ERROR)
-    assert [str(what) for what in told] == [str(future.value if stored else ERROR)]
+    done: list[object] = []
+
+    def settle() -> None:
+        if stored:
+            delivery.succeed(100, -1)
+        else:
+            delivery.fail(ERROR)
+
+    if late:
+        settle()
+    future.add_both(told.append)
+    future.add_done_callback(done.append)
+    assert future.chain(other) is future
+    if not late:
+        settle()
+    outcome = str(future.value if stored else ERROR)
+    assert [str(what) for what in told] == [outcome]
+    assert done == [future]
+    how = "success" if stored else "failure"
+    assert [(way, str(what)) for way, what in other.told] == [(how, outcome)]
 
 
 def test_further_arguments_come_before_the_outcome(delivery: BatchDelivery) -> None:
@@ -165,52 +177,8 @@ def test_what_a_callback_raises_is_logged_and_goes_no_further(
     assert "a mistake of the application" in caplog.text
 
 
-# Under other names --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("settle", [lambda d: d.succeed(100, -1), lambda d: d.fail(ERROR)])
-@pytest.mark.parametrize("late", [True, False])
-def test_done_callbacks_get_the_future_however_it_ends(
-    delivery: BatchDelivery, settle: Callable[[BatchDelivery], bool], late: bool
-) -> None:
-    future = future_of(delivery)
-    told: list[object] = []
-    if not late:
-        future.add_done_callback(told.append)
-    settle(delivery)
-    if late:
-        future.add_done_callback(told.append)
-    assert told == [future]
-
-
-class Settable:
-    """As kafka-python's ``Future`` is settled."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, object]] = []
-
-    def success(self, value: object) -> None:
-        self.told.append(("success", value))
-
-    def failure(self, error: object) -> None:
-        self.told.append(("failure", error))
-
-
-@pytest.mark.parametrize("stored", [True, False])
-def test_an_outcome_is_passed_on(delivery: BatchDelivery, stored: bool) -> None:
-    other = Settable()
-    future = future_of(delivery)
-    assert future.chain(other) is future
-    if stored:
-        delivery.succeed(100, -1)
-    else:
-        delivery.fail(ERROR)
-    expected = ("success", future.value) if stored else ("failure", ERROR)
-    assert [(how, str(what)) for how, what in other.told] == [(expected[0], str(expected[1]))]
-
-
 def test_a_twin_for_what_only_takes_the_futures_of_concurrent_futures() -> None:
-    deliveries = [BatchDelivery(TP, nobody) for _ in range(3)]
+    deliveries = [new_delivery() for _ in range(3)]
     twins = [future_of(delivery).as_concurrent() for delivery in deliveries]
     deliveries[2].succeed(100, -1)
     deliveries[0].fail(ERROR)

@@ -10,12 +10,10 @@ from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, LEADER, Accumulating, read
 
 
-def sent(rig: Accumulating, records: int, number_from: int | None = None) -> ProducerBatch:
+def sent(rig: Accumulating, records: int) -> ProducerBatch:
     """A batch of small numbered records that is under way."""
     for number in range(records):
         rig.append(value=b"%d" % number)
-    if number_from is not None:
-        rig.number_from(number_from)
     rig.accumulator.begin_flush()
     (batch,) = rig.drain()
     rig.accumulator.end_flush()
