@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,6 @@ from kprod.bulk.delivery import BulkDelivery, BulkProgress
 from kprod.errors import (
     BrokerError,
     DeliveryError,
-    IllegalStateError,
     InvalidBatchError,
     InvalidRecordError,
     KprodError,
@@ -27,7 +25,7 @@ from kprod_ext import SentRecords
 from tests.support.scripted_cluster import ScriptedCluster, refuse, silence
 from tests.support.scripted_producer import producer_before
 
-INVALID_RECORD, TOO_LARGE = 87, 10
+INVALID_RECORD = 87
 VALUES = [b"%03d" % n for n in range(100)]
 
 
@@ -150,20 +148,6 @@ def test_records_that_failed_are_told_by_their_numbers() -> None:
         assert isinstance(handle[number], BrokerError) == (number in failed)
 
 
-def test_of_a_batch_that_was_split_only_the_record_that_is_too_large_fails() -> None:
-    cluster = cluster_of(1)
-    broker = cluster.brokers[1]
-    with producer_of(cluster, linger_ms=60_000) as producer:
-        # Four records; cut in two, the first half cut again, its first record refused alone.
-        broker.next(ApiKey.PRODUCE, *[refuse(TOO_LARGE)] * 3)
-        handle = producer.send_many("t", VALUES[:4])
-        with pytest.raises(DeliveryError, match="1 of 4 records failed"):
-            handle.get(timeout=20)
-    assert handle.failed_indices() == [0]
-    assert isinstance(handle[0], RecordTooLargeError)
-    assert [outcome.offset for outcome in list(handle)[1:]] == [1, 2, 3]  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("timeout", "error"),
     [(-1, InvalidRecordError), (float("nan"), InvalidRecordError), ("1", RecordTypeError)],
@@ -193,28 +177,3 @@ def test_it_can_be_awaited() -> None:
     with producer_of(cluster, linger_ms=50_000) as producer:
         asyncio.run(main(producer))
         producer.close(timeout=0)
-
-
-def test_a_callback_must_not_wait_for_it() -> None:
-    told: list[BaseException] = []
-    returned = threading.Event()
-    cluster = cluster_of(1)
-    with producer_of(cluster) as producer:
-        handle = producer.send_many("t", [b"x"], timestamps_ms=1)
-        pending = producer.send("t", b"y")
-
-        def callback(_: RecordMetadata) -> None:
-            cluster.brokers[1].next(ApiKey.PRODUCE, silence)
-            try:
-                producer.send_many("t", VALUES).get(timeout=10)
-            except IllegalStateError as error:
-                told.append(error)
-            finally:
-                returned.set()
-
-        pending.add_callback(callback)
-        handle.get(timeout=20)
-        pending.get(timeout=20)
-        assert returned.wait(20)  # or the producer may be closed before it sends
-        producer.close(timeout=0)
-    assert len(told) == 1

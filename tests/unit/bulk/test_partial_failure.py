@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kprod import TopicPartition
@@ -29,18 +31,21 @@ class Finish:
                 self.sent.add(batch, index)
 
 
-def test_what_ends_a_call_early_has_its_handle() -> None:
-    finish = Finish(interrupted=0)
+def divide() -> None:
+    raise ArithmeticError
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "interrupted"),
+    [(divide, ArithmeticError, 0), (lambda: None, KeyboardInterrupt, 1)],
+    ids=["within", "at the very end"],
+)
+def test_what_ends_a_call_early_has_its_handle(
+    act: Callable[[], None], error: type[BaseException], interrupted: int
+) -> None:
+    finish = Finish(interrupted)
     delivery = BulkDelivery(finish.sent)
-    with pytest.raises(ArithmeticError) as raised, Accounted(delivery, finish):
-        raise ArithmeticError
+    with pytest.raises(error) as raised, Accounted(delivery, finish):
+        act()
     assert (raised.value.accepted, raised.value.delivery) == (2, delivery)  # type: ignore[attr-defined]
     assert "the first 2 records were queued" in raised.value.__notes__[0]
-
-
-def test_ctrl_c_at_the_very_end_has_the_handle_too() -> None:
-    finish = Finish(interrupted=1)
-    delivery = BulkDelivery(finish.sent)
-    with pytest.raises(KeyboardInterrupt) as raised, Accounted(delivery, finish):
-        pass
-    assert (raised.value.accepted, raised.value.delivery) == (2, delivery)  # type: ignore[attr-defined]

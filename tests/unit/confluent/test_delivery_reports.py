@@ -25,21 +25,6 @@ def new_reports() -> DeliveryReports:
     return DeliveryReports(False, lambda error: error)
 
 
-def test_a_wait_ends_when_something_is_ready() -> None:
-    reports = new_reports()
-    served: list[int] = []
-
-    def wait_and_serve() -> None:
-        reports.wait(LONG)
-        served.append(reports.serve())
-
-    waiter = threading.Thread(target=wait_and_serve)
-    waiter.start()
-    reports.call_soon(lambda: None)
-    waiter.join(LONG)
-    assert served == [1]
-
-
 def test_every_waiting_thread_is_woken() -> None:
     reports = new_reports()
     waiters = [threading.Thread(target=reports.wait, args=(LONG,)) for _ in range(4)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from array import array
 from collections.abc import Callable
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -91,46 +90,12 @@ def test_a_kind_of_str_counts_by_its_text(topic: str) -> None:
     assert type(plain) is str
 
 
-# Partition ------------------------------------------------------------------------------------
+# Partition and timestamp ----------------------------------------------------------------------
 
 
 def test_other_integers_become_plain_ones() -> None:
     assert type(check_partition(numpy.int32(3))) is int
     assert type(check_timestamp(numpy.int64(3))) is int
-
-
-@pytest.mark.parametrize(
-    "partition",
-    [True, False, 1.0, "0", b"0", [0], float("nan"), numpy.bool_(1)],
-    ids=steady_repr,
-)
-def test_a_partition_that_is_no_number(partition: Any) -> None:
-    text = refused(check_partition, partition, RecordTypeError)
-    assert (
-        text
-        == f"partition: expected an int or None, got {partition!r} ({type(partition).__name__})"
-    )
-
-
-# Timestamp ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("timestamp", "hint"),
-    [
-        (True, ""),
-        ("1700000000000", ""),
-        (1.7e12, "pass int(...) of milliseconds since 1970"),
-        (float("nan"), "pass int(...) of milliseconds since 1970"),
-        (float("inf"), "pass int(...) of milliseconds since 1970"),
-        (datetime(2024, 1, 1), "pass int(moment.timestamp() * 1000)"),
-    ],
-    ids=steady_repr,
-)
-def test_a_timestamp_that_is_no_number(timestamp: Any, hint: str) -> None:
-    text = refused(check_timestamp, timestamp, RecordTypeError)
-    assert text.startswith("timestamp_ms: expected an int or None, got ")
-    assert text.endswith(hint or f"({type(timestamp).__name__})")
 
 
 # Headers --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.intake.partitioner import CRC32, FNV1A, KeyHash, magnitude
+from kprod.intake.partitioner import FNV1A, KeyHash, magnitude
 from kprod_ext import fnv1a
 
 # From the test suite of FNV's authors (FNV-1a, 32 bit).
@@ -18,14 +18,6 @@ FNV1A_VECTORS = [
     (b"foob", 0x3F5076EF),
     (b"fooba", 0x39AAA18A),
     (b"foobar", 0xBF9CF968),
-]
-
-# The check value of CRC-32/ISO-HDLC, and others that every implementation agrees on.
-CRC32_VECTORS = [
-    (b"123456789", 0xCBF43926),
-    (b"a", 0xE8B7BE43),
-    (b"abc", 0x352441C2),
-    (b"The quick brown fox jumps over the lazy dog", 0x414FA339),
 ]
 
 
@@ -43,11 +35,6 @@ def test_fnv1a_of_views_whose_items_are_not_numbers_from_0_to_255() -> None:
     view = memoryview(b"\xff\x80")
     assert fnv1a(view.cast("b")) == fnv1a(view)
     assert fnv1a(view.cast("c")) == fnv1a(view)
-
-
-@pytest.mark.parametrize(("data", "expected"), CRC32_VECTORS)
-def test_crc32(data: bytes, expected: int) -> None:
-    assert CRC32.partition(data, 1 << 32) == expected
 
 
 @pytest.mark.parametrize(("data", "hashed"), FNV1A_VECTORS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 
 from kprod.cluster.snapshot import TopicInfo
 from kprod.intake.partitioner import AHEAD, DefaultPartitioner
@@ -33,15 +32,6 @@ def ahead_of(chooser: DefaultPartitioner) -> list[int]:
     """The sticky partition, and those that were drawn ahead."""
     sticky = chooser.sticky("t")
     return [] if sticky is None else [each.partition for each in sticky.chain()]
-
-
-def test_it_goes_on_after_two_batches_whatever_is_ready() -> None:
-    chooser, where = partitioner(), topic(1000)
-    first = chooser.choose(where, None)
-    chooser.appended(where, first, 2 * BATCH - 1, False)
-    assert chooser.choose(where, None) == first
-    chooser.appended(where, first, 1, False)
-    assert chooser.choose(where, None) != first
 
 
 def test_bytes_in_other_partitions_do_not_count() -> None:
@@ -86,22 +76,3 @@ def test_all_partitions_are_as_good_when_none_has_a_leader() -> None:
     chooser = partitioner()
     assert chooser.choose(where, None) == chooser.choose(where, None)
     assert set(drawn(chooser, where, 200)) == set(range(6))
-
-
-def test_threads_share_one_sticky_partition() -> None:
-    chooser, where = partitioner(), topic(16)
-    switches: list[int] = []
-
-    def send(count: int) -> None:
-        for _ in range(count):
-            chosen = chooser.choose(where, None)
-            chooser.appended(where, chosen, BATCH // 10, True)
-            switches.append(chosen)
-
-    threads = [threading.Thread(target=send, args=(2000,)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(switches) == 8000
-    assert set(switches) == set(range(16))

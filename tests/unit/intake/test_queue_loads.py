@@ -127,16 +127,6 @@ def test_avoiding_all_leaves_it_to_chance() -> None:
 # In the partitioner ---------------------------------------------------------------------------
 
 
-def test_the_next_sticky_partition_is_drawn_by_load() -> None:
-    loads, where = loads_of({0: 19, 1: 19}), topic(3)
-    chooser = DefaultPartitioner(100, random.Random(3), loads=loads)
-    counts = Counter[int]()
-    for _ in range(1000):
-        counts[chooser.choose(where, None)] += 1
-        chooser.appended(where, chooser.choose(where, None), 100, True)
-    assert 850 <= counts[2] <= 960  # 20 of 22
-
-
 def test_a_load_that_changes_moves_nobody_before_the_batch_is_full() -> None:
     loads, queues, where = QueueLoads(), Queues(), topic(50)
     loads.watch(queues)

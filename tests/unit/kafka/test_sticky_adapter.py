@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from typing import Any
 
 import pytest
 
 from kprod.errors import PartitionError
 from kprod.kafka import KafkaProducer
-from kprod.kafka.partitioner import Cluster
 from kprod.transport.memory import MemoryBackend
 from tests.support.scripted_cluster import ScriptedCluster
 
@@ -20,23 +18,6 @@ with warnings.catch_warnings():
 
 PARTITIONS = 6
 LATER = 60_000
-
-
-class Sticky(theirs.StickyPartitioner):  # type: ignore[misc]  # it has no types
-    """As kafka-python's own, and tells what it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = 0
-        self.turns: list[tuple[str, int]] = []
-
-    def partition(self, *given: Any) -> int:
-        self.asked += 1
-        return int(super().partition(*given))
-
-    def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
-        self.turns.append((topic, prev_partition))
-        super().on_new_batch(topic, cluster, prev_partition)
 
 
 class Stubborn(theirs.Partitioner):  # type: ignore[misc]  # as above
@@ -69,20 +50,6 @@ def producer_for(cluster: ScriptedCluster, partitioner: object, **options: Any) 
         partitioner=partitioner,
         **{"linger_ms": LATER, **options},
     )
-
-
-def test_a_sticky_partitioner_of_the_application_fills_one_partition_after_the_other(
-    cluster: ScriptedCluster,
-) -> None:
-    """1,000 records went to one partition, for ever."""
-    sticky = Sticky()
-    with producer_for(cluster, sticky, batch_size=500) as producer:
-        futures = [producer.send("t", bytes(100)) for _ in range(1000)]
-        producer.flush()
-    went = Counter(future.get().partition for future in futures)
-    assert set(went) == set(range(PARTITIONS))
-    assert len(sticky.turns) > 100
-    assert sticky.asked == 1000 + len(sticky.turns)
 
 
 def test_the_record_that_would_begin_a_batch_goes_where_the_partitioner_turns_to(

@@ -12,32 +12,24 @@ from tests.support.scripted_producer import producer_before
 LONG = 20.0
 
 
-def test_memory_that_was_waited_for_in_vain() -> None:
+@pytest.mark.parametrize("bulk", [False, True])
+def test_memory_that_was_waited_for_in_vain(bulk: bool) -> None:
     broker = ScriptedCluster(topics={"t": [1]}).add(1)
     options = {"buffer_memory": 16384, "max_block_ms": 500, "max_request_size": 16000}
     with producer_before(broker.cluster, linger_ms=0, **options) as producer:
         producer.send("t", b"first").get(LONG)
         broker.next(ApiKey.PRODUCE, silence)
-        producer.send("t", bytes(10000))
-        with pytest.raises(BufferFullError):
+        if not bulk:
             producer.send("t", bytes(10000))
+        with pytest.raises(BufferFullError):
+            producer.send_many("t", [bytes(10000)] * 2) if bulk else producer.send(
+                "t", bytes(10000)
+            )
         named = producer.metrics()["producer-metrics"]
         producer.close(0)
     assert named["buffer-exhausted-total"] == 1
     assert named["bufferpool-wait-time-ns-total"] >= 400_000_000
     assert named["flush-time-ns-total"] == 0
-
-
-def test_memory_that_a_bulk_call_waited_for_in_vain() -> None:
-    broker = ScriptedCluster(topics={"t": [1]}).add(1)
-    options = {"buffer_memory": 16384, "max_block_ms": 50, "max_request_size": 16000}
-    with producer_before(broker.cluster, linger_ms=0, **options) as producer:
-        producer.send("t", b"first").get(LONG)
-        broker.next(ApiKey.PRODUCE, silence)
-        with pytest.raises(BufferFullError):
-            producer.send_many("t", [bytes(10000)] * 2)
-        assert producer.metrics()["producer-metrics"]["buffer-exhausted-total"] == 1
-        producer.close(0)
 
 
 def test_time_in_flush() -> None:
