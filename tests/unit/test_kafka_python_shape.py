@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import warnings
 from typing import Any
 
@@ -58,30 +57,9 @@ def parameters(kind: type, name: str) -> list[inspect.Parameter]:
     return list(inspect.signature(getattr(kind, name)).parameters.values())[1:]
 
 
-def test_their_defaults_are_options_of_ours(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        # Two names of one option there: kprod.kafka takes both, here one is enough.
-        given = {name: value for name, value in DEFAULTS.items() if name != "socks5_proxy"}
-        config = ProducerConfig.from_options(given)
-    assert (config.acks, config.linger_ms, config.partitioner) == (-1, 0, "default")
-    assert config.bootstrap_servers == (("localhost", 9092),)
-
-
 @pytest.mark.parametrize("name", sorted(DEFAULTS))
 def test_each_of_their_defaults_is_taken(name: str) -> None:
     ProducerConfig.from_options({name: DEFAULTS[name]})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("ssl_check_hostname", False),
-        ("sasl_kerberos_service_name", "broker"),
-    ],
-)
-def test_what_asks_for_more_than_their_defaults_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"{name} (cannot be used|has no effect with)"):
-        ProducerConfig.from_options({name: value})
 
 
 class Own(Partitioner):  # type: ignore[misc]

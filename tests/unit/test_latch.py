@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,16 +18,10 @@ LONG = 20.0
 @pytest.mark.parametrize("timeout", [None, LONG, 10.0**12])
 def test_opening_wakes_everybody(timeout: float | None) -> None:
     latch = Latch()
-    through: list[bool] = []
-    threads = [
-        threading.Thread(target=lambda: through.append(latch.wait(timeout))) for _ in range(5)
-    ]
-    for thread in threads:
-        thread.start()
-    latch.open()
-    for thread in threads:
-        thread.join(LONG)
-    assert through == [True] * 5
+    with ThreadPoolExecutor(5) as pool:
+        through = [pool.submit(latch.wait, timeout) for _ in range(5)]
+        latch.open()
+        assert [waiter.result(LONG) for waiter in through] == [True] * 5
 
 
 def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
@@ -210,40 +211,28 @@ def test_who_may_not_wait_still_makes_the_topic_known_for_the_next_one() -> None
 def test_all_who_wait_for_a_topic_are_served_by_one_answer() -> None:
     metadata = new_metadata()
     woken: list[None] = []
-    served: list[int] = []
 
-    def wait() -> None:
-        served.append(len(metadata.await_topic("t", LONG, lambda: woken.append(None))))
+    def wait() -> int:
+        return len(metadata.await_topic("t", LONG, lambda: woken.append(None)))
 
-    threads = [threading.Thread(target=wait) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    while metadata.due(1.0) != 0 or not woken:
-        threading.Event().wait(0.001)
-    assert metadata.wanted(1.0) == ["t"]
-    metadata.answered(reply(topic("t", [1, 1, 1])), 1.0)
-    for thread in threads:
-        thread.join(LONG)
-    assert served == [3] * 4
+    with ThreadPoolExecutor(4) as pool:
+        served = [pool.submit(wait) for _ in range(4)]
+        while metadata.due(1.0) != 0 or not woken:
+            threading.Event().wait(0.001)
+        assert metadata.wanted(1.0) == ["t"]
+        metadata.answered(reply(topic("t", [1, 1, 1])), 1.0)
+        assert [waiting.result(LONG) for waiting in served] == [3] * 4
 
 
 def test_closing_ends_every_wait() -> None:
     metadata = new_metadata()
-    ended: list[KprodError] = []
-    waiting = threading.Event()
-
-    def wait() -> None:
-        try:
-            metadata.await_topic("t", LONG, waiting.set)
-        except KprodError as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert waiting.wait(LONG)
-    metadata.close()
-    thread.join(LONG)
-    assert [type(error) for error in ended] == [ProducerClosedError]
+    begun = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(metadata.await_topic, "t", LONG, begun.set)
+        assert begun.wait(LONG)
+        metadata.close()
+        with pytest.raises(ProducerClosedError):
+            waiting.result(LONG)
 
 
 # Interrupted --------------------------------------------------------------------------------------

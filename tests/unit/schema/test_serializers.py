@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import time
-from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
@@ -50,12 +49,6 @@ SALE = {
         {"name": "others", "type": {"type": "array", "items": "shop.Customer"}},
     ],
 }
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeRegistry]:
-    with FakeRegistry() as fake:
-        yield fake
 
 
 @pytest.fixture
