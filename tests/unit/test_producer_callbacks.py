@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 import time
@@ -87,21 +86,6 @@ def test_records_go_on_while_a_callback_blocks(producer: KafkaProducer, blocking
     assert all(future.get(LONG).offset >= 0 for future in futures)
 
 
-def test_a_producer_has_a_thread_for_callbacks_until_it_is_closed(producer: KafkaProducer) -> None:
-    """From the start: where a record is settled there might be no memory to start one."""
-    assert [thread.daemon for thread in _callback_threads(producer)] == [True]
-    producer.send("t", b"v").add_callback(lambda _: None)
-    producer.flush(LONG)
-    assert [thread.daemon for thread in _callback_threads(producer)] == [True]
-    producer.close(LONG)
-    assert _callback_threads(producer) == []
-
-
-def _callback_threads(producer: KafkaProducer) -> list[threading.Thread]:
-    name = f"kprod-callbacks-{producer.config.client_id}"
-    return [thread for thread in threading.enumerate() if thread.name == name]
-
-
 def test_callbacks_of_a_partition_run_in_order_whatever_fails(
     broker: ScriptedBroker, producer: KafkaProducer
 ) -> None:
@@ -113,25 +97,6 @@ def test_callbacks_of_a_partition_run_in_order_whatever_fails(
         )
     producer.flush(LONG)
     assert told == list(range(300))
-
-
-class BrokenFilter(logging.Filter):
-    """Not even what a callback raises can be logged."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        raise ZeroDivisionError
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_broken_log_does_not_end_the_callbacks(producer: KafkaProducer) -> None:
-    log, broken = logging.getLogger("kprod_ext.futures"), BrokenFilter()
-    log.addFilter(broken)
-    try:
-        producer.send("t", b"v").add_callback(lambda _: 1 / 0)
-        producer.flush(LONG)
-    finally:
-        log.removeFilter(broken)
-    assert in_a_callback(producer, lambda: "alive") == "alive"
 
 
 # What a callback may do ---------------------------------------------------------------------------

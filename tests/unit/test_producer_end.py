@@ -153,10 +153,3 @@ def test_a_producer_can_be_made_and_closed_without_a_broker() -> None:
         assert not producer.bootstrap_connected()
         assert producer.flush() == DeliveryReport(0, 0, 0)
     assert time.monotonic() - started < LONG
-
-
-def test_send_says_who_cannot_be_reached() -> None:
-    with producer_before(ScriptedCluster(), max_block_ms=100) as producer:
-        with pytest.raises(KprodTimeoutError, match=r"broker-1:9092.*Connection refused"):
-            producer.send("t", b"v")
-        assert producer.flush(0).pending == 0

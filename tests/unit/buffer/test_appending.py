@@ -16,9 +16,6 @@ from tests.unit.buffer.accumulating import BATCH, VALUE, Accumulating, read
 LONG = 20.0
 
 
-# Refused: nothing is queued, and no memory is lost ------------------------------------------------
-
-
 def test_without_memory_a_record_is_refused_in_time() -> None:
     rig = Accumulating(batches=1)
     rig.append(0)
@@ -43,9 +40,6 @@ def test_a_caller_that_finds_no_memory_and_does_not_wait_lets_no_batch_linger() 
     batch.release()
     rig.append(0)
     assert rig.ready() == {}
-
-
-# Threads ------------------------------------------------------------------------------------------
 
 
 def test_who_finds_a_batch_opened_meanwhile_joins_it_and_returns_the_memory() -> None:

@@ -82,9 +82,6 @@ def test_nothing_that_ran_is_kept(callbacks: Callbacks) -> None:
     assert gone() is None
 
 
-# Too many -----------------------------------------------------------------------------------------
-
-
 def test_it_is_crowded_until_half_of_them_have_run(callbacks: Callbacks) -> None:
     release = block(callbacks)
     callbacks.put([lambda: None] * 9)
@@ -134,9 +131,6 @@ def test_stopping_lets_everybody_in(callbacks: Callbacks) -> None:
     release.set()
 
 
-# The end ------------------------------------------------------------------------------------------
-
-
 def test_no_thread_is_left_once_all_have_run() -> None:
     """It has nothing to do any more when ``drain`` sees the end, and may still be there."""
     left: list[str] = []
@@ -165,9 +159,6 @@ def test_abandoning_begins_no_further_callback(callbacks: Callbacks) -> None:
     release.set()
     assert callbacks.drain(LONG)
     assert ran == []
-
-
-# What deliveries make of it -----------------------------------------------------------------------
 
 
 @pytest.fixture

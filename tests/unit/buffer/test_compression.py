@@ -99,9 +99,6 @@ def test_an_lz4_level_is_what_lz4_makes_of_it(level: int) -> None:
     assert compress(memoryview(text)) == usual
 
 
-# The estimate -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("known", "observed", "next_estimate"),
     [

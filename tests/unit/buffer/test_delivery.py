@@ -59,9 +59,6 @@ def race(delivery: BatchDelivery) -> list[int]:
         return [number for number, won in enumerate(pool.map(settle, range(3))) if won]
 
 
-# A batch that was cut in two ----------------------------------------------------------------------
-
-
 def halves(delivery: BatchDelivery) -> tuple[BatchDelivery, BatchDelivery]:
     """Records 0 to 2, and 3 to the end."""
     first, second = new_delivery(), new_delivery()
@@ -121,9 +118,6 @@ def test_a_batch_that_is_cut_while_it_fails_ends_in_the_error(
     """A closing thread disowns the batch that the sender cuts (``Sender.disown``)."""
     for _ in range(times):
         assert failing(cut) == [ERROR] * 3
-
-
-# Errors of its own for each record ----------------------------------------------------------------
 
 
 def test_an_outcome_that_was_told_is_not_changed_by_errors_of_single_records(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import gc
 import sys
-import traceback
 import weakref
 
 import pytest
@@ -20,9 +19,6 @@ from tests.support.sender_rig import rig_of
 from tests.unit.buffer.deliveries import TP, future_of, new_delivery
 
 ERROR = BrokerError(7, "t-3")
-
-
-# What it is ---------------------------------------------------------------------------------------
 
 
 def test_a_future_takes_48_bytes_and_no_time_of_the_garbage_collector(
@@ -41,9 +37,6 @@ def appended(delivery: BatchDelivery) -> FutureRecordMetadata:
     queue = new_queue(delivery_type=lambda *_: delivery)
     future: FutureRecordMetadata = queue.append(7, b"k", b"value", ()).future
     return future
-
-
-# What it tells ------------------------------------------------------------------------------------
 
 
 def test_a_stored_record_tells_where_it_is(delivery: BatchDelivery) -> None:
@@ -78,9 +71,6 @@ def test_a_failed_record_tells_why_and_whether_sending_again_may_help(
     assert repr(future) == "<FutureRecordMetadata t-3 failed>"
 
 
-# Waiting ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("timeout", [0, 0.01])
 def test_waiting_too_short_raises_and_changes_nothing(
     delivery: BatchDelivery, timeout: float
@@ -90,22 +80,6 @@ def test_waiting_too_short_raises_and_changes_nothing(
         future.get(timeout)
     delivery.succeed(0, -1)
     assert future.get(timeout).offset == 2
-
-
-def test_asking_a_failed_record_again_and_again_keeps_the_traceback_short(
-    delivery: BatchDelivery,
-) -> None:
-    delivery.fail(ERROR)
-    lengths = set()
-    for index in range(10):
-        try:
-            future_of(delivery, index).get()
-        except KprodError as error:
-            lengths.add(len(traceback.extract_tb(error.__traceback__)))
-    assert len(lengths) == 1
-
-
-# Being told ---------------------------------------------------------------------------------------
 
 
 class Settable:

@@ -174,9 +174,6 @@ def test_serializers_get_the_bytes_of_the_columns() -> None:
     assert [(r.value, r.timestamp) for r in stored(cluster)] == [(b"A", 1), (b"B", 2)]
 
 
-# Refused ------------------------------------------------------------------------------------------
-
-
 def table(**columns: Any) -> Any:
     return pa.table({"value": [b"a", b"b"], **columns})
 

@@ -81,9 +81,6 @@ def test_an_answer_about_other_topics_says_nothing_of_a_partition() -> None:
     assert len(metadata.await_topic("t", LONG, asker.wake, partition=1)) == 2
 
 
-# The cluster itself -------------------------------------------------------------------------------
-
-
 def test_a_change_of_leaders_says_nothing_of_a_partition() -> None:
     hints = {TopicPartition("t", 0): LeaderHint(2, 5)}
     changes: tuple[Callable[[Metadata], None], ...] = (
@@ -130,9 +127,6 @@ def test_a_topic_that_was_refused_is_asked_for_again_by_the_next_caller() -> Non
     with pytest.raises(BrokerError):
         metadata.await_topic("t", LONG, asker.wake)
     assert metadata.await_topic("t", LONG, asker.wake).name == "t"
-
-
-# Time ran out: the message says why ---------------------------------------------------------------
 
 
 def nobody_answers() -> None:
@@ -205,9 +199,6 @@ def test_who_may_not_wait_still_makes_the_topic_known_for_the_next_one() -> None
     assert metadata.await_topic("t", 0, asker.wake).name == "t"
 
 
-# Many threads -------------------------------------------------------------------------------------
-
-
 def test_all_who_wait_for_a_topic_are_served_by_one_answer() -> None:
     metadata = new_metadata()
     woken: list[None] = []
@@ -233,9 +224,6 @@ def test_closing_ends_every_wait() -> None:
         metadata.close()
         with pytest.raises(ProducerClosedError):
             waiting.result(LONG)
-
-
-# Interrupted --------------------------------------------------------------------------------------
 
 
 def test_the_next_who_waits_tells_the_sender_again() -> None:

@@ -66,9 +66,6 @@ def test_later_views_leave_the_earlier_alone() -> None:
     assert before.brokers == BROKERS
 
 
-# Epochs -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("told", "kept"),
     [
@@ -102,9 +99,6 @@ def test_topics_can_be_forgotten() -> None:
     assert [known.name for known in view] == ["t"]
 
 
-# Hints of produce responses -----------------------------------------------------------------------
-
-
 def test_another_cluster_knows_better_whatever_its_epochs_are() -> None:
     first = ClusterSnapshot().with_topics([topic([(1, 7)])], BROKERS, "first")
     other = topic([(1, 7)], name="other")
@@ -122,21 +116,20 @@ def test_a_cluster_that_does_not_tell_its_id_is_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tp", "leader_id", "epoch"),
+    ("tp", "hint"),
     [
-        pytest.param(TP, 2, 7, id="not newer"),
-        pytest.param(TP, 2, 6, id="older"),
-        pytest.param(TP, 9, 8, id="unknown broker"),
-        pytest.param(TP, -1, 8, id="nobody"),
-        pytest.param(TopicPartition("t", 5), 2, 8, id="unknown partition"),
-        pytest.param(TopicPartition("u", 0), 2, 8, id="unknown topic"),
+        pytest.param(TP, LeaderHint(2, 7), id="not newer"),
+        pytest.param(TP, LeaderHint(2, 7, Broker(2, "elsewhere", 9092)), id="moves no broker"),
+        pytest.param(TP, LeaderHint(2, 6), id="older"),
+        pytest.param(TP, LeaderHint(9, 8), id="unknown broker"),
+        pytest.param(TP, LeaderHint(-1, 8), id="nobody"),
+        pytest.param(TopicPartition("t", 5), LeaderHint(2, 8), id="unknown partition"),
+        pytest.param(TopicPartition("u", 0), LeaderHint(2, 8), id="unknown topic"),
     ],
 )
-def test_a_hint_that_is_no_news_changes_nothing(
-    tp: TopicPartition, leader_id: int, epoch: int
-) -> None:
+def test_a_hint_that_is_no_news_changes_nothing(tp: TopicPartition, hint: LeaderHint) -> None:
     view = snapshot(topic([(1, 7)]))
-    assert view.with_leaders({tp: LeaderHint(leader_id, epoch)}) is view
+    assert view.with_leaders({tp: hint}) is view
 
 
 @pytest.mark.parametrize("node_id", [2, 3], ids=["moved", "new"])
@@ -145,11 +138,6 @@ def test_a_hint_may_tell_where_the_leader_is(node_id: int) -> None:
     view = snapshot(topic([(1, 7)])).with_leaders({TP: LeaderHint(node_id, 8, there)})
     assert leaders(view) == [(node_id, 8)]
     assert view.brokers == {**BROKERS, node_id: there}
-
-
-def test_an_old_hint_moves_no_broker() -> None:
-    view = snapshot(topic([(1, 7)]))
-    assert view.with_leaders({TP: LeaderHint(2, 7, Broker(2, "elsewhere", 9092))}) is view
 
 
 def test_hints_of_one_answer_are_taken_together() -> None:
@@ -189,9 +177,6 @@ def work_of_moving(count: int) -> int:
     return entered
 
 
-# Replicas -------------------------------------------------------------------------------------
-
-
 def test_replicas_belong_to_their_partition_in_whatever_order_they_come() -> None:
     parts = [PartitionReply(0, 2, 5, 0, (5, 6), (5,)), PartitionReply(0, 0, 6, 0, (6, 7), (7, 6))]
     told = TopicReply(0, "t", None, PartitionReplies(parts))
@@ -208,9 +193,6 @@ def test_the_partitions_that_a_node_leads() -> None:
     view = ClusterSnapshot().with_topics(topics, {})
     assert view.partitions_of_node(1) == [("t", 0), ("t", 2), ("other", 0)]
     assert view.partitions_of_node(3) == []
-
-
-# Memory ---------------------------------------------------------------------------------------
 
 
 def test_partitions_take_little_memory() -> None:

@@ -53,9 +53,6 @@ def refused(check: Callable[[Any], Any], value: Any, error: type[KprodError]) ->
     return str(raised.value)
 
 
-# Topic ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "topic",
     ["", ".", "..", "x" * 250, "x" * 10**6, "a b", "é", "a/b", "\x00", "a\n", "\ud800", " a", "а"],  # noqa: RUF001
@@ -90,15 +87,9 @@ def test_a_kind_of_str_counts_by_its_text(topic: str) -> None:
     assert type(plain) is str
 
 
-# Partition and timestamp ----------------------------------------------------------------------
-
-
 def test_other_integers_become_plain_ones() -> None:
     assert type(check_partition(numpy.int32(3))) is int
     assert type(check_timestamp(numpy.int64(3))) is int
-
-
-# Headers --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -145,9 +136,6 @@ def test_a_released_header_value() -> None:
     view = memoryview(b"12")
     view.release()
     assert "headers[0]: " in refused(freeze_headers, [("a", view)], InvalidRecordError)
-
-
-# The whole record -----------------------------------------------------------------------------
 
 
 def test_a_record_in_its_one_form() -> None:

@@ -55,9 +55,6 @@ def test_keys_can_be_ignored() -> None:
     assert stays_together(partitioner_for("default", BATCH, ignore_keys=True), b"kafka")
 
 
-# By turns -------------------------------------------------------------------------------------
-
-
 def test_topics_take_turns_apart() -> None:
     chooser, one, other = RoundRobinPartitioner(), topic(3, name="one"), topic(3, name="other")
     assert [chooser.choose(t, None) for t in (one, other, one, other)] == [0, 0, 1, 1]

@@ -16,9 +16,6 @@ def partitioner(seed: int = 1) -> DefaultPartitioner:
     return DefaultPartitioner(BATCH, random.Random(seed))
 
 
-# Without a key --------------------------------------------------------------------------------
-
-
 def drawn(chooser: DefaultPartitioner, where: TopicInfo, rounds: int) -> list[int]:
     """The partitions of ``rounds`` periods, each ended by a full batch."""
     periods = []

@@ -80,8 +80,6 @@ def test_partitions_that_came_or_went_since_the_look() -> None:
     assert drawn(loads, topic(1)) == {None: 1}
 
 
-# Brokers that take nothing --------------------------------------------------------------------
-
 TWO = topic(4, brokers=2)  # 0 and 2 on broker 1, 1 and 3 on broker 2
 
 
@@ -122,9 +120,6 @@ def test_avoiding_all_leaves_it_to_chance() -> None:
     loads = QueueLoads(availability_timeout=2)
     looked(loads, [1, 2], 10, 13)
     assert drawn(loads, TWO) == {None: 1}
-
-
-# In the partitioner ---------------------------------------------------------------------------
 
 
 def test_a_load_that_changes_moves_nobody_before_the_batch_is_full() -> None:
