@@ -141,9 +141,9 @@ class DeliveryReport:
 
 
 class ProducerId(NamedTuple):
-    """A producer id and its epoch.
+    """The producer id and epoch of a batch (KIP-98).
 
-    ``transactional``: the records belong to the open transaction (KIP-98).
+    ``transactional``: the batch belongs to a transaction.
     """
 
     producer_id: int

@@ -24,7 +24,10 @@ class TopicAppender:
         """
 
     def stick(self, sticky: StickyPartition | None) -> None:
-        """Send records without a key to ``sticky`` until it is spent; None: use the Python path."""
+        """Let ``sticky`` choose the partition of records without a key, until its batch is full.
+
+        None: such records are not handled here, but by the code in Python.
+        """
 
     def admits(self, partition: int) -> bool:
         """Whether records of this partition may take the compiled path."""

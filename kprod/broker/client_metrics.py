@@ -65,9 +65,9 @@ class _Instance:
 
 
 class ClientMetrics:
-    """The subscription for client metrics and what clients have pushed. Thread-safe.
+    """What clients have pushed, and the subscription that asks them for metrics. Thread-safe.
 
-    There is at most one subscription, which is for all clients (Kafka: ``ClientMetricsManager``).
+    Unlike in Kafka's ``ClientMetricsManager``, there is at most one subscription, for all clients.
     While there is none, the broker does not offer telemetry to clients that connect. Subscription
     and pushes are kept when an ``EmbeddedBroker`` is stopped and started again.
     """

@@ -205,7 +205,7 @@ class TimeIndex(MappedEntries):
             self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """Return the last entry up to ``timestamp``, or timestamp -1 at the base offset."""
+        """Return the last entry with a timestamp of at most ``timestamp``, or ``none``."""
         return self._entry_at(
             bisect_right(range(self.count), timestamp, key=lambda n: self[n][0]) - 1
         )

@@ -192,7 +192,10 @@ def _whole_objects(fields: list[tuple[str, Any]]) -> Any:
 
 
 def _sparse_objects(fields: list[tuple[str, Any]]) -> Any:
-    """Objects without nulls. Each field begins with a comma; the first comma is removed."""
+    """Return JSON objects that omit null fields.
+
+    The text of each field begins with a comma. The first comma of each object is removed.
+    """
     empty = _text("")
     parts = [compute.fill_null(_between(f",{name}:", texts, ""), empty) for name, texts in fields]
     objects = compute.binary_join_element_wise(_text("{"), *parts, _text("}"), empty)
