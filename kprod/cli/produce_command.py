@@ -39,7 +39,10 @@ MOST_COMPLAINTS = 10  # failures reported one by one; the rest is only counted
 
 
 class LineSender:
-    """Sends lines to one topic. For one thread; the callback thread also reports failures."""
+    """Sends lines to one topic.
+
+    One thread may use it. The producer's callback thread calls it, too, to report failures.
+    """
 
     def __init__(
         self,

@@ -131,8 +131,8 @@ def pieces(
 ) -> Iterator[bytes | None]:
     """Split the input at the delimiter. If the delimiter is a newline, CRLF also counts.
 
-    ``chunks`` are the input in parts of any size. At their end, ``cut_off`` says whether the input
-    was interrupted. If it was, the piece after the last delimiter is None.
+    ``chunks`` are the input in parts of any size. After the last chunk, ``cut_off`` is called. It
+    says whether the input was interrupted. If it was, the piece after the last delimiter is None.
     """
     left = bytearray()
     for chunk in chunks:

@@ -211,7 +211,7 @@ class Metadata:
         return self._changed
 
     def _wake_waiters(self) -> None:
-        """Wake callers after a change that they may wait for; the lock is held."""
+        """Wake all callers that wait for a change. Called with the lock held."""
         self._changed.open()  # the next caller makes a new one: there may be no memory here
 
     def _report_due(self) -> None:

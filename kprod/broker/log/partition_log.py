@@ -43,7 +43,7 @@ _STAMP: Final = struct.Struct(">qii")
 
 
 class PartitionLog:
-    """The log of one partition (Kafka: UnifiedLog). Appended records can be read at once.
+    """The log of one partition (Kafka: UnifiedLog). Appended records can be read immediately.
 
     Thread-safe. One lock orders the appends; reads take it only to get the current extent of the
     log.

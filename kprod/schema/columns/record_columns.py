@@ -56,10 +56,11 @@ def converters(
     key: PayloadFormat,
     shown: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Convert]:
-    """For each role, a function that converts columns of an Arrow type for ``send_arrow``.
+    """Return the functions that convert the columns of a record batch for ``send_arrow``.
 
-    Some callers only check the types. If ``topic`` is given, the topic column is not converted.
-    Raises RecordTypeError for a type that does not fit. Its text names the column as in ``shown``.
+    ``kinds`` has the Arrow type of each column, by what the column is used for: "key", "value",
+    "topic" and so on. The result has the same keys, without "topic" if ``topic`` is given. Raises
+    RecordTypeError if a type cannot be converted. The message names the column as in ``shown``.
     """
     made: dict[str, Convert] = {}
     for role, kind in kinds.items():
