@@ -9,7 +9,6 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
-from kprod.errors import RecordTooLargeError
 from tests.support.judge import read_back
 
 BROKERS_LIMIT = 1_048_588
@@ -44,20 +43,3 @@ def test_records_of_a_batch_that_was_too_large_arrive_in_order(codec: Any) -> No
         (n + 1, b"%d" % n, value) for n, value in enumerate(values)
     ]
     assert {r.headers for r in found} == {tuple(headers)}
-
-
-def test_one_record_that_is_too_large_fails_alone() -> None:
-    with (
-        EmbeddedBroker(topics={"wide": 1}) as broker,
-        KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **GENEROUS) as producer,
-    ):
-        before = [producer.send("wide", b"%d" % n) for n in range(10)]
-        large = producer.send("wide", b"x" * (BROKERS_LIMIT + 1))
-        after = [producer.send("wide", b"%d" % n) for n in range(10, 20)]
-        producer.flush(timeout=40)
-        with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
-            large.get(timeout=0)
-        found = [record.value for record in read_back(broker.bootstrap_servers, "wide", 1)]
-
-    assert found == [b"%d" % n for n in range(20)]
-    assert all(future.succeeded() for future in before + after)

@@ -348,6 +348,18 @@ class Attempt:
         return None
 
 
+def go_on(attempts: list[Attempt], brokers: Brokers, dice: random.Random) -> None:
+    """What was thought to be dead goes on to its end."""
+    while any(not one.ended for one in attempts):
+        brokers.tick()
+        if dice.random() < 0.01:
+            brokers.time_out()
+        for one in attempts:
+            if not one.ended:
+                one.move()
+    brokers.settle()
+
+
 Deliver = Callable[..., Protocol]
 Named = Callable[[Shard, int], Shard]
 
@@ -468,14 +480,7 @@ class World:
     def _judge(self) -> list[str]:
         if not self.over:
             return [f"stuck in batch {self.checkpoint}"]
-        while any(not one.ended for one in self.attempts):  # what was thought to be dead goes on
-            self.brokers.tick()
-            if self.dice.random() < 0.01:
-                self.brokers.time_out()
-            for one in self.attempts:
-                if not one.ended:
-                    one.move()
-        self.brokers.settle()
+        go_on(self.attempts, self.brokers, self.dice)
         wrong = sorted(set(self.brokers.undecided)) if self.atomic else []
         for batch in range(BATCHES):
             for row in range(ROWS):

@@ -17,7 +17,15 @@ from kprod.exactly_once.protocol import deliver
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import PreparedShard
 from tests.spark.exactly_once.atomic_model import Version
-from tests.spark.exactly_once.model import PATIENCE, Attempt, Brokers, Deliver, Row, row_hash
+from tests.spark.exactly_once.model import (
+    PATIENCE,
+    Attempt,
+    Brokers,
+    Deliver,
+    Row,
+    go_on,
+    row_hash,
+)
 
 ROWS = 8
 SHARDS = (2, 3)
@@ -280,14 +288,7 @@ class NamesWorld:
         self.forgotten = "all" if forgets == known else "a part" if forgets else "nothing"
 
     def _judge(self) -> list[str]:
-        while any(not one.ended for one in self.attempts):  # what was thought to be dead goes on
-            self.brokers.tick()
-            if self.dice.random() < 0.01:
-                self.brokers.time_out()
-            for one in self.attempts:
-                if not one.ended:
-                    one.move()
-        self.brokers.settle()
+        go_on(self.attempts, self.brokers, self.dice)
         stored: Counter[tuple[int, int]] = Counter()
         for (_, row, _, topic), count in self.brokers.log.items():
             stored[topic, row] += count
