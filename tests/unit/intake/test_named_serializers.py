@@ -29,68 +29,52 @@ def test_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "hexadecimal"),
+    ("serializer", "number", "hexadecimal"),
     [
-        (0, "0000000000000000"),
-        (1, "0000000000000001"),
-        (-1, "ffffffffffffffff"),
-        (2**63 - 1, "7fffffffffffffff"),
-        (-(2**63), "8000000000000000"),
-        (numpy.int64(-2), "fffffffffffffffe"),
+        (int_serializer, 0, "0000000000000000"),
+        (int_serializer, 1, "0000000000000001"),
+        (int_serializer, -1, "ffffffffffffffff"),
+        (int_serializer, 2**63 - 1, "7fffffffffffffff"),
+        (int_serializer, -(2**63), "8000000000000000"),
+        (int_serializer, numpy.int64(-2), "fffffffffffffffe"),
+        (int32_serializer, 0, "00000000"),
+        (int32_serializer, 258, "00000102"),
+        (int32_serializer, -1, "ffffffff"),
+        (int32_serializer, -(2**31), "80000000"),
+        (float_serializer, 0.0, "0000000000000000"),
+        (float_serializer, -0.0, "8000000000000000"),
+        (float_serializer, 1.0, "3ff0000000000000"),
+        (float_serializer, 0.1, "3fb999999999999a"),
+        (float_serializer, -math.inf, "fff0000000000000"),
+        (float_serializer, math.nan, "7ff8000000000000"),
+        (float_serializer, 3, "4008000000000000"),
+        (float_serializer, Decimal("0.5"), "3fe0000000000000"),
+        (float_serializer, numpy.float32(0.5), "3fe0000000000000"),
     ],
 )
-def test_longs(number: Any, hexadecimal: str) -> None:
-    assert int_serializer(number) == bytes.fromhex(hexadecimal)
+def test_numbers(serializer: Any, number: Any, hexadecimal: str) -> None:
+    assert serializer(number) == bytes.fromhex(hexadecimal)
+
+
+NO_INTEGERS = [True, 1.0, "1", b"1", Decimal(1), [1]]
 
 
 @pytest.mark.parametrize(
-    ("number", "hexadecimal"),
-    [(0, "00000000"), (258, "00000102"), (-1, "ffffffff"), (-(2**31), "80000000")],
+    ("serializer", "value", "error"),
+    [
+        *(
+            (kind, value, TypeError)
+            for kind in (int_serializer, int32_serializer)
+            for value in NO_INTEGERS
+        ),
+        *((float_serializer, value, TypeError) for value in (True, "1", b"1", [1], {})),
+        (int_serializer, 2**63, OverflowError),
+        (int_serializer, -(2**63) - 1, OverflowError),
+        (int32_serializer, 2**31, OverflowError),
+        (float_serializer, 10**400, OverflowError),
+    ],
+    ids=steady_repr,
 )
-def test_integers(number: int, hexadecimal: str) -> None:
-    assert int32_serializer(number) == bytes.fromhex(hexadecimal)
-
-
-@pytest.mark.parametrize("serializer", [int_serializer, int32_serializer])
-@pytest.mark.parametrize("value", [True, 1.0, "1", b"1", Decimal(1), [1]], ids=steady_repr)
-def test_no_integer(serializer: Any, value: Any) -> None:
-    with pytest.raises(TypeError):
+def test_no_numbers(serializer: Any, value: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
         serializer(value)
-
-
-@pytest.mark.parametrize(
-    ("serializer", "number"),
-    [
-        (int_serializer, 2**63),
-        (int_serializer, -(2**63) - 1),
-        (int32_serializer, 2**31),
-        (float_serializer, 10**400),
-    ],
-)
-def test_too_large(serializer: Any, number: int) -> None:
-    with pytest.raises(OverflowError):
-        serializer(number)
-
-
-@pytest.mark.parametrize(
-    ("number", "hexadecimal"),
-    [
-        (0.0, "0000000000000000"),
-        (-0.0, "8000000000000000"),
-        (1.0, "3ff0000000000000"),
-        (0.1, "3fb999999999999a"),
-        (-math.inf, "fff0000000000000"),
-        (math.nan, "7ff8000000000000"),
-        (3, "4008000000000000"),
-        (Decimal("0.5"), "3fe0000000000000"),
-        (numpy.float32(0.5), "3fe0000000000000"),
-    ],
-)
-def test_doubles(number: Any, hexadecimal: str) -> None:
-    assert float_serializer(number) == bytes.fromhex(hexadecimal)
-
-
-@pytest.mark.parametrize("value", [True, "1", b"1", [1], {}], ids=steady_repr)
-def test_no_number(value: Any) -> None:
-    with pytest.raises(TypeError):
-        float_serializer(value)

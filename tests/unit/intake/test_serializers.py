@@ -46,45 +46,37 @@ def test_what_can_be_sent_goes_through_untouched(data: Any) -> None:
     assert value is data
 
 
+NEEDED = "expected bytes, bytearray, memoryview or None, got "
+VIEW = "expected a contiguous memoryview of"
+
+
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize(
-    ("data", "advice"),
+    ("data", "start", "advice"),
     [
-        ("text", '_serializer="str"'),
-        (5, '"json"'),
-        (True, '"json"'),
-        ([1], '"json"'),
-        ({"a": 1}, '"json"'),
-        ((b for b in [b""]), "to turn it into bytes"),
-        (array("H", [1]), "to turn it into bytes"),
-        (numpy.zeros((2, 2)), "to turn it into bytes"),
-        (type("WithBytes", (), {"__bytes__": lambda _: b""})(), "to turn it into bytes"),
+        ("text", f"{NEEDED}str; pass ", '_serializer="str"'),
+        (5, f"{NEEDED}int; pass ", '"json"'),
+        (True, f"{NEEDED}bool; pass ", '"json"'),
+        ([1], f"{NEEDED}list; pass ", '"json"'),
+        ({"a": 1}, f"{NEEDED}dict; pass ", '"json"'),
+        ((b for b in [b""]), f"{NEEDED}generator; pass ", "to turn it into bytes"),
+        (array("H", [1]), f"{NEEDED}array; pass ", "to turn it into bytes"),
+        (numpy.zeros((2, 2)), f"{NEEDED}ndarray; pass ", "to turn it into bytes"),
+        (
+            type("WithBytes", (), {"__bytes__": lambda _: b""})(),
+            f"{NEEDED}WithBytes; pass ",
+            "to turn it into bytes",
+        ),
+        (memoryview(b"abcdef")[::2], VIEW, "pass view.cast('B') or view.tobytes()"),
+        (memoryview(array("H", [1, 2])), VIEW, "pass view.cast('B') or view.tobytes()"),
+        (memoryview(bytes(4)).cast("B", (2, 2)), VIEW, "pass view.cast('B') or view.tobytes()"),
     ],
     ids=lambda data: type(data).__name__,
 )
-def test_what_needs_a_serializer(field: str, data: Any, advice: str) -> None:
+def test_what_needs_a_serializer(field: str, data: Any, start: str, advice: str) -> None:
     text = refused(Serializers(), record(field, data))
-    assert text.startswith(
-        f"{field} for topic 'flights': expected bytes, bytearray, memoryview or None,"
-        f" got {type(data).__name__}; pass {field}_serializer="
-    )
+    assert text.startswith(f"{field} for topic 'flights': {start}")
     assert advice in text
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
-        memoryview(b"abcdef")[::2],
-        memoryview(array("H", [1, 2])),
-        memoryview(bytes(4)).cast("B", (2, 2)),
-    ],
-    ids=["stride", "wide", "two dimensions"],
-)
-@pytest.mark.parametrize("field", FIELDS)
-def test_views_that_are_not_plain_bytes(field: str, view: memoryview) -> None:
-    text = refused(Serializers(), record(field, view))
-    assert text.startswith(f"{field} for topic 'flights': expected a contiguous memoryview of")
-    assert "pass view.cast('B') or view.tobytes()" in text
 
 
 @pytest.mark.parametrize("field", FIELDS)
