@@ -9,6 +9,13 @@ from kprod.transport.memory import MemoryBackend
 from tests.support.scripted_cluster import ScriptedCluster
 
 
+def cluster_of(partitions: int = 1) -> ScriptedCluster:
+    """One broker, which leads so many partitions of the topic "t"."""
+    cluster = ScriptedCluster(topics={"t": [1] * partitions})
+    cluster.add(1)
+    return cluster
+
+
 def producer_before(cluster: ScriptedCluster, **options: Any) -> KafkaProducer:
     """Bootstraps from ``broker-1``, be it there or not; everything happens within the process."""
     options = {

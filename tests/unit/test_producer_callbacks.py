@@ -24,15 +24,10 @@ from kprod.intake.partitioner import MURMUR2
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.interruption import Interrupted, interruptible
-from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
+from tests.support.scripted_cluster import ScriptedBroker, refuse, silence
 from tests.support.scripted_producer import producer_before
 
 LONG = 20.0
-
-
-@pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
 
 
 @pytest.fixture

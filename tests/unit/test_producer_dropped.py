@@ -10,15 +10,10 @@ import pytest
 from kprod import KafkaProducer
 from kprod.errors import KprodTimeoutError
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster
+from tests.support.scripted_cluster import ScriptedBroker
 from tests.support.scripted_producer import producer_before
 
 LONG = 20.0
-
-
-@pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1]}).add(1)
 
 
 def lingering(broker: ScriptedBroker) -> KafkaProducer:

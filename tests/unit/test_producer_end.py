@@ -24,11 +24,6 @@ LONG = 20.0
 
 
 @pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
-
-
-@pytest.fixture
 def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
     """One that knows its topic, and lingers for longer than any test."""
     made = producer_before(broker.cluster, linger_ms=60_000, delivery_timeout_ms=120_000)

@@ -21,15 +21,10 @@ from kprod.errors import (
     SerializationError,
 )
 from kprod.types import ProducerRecord
-from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster
+from tests.support.scripted_cluster import ScriptedBroker
 from tests.support.scripted_producer import producer_before
 
 LONG = 20.0
-
-
-@pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedCluster, silence
-from tests.support.scripted_producer import producer_before
+from tests.support.scripted_producer import cluster_of, producer_before
 
 BATCH = 1000
 TIMEOUT = 20
@@ -45,8 +45,6 @@ def test_records_without_a_key_go_where_little_is_queued(
 
 
 def test_keys_can_be_ignored() -> None:
-    cluster = ScriptedCluster(topics={"t": [1] * 50})
-    cluster.add(1)
-    with producer_for(cluster, partitioner_ignore_keys=True, linger_ms=10_000) as producer:
+    with producer_for(cluster_of(50), partitioner_ignore_keys=True, linger_ms=10_000) as producer:
         futures = [producer.send("t", b"", key=b"%d" % number) for number in range(5)]
     assert len({future.get(0).partition for future in futures}) == 1

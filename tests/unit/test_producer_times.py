@@ -13,6 +13,7 @@ from kprod import KafkaProducer
 from kprod.transport.memory import MemoryBackend
 from kprod_ext import RecordClock
 from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_producer import cluster_of
 
 RECORDS = 20_000
 
@@ -33,11 +34,9 @@ def produced(
     kind: type[KafkaProducer] = KafkaProducer, **options: Any
 ) -> tuple[KafkaProducer, ScriptedCluster]:
     """A producer and its cluster."""
-    cluster = ScriptedCluster(topics={"t": [1]})
-    broker = cluster.add(1)
+    cluster = cluster_of()
     transport = lambda: MemoryBackend(cluster.listeners)  # noqa: E731
-    where = f"{broker.host}:{broker.port}"
-    return kind(bootstrap_servers=where, transport=transport, **options), cluster
+    return kind(bootstrap_servers="broker-1:9092", transport=transport, **options), cluster
 
 
 def stored_times(cluster: ScriptedCluster) -> list[int]:

@@ -10,8 +10,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import PartitionError
-from tests.support.scripted_cluster import ScriptedCluster
-from tests.support.scripted_producer import producer_before
+from tests.support.scripted_producer import cluster_of, producer_before
 
 PARTITIONS = 4
 LATER = 60_000
@@ -36,9 +35,9 @@ class InTurn:
 
 
 def producer_for(partitioner: InTurn, **options: Any) -> KafkaProducer:
-    cluster = ScriptedCluster(topics={"t": [1] * PARTITIONS})
-    cluster.add(1)
-    return producer_before(cluster, partitioner=partitioner, linger_ms=LATER, **options)
+    return producer_before(
+        cluster_of(PARTITIONS), partitioner=partitioner, linger_ms=LATER, **options
+    )
 
 
 @pytest.mark.parametrize("key", [None, b"k"])

@@ -96,11 +96,6 @@ class Accumulating:
         self.late: list[ProducerBatch] = []
         self.partitions.expired = lambda batches, now: self.late.extend(batches)
 
-    def open(self, partition: int) -> None:
-        """The transaction lets batches of the partition leave."""
-        self.gate.shut.discard(partition)
-        self.partitions.reopen([TopicPartition("t", partition)])
-
     @property
     def used(self) -> int:
         """Bytes that are not free."""
@@ -156,12 +151,6 @@ class Accumulating:
     def take_all(self) -> list[ProducerBatch]:
         """Everything that is queued."""
         return self.partitions.take_queued(self.clock.now)
-
-    def attempt(self, batch: ProducerBatch) -> None:
-        """Send it, without success, and queue it again."""
-        batch.partition.sent(batch, self.clock.now)
-        batch.partition.off_wire(batch)
-        batch.partition.put_back(batch, self.clock.now)
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """A broker has found it too large."""

@@ -14,7 +14,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
 from kprod_ext import CompiledSend, FutureRecordMetadata, StickyPartition, TopicAppender
-from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_producer import cluster_of
 from tests.support.sender_rig import SenderRig, rig_of
 
 TP = TopicPartition("t", 0)
@@ -77,10 +77,7 @@ class BothPaths(CompiledSend):
 
 
 def rig_with_topic(partitions: int, batch_size: int = 200) -> SenderRig:
-    cluster = ScriptedCluster(topics={"t": [1] * partitions})
-    cluster.add(1)
-    rig = rig_of(cluster, linger_ms=1_000, batch_size=batch_size)
-    return rig
+    return rig_of(cluster_of(partitions), linger_ms=1_000, batch_size=batch_size)
 
 
 def lane_over(rig: SenderRig) -> Sending:

@@ -14,7 +14,7 @@ from kprod.errors import BrokerError, KafkaTimeoutError, KprodError, RecordTooLa
 from kprod.types import RecordMetadata
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.partition_queues import new_queue
-from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_producer import cluster_of
 from tests.support.sender_rig import rig_of
 from tests.unit.buffer.deliveries import TP, future_of, new_delivery
 
@@ -166,13 +166,11 @@ def test_a_twin_for_what_only_takes_the_futures_of_concurrent_futures() -> None:
 
 def test_a_future_that_is_kept_does_not_keep_the_producers_memory() -> None:
     """Nor does a ring through one live for ever: the garbage collector does not see futures."""
-    cluster = ScriptedCluster(topics={"t": [1]})
-    cluster.add(1)
-    rig = rig_of(cluster)
+    rig = rig_of(cluster_of())
     future = rig.queue()
     assert rig.run(future.succeeded)
     accumulator = weakref.ref(rig.sender.accumulator)
-    del rig, cluster
+    del rig
     gc.collect()
     assert accumulator() is None
     assert future.get(0).offset == 0

@@ -23,16 +23,10 @@ from kprod.errors import (
 from kprod.wire.versions import ApiKey
 from kprod_ext import SentRecords
 from tests.support.scripted_cluster import ScriptedCluster, refuse, silence
-from tests.support.scripted_producer import producer_before
+from tests.support.scripted_producer import cluster_of, producer_before
 
 INVALID_RECORD = 87
 VALUES = [b"%03d" % n for n in range(100)]
-
-
-def cluster_of(partitions: int) -> ScriptedCluster:
-    cluster = ScriptedCluster(topics={"t": [1] * partitions})
-    cluster.add(1)
-    return cluster
 
 
 def producer_of(cluster: ScriptedCluster, **options: Any) -> KafkaProducer:

@@ -24,19 +24,13 @@ from kprod.errors import (
     RecordTypeError,
 )
 from tests.support.scripted_cluster import ScriptedCluster
-from tests.support.scripted_producer import producer_before
+from tests.support.scripted_producer import cluster_of, producer_before
 
 LONG = b"x" * 40  # longer than a view holds by itself
 CELLS = [b"a", None, b"", LONG, b"twelve bytes", "ä".encode()]
 NO_COLUMNS = dict.fromkeys(("value", "key", "headers", "partition", "timestamp"))
 BYTES = [pa.binary(), pa.large_binary(), pa.binary_view()]
 TEXT = [pa.string(), pa.large_string(), pa.string_view()]
-
-
-def cluster_of(partitions: int = 1) -> ScriptedCluster:
-    cluster = ScriptedCluster(topics={"t": [1] * partitions})
-    cluster.add(1)
-    return cluster
 
 
 def stored(cluster: ScriptedCluster, partition: int = 0) -> list[Any]:

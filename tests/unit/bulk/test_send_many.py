@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,17 +26,24 @@ from kprod.errors import (
 )
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedCluster, silence
-from tests.support.scripted_producer import producer_before
-
-
-def cluster_of(partitions: int = 1) -> ScriptedCluster:
-    cluster = ScriptedCluster(topics={"t": [1] * partitions})
-    cluster.add(1)
-    return cluster
+from tests.support.scripted_producer import cluster_of, producer_before
 
 
 def stored(cluster: ScriptedCluster) -> list[bytes | None]:
     return [value for p in range(8) for value in cluster.values("t", p)]
+
+
+def test_bytes_of_every_size_arrive_as_they_are() -> None:
+    """How they are copied depends on their size; those around must not be touched."""
+    sizes = [*range(700), 4094, 4095, 4096, 4097, 20_000]
+    noise = random.Random(5).randbytes(2 * sizes[-1])
+    values = [noise[size : 2 * size] for size in sizes]
+    cluster = cluster_of()
+    with producer_before(cluster) as producer:
+        producer.send_many("t", values).get(10)
+        futures = [producer.send("t", value, key=value) for value in values]
+        futures[-1].get(10)
+    assert stored(cluster) == values + values
 
 
 GOOD = [b"a", b"b", b"c"]

@@ -6,15 +6,14 @@ import pytest
 
 from kprod.errors import BufferFullError
 from kprod.wire.versions import ApiKey
-from tests.support.scripted_cluster import ScriptedCluster, silence
+from tests.support.scripted_cluster import ScriptedBroker, silence
 from tests.support.scripted_producer import producer_before
 
 LONG = 20.0
 
 
 @pytest.mark.parametrize("bulk", [False, True])
-def test_memory_that_was_waited_for_in_vain(bulk: bool) -> None:
-    broker = ScriptedCluster(topics={"t": [1]}).add(1)
+def test_memory_that_was_waited_for_in_vain(broker: ScriptedBroker, bulk: bool) -> None:
     options = {"buffer_memory": 16384, "max_block_ms": 500, "max_request_size": 16000}
     with producer_before(broker.cluster, linger_ms=0, **options) as producer:
         producer.send("t", b"first").get(LONG)
@@ -32,8 +31,7 @@ def test_memory_that_was_waited_for_in_vain(bulk: bool) -> None:
     assert named["flush-time-ns-total"] == 0
 
 
-def test_time_in_flush() -> None:
-    broker = ScriptedCluster(topics={"t": [1]}).add(1)
+def test_time_in_flush(broker: ScriptedBroker) -> None:
     with producer_before(broker.cluster) as producer:
         producer.send("t", b"v")
         producer.flush(LONG)
