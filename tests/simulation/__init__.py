@@ -1,7 +1,6 @@
 """The real sender under a fake clock and a fake network, against a model of Kafka's brokers.
 
-* ``setup``, ``actions``, ``broker_actions``: what determines a run; ``draw*`` and ``dice`` make it
-  of a seed.
+* ``setup``, ``actions``, ``broker_actions``: what determines a run; ``draw*`` make it of a seed.
 * ``world`` runs it in its ``surroundings``: ``app`` sends and listens, ``backend``, ``transport``,
   ``wires`` and ``events`` are the network and its time, ``model/`` the brokers, ``interference``
   what spoils a request.

@@ -6,21 +6,45 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import BufferFullError, KprodError, ProducerClosedError, RecordTooLargeError
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.sender.loop import Sender
 from kprod.types import Header, RecordMetadata, TopicPartition
-from kprod_ext import batch_size_upper_bound
+from kprod_ext import CompiledSend, batch_size_upper_bound, largest_payload
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.futures import FutureRecordMetadata
 from kprod_ext.partition_queue import AppendResult
-from tests.simulation.clock import SimClock
-from tests.simulation.compiled_send import SimCompiledSend
+from tests.simulation.events import SimClock, Trace
 from tests.simulation.history import History, Sent
 from tests.simulation.setup import Setup
-from tests.simulation.trace import Trace
+
+
+class SimCompiledSend(CompiledSend):
+    """``send`` gives a future, or None when the record has to take the Python path."""
+
+    def __init__(self, sender: Sender, partitioner: DefaultPartitioner, most_bytes: int) -> None:
+        self._partitioner = partitioner
+        self._topics = CompiledTopics(
+            self._topic_appenders,
+            sender.accumulator,
+            sender.metadata,
+            largest=largest_payload(most_bytes),
+        )
+
+    def _send(self, *_record: Any) -> None:
+        """The Python path is elsewhere."""
+
+    def admit(self, tp: TopicPartition, partitions: int) -> None:
+        """``tp`` was used: the next record may take the compiled path."""
+        self._topics.admit(tp, partitions, self._partitioner.sticky(tp.topic))
+
+    def close(self) -> None:
+        self._topics.close()
+
 
 KEYS = (b"", b"k", b"key-2", b"another key", b"\x00\xff", b"key-5", b"key-6")
 

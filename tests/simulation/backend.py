@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from kprod.errors import ConnectionLost
 from kprod.transport.base import Backend, Readiness, Transport
-from tests.simulation.clock import SimClock
-from tests.simulation.events import NEVER, EventQueue
+from tests.simulation.events import NEVER, EventQueue, SimClock
 from tests.simulation.transport import SimTransport
 from tests.simulation.wires import Wires
 

@@ -7,9 +7,9 @@ them, each one rare, does not.
 from __future__ import annotations
 
 from tests.simulation.actions import Action, Close, FlushAll, Schedule, Send
-from tests.simulation.dice import Dice
 from tests.simulation.draw_faults import vocabulary
 from tests.simulation.draw_poor_networks import in_a_poor_network
+from tests.simulation.draw_setup import Dice
 
 
 def draw(seed: int) -> Schedule:

@@ -18,7 +18,7 @@ from tests.simulation.actions import (
     StallClient,
 )
 from tests.simulation.broker_actions import Crash, CutAll, Disturb, MoveLeader, Pause, SlowWires
-from tests.simulation.dice import Dice
+from tests.simulation.draw_setup import Dice
 from tests.simulation.interference import (
     DISHONEST,
     HANDSHAKE,
@@ -37,7 +37,8 @@ TOO_LARGE_BEFORE = (10, 10, 18)
 PASSING_AFTER = (6, 7, 20, 56)
 FINAL_AFTER = (-1, 999)
 PASSING_IDENTITY = (7, 14, 15, 16, 51)
-PASSING_METADATA = (3, 5)
+MISSING = (3, 5)
+SLOWER = (5.0, 50.0, 500.0)
 
 Draw = Callable[[Dice], list[Action]]
 
@@ -50,16 +51,18 @@ def vocabulary(dice: Dice) -> list[Draw]:
         _series,
         _series,
         _disturbed_control,
-        _pause,
+        lambda dice: [Pause(dice.when_busy(), dice.node(), dice.span())],
         _crash,
-        _cut_all,
-        _shut_door,
-        _slow_wires,
+        lambda dice: [CutAll(dice.when_busy(), dice.node(), dice.chance(0.3))],
+        lambda dice: [ShutDoor(dice.when_busy(), dice.node(), dice.span(), dice.chance(0.3))],
+        lambda dice: [SlowWires(dice.when_busy(), dice.span(), dice.rng.choice(SLOWER))],
         _move_leader,
-        _hide_topic,
-        _hide_broker,
-        _grow,
-        _stall_client,
+        lambda dice: [
+            HideTopic(dice.when_busy(), dice.topic(), dice.span(), dice.rng.choice(MISSING))
+        ],
+        lambda dice: [HideBroker(dice.when_busy(), dice.node(), dice.span())],
+        lambda dice: [Grow(dice.when_busy(), dice.topic())],
+        lambda dice: [StallClient(dice.when_busy(), dice.span())],
         _forget_producers,
         _forget_producers,
     ]
@@ -125,7 +128,7 @@ def _disturbed_control(dice: Dice) -> list[Action]:
     if how == "error-before":
         if api == HANDSHAKE:
             how = "delay"
-        code = rng.choice(PASSING_IDENTITY if api == IDENTITY else PASSING_METADATA)
+        code = rng.choice(PASSING_IDENTITY if api == IDENTITY else MISSING)
     fault = Interference(api, how, code, round(rng.random(), 3), dice.span())
     return [Disturb(dice.when_busy(), dice.node(), fault, _times(dice))]
 
@@ -141,10 +144,6 @@ def _disturbed_control_badly(dice: Dice) -> list[Action]:
 # Brokers and wires ----------------------------------------------------------------------------
 
 
-def _pause(dice: Dice) -> list[Action]:
-    return [Pause(dice.when_busy(), dice.node(), dice.span())]
-
-
 def _crash(dice: Dice) -> list[Action]:
     gap = dice.rng.choice((0.01, 0.1, 0.6))
     lose_tail, silently = dice.chance(0.5), dice.chance(0.3)
@@ -152,22 +151,6 @@ def _crash(dice: Dice) -> list[Action]:
     elsewhere = dice.setup.nodes > 1 and dice.chance(0.2)
     at, node, seconds = dice.when_busy(), dice.node(), dice.span()
     return [Crash(at, node, seconds, gap, lose_tail, silently, from_snapshot, elsewhere)]
-
-
-def _cut_all(dice: Dice) -> list[Action]:
-    return [CutAll(dice.when_busy(), dice.node(), dice.chance(0.3))]
-
-
-def _shut_door(dice: Dice) -> list[Action]:
-    return [ShutDoor(dice.when_busy(), dice.node(), dice.span(), dice.chance(0.3))]
-
-
-def _slow_wires(dice: Dice) -> list[Action]:
-    return [SlowWires(dice.when_busy(), dice.span(), dice.rng.choice((5.0, 50.0, 500.0)))]
-
-
-def _stall_client(dice: Dice) -> list[Action]:
-    return [StallClient(dice.when_busy(), dice.span())]
 
 
 # The cluster ----------------------------------------------------------------------------------
@@ -196,18 +179,6 @@ def _forgetful(dice: Dice) -> list[Action]:
     if dice.chance(0.5):
         actions.append(Fragile(at, topic))
     return actions
-
-
-def _hide_topic(dice: Dice) -> list[Action]:
-    return [HideTopic(dice.when_busy(), dice.topic(), dice.span(), dice.rng.choice((3, 5)))]
-
-
-def _hide_broker(dice: Dice) -> list[Action]:
-    return [HideBroker(dice.when_busy(), dice.node(), dice.span())]
-
-
-def _grow(dice: Dice) -> list[Action]:
-    return [Grow(dice.when_busy(), dice.topic())]
 
 
 def _recreate(dice: Dice) -> list[Action]:

@@ -1,11 +1,26 @@
-"""What will happen, in the order of time."""
+"""Time, what will happen in its order, and a hash of what has happened."""
 
 from __future__ import annotations
 
 import heapq
+import zlib
 from collections.abc import Callable
 
-from tests.simulation.clock import SimClock
+WALL_START_MS = 1_700_000_000_000
+
+
+class SimClock:
+    """Stands still between events."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return WALL_START_MS + int(self.now * 1000)
+
 
 NEVER = float("inf")
 NEVER_YET = float("-inf")
@@ -19,19 +34,19 @@ class EventQueue:
 
     def __init__(self, clock: SimClock) -> None:
         self._clock = clock
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, Callable[[], object]]] = []
         self._count = 0
         self._skipped = 0.0
 
-    def at(self, when: float, call: Callable[[], None]) -> None:
+    def at(self, when: float, call: Callable[[], object]) -> None:
         self.put(max(when, self._clock.now) - self._skipped, call)
 
-    def put(self, when: float, call: Callable[[], None]) -> None:
+    def put(self, when: float, call: Callable[[], object]) -> None:
         """``when`` as ``awake`` counts time."""
         self._count += 1
         heapq.heappush(self._heap, (when, self._count, call))
 
-    def after(self, seconds: float, call: Callable[[], None]) -> None:
+    def after(self, seconds: float, call: Callable[[], object]) -> None:
         self.at(self._clock.now + seconds, call)
 
     @property
@@ -69,9 +84,27 @@ class InOrder:
         self._events = events
         self._last = NEVER_YET
 
-    def after(self, seconds: float, call: Callable[[], None]) -> None:
+    def after(self, seconds: float, call: Callable[[], object]) -> None:
         """``seconds`` from now, or together with the latest one if that comes later."""
         # In time awake: a skip puts off the calls that wait, and bytes written after it must not
         # overtake them.
         self._last = max(self._last, self._events.awake + seconds)
         self._events.put(self._last, call)
+
+
+class Trace:
+    """Two runs of one schedule must have the same ``digest``."""
+
+    def __init__(self, clock: SimClock) -> None:
+        self._clock = clock
+        self._digest = 0
+        self.events = 0
+
+    def note(self, what: str, *details: object) -> None:
+        line = f"{self._clock.now:.6f} {what} {details}"
+        self._digest = zlib.crc32(line.encode(), self._digest)
+        self.events += 1
+
+    @property
+    def digest(self) -> str:
+        return f"{self._digest:08x}-{self.events}"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from kprod.metrics import ProducerMetrics
 from kprod.sender.loop import Sender
 from kprod_ext.batch import ProducerBatch
-from tests.simulation.clock import SimClock
+from tests.simulation.events import SimClock
 from tests.simulation.history import History
 from tests.simulation.setup import Setup
 

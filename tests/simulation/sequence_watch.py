@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from kprod.types import TopicPartition
-from tests.simulation.clock import SimClock
+from tests.simulation.events import SimClock
 from tests.simulation.history import History
 from tests.simulation.model.cluster import Cluster
 from tests.simulation.model.partition_log import SEQUENCES, BatchFields

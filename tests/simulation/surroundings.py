@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 from tests.simulation.backend import SimBackend
 from tests.simulation.broker_actions import Crash
-from tests.simulation.clock import SimClock
-from tests.simulation.events import EventQueue
+from tests.simulation.events import EventQueue, SimClock, Trace
 from tests.simulation.model.cluster import Cluster
 from tests.simulation.model.node import Node
 from tests.simulation.model.partition_log import PartitionLog
 from tests.simulation.setup import Setup
-from tests.simulation.trace import Trace
 from tests.simulation.wires import Wires
 
 MOST_LATE_EVENTS = 20_000

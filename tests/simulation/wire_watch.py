@@ -10,7 +10,7 @@ from uuid import UUID
 from kprod.errors import ERROR_NAMES, MAYBE_WRITTEN
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
-from tests.simulation.clock import SimClock
+from tests.simulation.events import SimClock
 from tests.simulation.history import History
 from tests.simulation.interference import HANDSHAKE, IDENTITY, METADATA, PRODUCE
 from tests.simulation.model.cluster import Cluster

@@ -6,10 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation.events import EventQueue
+from tests.simulation.events import EventQueue, Trace
 from tests.simulation.model.wire import PartitionResult
 from tests.simulation.setup import Setup
-from tests.simulation.trace import Trace
 
 if TYPE_CHECKING:
     from tests.simulation.transport import SimTransport

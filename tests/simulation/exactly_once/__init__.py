@@ -3,8 +3,8 @@
 * ``setup``, ``plan``, ``draw``: what determines a run.
 * ``world`` runs it: ``application`` follows its plans with the producer's own calls, ``node``,
   ``coordinator``, ``group``, ``markers`` and ``marked_log`` are the cluster.
-* ``readers`` look at what is committed meanwhile, ``judge`` at the end; ``bugs`` are planted to see
-  whether they notice.
+* ``judge``: readers look at what is committed meanwhile, a judge at the end; ``bugs`` are planted
+  to see whether they notice.
 
 ``KPROD_EXACTLY_ONCE_SEEDS=100000 pytest tests/simulation/exactly_once`` for very many.
 """

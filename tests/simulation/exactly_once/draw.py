@@ -216,27 +216,11 @@ def _crash(dice: Dice) -> list[Happening]:
     return [Crash(dice.when(), dice.node(), dice.span(), gap, lose_tail, silently)]
 
 
-def _pause(dice: Dice) -> list[Happening]:
-    return [Pause(dice.when(), dice.node(), dice.span())]
-
-
-def _cut_all(dice: Dice) -> list[Happening]:
-    return [CutAll(dice.when(), dice.node(), dice.chance(0.3))]
-
-
-def _slow_wires(dice: Dice) -> list[Happening]:
-    return [SlowWires(dice.when(), dice.span(), dice.rng.choice((5.0, 50.0)))]
-
-
 def _upgrade(dice: Dice) -> list[Happening]:
     if dice.setup.end_version < 5:
         return []
     at = dice.when()
     return [Upgrade(at), CutAll(round(at + 0.01, 4), dice.node())]
-
-
-def _rebalance(dice: Dice) -> list[Happening]:
-    return [Rebalance(dice.when())]
 
 
 VOCABULARY: tuple[Draw, ...] = (
@@ -252,9 +236,9 @@ VOCABULARY: tuple[Draw, ...] = (
     _move_coordinator,
     _move_leader,
     _crash,
-    _pause,
-    _cut_all,
-    _slow_wires,
+    lambda dice: [Pause(dice.when(), dice.node(), dice.span())],
+    lambda dice: [CutAll(dice.when(), dice.node(), dice.chance(0.3))],
+    lambda dice: [SlowWires(dice.when(), dice.span(), dice.rng.choice((5.0, 50.0)))],
     _upgrade,
-    _rebalance,
+    lambda dice: [Rebalance(dice.when())],
 )

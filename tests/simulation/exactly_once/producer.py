@@ -13,7 +13,7 @@ from kprod.sender.transactions import State
 from kprod.transactional.transaction_calls import TransactionCalls
 from tests.simulation.app import App
 from tests.simulation.backend import SimBackend
-from tests.simulation.clock import SimClock
+from tests.simulation.events import SimClock
 
 
 class SimEngine:

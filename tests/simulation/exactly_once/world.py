@@ -18,13 +18,12 @@ from tests.simulation.exactly_once.application import Application
 from tests.simulation.exactly_once.coordinator import Coordinator
 from tests.simulation.exactly_once.draw import draw
 from tests.simulation.exactly_once.group import Group
-from tests.simulation.exactly_once.judge import Judge
+from tests.simulation.exactly_once.judge import Judge, Readers
 from tests.simulation.exactly_once.marked_log import MarkedLog
 from tests.simulation.exactly_once.markers import Markers
 from tests.simulation.exactly_once.node import Transacting, TransactionNode
 from tests.simulation.exactly_once.plan import COORDINATOR, GROUP_COORDINATOR, Script, Told
 from tests.simulation.exactly_once.producer import SimProducer
-from tests.simulation.exactly_once.readers import Readers
 from tests.simulation.exactly_once.setup import TRANSACTIONAL_ID, Who
 from tests.simulation.model.node import Node
 from tests.simulation.surroundings import Outcome, Surroundings
