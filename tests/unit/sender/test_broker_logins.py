@@ -2,51 +2,27 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import replace
 
 from kprod.security.steps import Begun, InlineSteps, Mechanism, Message, Steps
 from kprod.sender.login import LoginSettings
-from kprod.transport.memory import ServerEnd
-from kprod.wire.framing import FrameReader
 from kprod.wire.versions import ApiKey
-from tests.support.kio_messages import response
-from tests.support.scripted_cluster import OFFERED, api_keys
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, telling
 from tests.unit.sender.broker_rig import SETTINGS, BrokerRig
-from tests.unit.sender.exchanges import frame
 
 LIFETIME_MS = 10_000
 SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
 
 
-class LoginServer:
-    """Lets everybody in, for ten seconds. ``logins`` counts them."""
-
-    def __init__(self) -> None:
-        self.logins = 0
-
-    def accept(self) -> ServerEnd:
-        return LoginEnd(self)
-
-
-class LoginEnd(ServerEnd):
-    def __init__(self, server: LoginServer) -> None:
-        self._server = server
-        self._reader = FrameReader()
-
-    def receive(self, data: bytes) -> bytes:
-        return b"".join(self._answer(bytes(request)) for request in self._reader.feed(data))
-
-    def _answer(self, request: bytes) -> bytes:
-        api, number = int.from_bytes(request[:2], "big"), request[4:8]
-        if api == ApiKey.API_VERSIONS:
-            hello = response(api, 4, api_keys=api_keys({**OFFERED, **SASL}))
-            return frame(number + bytes(hello))
-        if api == ApiKey.SASL_HANDSHAKE:
-            return frame(number + struct.pack(">hi", 0, 0))
-        self._server.logins += 1
-        return frame(number + b"\x00" + struct.pack(">hBBqB", 0, 0, 1, LIFETIME_MS, 0))
+def login_server() -> ScriptedBroker:
+    """Lets everybody in, for ten seconds."""
+    server = ScriptedCluster().add(7, "host")
+    server.offered |= SASL
+    server.next(ApiKey.SASL_HANDSHAKE, *[telling(mechanisms=("ONCE",))] * 100)
+    welcome = telling(error_message=None, session_lifetime=LIFETIME_MS)
+    server.next(ApiKey.SASL_AUTHENTICATE, *[welcome] * 100)
+    return server
 
 
 class Once:
@@ -68,14 +44,14 @@ class NeverReady:
         return None
 
 
-def rig_with(start: Callable[[Callable[[], None]], Steps], server: LoginServer) -> BrokerRig:
+def rig_with(start: Callable[[Callable[[], None]], Steps], server: ScriptedBroker) -> BrokerRig:
     login = LoginSettings("ONCE", start, lambda: 0.9)
     return BrokerRig(server, settings=replace(SETTINGS, login=lambda host: login))
 
 
 def test_logins_do_not_keep_a_connection_that_nobody_uses() -> None:
     """Else none would end where logins are repeated more often than what is idle is closed."""
-    server = LoginServer()
+    server = login_server()
     rig = rig_with(at_once, server)
     began = rig.clock.now
     rig.connect()
@@ -84,12 +60,12 @@ def test_logins_do_not_keep_a_connection_that_nobody_uses() -> None:
         for _ in range(10):
             rig.poll()
     assert rig.clock.now == began + SETTINGS.idle_timeout
-    assert server.logins >= SETTINGS.idle_timeout // 9
+    assert server.count(ApiKey.SASL_AUTHENTICATE) >= SETTINGS.idle_timeout // 9
     assert rig.errors == []
 
 
 def test_requests_of_logins_are_counted_as_their_answers_are() -> None:
-    rig = rig_with(at_once, LoginServer())
+    rig = rig_with(at_once, login_server())
     rig.connect()
     traffic = rig.metrics.node(7)
     assert (traffic.requests, traffic.responses) == (3, 3)  # versions, mechanism, login
@@ -100,7 +76,7 @@ def test_requests_of_logins_are_counted_as_their_answers_are() -> None:
 
 
 def test_a_login_that_is_not_worked_out_is_told_as_such() -> None:
-    rig = rig_with(lambda wake: NeverReady(), LoginServer())
+    rig = rig_with(lambda wake: NeverReady(), login_server())
     rig.broker.connect(rig.clock.now)
     for _ in range(10):
         rig.poll()

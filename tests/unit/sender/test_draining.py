@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from kprod.errors import BrokerError, BufferFullError, ConnectionLost, KprodError
+from kprod.errors import BufferFullError, KprodError
 from kprod_ext import PartitionQueue
 from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import LEADER, Accumulating
@@ -164,13 +164,3 @@ def test_a_batch_that_failed_backs_off_longer_and_longer(
     assert rig.next_check() == seconds
     rig.clock.advance(seconds)
     assert rig.ready() == {1: [0]}
-
-
-@pytest.mark.parametrize(
-    ("error", "ready"), [(ConnectionLost("gone"), {1: [0]}), (BrokerError(7), {})]
-)
-def test_a_batch_that_lost_its_connection_waits_for_the_next_one_only(
-    rig: Accumulating, error: KprodError, ready: dict[int, list[int]]
-) -> None:
-    failed(rig, 5, error)
-    assert rig.ready() == ready

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kprod.errors import (
-    BrokerError,
     DeliveryTimeoutError,
     KprodError,
     RecordTooLargeError,
@@ -116,18 +115,6 @@ def test_a_record_on_the_wire_fails_in_time_and_may_be_stored(broker: ScriptedBr
     assert error.persisted is Persisted.MAYBE
     assert "its last attempt is unanswered after 2 attempts" in str(error)
     assert "the last error was: broker 1 at broker-1:9092: no response within 30 s" in str(error)
-
-
-def test_the_last_error_is_told_when_the_time_is_up(broker: ScriptedBroker) -> None:
-    broker.next(ApiKey.PRODUCE, *[refuse(19)] * 1000)
-    rig = rig_of(broker.cluster, delivery_timeout_ms=31_000)
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done, seconds=32)
-    error = failure(future)
-    assert isinstance(error, DeliveryTimeoutError)
-    assert "the last error was: NOT_ENOUGH_REPLICAS (19): t-0" in str(error)
-    assert isinstance(error.__cause__, BrokerError)
-    assert error.__cause__.code == 19
 
 
 # Refused as out of sequence, though it may be stored ----------------------------------------------

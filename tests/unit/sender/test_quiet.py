@@ -51,20 +51,6 @@ def test_idle_connections_that_are_lost_again_and_again_are_told_of(
         assert told == (0 if lost == 1 else 1), "one alone is not told, nor are they all"
 
 
-def test_a_connection_the_broker_closes_while_it_is_idle_costs_a_record_nothing(
-    broker: ScriptedBroker,
-) -> None:
-    rig = rig_of(broker.cluster)
-    assert rig.run(rig.queue().succeeded)
-    for connection in rig.backend.connections:
-        connection.hang_up()  # and the record is written before that is seen
-    started, future = rig.clock.now, rig.queue(b"unlucky")
-    assert rig.run(lambda: future.is_done)
-    assert future.succeeded()
-    assert rig.clock.now - started < 0.1
-    assert broker.cluster.values("t") == [b"value", b"unlucky"]
-
-
 def test_what_a_broken_connection_carried_waits_for_no_more_than_the_next_one(
     broker: ScriptedBroker,
 ) -> None:

@@ -59,12 +59,6 @@ def test_brokers_that_tell_nothing_are_left_after_a_while() -> None:
     assert moved.new.values("t") == [b"later"]
 
 
-def test_a_broker_can_ask_for_it() -> None:
-    moved = MovedCluster()
-    moved.one.next(ApiKey.METADATA, no_brokers(129))
-    assert moved.rig.run(moved.found, seconds=1)
-
-
 def test_another_cluster_behind_the_same_address_is_warned_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kprod.errors import DeliveryTimeoutError, KprodError
+from kprod.errors import BrokerError, DeliveryTimeoutError, KprodError
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster, cut, refuse
@@ -132,6 +132,8 @@ def test_records_for_a_deleted_topic_fail_when_their_time_is_up_and_say_why() ->
     error = future.exception
     assert isinstance(error, DeliveryTimeoutError)
     assert "the last error was: UNKNOWN_TOPIC_OR_PARTITION (3): t-0" in str(error)
+    assert isinstance(error.__cause__, BrokerError)
+    assert error.__cause__.code == 3
     assert broker.count(ApiKey.METADATA) - asked < 3 * SECONDS, "asked without a back-off"
 
 

@@ -116,48 +116,36 @@ def test_who_wants_nothing_is_asked_again_after_the_interval() -> None:
     assert due_in(made, 10) == 60
 
 
-def test_an_interval_is_at_least_the_shortest_that_apache_kafka_allows() -> None:
+@pytest.mark.parametrize(("interval_ms", "seconds"), [(1, SHORTEST_INTERVAL), (0, 300), (-1, 300)])
+def test_an_interval_is_at_least_the_shortest_that_apache_kafka_allows(
+    interval_ms: int, seconds: float
+) -> None:
     made = telemetry(0.5)
-    made.subscribed(subscription(interval_ms=1), 10)
-    assert due_in(made, 10) == pytest.approx(SHORTEST_INTERVAL / 2)
-    assert made.pushed(PushReply(0, 0), 11, last=False)
-    assert due_in(made, 11) == pytest.approx(SHORTEST_INTERVAL)
-
-
-@pytest.mark.parametrize("interval_ms", [0, -1])
-def test_an_interval_that_cannot_be_is_five_minutes(interval_ms: int) -> None:
-    made = telemetry(1.0)
     made.subscribed(subscription(interval_ms=interval_ms), 10)
-    assert due_in(made, 10) == 300
+    assert due_in(made, 10) == pytest.approx(seconds / 2)
+    assert made.pushed(PushReply(0, 0), 11, last=False)
+    assert due_in(made, 11) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("code", [117, 76])
-def test_a_changed_subscription_is_asked_for_at_once(code: int) -> None:
-    made = subscribed()
-    assert not made.pushed(PushReply(code, 0), 100, last=False)
-    assert made.subscription is None
-    assert due_in(made, 100) == 0
-    made.subscribed(subscription(code), 100)  # to a question it is no reason to hurry
-    assert due_in(made, 100) == 60
-
-
-@pytest.mark.parametrize("code", [118, 89, -1, 15, 31])
-def test_after_other_refusals_the_subscription_is_asked_for_in_the_next_interval(code: int) -> None:
-    made = subscribed()
-    assert not made.pushed(PushReply(code, 0), 100, last=False)
-    assert made.subscription is None
-    assert due_in(made, 100) == 60
-
-
-@pytest.mark.parametrize("code", [35, 42, 87])
-def test_what_asking_again_cannot_change_ends_it(code: int) -> None:
-    made = subscribed()
-    assert not made.pushed(PushReply(code, 0), 100, last=False)
-    assert due_in(made, 10**9) == FOREVER
-    other = telemetry()
-    other.subscribed(subscription(code), 0)
-    assert other.over
-    assert other.identified.is_open  # nobody waits for what will not come
+@pytest.mark.parametrize(
+    ("codes", "due"),
+    [
+        ((117, 76), 0),  # the subscription has changed
+        ((118, 89, -1, 15, 31), 60),
+        ((35, 42, 87), FOREVER),  # asking again cannot change it
+    ],
+)
+def test_after_a_refusal_the_subscription_is_asked_for(codes: tuple[int, ...], due: float) -> None:
+    for code in codes:
+        made = subscribed()
+        assert not made.pushed(PushReply(code, 0), 100, last=False)
+        assert made.subscription is None
+        assert due_in(made, 100) == due
+        other = telemetry() if due == FOREVER else made
+        other.subscribed(subscription(code), 100)  # to a question it is no reason to hurry
+        assert due_in(other, 100) == max(due, 60)
+        assert other.over is (due == FOREVER)
+        assert other.identified.is_open  # nobody waits for what will not come
 
 
 def test_a_lost_question_is_asked_again_and_a_lost_push_waits_for_the_next() -> None:

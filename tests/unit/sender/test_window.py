@@ -103,15 +103,6 @@ def test_after_a_loss_no_more_goes_than_the_window_has() -> None:
     assert rig.window.room() > 0
 
 
-def test_when_all_is_regained_requests_are_free() -> None:
-    rig = Watched(most=400)
-    rig.lose(LEAST)
-    for _ in range(20):
-        rig.answer(rig.window.size)
-    rig.window.in_flight += 1_000_000
-    assert rig.window.room() == 400
-
-
 def test_one_batch_may_be_larger_than_all_that_may_be_in_flight() -> None:
     rig = Watched(least=500, most=100)
     assert rig.answer(500) == 500
