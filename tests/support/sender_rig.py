@@ -12,7 +12,7 @@ import pytest
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.callbacks import Callbacks
 from kprod.config import ProducerConfig
-from kprod.errors import ProducerClosedError
+from kprod.errors import KprodError, ProducerClosedError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.produce import LoadWatcher
@@ -109,3 +109,17 @@ def rig_of(cluster: ScriptedCluster, **options: Any) -> SenderRig:
     rig = SenderRig(cluster, **options)
     rig.know("t")
     return rig
+
+
+MODES: dict[str, dict[str, Any]] = {
+    "idempotent": {},
+    "plain": {"enable_idempotence": False, "acks": 1},
+}
+"""Options of the two kinds of producers."""
+
+
+def error_of(future: FutureRecordMetadata) -> KprodError:
+    """What a record has failed with."""
+    error: KprodError | None = future.exception
+    assert error is not None
+    return error

@@ -10,6 +10,7 @@ from tests.support.kio_messages import response
 from tests.support.scripted_cluster import OFFERED, api_keys
 
 REQUEST = b"a request, size prefix included"
+NOW = 100.0
 
 
 class Noted(Exchange):
@@ -91,3 +92,17 @@ def able(connection: BrokerConnection, now: float) -> bool:
     """Whether a request handed over at this time would leave at once."""
     connection.pass_time(now)
     return connection.can_send
+
+
+def opened(max_in_flight: int = 5) -> BrokerConnection:
+    """A connection before its handshake, which has correlation id 0."""
+    connection = BrokerConnection("client", max_in_flight=max_in_flight, max_frame_bytes=1_000_000)
+    connection.open(NOW)
+    return connection
+
+
+def write(connection: BrokerConnection) -> bytes:
+    """Everything that waits to be written, taken by the socket."""
+    data = b"".join(connection.pending_output())
+    connection.wrote(len(data), NOW)
+    return data

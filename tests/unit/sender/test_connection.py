@@ -6,25 +6,26 @@ import pytest
 
 from kprod.errors import ConnectionLost, ProtocolError
 from kprod.sender.connection import BrokerConnection
-from tests.unit.sender.exchanges import Noted, able, answer, frame, handshake_answer
+from tests.unit.sender.exchanges import (
+    NOW,
+    Noted,
+    able,
+    answer,
+    frame,
+    handshake_answer,
+    opened,
+    write,
+)
 
-NOW = 100.0
 GONE = ConnectionLost("gone")
 
 
 def established(max_in_flight: int = 5) -> BrokerConnection:
     """A connection after its handshake, which had correlation id 0."""
-    connection = BrokerConnection("client", max_in_flight=max_in_flight, max_frame_bytes=1_000_000)
-    connection.open(NOW)
+    connection = opened(max_in_flight)
     write(connection)
     connection.received(handshake_answer(0), NOW)
     return connection
-
-
-def write(connection: BrokerConnection) -> bytes:
-    data = b"".join(connection.pending_output())
-    connection.wrote(len(data), NOW)
-    return data
 
 
 def send(connection: BrokerConnection, *exchanges: Noted) -> None:

@@ -5,25 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kprod.errors import ProtocolError, UnsupportedVersionError
-from kprod.sender.connection import BrokerConnection
 from kprod.wire.versions import ApiKey
-from tests.unit.sender.exchanges import Noted, able, frame, handshake_answer
+from tests.unit.sender.exchanges import NOW, Noted, able, frame, handshake_answer, opened, write
 
-NOW = 100.0
 ERROR_35 = b"\x00\x23"
-
-
-def opened() -> BrokerConnection:
-    connection = BrokerConnection("client", max_in_flight=5, max_frame_bytes=1_000_000)
-    connection.open(NOW)
-    return connection
-
-
-def written(connection: BrokerConnection) -> bytes:
-    """Everything that waits to be written, taken by the socket."""
-    data = b"".join(connection.pending_output())
-    connection.wrote(len(data), NOW)
-    return data
 
 
 def api_and_version(request: bytes) -> tuple[int, int]:
@@ -51,7 +36,7 @@ def test_nothing_can_be_sent_before_the_handshake_is_over() -> None:
 
 def test_the_newest_version_is_tried_first() -> None:
     connection = opened()
-    assert api_and_version(written(connection)) == (ApiKey.API_VERSIONS, 4)
+    assert api_and_version(write(connection)) == (ApiKey.API_VERSIONS, 4)
     connection.received(handshake_answer(0), NOW)
     assert connection.established
     assert able(connection, NOW)
@@ -61,10 +46,10 @@ def test_the_newest_version_is_tried_first() -> None:
 @pytest.mark.parametrize("last", [0, 3])
 def test_a_broker_that_names_its_versions_is_asked_again_with_the_last(last: int) -> None:
     connection = opened()
-    written(connection)
+    write(connection)
     connection.received(fallback(0, offered(0, last)), NOW)
     assert not connection.established
-    assert api_and_version(written(connection)) == (ApiKey.API_VERSIONS, last)
+    assert api_and_version(write(connection)) == (ApiKey.API_VERSIONS, last)
     connection.received(handshake_answer(1, last), NOW)
     assert connection.established
 
@@ -80,9 +65,9 @@ def test_a_broker_that_names_its_versions_is_asked_again_with_the_last(last: int
 )
 def test_a_broker_that_names_no_version_is_asked_with_version_0(ranges: bytes) -> None:
     connection = opened()
-    written(connection)
+    write(connection)
     connection.received(fallback(0, ranges), NOW)
-    assert api_and_version(written(connection)) == (ApiKey.API_VERSIONS, 0)
+    assert api_and_version(write(connection)) == (ApiKey.API_VERSIONS, 0)
     connection.received(handshake_answer(1, 0), NOW)
     assert connection.established
 
@@ -90,16 +75,16 @@ def test_a_broker_that_names_no_version_is_asked_with_version_0(ranges: bytes) -
 def test_a_broker_that_refuses_every_version_is_given_up() -> None:
     connection = opened()
     for correlation_id in range(4):
-        assert api_and_version(written(connection)) == (ApiKey.API_VERSIONS, 4 - correlation_id)
+        assert api_and_version(write(connection)) == (ApiKey.API_VERSIONS, 4 - correlation_id)
         connection.received(fallback(correlation_id, offered(0, 4)), NOW)
-    written(connection)
+    write(connection)
     with pytest.raises(ProtocolError, match="UNSUPPORTED_VERSION"):
         connection.received(fallback(4, offered(0, 4)), NOW)
 
 
 def test_another_error_ends_the_connection() -> None:
     connection = opened()
-    written(connection)
+    write(connection)
     with pytest.raises(ProtocolError, match="CLUSTER_AUTHORIZATION_FAILED"):
         connection.received(handshake_answer(0, error=31), NOW)
     assert not connection.established
@@ -107,7 +92,7 @@ def test_another_error_ends_the_connection() -> None:
 
 def test_versions_are_chosen_from_what_the_broker_offers() -> None:
     connection = opened()
-    written(connection)
+    write(connection)
     connection.received(handshake_answer(0), NOW)
     free, capped = Noted(api=ApiKey.PRODUCE), Noted(api=ApiKey.PRODUCE, version_cap=9)
     connection.send(free, NOW)

@@ -15,9 +15,8 @@ from kprod.sender.login import LEAST_PAUSE, MOST_ROUNDS, LoginSettings
 from kprod.wire.versions import ApiKey
 from tests.support.kio_messages import response
 from tests.support.scripted_cluster import OFFERED, api_keys
-from tests.unit.sender.exchanges import Noted, able, frame
+from tests.unit.sender.exchanges import NOW, Noted, able, frame, write
 
-NOW = 100.0
 SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
 
 
@@ -45,20 +44,15 @@ class Rig:
         )
         self._number = 0
         self.connection.open(NOW)
-        self.write()
+        write(self.connection)
         offered = api_keys({**OFFERED, **SASL})
         self.answer(bytes(response(ApiKey.API_VERSIONS, 4, api_keys=offered)), tags=b"")
-
-    def write(self) -> bytes:
-        data = b"".join(self.connection.pending_output())
-        self.connection.wrote(len(data), NOW)
-        return data
 
     def answer(self, body: bytes, now: float = NOW, tags: bytes = b"\x00") -> None:
         number = self._number.to_bytes(4, "big")
         self._number += 1
         self.connection.received(frame(number + tags + body), now)
-        self.write()
+        write(self.connection)
 
     def shake(self, now: float = NOW, **values: Any) -> None:
         told = {"mechanisms": ("TALKS",), **values}
@@ -170,11 +164,11 @@ def test_requests_under_way_stay_so_when_the_login_is_repeated() -> None:
     sent = [Noted(), Noted()]
     for exchange in sent:
         rig.connection.send(exchange, NOW)
-        rig.write()
+        write(rig.connection)
     assert rig.connection.next_change - NOW == pytest.approx(9)
     assert not able(rig.connection, NOW + 9)  # what is sent now might come after the end
     rig.connection.pass_time(NOW + 9)
-    assert int.from_bytes(rig.write()[4:6], "big") == ApiKey.SASL_HANDSHAKE
+    assert int.from_bytes(write(rig.connection)[4:6], "big") == ApiKey.SASL_HANDSHAKE
     rig.answer(b"one", NOW + 9)
     rig.answer(b"two", NOW + 9)
     assert [exchange.ends for exchange in sent] == [[("answered", b"one")], [("answered", b"two")]]
@@ -190,7 +184,7 @@ def test_a_repeated_login_that_is_refused() -> None:
     rig.shake()
     rig.go_on(session_lifetime=10_000)
     rig.connection.pass_time(NOW + 9)
-    rig.write()
+    write(rig.connection)
     rig.shake(NOW + 9)
     with pytest.raises(SaslAuthenticationError):
         rig.go_on(NOW + 9, error_code=58, error_message="not any more")
@@ -202,7 +196,7 @@ def test_a_repeated_login_that_comes_too_soon_for_the_broker() -> None:
     rig.shake()
     rig.go_on(session_lifetime=10_000)
     rig.connection.pass_time(NOW + 9)
-    rig.write()
+    write(rig.connection)
     with pytest.raises(ConnectionLost, match="no other login"):
         rig.shake(NOW + 9, error_code=34)
 

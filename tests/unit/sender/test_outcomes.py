@@ -8,7 +8,6 @@ import pytest
 
 from kprod.errors import (
     DeliveryTimeoutError,
-    KprodError,
     RecordTooLargeError,
 )
 from kprod.types import Persisted, TopicPartition
@@ -23,14 +22,9 @@ from tests.support.scripted_cluster import (
     refuse,
     silence,
 )
-from tests.support.sender_rig import SenderRig, rig_of
+from tests.support.sender_rig import SenderRig, error_of, rig_of
 
 TP = TopicPartition("t", 0)
-
-
-def failure(future: FutureRecordMetadata) -> KprodError:
-    assert future.exception is not None
-    return future.exception
 
 
 def all_memory_is_free(rig: SenderRig) -> bool:
@@ -75,7 +69,7 @@ def test_one_record_that_is_too_large_is_refused_with_its_size(
     rig = rig_of(broker.cluster)
     future = rig.queue(bytes(5000))
     assert rig.run(lambda: future.is_done)
-    error = failure(future)
+    error = error_of(future)
     assert isinstance(error, RecordTooLargeError)
     assert "max.message.bytes" in str(error)
     assert " 50" in str(error)
@@ -95,7 +89,7 @@ def test_a_record_that_never_left_fails_in_time_and_is_not_stored(broker: Script
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=41, most_turns=5000)
     assert 40 <= rig.clock.now - started < 40.1
-    error = failure(future)
+    error = error_of(future)
     assert isinstance(error, DeliveryTimeoutError)
     assert error.persisted is Persisted.NO
     assert "1 record for t-0" in str(error)
@@ -110,7 +104,7 @@ def test_a_record_on_the_wire_fails_in_time_and_may_be_stored(broker: ScriptedBr
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=41)
     assert 40 <= rig.clock.now - started < 40.1
-    error = failure(future)
+    error = error_of(future)
     assert isinstance(error, DeliveryTimeoutError)
     assert error.persisted is Persisted.MAYBE
     assert "its last attempt is unanswered after 2 attempts" in str(error)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kprod.errors import BrokerError, KprodError, RecordTooLargeError
+from kprod.errors import BrokerError, RecordTooLargeError
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import (
@@ -19,13 +19,9 @@ from tests.support.scripted_cluster import (
     cut,
     refuse,
 )
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import MODES, error_of, rig_of
 
 TP = TopicPartition("t", 0)
-MODES: dict[str, dict[str, Any]] = {
-    "idempotent": {},
-    "plain": {"enable_idempotence": False, "acks": 1},
-}
 NO, MAYBE = Persisted.NO, Persisted.MAYBE
 
 
@@ -101,19 +97,13 @@ TABLE = {
 FATAL = (31, 53, 90)
 
 
-def rig_of(broker: ScriptedBroker, mode: str, **options: Any) -> SenderRig:
-    rig = SenderRig(broker.cluster, **MODES[mode], **options)
-    rig.know("t")
-    return rig
-
-
 def rows() -> list[Any]:
     return [pytest.param(*key, row, id=f"{key[0]}-{key[1]}") for key, row in TABLE.items()]
 
 
 @pytest.mark.parametrize(("mode", "code", "row"), rows())
 def test_one_such_answer(broker: ScriptedBroker, mode: str, code: int, row: Row) -> None:
-    rig = rig_of(broker, mode)
+    rig = rig_of(broker.cluster, **MODES[mode])
     broker.next(ApiKey.PRODUCE, refuse(code))
     asked = broker.count(ApiKey.METADATA)
     futures = [rig.queue(b"a"), rig.queue(b"b")]
@@ -132,7 +122,7 @@ def test_one_such_answer(broker: ScriptedBroker, mode: str, code: int, row: Row)
 
 @pytest.mark.parametrize(("mode", "code", "row"), rows())
 def test_nothing_but_such_answers(broker: ScriptedBroker, mode: str, code: int, row: Row) -> None:
-    rig = rig_of(broker, mode, retries=2)
+    rig = rig_of(broker.cluster, **MODES[mode], retries=2)
     broker.next(ApiKey.PRODUCE, *[refuse(code)] * 10)
     futures = [rig.queue(b"a"), rig.queue(b"b")]
     assert rig.run(lambda: all(future.is_done for future in futures), seconds=10)
@@ -149,19 +139,13 @@ def test_nothing_but_such_answers(broker: ScriptedBroker, mode: str, code: int, 
                 assert error.__notes__ == ["retries were used up after 3 attempts"]
 
 
-def error_of(future: Any) -> KprodError:
-    error: KprodError | None = future.exception
-    assert error is not None
-    return error
-
-
 # Success ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_stored_at_an_offset_that_is_not_told(broker: ScriptedBroker, mode: str) -> None:
     broker.next(ApiKey.PRODUCE, refuse(0))
-    rig = rig_of(broker, mode)
+    rig = rig_of(broker.cluster, **MODES[mode])
     future = rig.queue()
     assert rig.run(future.succeeded, seconds=5)
     assert future.get(0).offset == -1
@@ -174,7 +158,7 @@ def test_stored_at_an_offset_that_is_not_told(broker: ScriptedBroker, mode: str)
 def test_a_refused_sequence_begins_anew_under_the_next_epoch(
     broker: ScriptedBroker, code: int
 ) -> None:
-    rig = rig_of(broker, "idempotent")
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue(b"before").succeeded)
     broker.next(ApiKey.PRODUCE, refuse(code))
     assert rig.run(rig.queue(b"after").succeeded)
@@ -183,7 +167,7 @@ def test_a_refused_sequence_begins_anew_under_the_next_epoch(
 
 @pytest.mark.parametrize("code", SEQUENCE)
 def test_a_refused_sequence_of_what_may_be_stored(broker: ScriptedBroker, code: int) -> None:
-    rig = rig_of(broker, "idempotent")
+    rig = rig_of(broker.cluster)
     broker.next(ApiKey.PRODUCE, cut, refuse(code))
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=5)
@@ -195,7 +179,7 @@ def test_a_duplicate_is_a_success_when_it_was_sent_before(
     broker: ScriptedBroker, first: Answer
 ) -> None:
     broker.next(ApiKey.PRODUCE, first, refuse(46))
-    rig = rig_of(broker, "idempotent")
+    rig = rig_of(broker.cluster)
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=5)
     assert future.get(0).offset == -1
@@ -205,7 +189,7 @@ def test_a_duplicate_that_was_never_sent_before_is_a_loud_failure(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.next(ApiKey.PRODUCE, refuse(46))
-    rig = rig_of(broker, "idempotent")
+    rig = rig_of(broker.cluster)
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=5)
     (note,) = error_of(future).__notes__
@@ -216,7 +200,7 @@ def test_a_duplicate_that_was_never_sent_before_is_a_loud_failure(
 
 @pytest.mark.parametrize("code", FATAL)
 def test_a_refusal_of_the_producer_itself_ends_it(broker: ScriptedBroker, code: int) -> None:
-    rig = rig_of(broker, "idempotent")
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue(b"before").succeeded)
     broker.next(ApiKey.PRODUCE, refuse(code))
     refused, other = rig.queue(b"refused"), rig.queue(b"other", partition=1)
@@ -234,7 +218,7 @@ def test_a_refusal_of_the_producer_itself_ends_it(broker: ScriptedBroker, code: 
 
 def test_halves_of_a_batch_may_be_tried_as_often_as_the_whole(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, refuse(19), refuse(19), refuse(10), refuse(19), refuse(19))
-    rig = rig_of(broker, "idempotent", retries=2)
+    rig = rig_of(broker.cluster, retries=2)
     futures = [rig.queue(b"a"), rig.queue(b"b")]
     assert rig.run(lambda: all(future.is_done for future in futures), seconds=10)
     assert [future.get(0).offset for future in futures] == [0, 1]
@@ -249,7 +233,7 @@ def test_only_the_records_that_are_to_blame_are_told_so(
     broker: ScriptedBroker, mode: str, code: int
 ) -> None:
     broker.next(ApiKey.PRODUCE, refuse(code, records={1: "too old", 3: None}))
-    rig = rig_of(broker, mode)
+    rig = rig_of(broker.cluster, **MODES[mode])
     told: list[tuple[int, str]] = []
     futures = [rig.queue(b"%d" % number) for number in range(5)]
     for number, future in enumerate(futures):
@@ -275,7 +259,7 @@ def test_only_the_records_that_are_to_blame_are_told_so(
 
 def test_what_is_said_of_records_is_made_safe_to_print(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, refuse(87, records={0: "\x1b[31m" + "x" * 5000}))
-    rig = rig_of(broker, "idempotent")
+    rig = rig_of(broker.cluster)
     future = rig.queue()
     assert rig.run(lambda: future.is_done)
     text = str(error_of(future))

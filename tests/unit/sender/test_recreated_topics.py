@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from kprod.errors import BrokerError, DeliveryTimeoutError, KprodError
+from kprod.errors import BrokerError, DeliveryTimeoutError
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster, cut, refuse
-from tests.support.sender_rig import SenderRig
+from tests.support.sender_rig import MODES, SenderRig, error_of, rig_of
 from tests.unit.cluster.replies import reply, topic
 
 TP = TopicPartition("t", 0)
-MODES: dict[str, dict[str, Any]] = {
-    "idempotent": {},
-    "plain": {"enable_idempotence": False, "acks": 1},
-}
 SEQUENCE = (45, 47, 59)
 FIRST, SECOND = UUID(int=1), UUID(int=2)
-
-
-def rig_of(broker: ScriptedBroker, mode: str, **options: Any) -> SenderRig:
-    rig = SenderRig(broker.cluster, **MODES[mode], **options)
-    rig.know("t")
-    return rig
-
-
-def error_of(future: Any) -> KprodError:
-    error: KprodError | None = future.exception
-    assert error is not None
-    return error
 
 
 def create_again(broker: ScriptedBroker) -> None:
@@ -57,7 +40,7 @@ def lost_with_the_topic(broker: ScriptedBroker, heard: Heard) -> bytes:
 
 def test_sequence_numbers_go_on_in_the_new_topic(modern: ScriptedBroker) -> None:
     """Given anew, one might be taken for a repetition where an old view of the cluster leads."""
-    rig = rig_of(modern, "idempotent")
+    rig = rig_of(modern.cluster)
     assert rig.run(rig.queue(b"before").succeeded)
     create_again(modern)
     assert rig.run(rig.queue(b"after").succeeded)
@@ -70,7 +53,7 @@ def test_a_new_topic_that_wants_to_begin_at_zero_is_served_so(
     modern: ScriptedBroker, code: int
 ) -> None:
     """Brokers before Kafka 2.5 do."""
-    rig = rig_of(modern, "idempotent")
+    rig = rig_of(modern.cluster)
     assert rig.run(rig.queue(b"before").succeeded)
     create_again(modern)
     modern.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(code))  # UNKNOWN_TOPIC_ID first
@@ -80,7 +63,7 @@ def test_a_new_topic_that_wants_to_begin_at_zero_is_served_so(
 
 
 def test_what_a_new_topic_refuses_may_be_in_the_deleted_one(modern: ScriptedBroker) -> None:
-    rig = rig_of(modern, "idempotent")
+    rig = rig_of(modern.cluster)
     assert rig.run(rig.queue(b"before").succeeded)
     modern.next(ApiKey.PRODUCE, lost_with_the_topic, ScriptedBroker.usual, refuse(45))
     future = rig.queue(b"again")
@@ -93,7 +76,7 @@ def test_a_hint_at_the_leader_of_the_deleted_topic_is_not_taken() -> None:
     """Its epoch is above those of the new topic, so no later answer would correct it."""
     broker = ScriptedCluster(topics={"t": [1]}, topic_ids={"t": FIRST}).add(1)
     broker.cluster.add(2)
-    rig = rig_of(broker, "plain")
+    rig = rig_of(broker.cluster, **MODES["plain"])
     assert rig.run(rig.queue(b"before").succeeded)
 
     def late(_: ScriptedBroker, heard: Heard) -> bytes:

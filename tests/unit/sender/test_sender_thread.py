@@ -14,7 +14,7 @@ import pytest
 from kprod.buffer.callbacks import Callbacks
 from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
-from kprod.errors import KprodError, ProducerClosedError
+from kprod.errors import ProducerClosedError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.loop import SenderThread
@@ -25,7 +25,7 @@ from kprod_ext.futures import FutureRecordMetadata
 from tests.support.interruption import Interrupted, interruptible
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.scripted_cluster import ScriptedCluster, silence
-from tests.support.sender_rig import SenderRig, rig_of
+from tests.support.sender_rig import SenderRig, error_of, rig_of
 
 LONG = 20.0
 CLOSED = ProducerClosedError("closed")
@@ -165,11 +165,6 @@ def test_the_end_takes_each_of_its_steps_even_if_some_fail() -> None:
     until(lambda: all(each.name != "sender under test" for each in threading.enumerate()))
 
 
-def outcome(future: FutureRecordMetadata) -> KprodError:
-    assert future.exception is not None
-    return future.exception
-
-
 def test_stopping_at_once_ends_every_record_and_tells_what_may_be_stored() -> None:
     running = Running()
     running.broker.next(ApiKey.PRODUCE, silence)
@@ -181,8 +176,8 @@ def test_stopping_at_once_ends_every_record_and_tells_what_may_be_stored() -> No
         on_wire.get(LONG)
     with pytest.raises(ProducerClosedError):
         queued.get(LONG)
-    assert outcome(on_wire).persisted is Persisted.MAYBE
-    assert outcome(queued).persisted is Persisted.NO
+    assert error_of(on_wire).persisted is Persisted.MAYBE
+    assert error_of(queued).persisted is Persisted.NO
     assert running.stop(LONG)
     assert running.sender.accumulator.pool.available == running.sender.accumulator.pool.total
 
@@ -214,7 +209,7 @@ def test_what_a_sender_leaves_that_does_not_end_is_told_as_far_as_it_is_known() 
     closed = TakesLong("closed")
     closed.meanwhile = lambda: rig.sender.disown(CLOSED)
     rig.sender.abort(closed)
-    told = [outcome(future) for future in futures]
+    told = [error_of(future) for future in futures]
     assert {str(error) for error in told} == {"closed"}
     assert [error.persisted for error in told] == [Persisted.MAYBE, *[Persisted.NO] * 3]
     assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
@@ -223,9 +218,9 @@ def test_what_a_sender_leaves_that_does_not_end_is_told_as_far_as_it_is_known() 
 def test_what_a_sender_may_still_send_is_not_said_to_be_lost() -> None:
     rig, futures = one_sent_and_three_queued()
     rig.sender.disown(CLOSED)
-    assert {outcome(future).persisted for future in futures} == {Persisted.MAYBE}
+    assert {error_of(future).persisted for future in futures} == {Persisted.MAYBE}
     rig.sender.abort(ProducerClosedError("too late"))
-    assert {str(outcome(future)) for future in futures} == {"closed"}
+    assert {str(error_of(future)) for future in futures} == {"closed"}
     counted = (rig.metrics.records_failed, rig.sender.disowned)
     assert counted == (0, 4), "those who were told are counted once"
 
