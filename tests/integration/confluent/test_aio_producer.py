@@ -177,7 +177,7 @@ async def test_close_lets_a_call_of_a_transaction_end(end: str) -> None:
         await producer.produce("t", b"v")
         await asyncio.gather(getattr(producer, end)(), producer.close())
         expected = [b"v"] if end == "commit_transaction" else []
-        assert [record.value for record in broker.records("t")] == expected
+        assert [record.value for record in broker.records("t", committed=True)] == expected
 
 
 async def test_close_waits_for_no_thread_that_waits_for_a_broker(nobody: str) -> None:
