@@ -20,7 +20,7 @@ from tests.support.recipes import recipe
 EVERY = [(protection, mechanism) for protection in PROTECTIONS for mechanism in MECHANISMS]
 ENDS = [("plain", "none"), ("mtls", "SCRAM-SHA-512")]
 """What is around them, proxies and sockets carry as bytes."""
-WAYS = {"tcp": EVERY, "socks5": ENDS, "socks5h": ENDS, "http": ENDS}
+WAYS = {"tcp": EVERY, "narrow": EVERY, "socks5": ENDS, "socks5h": ENDS, "http": ENDS}
 VALUES = [b"small", b"", b"x" * 1000, bytes(range(256)) * 4000, b"last"]
 
 
@@ -34,6 +34,8 @@ def way(name: str, proxies: dict[str, LocalProxy]) -> dict[str, Any]:
     """The options that make a producer take this way."""
     if name == "tcp":
         return {}
+    if name == "narrow":  # it takes a large record in pieces, or nothing for now
+        return {"send_buffer_bytes": 4096}
     return {"proxy_url": f"{name}://127.0.0.1:{proxies['open'].port}"}
 
 
