@@ -78,6 +78,7 @@ REFUSED: dict[str, tuple[str, list[Any]]] = {
         "expected a list of objects",
         [object(), "audit", {"a": 1}, [object()], [int]],
     ),
+    "profile": ('expected None, "throughput"', ["fast"]),
     "transport": ("expected the name of a transport", [None, "", 3, b"tcp"]),
     "security_protocol": ('expected "PLAINTEXT", "SSL", ', ["TLS", "", None, 3, True]),
 }

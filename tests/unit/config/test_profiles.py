@@ -8,7 +8,6 @@ import pytest
 
 from kprod.config import OPTIONS, ProducerConfig
 from kprod.config.table import PROFILES
-from kprod.errors import ConfigError
 
 
 def configured(**options: Any) -> ProducerConfig:
@@ -40,13 +39,3 @@ def test_other_spellings_override_it_too() -> None:
 def test_a_profile_gives_in_where_it_is_in_the_way() -> None:
     assert configured(profile="throughput", max_request_size=200_000).batch_max_size == 200_000
     assert not configured(profile="durable", acks=1).enable_idempotence
-
-
-def test_an_unknown_profile_is_refused() -> None:
-    with pytest.raises(ConfigError, match='profile: expected None, "throughput"'):
-        configured(profile="fast")
-
-
-def test_a_topic_has_no_profile() -> None:
-    with pytest.raises(ConfigError, match="profile applies to the whole producer"):
-        configured(topic_options={"t": {"profile": "latency"}})

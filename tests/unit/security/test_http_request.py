@@ -86,14 +86,6 @@ def test_no_address_answers_in_time(
     assert len(waits) == 2
 
 
-def test_the_last_address_that_refuses_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        place = gone.getsockname()
-    named(monkeypatch, place, place)
-    with pytest.raises(NoAnswer, match="Connection refused"):
-        asked(f"http://{HOST}:80/", timeout=20.0)
-
-
 def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> list[tuple[object, ...]]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -111,15 +111,6 @@ def test_a_name_that_does_not_exist_is_named(network: Network) -> None:
         use_until_lost(network.backend, network.backend.dial(UNKNOWN_HOST, 9092).advance)
 
 
-def test_nothing_is_sent_or_received_before_there_is_a_connection(network: Network) -> None:
-    transport = network.backend.dial(*network.address)
-    assert transport.receive(10) is None
-    while not transport.advance():
-        assert isinstance(transport.progress(), str)
-        network.backend.poll(LONG)
-    assert transport.receive(10) is None
-
-
 # Moving bytes ---------------------------------------------------------------------------------
 
 
