@@ -56,7 +56,8 @@ def test_numbers(serializer: Any, number: Any, hexadecimal: str) -> None:
     assert serializer(number) == bytes.fromhex(hexadecimal)
 
 
-NO_INTEGERS = [True, 1.0, "1", b"1", Decimal(1), [1]]
+NO_INTEGERS: list[Any] = [True, 1.0, "1", b"1", Decimal(1), [1]]
+NO_NUMBERS: list[Any] = [True, "1", b"1", [1], {}]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ NO_INTEGERS = [True, 1.0, "1", b"1", Decimal(1), [1]]
             for kind in (int_serializer, int32_serializer)
             for value in NO_INTEGERS
         ),
-        *((float_serializer, value, TypeError) for value in (True, "1", b"1", [1], {})),
+        *((float_serializer, value, TypeError) for value in NO_NUMBERS),
         (int_serializer, 2**63, OverflowError),
         (int_serializer, -(2**63) - 1, OverflowError),
         (int32_serializer, 2**31, OverflowError),
