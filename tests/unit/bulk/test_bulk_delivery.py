@@ -25,7 +25,7 @@ from kprod_ext import SentRecords
 from tests.support.scripted_cluster import ScriptedCluster, refuse, silence
 from tests.support.scripted_producer import cluster_of, producer_before
 
-INVALID_RECORD = 87
+INVALID_RECORD, TOO_LARGE = 87, 10
 VALUES = [b"%03d" % n for n in range(100)]
 
 
@@ -140,6 +140,20 @@ def test_records_that_failed_are_told_by_their_numbers() -> None:
     for number, value in enumerate(VALUES):
         assert (number in failed) == (value not in stored)
         assert isinstance(handle[number], BrokerError) == (number in failed)
+
+
+def test_of_a_batch_that_was_split_only_the_record_that_is_too_large_fails() -> None:
+    cluster = cluster_of(1)
+    broker = cluster.brokers[1]
+    with producer_of(cluster, linger_ms=60_000) as producer:
+        # Four records; cut in two, the first half cut again, its first record refused alone.
+        broker.next(ApiKey.PRODUCE, *[refuse(TOO_LARGE)] * 3)
+        handle = producer.send_many("t", VALUES[:4])
+        with pytest.raises(DeliveryError, match="1 of 4 records failed"):
+            handle.get(timeout=20)
+    assert handle.failed_indices() == [0]
+    assert isinstance(handle[0], RecordTooLargeError)
+    assert [outcome.offset for outcome in list(handle)[1:]] == [1, 2, 3]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
