@@ -33,7 +33,7 @@ def test_a_section_lists_what_its_module_exports(module: str) -> None:
 
 def imports_of_the_pages() -> Iterator[tuple[str, str, str]]:
     """Page, module and name of each import in the pages and examples that users read."""
-    internal = ("architecture.md", "profile.md", "glossary.md")
+    internal = ("architecture.md", "profile.md")
     pages = [page for page in DOCS.glob("*.md") if page.name not in internal]
     for page in [*pages, ROOT / "README.md", *(ROOT / "examples").rglob("*.py")]:
         for module, several, few in IMPORT.findall(page.read_text()):
