@@ -60,6 +60,25 @@ def test_flush_ends_in_time_with_the_records_still_queued(
     assert not any(future.is_done for future in futures)
 
 
+def test_flush_does_not_wait_for_what_comes_later(
+    broker: ScriptedBroker, producer: KafkaProducer
+) -> None:
+    before = producer.send("t", b"v", partition=0)
+    flushed = threading.Event()
+
+    def flush() -> None:
+        producer.flush(LONG)
+        flushed.set()
+
+    thread = threading.Thread(target=flush)
+    while not flushed.is_set():
+        if not thread.ident:
+            thread.start()
+        producer.send("t", b"later", partition=1)
+    assert before.is_done
+    thread.join(LONG)
+
+
 def test_flush_waits_for_callbacks_that_are_running_already(
     broker: ScriptedBroker, producer: KafkaProducer
 ) -> None:
