@@ -16,17 +16,12 @@ from hypothesis import strategies as st
 from kprod.errors import RecordTypeError
 from kprod.schema.columns.avro_columns import avro_encoder
 from kprod.schema.encoding import AvroEncoding
+from tests.property.test_flat_avro import DATE, DECIMAL, FIXED, MICROS, MILLIS, PREFIX
 from tests.support.steady_names import steady_repr
 from tests.support.tier import examples
 
-PREFIX = b"\0\0\0\0\7"
 ENUM = {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}
-FIXED = {"type": "fixed", "name": "Digest", "size": 4}
-DATE = {"type": "int", "logicalType": "date"}
-MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
-MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
-DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
 PAIR = {"type": "record", "name": "Pair", "fields": [{"name": "x", "type": ["null", "int"]}]}
 moments = st.datetimes(timezones=st.just(UTC))
 longs = st.integers(-(2**63), 2**63 - 1)

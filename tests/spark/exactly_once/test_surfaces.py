@@ -218,25 +218,6 @@ def test_a_stream_that_is_started_again(
     assert len(committed(kafka, topic, PARTITIONS)) == 500
 
 
-def test_a_stream_without_shards_is_refused(
-    cluster: SparkSession, kafka: str, tmp_path: Path
-) -> None:
-    lines = Lines(cluster, tmp_path)
-    lines.add(1)
-    query = (
-        lines.stream()
-        .writeStream.format("kprod")
-        .option("kafka.bootstrap.servers", kafka)
-        .option("topic", "refused")
-        .option("delivery", "exactly_once")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    with pytest.raises(StreamingQueryException, match=r"kprod.spark.sharded\(df, 8\)"):
-        query.awaitTermination()
-
-
 @BOTH
 def test_foreach_batch_that_is_retried(
     cluster: SparkSession, kafka: str, tmp_path: Path, delivery: Delivery
