@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kprod.broker import EmbeddedBroker, TransactionConfig
-
-with warnings.catch_warnings():
-    # It reads its message schemas with a function that Python 3.11 deprecates.
-    warnings.simplefilter("ignore", DeprecationWarning)
-
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
-]
 
 
 @pytest.fixture(scope="module", params=[2, 0], ids=["v2", "v0"])

@@ -1,12 +1,10 @@
-"""``kprod log``, ``kprod consume`` and the pytest plugin, against a broker that runs."""
+"""``kprod log`` on the files of a broker that has stopped, and the pytest plugin."""
 
 from __future__ import annotations
 
-import json
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,16 +25,14 @@ LOG = "00000000000000000000.log"
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stopped broker's data: 30 records in two partitions, the last one with odd contents."""
     path = tmp_path_factory.mktemp("data")
-    with EmbeddedBroker(path, topics={"t": 2}) as broker:
-        fill(broker)
-    return path
-
-
-def fill(broker: EmbeddedBroker) -> None:
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+    with (
+        EmbeddedBroker(path, topics={"t": 2}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
         for number in range(29):
             producer.send("t", b"v%d" % number, key=b"k", partition=number % 2)
         producer.send("t", b"\xff\xfe", partition=1, headers=[("h", b"1")])
+    return path
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -83,38 +79,6 @@ def test_verify_finds_a_flipped_bit_and_a_wrong_index(data_dir: Path, tmp_path: 
         assert problem in text
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": 2}) as broker:
-        fill(broker)
-        yield broker
-
-
-def test_consume_prints_what_there_is(broker: EmbeddedBroker) -> None:
-    server = ("--bootstrap-servers", broker.bootstrap_servers)
-    all_of_it = ("consume", "--topic", "t", *server, "--from-beginning", "--until-end")
-    code, text = run(*all_of_it, "--format", "json")
-    lines = [json.loads(line) for line in text.splitlines()]
-    assert (code, len(lines)) == (0, 30)
-    (odd,) = [line for line in lines if "value_base64" in line]
-    assert odd["headers"] == [{"name": "h", "value": "1"}]
-    code, text = run(*all_of_it, "--format", "key-value", "--count", "3")
-    assert (code, text) == (0, "k\tv0\nk\tv2\nk\tv4\n")
-    code, text = run(
-        "consume", "--topic", "absent\\name", *server, "--from-beginning", "--until-end"
-    )
-    assert (code, "kprod consume:" in text) == (1, True)
-
-
-def test_consume_goes_on_where_its_group_committed(broker: EmbeddedBroker) -> None:
-    server = ("--bootstrap-servers", broker.bootstrap_servers, "--group", "g")
-    first = run("consume", "--topic", "t", *server, "--from-beginning", "--count", "7")[1]
-    rest = run("consume", "--topic", "t", *server, "--from-beginning", "--until-end")[1]
-    lines = (first + rest).splitlines()
-    assert len(lines) == len(set(lines)) == 30
-    assert run("consume", "--topic", "t", *server, "--from-beginning", "--until-end") == (0, "")
-
-
 @pytest.mark.full
 def test_the_pytest_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(
@@ -149,6 +113,6 @@ def test_old_formats_are_read(magic: int, tmp_path: Path) -> None:
         list(damaged.records())
 
 
-def test_records_of_no_topic(broker: EmbeddedBroker) -> None:
-    with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+def test_records_of_no_topic() -> None:
+    with EmbeddedBroker() as broker, pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         broker.records("absent")

@@ -9,7 +9,7 @@ import pytest
 
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.node import Node
-from tests.unit.broker.logs import open_log
+from tests.unit.broker.logs import open_log, opened
 from tests.unit.broker.nodes import running_node
 
 
@@ -21,8 +21,14 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[PartitionLog]:
+def log(tmp_path: Path) -> PartitionLog:
     """Empty, in ``tmp_path``."""
-    log = open_log(tmp_path)
-    yield log
-    log.close()
+    return open_log(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def logs_are_closed() -> Iterator[None]:
+    """Those that the test has not closed."""
+    yield
+    while opened:
+        opened.pop().close()

@@ -14,6 +14,8 @@ from kprod.records.record_batch import BatchHeader, read_batches
 from kprod.types import TopicPartition
 from tests.support.raw_batch import raw_batch
 
+opened: list[PartitionLog] = []
+"""Each log is closed after its test, by ``conftest.py``."""
 SMALL = LogConfig(segment_bytes=4_000, index_interval_bytes=300, segment_index_bytes=1_000)
 
 
@@ -23,7 +25,9 @@ def open_log(
     """``recovery_point`` None stands for a clean shutdown before, 0 for a crash."""
     where = TopicPartition("t", 0)
     loader = LogLoader(where, directory, config, recovery_point=recovery_point, start_offset=0)
-    return loader.load()
+    log = loader.load()
+    opened.append(log)
+    return log
 
 
 def append(log: PartitionLog, *values: bytes, **changes: Any) -> Appended:

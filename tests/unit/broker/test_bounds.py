@@ -135,7 +135,6 @@ def test_a_time_is_found_in_constant_memory(tmp_path: Path) -> None:
         found = log.view().find_timestamp(1_000)
     assert found is not None
     assert found.offset == 0
-    log.close()
 
 
 def elements(count: int) -> bytes:

@@ -128,7 +128,6 @@ def test_a_time_finds_an_old_message(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert log.view().find_timestamp(3) == TimestampOffset(3, 3)
     assert log.view().largest_timestamp() == TimestampOffset(9, 9)
-    log.close()
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -141,7 +140,6 @@ def test_old_segments_expire(tmp_path: Path, magic: int) -> None:
     assert log.delete_old_segments(modified + DAY_MS) == (1 if magic else 0)
     assert log.delete_old_segments(modified + DAY_MS + 1_000) == (1 if magic else 2)
     assert (log.start_offset, log.end_offset) == (10, 10)
-    log.close()
 
 
 def test_old_segments_go_by_size(tmp_path: Path) -> None:
@@ -151,7 +149,6 @@ def test_old_segments_go_by_size(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(retention_bytes=len(content)))
     assert log.delete_old_segments(0) == 1
     assert numbers(found(log, 5)) == list(range(5, 10))
-    log.close()
 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
@@ -180,7 +177,6 @@ def test_compaction_keeps_the_last_message_of_each_key(
     assert again.view().find_timestamp(-1) == TimestampOffset(1 if magic else -1, 1)
     LogCleaner(tmp_path).clean(again, 1_000 + 2 * SMALL.delete_retention_ms)
     assert found(again) == [(1, b"1"), (2, b"2"), (5, b"5")]
-    again.close()
 
 
 def test_compaction_leaves_what_has_nothing_to_lose_as_it_is(tmp_path: Path) -> None:
@@ -190,7 +186,6 @@ def test_compaction_leaves_what_has_nothing_to_lose_as_it_is(tmp_path: Path) -> 
     log = open_log(tmp_path)
     LogCleaner(tmp_path).clean(log, 1_000)
     assert path.read_bytes() == content
-    log.close()
 
 
 def test_a_damaged_segment_without_an_index_is_left_as_it_is(tmp_path: Path) -> None:

@@ -156,15 +156,6 @@ def test_the_files_of_a_deleted_partition_stay_for_a_while(tmp_path: Path) -> No
     directory.close()
 
 
-def test_the_next_start_deletes_what_waits(tmp_path: Path) -> None:
-    directory = with_one_partition(tmp_path)
-    directory.remove(WHERE, NOW)
-    directory.close()
-    assert len(doomed(tmp_path)) == 1
-    open_directory(tmp_path).close()
-    assert doomed(tmp_path) == []
-
-
 @pytest.mark.parametrize("threads", [1, 3])
 def test_so_many_threads_load_the_partitions_of_a_directory(
     tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch

@@ -51,7 +51,6 @@ def test_a_full_index_ends_a_segment(tmp_path: Path) -> None:
         append(log, b"%d" % number)
     assert len(list(tmp_path.glob("*.log"))) > 1
     assert values(log) == [b"%d" % number for number in range(8)]
-    log.close()
 
 
 def test_offsets_outside_of_the_log(log: PartitionLog) -> None:
@@ -126,7 +125,6 @@ def test_an_index_that_finds_no_room_takes_its_batch_along(tmp_path: Path) -> No
     log.abandon()
     log = open_log(tmp_path, 0)
     assert values(log) == [b"a", b"c"]
-    log.close()
 
 
 def test_strict_mode_flushes_and_a_closed_log_refuses(tmp_path: Path) -> None:

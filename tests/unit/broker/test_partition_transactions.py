@@ -216,7 +216,6 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: str) -> None:
     again = open_log(tmp_path, None if clean else 0)
     assert [one for segment in again.segments for one in segment.transaction_index.load()] == before
     assert committed(again) == expected
-    again.close()
 
 
 def test_retention_and_compaction_leave_what_is_open(tmp_path: Path) -> None:
@@ -227,7 +226,6 @@ def test_retention_and_compaction_leave_what_is_open(tmp_path: Path) -> None:
     assert not LogCleaner(tmp_path).clean_if_dirty(log, NOW)
     finish(log, 9, committed=True)
     assert log.delete_old_segments(NOW) > 0
-    log.close()
 
 
 def test_compaction_drops_what_was_aborted(tmp_path: Path) -> None:
@@ -245,7 +243,6 @@ def test_compaction_drops_what_was_aborted(tmp_path: Path) -> None:
         if found.producer_id == 9 and not found.is_control
     ]
     assert not [record for found in aborted for record in found.records()]
-    log.close()
 
 
 def test_an_append_that_fails_leaves_no_trace(log: PartitionLog) -> None:

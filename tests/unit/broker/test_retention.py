@@ -79,7 +79,6 @@ def test_old_segments_go_and_their_files_later(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.log.deleted"))) == gone
     log.purge(NOW + 1_000)
     assert not list(tmp_path.glob("*.deleted"))
-    log.close()
 
 
 def test_the_segment_that_is_written_to_goes_by_age_too(tmp_path: Path) -> None:
@@ -90,14 +89,12 @@ def test_the_segment_that_is_written_to_goes_by_age_too(tmp_path: Path) -> None:
     log.close()
     again = open_log(tmp_path, config=CONFIG)
     assert (again.start_offset, again.end_offset) == (40, 41)
-    again.close()
 
 
 def test_size_is_bounded_from_above_by_a_segment(tmp_path: Path) -> None:
     log = filled(tmp_path, replace(CONFIG, retention_bytes=1_200))
     log.delete_old_segments(NOW)
     assert 1_200 <= sum(s.size for s in log.segments) < 1_200 + CONFIG.segment_bytes
-    log.close()
 
 
 def test_records_before_an_offset_are_deleted_on_request(tmp_path: Path) -> None:
@@ -110,7 +107,6 @@ def test_records_before_an_offset_are_deleted_on_request(tmp_path: Path) -> None
     assert bases(log)[0] <= 17 < bases(log)[1]
     assert [offset for offset, _, _ in pairs(log)] == list(range(17, 40))
     assert log.delete_records(-1) == 40
-    log.close()
 
 
 def test_a_segment_is_rolled_by_the_time_of_its_records(tmp_path: Path) -> None:
@@ -118,7 +114,6 @@ def test_a_segment_is_rolled_by_the_time_of_its_records(tmp_path: Path) -> None:
     for number in range(5):
         put(log, (b"k", b"v"), at=NOW + number * HOUR // 2)
     assert bases(log) == [0, 3]
-    log.close()
 
 
 def test_the_last_record_of_each_key_is_kept(tmp_path: Path) -> None:
@@ -139,7 +134,6 @@ def test_the_last_record_of_each_key_is_kept(tmp_path: Path) -> None:
     log.close()
     again = open_log(tmp_path, config=COMPACT)
     assert pairs(again) == kept
-    again.close()
 
 
 def test_a_tombstone_stays_for_a_while(tmp_path: Path) -> None:
@@ -154,7 +148,6 @@ def test_a_tombstone_stays_for_a_while(tmp_path: Path) -> None:
         kept = {key: value for _, key, value in pairs(log)}
         assert kept[b"b"] == b"2"
         assert (b"a" in kept, kept.get(b"a")) == (tombstone, None)
-    log.close()
 
 
 def test_the_last_sequence_of_a_producer_outlives_its_records(tmp_path: Path) -> None:
@@ -166,7 +159,6 @@ def test_the_last_sequence_of_a_producer_outlives_its_records(tmp_path: Path) ->
     log.close()
     again = open_log(tmp_path, recovery_point=0, config=COMPACT)
     assert produce(again, 0).base_offset == 0
-    again.close()
 
 
 def test_a_crash_during_compaction_or_retention(tmp_path: Path) -> None:
@@ -219,7 +211,6 @@ def test_recovery_reads_no_more_than_the_last_segment(tmp_path: Path) -> None:
     again.abandon()
     again = open_log(tmp_path, recovery_point=0, config=CONFIG)
     assert again.end_offset == 0
-    again.close()
 
 
 def test_settings_change_while_the_log_is_open(tmp_path: Path) -> None:
@@ -228,4 +219,3 @@ def test_settings_change_while_the_log_is_open(tmp_path: Path) -> None:
     log.delete_old_segments(NOW)
     assert len(log.segments) == 1
     assert values(log)
-    log.close()

@@ -65,14 +65,6 @@ def test_an_entry_comes_with_the_batch_that_finds_4096_bytes_behind_it(
     assert segment.offset_index[1] == (32, 10_000)
 
 
-def test_every_offset_is_found_in_its_batch(segment: LogSegment) -> None:
-    fill(segment, range(40))
-    for offset in range(BASE, BASE + 40 * PER_BATCH):
-        data = in_memory([segment.locate(offset, 1000, segment.size, whole_first=False)])
-        assert offsets_in(data) == [offset - (offset - BASE) % PER_BATCH]
-    assert in_memory([segment.locate(BASE + 120, 1000, segment.size, whole_first=True)]) == b""
-
-
 def test_a_time_is_found_where_it_is_reached_first(segment: LogSegment) -> None:
     fill(segment, range(40))
     for number in (0, 1, 17, 39):

@@ -1,4 +1,4 @@
-"""Crashes of the broker amid transactions: ``python -m tests.fault.transaction_crashes COUNT``.
+"""Crashes of the broker amid transactions.
 
 Each point is what is on disk before a coordinator or a marker writes something: a workload of
 transactions over two partitions and a group's offsets is recorded with a copy of the data at each
@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import random
 import shutil
-import sys
-import tempfile
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from kprod.broker import TransactionConfig
@@ -25,6 +24,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_files import check_directory
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
+from tests.support.tier import FULL, one_of
 from tests.unit.broker.asking_producer import AskingProducer
 from tests.unit.broker.nodes import ask, running_node
 
@@ -136,25 +136,10 @@ def offset_of(node: Node, group: str) -> int:
     return int(part.committed_offset)
 
 
-def judge_workload(version: int, transactions: int, seed: str) -> int:
-    """Judge every point of one workload; returns how many there are."""
-    with tempfile.TemporaryDirectory(prefix="kprod-crashes-") as folder:
-        workload = Workload(Path(folder), version, transactions, random.Random(seed))
-        workload.run()
-        for image, known in workload.points:
-            judge(image, known, version)
-        return len(workload.points)
-
-
-def run(count: int, seed: int = 1) -> int:
-    """Judge at least ``count`` points; returns how many it were."""
-    judged = 0
-    while judged < count:
-        for version in (0, 2):
-            judged += judge_workload(version, 10, f"{seed}-{judged}")
-    return judged
-
-
-if __name__ == "__main__":
-    number = run(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)
-    print(f"{number} crash points: every transaction is whole, and none is open")
+@pytest.mark.parametrize("version", one_of(2, 0))
+def test_crashes_leave_every_transaction_whole(version: int, tmp_path: Path) -> None:
+    workload = Workload(tmp_path, version, 10 if FULL else 2, random.Random("few"))
+    workload.run()
+    for image, known in workload.points:
+        judge(image, known, version)
+    assert len(workload.points) > 10
