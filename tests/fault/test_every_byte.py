@@ -11,7 +11,7 @@ import pytest
 
 from kprod.admin import create_topic
 from kprod.broker.protocol.api_key import ApiKey
-from tests.fault.through_proxy import through_proxy
+from tests.fault.names import Names
 from tests.support.broker_process import BrokerProcess
 from tests.support.frame_proxy import FrameProxy, Spoil
 from tests.support.judge import read_back
@@ -31,7 +31,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def test_every_byte_of_a_produce_exchange(broker: BrokerProcess, how: str) -> None:
     topic = f"alone-{how}"
     create_topic(broker.bootstrap_servers, topic, PARTITIONS)
-    with FrameProxy(broker.port) as proxy, through_proxy(proxy.port) as producer:
+    with FrameProxy(broker.port) as proxy, Names(proxy.port).producer() as producer:
         places = [producer.send(topic, numbered(0), partition=0).get(20)]
         sizes = proxy.sizes[ApiKey.PRODUCE]
         cuts = range((sizes.request if how == "cut-request" else sizes.response) + 1)

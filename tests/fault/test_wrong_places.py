@@ -18,35 +18,13 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.errors import KprodTimeoutError
 from kprod.transport.tcp import Address, TcpBackend
-from tests.fault.through_proxy import AT_ONCE
+from tests.fault.names import AT_ONCE, Names
 from tests.support.judge import read_back
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import producer_before
 
 TOPIC = "places"
 LOOPBACK = "127.0.0.1"
-
-
-class Names:
-    """What names resolve to: a port of loopback, or nothing at all."""
-
-    def __init__(self) -> None:
-        self.port: int | None = None
-        self.asked = 0
-
-    def resolve(self, host: str, port: int) -> list[Address]:
-        self.asked += 1
-        if self.port is None:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [Address(socket.AF_INET, (LOOPBACK, self.port))]
-
-    def producer(self, **options: object) -> KafkaProducer:
-        """One that asks us for every address."""
-        return KafkaProducer(
-            bootstrap_servers="somewhere:9092",
-            transport=lambda: TcpBackend(resolver=self.resolve),
-            **{**AT_ONCE, **options},
-        )
 
 
 # Names --------------------------------------------------------------------------------------------

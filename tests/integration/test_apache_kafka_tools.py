@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from kprod import KafkaProducer
@@ -25,6 +25,7 @@ from kprod.types import TopicPartition
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER, jars
+from tests.support.confluent_consumer import confluent_consumer, read
 from tests.support.legacy_messages import legacy_message, legacy_wrapper
 from tests.support.topic_admin import TopicAdmin
 
@@ -84,16 +85,9 @@ def test_its_tool_reads_the_offsets_topic_and_a_compacted_log(tmp_path: Path) ->
     with EmbeddedBroker(tmp_path, log_config=config) as broker:
         broker.create_topic("t", 3, {"cleanup.policy": "compact"})
         fill(broker, 0, 9_000)
-        consumer = Consumer(
-            {
-                "bootstrap.servers": broker.bootstrap_servers,
-                "group.id": "g",
-                "auto.offset.reset": "earliest",
-            }
-        )
-        consumer.subscribe(["t"])
-        while consumer.poll(1) is None:
-            pass
+        consumer = confluent_consumer(broker.bootstrap_servers, "t")
+        read(consumer, 1)
+        consumer.commit(asynchronous=False)
         consumer.close()
         before = len(broker.records("t"))
         broker.maintain()

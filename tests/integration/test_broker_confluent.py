@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
+from tests.support.confluent_consumer import confluent_consumer, read
 from tests.support.telling_records import TellingRecord, by_partition, telling_records
 
 PARTITIONS = 3
@@ -54,9 +55,7 @@ def send_all(broker: EmbeddedBroker, topic: str, **options: object) -> list[Tell
 
 
 def consume(broker: EmbeddedBroker, topic: str, count: int) -> list[TellingRecord]:
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "check.crcs": True}
-    )
+    consumer = confluent_consumer(broker.bootstrap_servers)
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     found: list[TellingRecord] = []
     try:
@@ -100,14 +99,12 @@ def test_reading_begins_at_any_offset_and_time(broker: EmbeddedBroker) -> None:
     for number in range(100):
         producer.produce(topic, b"%d" % number, timestamp=1_000_000 + number * 10)
     assert producer.flush(20) == 0
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    consumer = confluent_consumer(broker.bootstrap_servers)
     try:
         assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20) == (0, 100)
         for offset in (0, 1, 50, 99):
             consumer.assign([TopicPartition(topic, 0, offset)])
-            message = consumer.poll(20)
-            assert message is not None
-            assert message.value() == b"%d" % offset
+            assert read(consumer, 1) == [b"%d" % offset]
         for timestamp, expected in ((0, 0), (1_000_000, 0), (1_000_501, 51), (2_000_000, -1)):
             wanted = [TopicPartition(topic, 0, timestamp)]
             assert consumer.offsets_for_times(wanted, timeout=20)[0].offset == expected
@@ -141,24 +138,16 @@ def test_admin(broker: EmbeddedBroker) -> None:
 
 
 def test_a_record_is_read_soon_after_it_was_sent(broker: EmbeddedBroker) -> None:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "g",
-            "fetch.wait.max.ms": 30_000,
-        }
-    )
+    consumer = confluent_consumer(broker.bootstrap_servers, fetch_wait_max_ms=30_000)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
     try:
         # The fetch of the record before is over; the next one waits for up to 30 s.
         producer.produce("soon", b"first")
         assert producer.flush(20) == 0
         consumer.assign([TopicPartition("soon", 0, 0)])
-        assert consumer.poll(20) is not None
+        assert read(consumer, 1) == [b"first"]
         producer.produce("soon", b"second")
         assert producer.flush(20) == 0
-        message = consumer.poll(20)
-        assert message is not None
-        assert message.value() == b"second"
+        assert read(consumer, 1) == [b"second"]
     finally:
         consumer.close()

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.broker.groups.group import GroupConfig
+from tests.support.confluent_consumer import confluent_consumer, read
 
 with warnings.catch_warnings():
     # It reads its message schemas with a function that Python 3.11 deprecates.
@@ -56,28 +57,6 @@ def expected(count: int = RECORDS) -> set[int]:
     return set(range(count))
 
 
-def test_kafka_python_goes_on_where_it_committed(broker: EmbeddedBroker) -> None:
-    fill(broker)
-    found: list[int] = []
-    for limit in (200, RECORDS - 200):
-        consumer = KafkaConsumer(
-            "t",
-            bootstrap_servers=broker.bootstrap_servers,
-            group_id="g",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            max_poll_records=50,
-        )
-        taken = 0
-        while taken < limit:
-            for records in consumer.poll(POLL_MS).values():
-                found += [int(record.value) for record in records]
-                taken += len(records)
-        consumer.commit()
-        consumer.close()
-    assert Counter(found) == Counter(expected())
-
-
 def test_aiokafka_shares_a_topic_between_two(broker: EmbeddedBroker) -> None:
     async def consume() -> list[int]:
         consumers = [
@@ -107,29 +86,15 @@ def test_aiokafka_shares_a_topic_between_two(broker: EmbeddedBroker) -> None:
     assert Counter(asyncio.run(consume())) == Counter(expected())
 
 
-def confluent(broker: EmbeddedBroker, group: str = "g", **options: object) -> Consumer:
-    settings: dict[str, Any] = {
-        "bootstrap.servers": broker.bootstrap_servers,
-        "group.id": group,
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "session.timeout.ms": 1000,
-        "heartbeat.interval.ms": 100,
-        **options,
-    }
-    return Consumer(settings)
+def confluent(broker: EmbeddedBroker, *topics: str, **options: object) -> Consumer:
+    timeouts = {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100, **options}
+    return confluent_consumer(broker.bootstrap_servers, *topics, **timeouts)
 
 
 def test_confluent_commits_survive_a_restart(broker: EmbeddedBroker) -> None:
     fill(broker)
-    consumer = confluent(broker)
-    consumer.subscribe(["t"])
-    taken = 0
-    while taken < RECORDS:
-        message = consumer.poll(1)
-        if message is not None:
-            assert message.error() is None
-            taken += 1
+    consumer = confluent(broker, "t")
+    read(consumer, RECORDS)
     consumer.commit(asynchronous=False)
     consumer.close()
     broker.kill()
@@ -155,28 +120,34 @@ class Assignments(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
 
 
 def test_a_static_member_comes_back_without_a_rebalance(broker: EmbeddedBroker) -> None:
-    """KIP-345: same instance id, same assignment, same generation.
+    """KIP-345: same instance id, same assignment, same generation; it goes on where it committed.
 
     A consumer that joins before it knows the topic's partitions joins once more, by itself.
     """
     fill(broker)
     members = [Assignments(), Assignments()]
+    found: list[int] = []
     for member in members:
         member.consumer = KafkaConsumer(
             bootstrap_servers=broker.bootstrap_servers,
             group_id="g",
             group_instance_id="one",
             session_timeout_ms=30_000,
+            max_poll_records=50,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
         member.consumer.subscribe(["t"], listener=member)
-        assert member.consumer.poll(POLL_MS)
+        polled = member.consumer.poll(POLL_MS)
+        assert polled
+        found += [int(record.value) for records in polled.values() for record in records]
+        member.consumer.commit()
         # A static member does not say that it goes.
         member.consumer.close()
     generation, partitions = members[0].all[-1]
     assert partitions == PARTITIONS
     assert members[1].all[0] == (generation, PARTITIONS)
+    assert len(set(found)) == len(found)
 
 
 def test_a_rebalance_of_three_under_load_loses_and_doubles_nothing(broker: EmbeddedBroker) -> None:
@@ -186,9 +157,8 @@ def test_a_rebalance_of_three_under_load_loses_and_doubles_nothing(broker: Embed
     """
     members: dict[str, Consumer] = {}
     for name in ("killed", "b", "c"):
-        static: dict[str, Any] = {"group.instance.id": name, "session.timeout.ms": SESSION_MS}
-        members[name] = confluent(broker, **static)
-        members[name].subscribe(["t"])
+        static = {"group_instance_id": name, "session_timeout_ms": SESSION_MS}
+        members[name] = confluent(broker, "t", **static)
     found: list[int] = []
     filling = threading.Thread(target=fill, args=(broker,))
     deadline = time.monotonic() + PATIENCE
@@ -217,10 +187,8 @@ def test_a_rebalance_of_three_under_load_loses_and_doubles_nothing(broker: Embed
 
 def test_an_admin_sees_and_deletes_groups(broker: EmbeddedBroker) -> None:
     fill(broker, count=6)
-    consumer = confluent(broker)
-    consumer.subscribe(["t"])
-    while consumer.poll(1) is None:
-        pass
+    consumer = confluent(broker, "t")
+    read(consumer, 1)
     consumer.commit(asynchronous=False)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     described = admin.describe_consumer_groups(["g"])["g"].result(20)

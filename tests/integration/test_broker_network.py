@@ -60,11 +60,17 @@ def test_a_request_may_come_byte_by_byte(broker: EmbeddedBroker) -> None:
         b"SSH-2.0-OpenSSH_9.6\r\n",
         struct.pack(">i", -1),
         struct.pack(">i", 0),
+        struct.pack(">i", 6) + b"\0\0\0\x09\0\0",
         struct.pack(">i", 7) + bytes(7),
         struct.pack(">i", 100 * 1024 * 1024 + 1),
         struct.pack(">ihhi", 8, 1234, 0, 1),
+        struct.pack(">ihhi", 8, 7, 0, 1),
         struct.pack(">ihhih", 10, 0, 99, 1, -1),
+        struct.pack(">ihhih", 30, 0, 2, 1, -1) + bytes(20),
         struct.pack(">ihhih", 14, 3, 4, 1, -1) + b"\x7f\xff\xff\xff",
+        struct.pack(">ihhih", 12, 3, 12, 1, 5) + b"ab",
+        struct.pack(">ihhih", 16, 3, 12, 1, -1) + b"\0\xff\xff\xff\xff\x0f",
+        struct.pack(">ihhih", 21, 3, 4, 1, -1) + b"\0\0\0\1\0\4\xff\xfe\xff\xfe\1",
     ],
 )
 def test_other_languages_are_not_spoken(broker: EmbeddedBroker, data: bytes) -> None:

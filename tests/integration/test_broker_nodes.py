@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer
 from kio.schema.errors import ErrorCode
 
 from kprod import KafkaProducer
@@ -13,6 +12,7 @@ from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BrokerError, IllegalStateError
+from tests.support.confluent_consumer import confluent_consumer
 from tests.support.topic_admin import TopicAdmin
 from tests.support.wire_client import WireClient
 
@@ -104,15 +104,7 @@ def test_a_group_goes_on_with_another_coordinator(broker: EmbeddedBroker) -> Non
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for number in range(60):
             producer.send("t", b"%d" % number, partition=number % PARTITIONS)
-        consumer = Consumer(
-            {
-                "bootstrap.servers": broker.bootstrap_servers,
-                "group.id": "g",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-            }
-        )
-        consumer.subscribe(["t"])
+        consumer = confluent_consumer(broker.bootstrap_servers, "t")
         found: list[int] = []
         while len(found) < 120:
             if len(found) == 60:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from kprod.broker import EmbeddedBroker, TransactionConfig
+from tests.support.confluent_consumer import confluent_consumer, read
+
+COMMITTED = {"isolation_level": "read_committed"}
 
 
 @pytest.fixture(scope="module", params=[2, 0], ids=["v2", "v0"])
@@ -33,29 +36,6 @@ def confluent_producer(broker: EmbeddedBroker, name: str, timeout_ms: int = 60_0
     return producer
 
 
-def confluent_consumer(broker: EmbeddedBroker, topic: str, group: str) -> Consumer:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": group,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.subscribe([topic])
-    return consumer
-
-
-def read(consumer: Consumer, count: int) -> list[bytes | None]:
-    found: list[bytes | None] = []
-    while len(found) < count:
-        for message in consumer.consume(count, 1.0):
-            assert message.error() is None
-            found.append(message.value())
-    return found
-
-
 def test_confluent_commits_and_aborts(broker: EmbeddedBroker) -> None:
     topic = "confluent"
     producer = confluent_producer(broker, topic)
@@ -71,7 +51,7 @@ def test_confluent_commits_and_aborts(broker: EmbeddedBroker) -> None:
     expected = [b"%d %s" % (n, part) for n in (0, 2, 4) for part in (b"a", b"b")]
     assert values(broker, topic) == expected
     assert len(values(broker, topic, committed=False)) == 12
-    consumer = confluent_consumer(broker, topic, "confluent-readers")
+    consumer = confluent_consumer(broker.bootstrap_servers, topic, group="readers", **COMMITTED)
     assert read(consumer, 6) == expected
     consumer.close()
 
@@ -94,24 +74,19 @@ def test_confluent_is_fenced_by_its_successor(broker: EmbeddedBroker) -> None:
 
 def test_confluent_consumes_transforms_and_produces(broker: EmbeddedBroker) -> None:
     source, target = "source", "target"
-    feeder = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    servers = broker.bootstrap_servers
+    feeder = Producer({"bootstrap.servers": servers})
     for number in range(20):
         feeder.produce(source, b"%d" % number, partition=number % 2)
     assert feeder.flush(20) == 0
     done = 0
     for round_number in range(4):
         producer = confluent_producer(broker, "transformer")
-        consumer = confluent_consumer(broker, source, "transformers")
-        batch: list[bytes] = []
-        while len(batch) < 5:
-            for message in consumer.consume(5 - len(batch), 1.0):
-                value = message.value()
-                assert message.error() is None
-                assert value is not None
-                batch.append(value)
+        consumer = confluent_consumer(servers, source, group="transformers", **COMMITTED)
+        batch = read(consumer, 5)
         producer.begin_transaction()
         for value in batch:
-            producer.produce(target, value + b"!", partition=0)
+            producer.produce(target, (value or b"") + b"!", partition=0)
         positions = consumer.position(consumer.assignment())
         producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 20)
         if round_number == 1:
@@ -122,9 +97,7 @@ def test_confluent_consumes_transforms_and_produces(broker: EmbeddedBroker) -> N
         consumer.close()
     found = [int((value or b"").rstrip(b"!")) for value in values(broker, target)]
     assert len(found) == len(set(found)) == done == 15
-    committed = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "transformers"}
-    )
+    committed = confluent_consumer(servers, group="transformers")
     ends = committed.committed([TopicPartition(source, n) for n in range(2)], 20)
     assert sum(max(end.offset, 0) for end in ends) == 15
     committed.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.broker.protocol.api_key import ApiKey
-from tests.fault.through_proxy import through_proxy
+from tests.fault.names import Names
 from tests.support.frame_proxy import FrameProxy, Spoil
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.judge import read_back
@@ -37,7 +37,7 @@ def test_a_login_that_is_cut_is_made_anew(mechanism: str, how: str, guarded: Gua
     topic, sent, cuts = f"cut-{mechanism}-{how}", 0, 0
     options = guarded.secrets("plain", mechanism)
     with FrameProxy(int(guarded.address("plain", mechanism).rpartition(":")[2])) as proxy:
-        with through_proxy(proxy.port, **options) as first:
+        with Names(proxy.port).producer(**options) as first:
             first.send(topic, b"%d" % sent).get(20)
         for api in (GREETING, MECHANISM, MESSAGE):
             for before in BEFORE[mechanism] if api is MESSAGE else [[]]:
@@ -46,7 +46,7 @@ def test_a_login_that_is_cut_is_made_anew(mechanism: str, how: str, guarded: Gua
                 for at in range(0, size + 1, STEP):
                     proxy.arm(*before, Spoil(api, how, at, reset=at % 2 == 1))
                     sent, cuts = sent + 1, cuts + 1
-                    with through_proxy(proxy.port, **options) as producer:
+                    with Names(proxy.port).producer(**options) as producer:
                         producer.send(topic, b"%d" % sent).get(20)
                     assert not proxy.armed
     found = read_back(guarded.address("plain", "none"), topic, 1)

@@ -33,10 +33,6 @@ def test_every_advertised_version_is_answered(api: ApiKey, node: Node) -> None:
             assert ask(node, api, version, **REQUESTS[api]) is not None
 
 
-def test_every_api_has_versions_and_a_handler() -> None:
-    assert set(VERSIONS) == set(HANDLERS) == set(ApiKey)
-
-
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
 def test_an_api_versions_request_from_the_future(version: int, tmp_path: Path) -> None:
     with running_node(tmp_path) as node:
@@ -47,26 +43,6 @@ def test_an_api_versions_request_from_the_future(version: int, tmp_path: Path) -
     assert header.correlation_id == 7
     assert body.error_code is ErrorCode.unsupported_version
     assert [(k.api_key, k.min_version, k.max_version) for k in body.api_keys] == [(18, 0, 4)]
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        b"",
-        b"\0\0\0\x09\0\0",
-        b"\0\x07\0\0\0\0\0\1\0\0",
-        b"\x7f\xff\0\0\0\0\0\1\0\0",
-        b"\0\0\0\2\0\0\0\1\xff\xff" + b"\0" * 20,
-        b"\0\0\0\x0e\0\0\0\1\xff\xff" + b"\0" * 20,
-        b"\0\3\0\x0c\0\0\0\1\0\5ab",
-        b"\0\3\0\x0c\0\0\0\1\xff\xff\0\xff\xff\xff\xff\x0f",
-        b"\0\3\0\x04\0\0\0\1\xff\xff\x7f\xff\xff\xff",
-        b"\0\3\0\x04\0\0\0\1\xff\xff\0\0\0\1\0\4\xff\xfe\xff\xfe\1",
-    ],
-)
-def test_what_is_no_request_of_ours_ends_the_connection(frame: bytes, tmp_path: Path) -> None:
-    with running_node(tmp_path) as node, pytest.raises(HangUp):
-        answer_of(node, frame)
 
 
 MAY_WAIT = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}

@@ -20,7 +20,7 @@ INVALID, CORRUPT = ErrorCode.invalid_record, ErrorCode.corrupt_message
 LARGE, UNSUPPORTED = ErrorCode.message_too_large, ErrorCode.unsupported_compression_type
 MOST = CONFIG.max_message_bytes - len(raw_batch([b"x" * 1_000])) + 1_000
 LATEST = NOW + CONFIG.message_timestamp_after_max_ms
-TRANSACTIONAL = {"attributes": 0x10}
+TRANSACTIONAL = 0x10
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ TRANSACTIONAL = {"attributes": 0x10}
         *((raw_batch([b"a", b"b"], attributes=codec), 7) for codec in range(5)),
         (raw_batch([b"x" * MOST]), 9),
         (raw_batch(max_timestamp=LATEST), 9),
-        (raw_batch(**TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0), 9),
+        (raw_batch(attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0), 9),
     ],
 )
 def test_a_batch_as_producers_send_it(records: bytes, version: int) -> None:
@@ -42,7 +42,7 @@ def test_a_batch_as_producers_send_it(records: bytes, version: int) -> None:
     [
         (raw_batch(base_offset=1), INVALID),
         (raw_batch(attributes=0x20), INVALID),
-        (raw_batch(**TRANSACTIONAL), INVALID),
+        (raw_batch(attributes=TRANSACTIONAL), INVALID),
         (raw_batch(record_count=0, last_offset_delta=-1), INVALID),
         (raw_batch(record_count=-1), INVALID),
         (raw_batch(last_offset_delta=1), INVALID),
