@@ -8,7 +8,6 @@ ones are stored. ``KPROD_CAMPAIGN=long``: 50,000 mutations.
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 import time
@@ -33,10 +32,11 @@ from tests.support.scripted_cluster import (
     frame,
 )
 from tests.support.sender_rig import SenderRig
+from tests.support.tier import CAMPAIGN
 
 DELIVERY = 5.0
 OFFSETS = (OffsetToCommit("in", 0, 7),)
-MUTATIONS = 50_000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 300
+MUTATIONS = 50_000 if CAMPAIGN else 300
 MUTATIONS_PER_PRODUCER = 40
 PATIENCE = 30
 """Steps of the application without an answer: the broker may have asked for minutes of silence."""

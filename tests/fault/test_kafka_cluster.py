@@ -29,6 +29,7 @@ from tests.support.cutting_proxy import CutPlan, CuttingProxy
 from tests.support.frozen import freeze, thaw
 from tests.support.judge import Stored, read_each
 from tests.support.numbered_records import check_order, numbered
+from tests.support.tier import CAMPAIGN
 from tests.support.topic_admin import TopicAdmin
 
 pytestmark = pytest.mark.full
@@ -38,8 +39,7 @@ with warnings.catch_warnings():  # kafka-python uses what Python 3.11 deprecates
     from kafka import KafkaAdminClient, TopicPartition
     from kafka.errors import KafkaError
 
-LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
-RECORDS = int(os.environ.get("KPROD_CLUSTER_RECORDS", "1000000" if LONG else "50000"))
+RECORDS = int(os.environ.get("KPROD_CLUSTER_RECORDS", "1000000" if CAMPAIGN else "50000"))
 RATE = 10_000
 """Records per second at most, so that every fault meets records under way."""
 SLOWER = 20

@@ -7,7 +7,6 @@ broker and for Apache Kafka by both protocols.
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -26,14 +25,14 @@ from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.broker_process import BrokerProcess
 from tests.support.committed_records import committed
+from tests.support.tier import CAMPAIGN
 from tests.support.topic_admin import TopicAdmin
 
 pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[2]
-IS_LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
 EMBEDDED = "embedded"
-BROKERS = [EMBEDDED, NEWEST, OLDER] if IS_LONG else [EMBEDDED]
+BROKERS = [EMBEDDED, NEWEST, OLDER] if CAMPAIGN else [EMBEDDED]
 WORKERS = ((0, 2), (1, 3))  # the partitions of each
 PARTITIONS = 4
 PATIENCE = 180.0
@@ -45,7 +44,7 @@ class Size(NamedTuple):
     broker_kills: int
 
 
-SIZE = Size(100_000, 100, 10) if IS_LONG else Size(3_000, 3, 1)
+SIZE = Size(100_000, 100, 10) if CAMPAIGN else Size(3_000, 3, 1)
 
 
 class Broker(Protocol):
@@ -166,7 +165,7 @@ def test_the_output_is_the_input_transformed_once(kind: str, tmp_path: Path) -> 
         )
     expected = sorted(lines(SIZE.records))  # partition after partition, in its order
     assert found == [value.upper() for _, value in expected]
-    if IS_LONG:
+    if CAMPAIGN:
         assert len(every) > len(found), "no kill hit a transaction; the test proves nothing"
     print(
         f"{kind}: {SIZE.records:,} records, {SIZE.worker_kills} kills of workers and"
