@@ -63,18 +63,6 @@ class Intent:
     raises: bool = False  # its callback fails
 
 
-class Flush:
-    """A call of ``flush`` that has not returned yet."""
-
-    def __init__(self, batches: Iterable[ProducerBatch], started: float) -> None:
-        self.batches = list(batches)
-        self.started = started
-
-    @property
-    def over(self) -> bool:
-        return all(batch.delivery.done for batch in self.batches)
-
-
 class App:
     """Follows ``KafkaProducer.send`` stage by stage.
 
@@ -93,7 +81,7 @@ class App:
         first_uid: int = 0,
     ) -> None:
         self.history = History()
-        self.flushes: list[Flush] = []
+        self.flushes: list[set[ProducerBatch]] = []  # calls that have not returned yet
         self.probing = False
         self.on_lookup: Callable[[str], None] = lambda topic: None
         self._setup = setup
@@ -121,7 +109,7 @@ class App:
 
     def go_on(self) -> None:
         """The thread has the processor."""
-        for flush in [flush for flush in self.flushes if flush.over]:
+        for flush in [each for each in self.flushes if all(one.delivery.done for one in each)]:
             self.flushes.remove(flush)
             self._sender.accumulator.end_flush()
             self._trace.note("flushed")
@@ -254,7 +242,7 @@ class App:
     def flush(self) -> None:
         accumulator = self._sender.accumulator
         accumulator.begin_flush()
-        self.flushes.append(Flush(accumulator.incomplete.copy(), self._clock.now))
+        self.flushes.append(accumulator.incomplete.copy())
         self._sender.network.wake()
 
     def close(self, timeout: float) -> None:

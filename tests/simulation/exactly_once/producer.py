@@ -51,7 +51,6 @@ class SimProducer(TransactionCalls):
         self.sender = sender
         self.app = app
         self.backend = backend
-        self.closed = False
         self._transactions = sender.transactions
         self._engine = cast(Engine, SimEngine(app, clock))
         self._clock = clock
@@ -82,9 +81,7 @@ class SimProducer(TransactionCalls):
         if self._transactions is not None:
             self._transactions.close()
         self.app.close(timeout)
-        self.closed = True
 
     def vanish(self) -> None:
         """The process is killed: nobody speaks on its connections any more."""
         self.backend.close()
-        self.closed = True

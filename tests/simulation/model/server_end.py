@@ -177,10 +177,6 @@ class ServerEnd:
         self._deaf = True
         self._die()
 
-    def go_deaf(self) -> None:
-        """Lose everything from here on, in both directions."""
-        self._deaf = True
-
     def _die(self) -> None:
         self.alive = False
         self._node.forget(self)

@@ -43,7 +43,6 @@ class MovedCluster:
         self.rig.know("t")
         assert self.rig.run(self.rig.queue().succeeded)
         listeners["boot", 9092] = listeners["new", 9092] = self.seven.accept
-        self.asked_at = self.rig.clock.now
         self.rig.sender.metadata.request_update()
 
     def found(self) -> bool:
