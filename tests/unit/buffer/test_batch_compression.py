@@ -182,6 +182,17 @@ def test_an_interrupted_caller_leaves_its_batch_to_the_sender(
     assert give_back(rig, found) == 0
 
 
+def test_a_batch_gets_its_sequence_after_it_was_compressed(rig: Accumulating, codec: Codec) -> None:
+    fill(rig, 4)
+    rig.number_from(100)
+    found = [batch for _ in range(3) for batch in rig.drain()]
+    assert codec.calls == 3, "a batch was compressed twice"
+    headers = [read(batch) for batch in found]
+    ends = [header.base_sequence + header.record_count for header in headers]
+    assert [header.base_sequence for header in headers] == [100, *ends[:2]]
+    assert {(header.producer_id, header.producer_epoch) for header in headers} == {(7, 1)}
+
+
 def test_a_log_that_keeps_a_codecs_error_keeps_no_view_of_the_batch(
     rig: Accumulating, codec: Codec, caplog: pytest.LogCaptureFixture
 ) -> None:
