@@ -84,6 +84,31 @@ def lane_over(rig: SenderRig) -> Sending:
     return Sending(rig.sender.accumulator, rig.sender.metadata)
 
 
+def test_what_the_appender_does_not_know_is_for_the_python_path() -> None:
+    rig = rig_with_topic(2)
+    send = lane_over(rig)
+    rig.queue()
+    send.topics.admit(TP, 2, None)
+    asked = "asked the Python path"
+    assert send.send("t", b"v") == asked  # no key, no partition: the partitioner must choose
+    assert send.send("t", b"v", partition=1) == asked  # not used yet
+    assert send.send("t", b"v", partition=2) == asked
+    assert send.send("t", b"v", partition=-1) == asked
+    assert send.send("t", b"v", partition=True) == asked
+    assert send.send("t", "text", partition=0) == asked
+    assert send.send("t", memoryview(b"2222").cast("H"), partition=0) == asked
+    assert send.send("t", memoryview(bytes(9)).cast("B", (3, 3)), partition=0) == asked
+    assert send.send("t", memoryview(b"abcd")[::2], partition=0) == asked
+    odd: Any = [("h", bytearray(b"x"))], [["h", b"x"]]
+    assert [send.send("t", b"v", headers=headers, partition=0) for headers in odd] == 2 * [asked]
+    assert send.send("t", b"v", headers=[("\ud800", b"x")], partition=0) == asked
+    assert send.send("t", b"v", headers={"h": b"x"}, partition=0) == asked
+    assert send.send("t", b"v", headers=[("h", b"x" * 1_001)], partition=0) == asked
+    assert send.send("t", b"v", partition=0, timestamp_ms=-1) == asked
+    assert send.send("t", b"v" * 1_001, partition=0) == asked
+    assert send.send("other", b"v", partition=0) == asked
+
+
 def test_after_its_share_they_go_on_to_the_partition_that_was_drawn_ahead() -> None:
     rig = rig_with_topic(2, batch_size=1_000)
     send = lane_over(rig)
