@@ -53,6 +53,14 @@ def test_growing_is_allowed_by_node() -> None:
     assert grown() == {0: [2] * 6, 1: [2] * 6}, "what is allowed may be taken back"
 
 
+def test_only_the_record_that_fills_it_wakes_the_sender() -> None:
+    rig = growing()
+    appended = [rig.append() for _ in range(8)]
+    assert [one.wake_sender for one in appended] == [False, True] + [False] * 6
+    assert [one.batch_ready for one in appended] == [one.wake_sender for one in appended]
+    assert rig.drain()[0].record_count == 8
+
+
 def test_a_record_larger_than_a_batch_leaves_at_once_and_may_be_joined() -> None:
     rig = growing()
     appended = rig.append(value=bytes(2 * BATCH))
