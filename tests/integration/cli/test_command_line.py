@@ -16,14 +16,6 @@ from kprod.cli import main
 from kprod.cli.app import app
 from tests.support.tier import one_of
 
-
-@pytest.mark.parametrize("command", ["broker", "demo", "produce"])
-def test_every_command_explains_itself(command: str) -> None:
-    ran = CliRunner().invoke(app, [command, "--help"])
-    assert ran.exit_code == 0
-    assert f"kprod {command}" in ran.output or "Usage" in ran.output
-
-
 NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
 
 
