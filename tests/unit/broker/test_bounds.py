@@ -239,9 +239,8 @@ def test_changes_of_topics_hold_no_handler(node: Node) -> None:
 
 def test_nothing_is_made_once_the_broker_stops(node: Node) -> None:
     node.topics.close()
-    with pytest.raises(BrokerError) as caught:
+    with pytest.raises(BrokerError, match="NOT_CONTROLLER"):
         node.topics.create("t", 1)
-    assert caught.value.code == ErrorCode.not_controller
 
 
 ONE_IMPORT_AT_A_TIME = """

@@ -107,9 +107,8 @@ def test_a_batch_of_a_transaction_that_is_over_is_refused(log: PartitionLog) -> 
     header, data = batch(
         b"late", attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0
     )
-    with pytest.raises(BrokerError) as caught:
+    with pytest.raises(BrokerError, match="INVALID_TXN_STATE"):
         log.append(header, data)
-    assert caught.value.code == ErrorCode.invalid_txn_state, "nobody was asked about it"
     # Its coordinator was asked, and said yes; then the transaction timed out.
     guard = log.verification(7, 0, NOW)
     finish(log, 7, committed=False, epoch=1)
@@ -122,18 +121,16 @@ def test_a_batch_of_a_transaction_that_is_over_is_refused(log: PartitionLog) -> 
 
 def test_in_a_transaction_everything_is_of_the_transaction(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
-    with pytest.raises(BrokerError) as caught:
+    with pytest.raises(BrokerError, match="INVALID_TXN_STATE"):
         append(log, b"b", producer_id=7, producer_epoch=0, base_sequence=1)
-    assert caught.value.code == ErrorCode.invalid_txn_state
     assert code_of(log, 7, 5) == ErrorCode.out_of_order_sequence_number
     assert send(log, 7, 0, b"a") == 0, "a duplicate"
 
 
 def test_by_version_2_a_marker_begins_an_epoch(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
-    with pytest.raises(BrokerError) as caught:
+    with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
         finish(log, 7, committed=True, epoch=0, version=2)
-    assert caught.value.code == ErrorCode.invalid_producer_epoch
     finish(log, 7, committed=True, epoch=1, version=2)
     assert code_of(log, 7, 1) == ErrorCode.invalid_producer_epoch
     finish(log, 7, committed=True, epoch=1, version=2)  # written again after a crash
@@ -148,18 +145,16 @@ def test_a_transaction_that_begins_late_is_a_gap(log: PartitionLog) -> None:
     header, data = batch(
         b"x", attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=3
     )
-    with pytest.raises(BrokerError) as caught:
+    with pytest.raises(BrokerError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
         log.append(header, data, guard, from_zero=True)
-    assert caught.value.code == ErrorCode.out_of_order_sequence_number
     log.append(header, data, guard)  # by version 1: the state may have expired
 
 
 def test_a_coordinator_that_is_not_one_any_more_is_refused(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     log.end_transaction(TransactionMarker(7, 0, True, 5), NOW)
-    with pytest.raises(BrokerError) as caught:
+    with pytest.raises(BrokerError, match=r"\(52\)"):
         log.end_transaction(TransactionMarker(7, 0, True, 4), NOW)
-    assert caught.value.code == ErrorCode.transaction_coordinator_fenced
 
 
 def write_much(log: PartitionLog) -> list[bytes]:

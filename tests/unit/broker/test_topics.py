@@ -21,10 +21,6 @@ from tests.unit.broker.logs import append, values
 from tests.unit.broker.nodes import ask, running_node
 
 
-def code(error: pytest.ExceptionInfo[BrokerError]) -> int:
-    return error.value.code
-
-
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "...", "-"])
 def test_legal_names(name: str) -> None:
     assert is_legal_name(name)
@@ -43,17 +39,15 @@ def test_what_cannot_be_made(node: Node) -> None:
         ("u", 0, ErrorCode.invalid_partitions),
         ("u", MAX_PARTITIONS + 1, ErrorCode.invalid_partitions),
     ):
-        with pytest.raises(BrokerError) as error:
+        with pytest.raises(BrokerError, match=expected.name.upper()):
             node.topics.create(name, count)
-        assert code(error) == expected
 
 
 def test_names_that_metrics_could_not_tell_apart(node: Node) -> None:
     node.topics.create("a.b_c", 1)
     for name in ("a_b.c", "a_b_c"):
-        with pytest.raises(BrokerError) as error:
+        with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
             node.topics.create(name, 1)
-        assert code(error) == ErrorCode.invalid_topic_exception
     node.topics.create("a-b_c", 1)
     # A client that only asks for it is not told why, as the controller makes it later.
     asked = {"topics": [{"name": "a_b.c"}], "allow_auto_topic_creation": True}
@@ -92,9 +86,8 @@ def test_a_disk_that_refuses_is_a_storage_error(tmp_path: Path) -> None:
     logs = LogDirectories([tmp_path / "data"], LogConfig())
     topics = Topics(logs)
     shutil.rmtree(tmp_path / "data")
-    with pytest.raises(BrokerError) as error:
+    with pytest.raises(BrokerError, match="KAFKA_STORAGE_ERROR"):
         topics.create("t", 1)
-    assert code(error) == ErrorCode.kafka_storage_error
     logs.abandon()
 
 
