@@ -86,8 +86,8 @@ def test_aiokafka_shares_a_topic_between_two(broker: EmbeddedBroker) -> None:
     assert Counter(asyncio.run(consume())) == Counter(expected())
 
 
-def confluent(broker: EmbeddedBroker, *topics: str, **options: object) -> Consumer:
-    timeouts = {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100, **options}
+def confluent(broker: EmbeddedBroker, *topics: str, **options: Any) -> Consumer:
+    timeouts: dict[str, Any] = {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100, **options}
     return confluent_consumer(broker.bootstrap_servers, *topics, **timeouts)
 
 

@@ -186,28 +186,17 @@ def test_epochs_of_the_leader(node: Node) -> None:
 
 
 def test_ranges(node: Node) -> None:
-    answer = ask(
-        node,
-        ApiKey.API_VERSIONS,
-        3,
-        client_software_name="kprod",
-        client_software_version="0.1.0",
-    )
-    found = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+    def ask_as(name: str, version: str) -> Any:
+        software = {"client_software_name": name, "client_software_version": version}
+        return ask(node, ApiKey.API_VERSIONS, 3, **software)
+
+    offered = ask_as("kprod", "0.1.0").api_keys
+    found = {key.api_key: (key.min_version, key.max_version) for key in offered}
     on_request = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
     spans = {api: (span.lowest, span.highest) for api, span in VERSIONS.items()}
     assert found == {api: spans[api] for api in spans.keys() - on_request}
-    node.options.client_metrics.subscribe(ClientMetricsSubscription())
-    named = {"client_software_name": "kprod", "client_software_version": "0.1.0"}
-    offered = ask(node, ApiKey.API_VERSIONS, 3, **named).api_keys
-    assert {key.api_key for key in offered} == VERSIONS.keys()
     assert found[ApiKey.PRODUCE] == (0, 13)
+    node.options.client_metrics.subscribe(ClientMetricsSubscription())
+    assert {key.api_key for key in ask_as("kprod", "0.1.0").api_keys} == VERSIONS.keys()
     for name, version in (("", "1"), ("a b", "1"), ("a", "-1"), ("a.", "1")):
-        refused = ask(
-            node,
-            ApiKey.API_VERSIONS,
-            3,
-            client_software_name=name,
-            client_software_version=version,
-        )
-        assert refused.error_code is ErrorCode.invalid_request
+        assert ask_as(name, version).error_code is ErrorCode.invalid_request

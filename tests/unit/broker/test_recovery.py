@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,42 +61,34 @@ def test_leftovers_are_removed(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*9.index")) + list(tmp_path.glob("*.deleted"))
 
 
-def stop(log: PartitionLog) -> int | None:
-    log.close()
-    return None
+def after(log: PartitionLog, recovery_point: int | None) -> PartitionLog:
+    """The log, opened again after a crash or a clean stop."""
+    log.close() if recovery_point is None else log.abandon()
+    return open_log(log.directory, recovery_point)
 
 
-def crash(log: PartitionLog) -> int | None:
-    log.abandon()
-    return CRASHED
-
-
-@pytest.mark.parametrize("end", [stop, crash])
+@pytest.mark.parametrize("recovery_point", [None, CRASHED])
 def test_the_last_five_batches_are_known_after_any_end(
-    tmp_path: Path, end: Callable[[PartitionLog], int | None]
+    log: PartitionLog, recovery_point: int | None
 ) -> None:
-    log = open_log(tmp_path)
     for number in range(100):
         produce(log, number)
-    log = open_log(tmp_path, end(log))
+    log = after(log, recovery_point)
     for number in range(95, 100):
         assert produce(log, number).base_offset == number
     with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
         produce(log, 94)
     assert produce(log, 100).base_offset == 100
-    log.abandon()
 
 
-@pytest.mark.parametrize("end", [stop, crash])
+@pytest.mark.parametrize("recovery_point", [None, CRASHED])
 def test_a_producer_that_wrote_long_ago_is_known(
-    tmp_path: Path, end: Callable[[PartitionLog], int | None]
+    log: PartitionLog, recovery_point: int | None
 ) -> None:
-    log = open_log(tmp_path)
     produce(log, 0, 3)
     for _ in range(30):
         append(log, b"x" * 500)
-    log = open_log(tmp_path, end(log))
+    log = after(log, recovery_point)
     assert produce(log, 0, 3).base_offset == 0
     with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
         produce(log, 4)
-    log.abandon()
