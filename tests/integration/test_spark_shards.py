@@ -20,7 +20,6 @@ from tests.integration.conftest import SharedKafka
 from tests.spark.exactly_once.attempts import attempt
 from tests.spark.exactly_once.test_atomic import (
     BOTH,
-    assert_there,
     decide,
     end,
     prepared,
@@ -28,7 +27,8 @@ from tests.spark.exactly_once.test_atomic import (
     time_out,
     write,
 )
-from tests.spark.exactly_once.test_atomic import shard as batch_shard
+from tests.spark.exactly_once.test_shards import assert_there
+from tests.spark.exactly_once.test_shards import shard as batch_shard
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.committed_records import committed
 from tests.support.topic_admin import TopicAdmin

@@ -31,11 +31,8 @@ from kprod.spark.partition_writer import task_writer
 from kprod.spark.shard_rows import TaskRows
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from tests.spark.exactly_once.attempts import attempt as attempted
-from tests.spark.exactly_once.test_shards import deliver
+from tests.spark.exactly_once.test_shards import PARTITIONS, assert_there, deliver, shard
 from tests.spark.exactly_once_kills.request_watch import Moment, RequestWatch, WatchedBroker
-from tests.support.committed_records import committed
-
-PARTITIONS = 2
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["protocol-1", "protocol-2"])
@@ -47,11 +44,6 @@ def servers(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def options(servers: str) -> dict[str, Any]:
     return transactional_options(job_options({"bootstrap_servers": servers}))
-
-
-def shard(topic: str, number: int = 0, **values: Any) -> Shard:
-    given = {"prefix": "p", "job": topic, "batch": 0, "shards": 2, "run": "first", **values}
-    return Shard(number=number, topic=topic, **given)
 
 
 def write(
@@ -89,12 +81,6 @@ def end(servers: str, topic: str, of: Sequence[PreparedShard], **values: Any) ->
     )
     shipped: BatchEnd = pickle.loads(pickle.dumps(made))
     return shipped
-
-
-def assert_there(servers: str, topic: str, expected: Sequence[bytes]) -> None:
-    """Committed, once each, and nothing is left open."""
-    assert sorted(committed(servers, topic, PARTITIONS)) == sorted(expected)
-    assert not [one for one in open_transactions(servers) if topic in one.transactional_id]
 
 
 BOTH = rows_of(0) + rows_of(1)

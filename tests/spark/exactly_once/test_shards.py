@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -74,7 +74,7 @@ def rows(text: str, count: int = 50) -> list[bytes]:
     return [f"{text} {number}".encode() for number in range(count)]
 
 
-def assert_there(servers: str, topic: str, expected: list[bytes]) -> None:
+def assert_there(servers: str, topic: str, expected: Sequence[bytes]) -> None:
     """Committed, once each, and nothing is left open behind them."""
     assert sorted(committed(servers, topic, PARTITIONS)) == sorted(expected)
     assert not [one for one in open_transactions(servers) if topic in one.transactional_id]
