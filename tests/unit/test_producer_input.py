@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import mmap
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -104,6 +106,19 @@ def test_a_topic_nobody_knows_is_refused_in_time(broker: ScriptedBroker) -> None
         with pytest.raises(InvalidTopicError):
             producer.partitions_for("not a topic")
         assert producer.partitions_for("t") == {0, 1}
+
+
+def test_without_time_to_wait_a_topic_becomes_known_all_the_same(broker: ScriptedBroker) -> None:
+    with producer_before(broker.cluster, max_block_ms=0) as producer:
+        with pytest.raises(KprodTimeoutError):
+            producer.send("t", b"v")
+        pause = threading.Event()
+        for _ in range(10_000):
+            with suppress(KprodTimeoutError):
+                assert producer.send("t", b"v").get(LONG).offset == 0
+                return
+            pause.wait(0.001)
+    raise AssertionError("the topic never became known")
 
 
 def test_a_record_beyond_what_the_format_can_hold(broker: ScriptedBroker) -> None:

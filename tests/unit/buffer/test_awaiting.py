@@ -66,12 +66,13 @@ def test_what_has_ended_is_told_without_waiting(delivery: BatchDelivery) -> None
 
 
 def test_many_tasks_cost_one_call_into_the_loop(delivery: BatchDelivery) -> None:
-    loop = CountingLoop()
+    """Also those of another batch that ends before the loop has had its turn."""
+    loop, other = CountingLoop(), new_delivery()
 
     async def run() -> list[int]:
-        tasks = await asked(*futures_of(delivery, 1000))
+        tasks = await asked(*futures_of(delivery, 500), *futures_of(other, 500))
         before = loop.calls
-        elsewhere(lambda: delivery.succeed(0, -1))
+        elsewhere(lambda: (delivery.succeed(0, -1), other.succeed(500, -1)))
         assert loop.calls - before == 1
         return [stored.offset for stored in await asyncio.gather(*tasks)]
 

@@ -43,6 +43,15 @@ def names() -> list[str]:
     return [thread.name for thread in threading.enumerate()]
 
 
+def test_without_a_thread_they_run_at_once() -> None:
+    callbacks = Callbacks()
+    ran: list[int] = []
+    callbacks.put([partial(ran.append, 1), partial(ran.append, 2)])
+    assert ran == [1, 2]
+    assert callbacks.drain(0)
+    assert not callbacks.is_current
+
+
 def test_draining_does_not_wait_for_what_is_put_later(callbacks: Callbacks) -> None:
     enough = threading.Event()
 

@@ -153,6 +153,13 @@ def test_a_timeout_names_every_broker_that_failed_the_latest_first() -> None:
     assert error.__cause__ is refused
 
 
+def test_a_timeout_does_not_name_more_brokers_than_one_can_read() -> None:
+    metadata = new_metadata()
+    for number in range(100):
+        metadata.connection_failed(f"{number}", ConnectionLost(f"{number}: refused"))
+    assert str(timeout_of(metadata)).endswith("; 95: refused; and 45 more")
+
+
 @pytest.mark.parametrize(
     ("code", "meaning"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from array import array
 from collections.abc import Callable
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -90,6 +91,24 @@ def test_a_kind_of_str_counts_by_its_text(topic: str) -> None:
 def test_other_integers_become_plain_ones() -> None:
     assert type(check_partition(numpy.int32(3))) is int
     assert type(check_timestamp(numpy.int64(3))) is int
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "hint"),
+    [
+        (True, ""),
+        ("1700000000000", ""),
+        (1.7e12, "pass int(...) of milliseconds since 1970"),
+        (float("nan"), "pass int(...) of milliseconds since 1970"),
+        (float("inf"), "pass int(...) of milliseconds since 1970"),
+        (datetime(2024, 1, 1), "pass int(moment.timestamp() * 1000)"),
+    ],
+    ids=steady_repr,
+)
+def test_a_timestamp_that_is_no_number(timestamp: Any, hint: str) -> None:
+    text = refused(check_timestamp, timestamp, RecordTypeError)
+    assert text.startswith("timestamp_ms: expected an int or None, got ")
+    assert text.endswith(hint or f"({type(timestamp).__name__})")
 
 
 @pytest.mark.parametrize(

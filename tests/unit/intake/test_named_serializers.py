@@ -15,6 +15,7 @@ from kprod.intake.serializers import (
     int32_serializer,
     int_serializer,
     json_serializer,
+    str_serializer,
 )
 from tests.support.steady_names import steady_repr
 
@@ -22,6 +23,10 @@ from tests.support.steady_names import steady_repr
 @pytest.mark.parametrize("name", NAMED_SERIALIZERS)
 def test_null_stays_null(name: str) -> None:
     assert NAMED_SERIALIZERS[name](None) is None
+
+
+def test_text() -> None:
+    assert str_serializer("Übergröße") == b"\xc3\x9cbergr\xc3\xb6\xc3\x9fe"
 
 
 def test_json() -> None:

@@ -95,7 +95,7 @@ def test_the_traffic_of_all_brokers_adds_up(metrics: ProducerMetrics) -> None:
     for node_id in (-1, 7):
         node = metrics.node(node_id)
         node.sent(300 + node_id)
-        node.sent(200)
+        metrics.node(node_id).sent(200)
         node.responses += 2
         node.bytes_out += 500
         node.bytes_in += 50

@@ -147,6 +147,7 @@ def test_a_full_pipe_takes_nothing_more_until_it_is_drained(network: Network) ->
         found += network.received(sent - len(found))
         network.backend.poll(LONG)
         sent += transport.send([memoryview(payload)[sent:]])
+        network.backend.watch(transport, write=True)
     assert found == payload
 
 
