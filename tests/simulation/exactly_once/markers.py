@@ -9,7 +9,7 @@ from tests.simulation.events import EventQueue
 from tests.simulation.exactly_once.group import OFFSETS, Group
 from tests.simulation.exactly_once.marked_log import MarkedLog
 from tests.simulation.exactly_once.setup import Place, TransactionSetup, Who
-from tests.simulation.model.cluster import NOBODY, Cluster, Partition
+from tests.simulation.model.cluster import NOBODY, Cluster
 
 AGAIN = 0.03
 
@@ -61,23 +61,14 @@ class Markers:
         if not isinstance(log, MarkedLog) or not log.mark(*who, kind, era):
             return
         ends, as_of = log.end, partition.epoch
-        self._events.after(
-            self._setup.replication,
-            lambda: self._replicated(partition, ends, as_of, done, again),
-        )
 
-    def _replicated(
-        self,
-        partition: Partition,
-        ends: int,
-        as_of: int,
-        done: Callable[[], None],
-        again: Callable[[], None],
-    ) -> None:
-        """The replicas have it; a leader that is one no more leaves that open."""
-        if partition.epoch != as_of or partition.leader == NOBODY:
-            self._events.after(AGAIN, again)
-            return
-        partition.log.committed = max(partition.log.committed, ends)
-        self._marked()
-        self._events.after(self._setup.latency, done)
+        def replicated() -> None:
+            """The replicas have it; a leader that is one no more leaves that open."""
+            if partition.epoch != as_of or partition.leader == NOBODY:
+                self._events.after(AGAIN, again)
+                return
+            log.committed = max(log.committed, ends)
+            self._marked()
+            self._events.after(self._setup.latency, done)
+
+        self._events.after(self._setup.replication, replicated)

@@ -71,8 +71,18 @@ class ProduceHandler:
             else:
                 end.proceed()
             return
-        wait = self._setup.replication if request.body.acks == -1 and stored else 0.0
-        self._events.after(wait, lambda: self._replicated(end, request, results, stored, fault))
+
+        def replicated() -> None:
+            """The replicas have it, or somebody else leads and nobody knows (DelayedProduce)."""
+            if self._node.paused:
+                self._node.when_resumed(replicated)
+                return
+            for each in stored:
+                self._confirm(*each)
+            self._answer(end, request, results, fault)
+
+        waits = request.body.acks == -1 and stored
+        self._events.after(self._setup.replication if waits else 0.0, replicated)
 
     def _append(self, data: PartitionData, result: PartitionResult, stored: list[Stored]) -> None:
         partition, code = self.find(data)
@@ -106,28 +116,17 @@ class ProduceHandler:
             return None, UNKNOWN_TOPIC
         return topic.partitions[data.partition], 0
 
-    def _replicated(
-        self,
-        end: ServerEnd,
-        request: Heard,
-        results: list[PartitionResult],
-        stored: list[Stored],
-        fault: Interference | None,
+    def _confirm(
+        self, result: PartitionResult, partition: Partition, epoch: int, end: int, again: bool
     ) -> None:
-        """The replicas have it, or somebody else leads now and nobody knows (DelayedProduce)."""
-        if self._node.paused:
-            self._node.when_resumed(lambda: self._replicated(end, request, results, stored, fault))
+        if partition.epoch != epoch or partition.leader != self._node.node_id:
+            result.code = NOT_LEADER  # and the offset remains, as in Kafka
             return
-        for result, partition, leader_epoch, log_end, again in stored:
-            if partition.epoch != leader_epoch or partition.leader != self._node.node_id:
-                result.code = NOT_LEADER  # and the offset remains, as in Kafka
-                continue
-            partition.log.committed = max(partition.log.committed, log_end)
-            if again and self._setup.duplicate_code:
-                result.code, result.base_offset = self._setup.duplicate_code, -1
-            elif self._setup.append_time:
-                result.append_time = int(self._events.now * 1000)
-        self._answer(end, request, results, fault)
+        partition.log.committed = max(partition.log.committed, end)
+        if again and self._setup.duplicate_code:
+            result.code, result.base_offset = self._setup.duplicate_code, -1
+        elif self._setup.append_time:
+            result.append_time = int(self._events.now * 1000)
 
     def _answer(
         self,
