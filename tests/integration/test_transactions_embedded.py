@@ -52,6 +52,21 @@ def options(broker: EmbeddedBroker) -> dict[str, Any]:
     return {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "tx"}
 
 
+@BOTH_ENDS
+def test_a_block_that_ends_its_transaction_itself_says_how(
+    broker: EmbeddedBroker, call: str, outcome: str
+) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        for failing in (True, False):
+            transaction = producer.transaction()
+            with suppress(ZeroDivisionError, IllegalStateError), transaction:
+                producer.send(TOPIC, b"v")
+                getattr(producer, call)()
+                if failing:
+                    raise ZeroDivisionError
+            assert transaction.outcome == outcome
+
+
 def test_a_block_whose_commit_has_not_ended_does_not_know(broker: EmbeddedBroker) -> None:
     with KafkaProducer(**options(broker)) as producer:
         producer.init_transactions()
