@@ -2,8 +2,7 @@
 
 * ``setup``, ``plan``, ``draw``: what determines a run.
 * ``world`` runs it: ``application`` follows its plans with the producer's own calls, ``node``,
-  ``coordinator`` (with the rules of the embedded broker), ``group``, ``markers`` and
-  ``marked_log`` are the cluster.
+  ``coordinator``, ``group``, ``markers`` and ``marked_log`` are the cluster.
 * ``judge``: readers look at what is committed meanwhile, a judge at the end; ``bugs`` are planted
   to see whether they notice.
 
