@@ -209,9 +209,10 @@ class Producing:
         """The partition of a key; None if ``partition_for_key`` is unset or the topic unknown."""
 
     def poll(self, timeout: float | None = -1) -> int:
-        """Run the callbacks that are due, waiting at most ``timeout`` seconds for the first.
+        """Run the callbacks that are due, and return their number.
 
-        If ``timeout`` is -1 or None, it waits until another thread closes the producer. Returns the
-        number of callbacks. Raises what a callback raises, and RuntimeError after ``close``. Inside
-        a delivery callback, a wait without limit raises KafkaException.
+        If none is due, wait at most ``timeout`` seconds for the first. If ``timeout`` is -1 or
+        None, the wait has no limit, but ends when another thread closes the producer. Raises what a
+        callback raises, and RuntimeError after ``close``. Inside a delivery callback, a wait
+        without limit raises KafkaException.
         """

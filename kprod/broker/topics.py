@@ -144,7 +144,7 @@ class Topics:
             self._make(name, topic.id, partitions)
 
     def check_extension(self, name: str, partitions: int) -> Topic:
-        """Raise the ``BrokerError`` of ``extend`` for this name and number, but add nothing.
+        """Check whether ``extend`` would accept this name and number. If not, raise its error.
 
         Descriptors and the disk are not checked. Returns the topic.
         """

@@ -66,9 +66,10 @@ class BatchDelivery(BatchOutcome):
     callbacks_type = Callbacks
 
     def fail_each(self, errors: Sequence[tuple[int, KprodError]]) -> bool:
-        """Fail the records with several errors, each given with the index of its first record.
+        """Fail all records of the batch, not all with the same error.
 
-        The first index is 0. Returns False if the batch already had a result.
+        ``errors`` has pairs (index, error), the first with the index 0. An error applies to the
+        records from its index up to the next one. Returns False if the batch already had a result.
         """
         parts: list[tuple[int, BatchDelivery]] = []
         for first, error in errors:

@@ -81,7 +81,7 @@ class Rows:
 
     @property
     def largest_partition(self) -> int:
-        """The partition for all rows; -1 if there is none, or one for each row."""
+        """The partition, if it was given once for all rows; otherwise -1."""
         partition = self._columns[2]
         return partition if type(partition) is int else -1
 

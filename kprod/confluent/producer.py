@@ -207,7 +207,10 @@ class Producer(Producing, ProducerTransactions):
     # Reports --------------------------------------------------------------------------------------
 
     def _refuse_inside(self, call: str) -> None:
-        """Raise KafkaException inside a delivery callback, where ``call`` would wait for itself."""
+        """Raise KafkaException if this thread is running a delivery callback.
+
+        ``call`` waits for delivery callbacks, and so would wait for the one that called it.
+        """
         if self._reports.inside():
             words = f"Local: Erroneous state: {call} inside on_delivery would wait for itself"
             raise KafkaException(KafkaError(KafkaError._STATE, words))

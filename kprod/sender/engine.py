@@ -168,7 +168,10 @@ class Engine:
             log.warning("%s was still open when the interpreter exited", self._client_id)
 
     def _log_losses(self) -> None:
-        """Log the counts once: ``with``, a dropped producer and the exit do not return them."""
+        """Log the counts of the final report once.
+
+        At the end of a ``with`` block and at exit, the application does not get the report.
+        """
         report = self.report()
         level = logging.WARNING if report.failed else logging.DEBUG
         if level > self._logged:

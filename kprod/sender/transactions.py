@@ -393,7 +393,7 @@ class Transactions:
         self._sender_moves(State.READY, None)
 
     def reinitializes(self) -> None:
-        """The transaction has ended. Before the next one, the producer needs another epoch."""
+        """End the transaction, and request a new epoch before the next one begins."""
         with self._lock:
             self._sender_move(State.INITIALIZING)
             self.error = None

@@ -64,8 +64,8 @@ class LogDirectory:
     """The partitions in one directory (what Kafka's LogManager does for each of ``log.dirs``).
 
     The constructor locks the directory and loads every partition. Unless the last shutdown was
-    clean, the partitions are also recovered. Only ``fail`` is thread-safe: for creating and
-    removing partitions, ``Topics`` has a lock.
+    clean, the partitions are also recovered. ``fail`` is thread-safe. The other methods are not:
+    ``Topics`` calls them under its lock.
     """
 
     def __init__(

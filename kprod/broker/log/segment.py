@@ -215,7 +215,10 @@ class LogSegment:
             _log.warning("%s; what comes after it there is not read", error)
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the first batch that ends at or after ``offset``, or the size."""
+        """Return the position of the first batch whose last offset is at least ``offset``.
+
+        If there is no such batch, return the size of the segment.
+        """
         found = self._find(offset)
         return self.size if found is None else found[0]
 
