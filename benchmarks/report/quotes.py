@@ -172,8 +172,8 @@ def _headline(result: Mapping[str, Any]) -> str:
         sides[side]["figures"]["records_per_second"]["median"] for side in (c.KPROD, c.CALLBACK)
     )
     return (
-        f"- **Fast.** `send` is compiled. With default options it delivers {ours:,.0f} keyed"
-        f" records of 100 B a second, {ours / theirs:.1f} times as many as confluent-kafka:"
+        "- **Fast.** `send` is compiled. With default options and records of 100 B with a key, it"
+        f" delivers {ours:,.0f} records/s, {ours / theirs:.1f} times as many as confluent-kafka:"
         " [How fast it is](#how-fast-it-is)."
     )
 
