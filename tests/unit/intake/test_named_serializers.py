@@ -9,14 +9,17 @@ from typing import Any
 import numpy
 import pytest
 
+from kprod.errors import SerializationError
 from kprod.intake.serializers import (
     NAMED_SERIALIZERS,
+    Serializers,
     float_serializer,
     int32_serializer,
     int_serializer,
     json_serializer,
     str_serializer,
 )
+from kprod.types import ProducerRecord
 from tests.support.steady_names import steady_repr
 
 
@@ -84,3 +87,19 @@ NO_NUMBERS: list[Any] = [True, "1", b"1", [1], {}]
 def test_no_numbers(serializer: Any, value: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         serializer(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("str", 5, "expects str, got int"),
+        ("int", "5", "expects int, got str"),
+        ("int32", 2.5, "expects int, got float"),
+        ("float", [5], "expects float, got list"),
+    ],
+)
+def test_an_object_of_another_type_is_refused_by_name(name: str, value: Any, text: str) -> None:
+    serializers = Serializers(key=name)
+    with pytest.raises(SerializationError) as caught:
+        serializers.apply(ProducerRecord("t", key=value))
+    assert str(caught.value) == f"key for topic 't': key_serializer {text}"
