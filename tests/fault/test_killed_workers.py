@@ -102,56 +102,59 @@ class Workers:
         found = self._group.committed(places, timeout=PATIENCE)
         return sum(max(place.offset, 0) for place in found)
 
+    def await_done(self, records: int) -> None:
+        """Wait until at least so many records are transformed and committed."""
+        deadline = time.monotonic() + PATIENCE
+        while self.done() < records:
+            assert time.monotonic() < deadline, self._errors.read_text()[-2000:]
+
     def end(self) -> None:
         for number in self._processes:
             self.kill(number)
         self._group.close()
 
 
-def lines(records: int) -> Iterator[tuple[int, bytes]]:
-    """Partition and value of each record of the input."""
-    return ((number % PARTITIONS, b"line %07d" % number) for number in range(records))
+def lines(first: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Partition and value of each record of the input, from one number up to another."""
+    return ((number % PARTITIONS, b"line %07d" % number) for number in range(first, end))
 
 
-def fill(bootstrap_servers: str, records: int) -> None:
+def fill(bootstrap_servers: str, first: int, end: int) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap_servers) as producer:
-        for partition, value in lines(records):
+        for partition, value in lines(first, end):
             producer.send(INPUT, value, partition=partition)
         assert producer.flush(PATIENCE).failed == 0
 
 
 def transform(broker: Broker, workers: Workers, size: Size) -> None:
-    """Have everything transformed, and kill meanwhile, as evenly as work goes on."""
+    """Have everything transformed, and kill a worker in each part of it but the last.
+
+    The next part is written after the kill: the workers cannot be done before all kills are made.
+    """
     chance = random.Random(size.records)
-    kills = _moments(size.worker_kills, size.records)
-    crashes = _moments(size.broker_kills, size.records)
+    parts = size.worker_kills + 1
+    ends = [size.records * number // parts for number in range(parts + 1)]
+    crashes = {parts * number // (size.broker_kills + 1) for number in range(size.broker_kills)}
     for number in range(len(WORKERS)):
         workers.start(number)
-    while (done := workers.done()) < size.records:
-        if kills and done >= kills[0]:
-            kills.pop(0)
-            number = chance.randrange(len(WORKERS))
-            time.sleep(chance.random() * 0.03)  # somewhere in its next transaction
-            workers.kill(number)
-            workers.start(number)
-        if crashes and done >= crashes[0]:
-            crashes.pop(0)
+    for part in range(size.worker_kills):
+        fill(broker.bootstrap_servers, ends[part], ends[part + 1])
+        workers.await_done(ends[part] + 1)
+        number = chance.randrange(len(WORKERS))
+        time.sleep(chance.random() * 0.03)  # somewhere in its next transaction
+        workers.kill(number)
+        workers.start(number)
+        if part in crashes:
             broker.kill()
             broker.start()
-    assert not kills, "not every kill was made; the test proves less than it says"
-    assert not crashes
-
-
-def _moments(count: int, records: int) -> list[int]:
-    """How many records have been transformed when something is to happen."""
-    return [records * number // (count + 1) for number in range(count)]
+    fill(broker.bootstrap_servers, ends[-2], ends[-1])
+    workers.await_done(size.records)
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", BROKERS)
 def test_the_output_is_the_input_transformed_once(kind: str, tmp_path: Path) -> None:
     with running(kind, tmp_path) as broker:
-        fill(broker.bootstrap_servers, SIZE.records)
         workers = Workers(broker.bootstrap_servers, tmp_path)
         started = time.monotonic()
         try:
@@ -163,7 +166,7 @@ def test_the_output_is_the_input_transformed_once(kind: str, tmp_path: Path) -> 
         every = committed(
             broker.bootstrap_servers, OUTPUT, PARTITIONS, isolation="read_uncommitted"
         )
-    expected = sorted(lines(SIZE.records))  # partition after partition, in its order
+    expected = sorted(lines(0, SIZE.records))  # partition after partition, in its order
     assert found == [value.upper() for _, value in expected]
     if CAMPAIGN:
         assert len(every) > len(found), "no kill hit a transaction; the test proves nothing"
