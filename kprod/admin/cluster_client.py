@@ -25,9 +25,9 @@ from kprod.metrics import ProducerMetrics
 from kprod.security.composition import open_network
 from kprod.sender.assembly import broker_settings
 from kprod.sender.broker import Broker as Connection
+from kprod.sender.connection import ControlRequest
 from kprod.sender.connection_log import ConnectionLog
 from kprod.sender.deadlines import Deadlines
-from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.types import Broker
 from kprod.wire import admin
@@ -126,7 +126,7 @@ class ClusterClient:
             SystemClock(),
             self._failures.__setitem__,
             rng,
-            deadlines=self._deadlines,
+            self._deadlines,
             log=_QuietLog(config.client_id),
         )
 

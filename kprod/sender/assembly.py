@@ -15,7 +15,7 @@ from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
 from kprod.security.composition import mechanism_of, open_network, steps_of
-from kprod.sender.broker import BrokerSettings
+from kprod.sender.connection import BrokerSettings
 from kprod.sender.connection_log import UnobservedFailures
 from kprod.sender.coordination import Coordination
 from kprod.sender.deadlines import Deadlines
@@ -81,8 +81,8 @@ def assemble(
         clock,
         metadata.connection_failed,
         rng,
+        deadlines,
         goes_back=config.metadata_recovery_strategy == "rebootstrap",
-        deadlines=deadlines,
     )
     loop_owner = LoopOwner(network, clock)
     metadata.subscribe(MetadataListener(wanted=loop_owner.wake))
@@ -182,13 +182,11 @@ def broker_settings(
     )
 
 
-def _login(config: ProducerConfig, rng: random.Random) -> Callable[[str], LoginSettings] | None:
+def _login(config: ProducerConfig, rng: random.Random) -> LoginSettings | None:
     mechanism = mechanism_of(config)
     if mechanism is None:
         return None
-    part = partial(rng.uniform, *RENEWED_AT)
-    steps = steps_of(mechanism)
-    return lambda host: LoginSettings(mechanism.name, partial(steps, host), part)
+    return LoginSettings(mechanism.name, steps_of(mechanism), partial(rng.uniform, *RENEWED_AT))
 
 
 def _backoff(initial_ms: float, maximum_ms: float, rng: random.Random) -> ExponentialBackoff:

@@ -5,55 +5,26 @@ It has at most one connection, which is made when needed, and again after a back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from kprod.clock import ExponentialBackoff
-from kprod.errors import ConnectionLost, KprodError, UnsupportedVersionError
-from kprod.metrics import ProducerMetrics
-from kprod.metrics.producer_metrics import NodeCounters
-from kprod.sender.connection import BrokerConnection
-from kprod.sender.connection_log import (
-    ConnectionLog,
-    as_lost,
-    forget_frames,
-    named,
-    silenced,
-    silent_setup,
-    slow_setup,
+from kprod.errors import (
+    AuthenticationError,
+    ConnectionLost,
+    KprodError,
+    ProtocolError,
+    UnsupportedVersionError,
 )
-from kprod.sender.deadlines import FOREVER, Deadlines
-from kprod.sender.exchange import Exchange
-from kprod.sender.login import LoginSettings
-from kprod.transport.base import Backend, Transport
+from kprod.metrics.producer_metrics import NodeCounters
+from kprod.sender.connection import BrokerConnection, Exchange
+from kprod.sender.connection_log import forget_frames
+from kprod.sender.deadlines import FOREVER
+from kprod.sender.login import Login
+from kprod.transport.base import Transport
 from kprod.types import Broker as Address
-from kprod.wire.control import KPROD
-from kprod.wire.versions import ApiKey, ApiVersions
+from kprod.wire.versions import ApiKey
 
-
-@dataclass(frozen=True, slots=True)
-class BrokerSettings:
-    """The settings that all brokers of a producer share. Times are in seconds.
-
-    ``setup`` limits the time of connecting, handshake and login; the limit grows each time it was
-    too short (KIP-601). ``needed``: the APIs that a broker must offer. ``login`` returns the
-    settings of the login at a host; None: no login. ``learners`` are called after every handshake
-    with the API versions that the broker offers. ``software``: the name and the version that
-    brokers are told.
-    """
-
-    client_id: str
-    max_in_flight: int
-    max_frame_bytes: int
-    request_timeout: float
-    setup: ExponentialBackoff
-    idle_timeout: float
-    reconnect: ExponentialBackoff
-    needed: tuple[ApiKey, ...] = ()
-    login: Callable[[str], LoginSettings] | None = None
-    learners: Sequence[Callable[[ApiVersions], None]] = ()
-    software: tuple[str, str] = KPROD
-
+if TYPE_CHECKING:
+    from kprod.sender.network import Network
 
 NEVER = -FOREVER
 LONG_SILENCE = 5.0
@@ -65,6 +36,7 @@ RECEIVE_BYTES = 32 * 1024
 READS_PER_TURN = 32
 """Reads in a row: other brokers and deadlines must not wait for a broker that sends without end."""
 READS = range(READS_PER_TURN)
+PORT_HINT = "; does this port expect TLS or a login? see security_protocol"
 
 
 class Broker:
@@ -74,57 +46,13 @@ class Broker:
     it is not raised. Used only by the sender's thread.
     """
 
-    __slots__ = (
-        "_backend",
-        "_changed",
-        "_coming_up",
-        "_counts_every_byte",
-        "_deadlines",
-        "_failures",
-        "_idle_lost_at",
-        "_last_active",
-        "_latest_failure",
-        "_log",
-        "_metrics",
-        "_on_failure",
-        "_retry_at",
-        "_settings",
-        "_setup_limit",
-        "_setups_too_long",
-        "_traffic",
-        "_transports",
-        "_unread",
-        "_waits_to_write",
-        "address",
-        "connection",
-        "due",
-        "setup_began",
-        "transport",
-    )
-
-    def __init__(
-        self,
-        address: Address,
-        backend: Backend,
-        settings: BrokerSettings,
-        metrics: ProducerMetrics,
-        on_failure: Callable[[str, KprodError], None],
-        log: ConnectionLog,
-        deadlines: Deadlines,
-        transports: dict[int, Broker],
-        changed: Callable[[], None],
-    ) -> None:
+    def __init__(self, address: Address, network: Network) -> None:
         self.address = address
         self.due = FOREVER  # see Deadlines
-        self._deadlines = deadlines
-        self._transports = transports  # brokers by the id of their transport
-        self._changed = changed  # it may take a request though no byte came
+        self._network = network
+        self._settings = network.settings
+        self._log = network.log
         self.transport: Transport | None = None
-        self._on_failure = on_failure
-        self._log = log
-        self._backend = backend
-        self._settings = settings
-        self._metrics = metrics
         # By the first ``connect``: most brokers of a large cluster are never asked for anything.
         self._traffic: NodeCounters
         self.connection: BrokerConnection | None = None
@@ -164,7 +92,7 @@ class Broker:
         Any thread.
         """
         connection = self.connection  # once: the sender may end it meanwhile
-        return connection.in_flight if connection is not None else 0
+        return len(connection.unanswered) if connection is not None else 0
 
     @property
     def idle_bootstrap(self) -> bool:
@@ -176,7 +104,7 @@ class Broker:
         if self.connection is None or not self.connection.established:
             return self._latest_failure
         left = self.connection.throttled_for(now)
-        return KprodError(silenced(self.address, left)) if left > 0 else None
+        return KprodError(_silenced(self.address, left)) if left > 0 else None
 
     def may_connect(self, now: float) -> bool:
         """True if there is no connection, and no back-off is running."""
@@ -193,7 +121,7 @@ class Broker:
 
     def _set_deadline(self, now: float) -> None:
         """Call this if the next deadline may be earlier than before. ``fire`` finds a later one."""
-        self._deadlines.set(self, self.next_deadline(now))
+        self._network.deadlines.set(self, self.next_deadline(now))
 
     def _deadline(self) -> float:
         """When to end the connection if nothing happens until then."""
@@ -207,7 +135,7 @@ class Broker:
     def becomes(self, address: Address) -> None:
         """This bootstrap address turned out to be the broker ``address`` of the metadata."""
         self.address = address
-        self._traffic = self._metrics.node(address.node_id)
+        self._traffic = self._network.metrics.node(address.node_id)
         if self.connection is not None:
             self.connection.on_request = self._traffic.sent
 
@@ -215,19 +143,19 @@ class Broker:
 
     def connect(self, now: float) -> None:
         """Start a connection. A failure is reported, and a back-off follows it."""
-        self._traffic = self._metrics.node(self.address.node_id)
+        self._traffic = self._network.metrics.node(self.address.node_id)
         self.setup_began = self._last_active = now
         self._coming_up = True
         self._setup_limit = self._settings.setup.delay(self._setups_too_long + 1)
         self._log.detail("connecting to %s", self.address)
         try:
-            self.transport = self._backend.dial(self.address.host, self.address.port)
+            self.transport = self._network.backend.dial(self.address.host, self.address.port)
         except Exception as error:
             explained = self._explained(error, now)
             self._log.failed(str(self.address), explained, now)
             self._back_off(explained, now)
         else:
-            self._transports[id(self.transport)] = self
+            self._network.transports[id(self.transport)] = self
             self._counts_every_byte = getattr(self.transport, "counts_every_byte", False)
             self._waits_to_write = True
             self._set_deadline(now)
@@ -254,7 +182,7 @@ class Broker:
             return
         self._last_active = now
         if now + self._settings.request_timeout < self.due:  # answers only put off what is due
-            self._deadlines.set(self, now + self._settings.request_timeout)
+            self._network.deadlines.set(self, now + self._settings.request_timeout)
         self._move(now, readable=False)
 
     def _not_sent(self, exchange: Exchange, failure: KprodError, now: float) -> None:
@@ -300,26 +228,17 @@ class Broker:
     def _advance(self, now: float) -> None:
         if self.transport is None or not self.transport.advance():
             return
-        settings = self._settings
-        connection = BrokerConnection(
-            settings.client_id,
-            software=settings.software,
-            max_in_flight=settings.max_in_flight,
-            max_frame_bytes=settings.max_frame_bytes,
-            needed=settings.needed,
-            login=settings.login(self.address.host) if settings.login is not None else None,
-            wake=self._goes_on,
-            learners=settings.learners,
-            on_request=self._traffic.sent,
-        )
+        settings, host = self._settings, self.address.host
+        login = None if settings.login is None else Login(settings.login, host, self._goes_on)
+        connection = BrokerConnection(settings, login, self._traffic.sent)
         self.connection = connection
-        self._metrics.connections_made += 1
+        self._network.metrics.connections_made += 1
         connection.open(now)
 
     def _goes_on(self) -> None:
         """The next message of a login is ready, or there is more to read. Any thread."""
-        self._deadlines.queued.append(self)
-        self._backend.wake()
+        self._network.deadlines.queued.append(self)
+        self._network.backend.wake()
 
     def fire(self, now: float) -> None:
         """A deadline has come, or a login or reading can go on (see ``Deadlines``)."""
@@ -327,7 +246,7 @@ class Broker:
             self._move(now, readable=False, goes_on=True)
         self._check_time_limits(now)
         self._set_deadline(now)
-        self._changed()
+        self._network.look_again()  # it may take a request though no byte came
 
     def _read(self, now: float) -> None:
         connection, traffic, self._unread = self.connection, self._traffic, False
@@ -344,7 +263,7 @@ class Broker:
             traffic.bytes_in += len(chunk)
             traffic.responses += connection.received(chunk, now)  # which may end it
             if not connection.steady and (silence := connection.throttled_for(now)) >= LONG_SILENCE:
-                self._log.seldom(f"silence {self.address}", silenced(self.address, silence), now)
+                self._log.seldom(f"silence {self.address}", _silenced(self.address, silence), now)
             if self._coming_up and connection.established:
                 self._coming_up, self._setups_too_long = False, 0
                 self._log.works(str(self.address), now)
@@ -375,32 +294,31 @@ class Broker:
             self._traffic.bytes_out += taken
         waits = bool(output)
         if waits != self._waits_to_write:
-            self._backend.watch(transport, write=waits)
+            self._network.backend.watch(transport, write=waits)
             self._waits_to_write = waits
 
     def _check_time_limits(self, now: float) -> None:
         """End a connection whose setup or answer takes too long, or which was idle for too long."""
-        if self.transport is None or now < self._deadline():
+        transport, connection = self.transport, self.connection
+        if transport is None or now < self._deadline():
             return
-        if self.connection is None:
-            self._give_up_setup(slow_setup(self._setup_limit, self.transport.progress()), now)
-        elif not self.connection.established:
-            logs_in, for_us = self._settings.login is not None, self.connection.prepares_login
-            why = silent_setup(self._setup_limit, logs_in=logs_in, waits_for_us=for_us)
-            self._give_up_setup(why, now)
-        elif self.connection.waiting_since() is not None:
-            limit = f"{self._settings.request_timeout:g} s"
-            self.drop(self._explained(ConnectionLost(f"no response within {limit}"), now), now)
+        if connection is None:
+            progress = transport.progress()
+            why = f"not connected after {self._setup_limit:.3g} s" + (progress and f": {progress}")
+        elif not connection.established:
+            why = _silent_setup(self._setup_limit, connection.login)
+        elif connection.waiting_since() is not None:
+            why = f"no response within {self._settings.request_timeout:g} s"
         else:
             self.close(now)
-
-    def _give_up_setup(self, why: ConnectionLost, now: float) -> None:
-        self._setups_too_long += 1
-        self.drop(self._explained(why, now), now)
+            return
+        if connection is None or not connection.established:
+            self._setups_too_long += 1
+        self.drop(self._explained(ConnectionLost(why), now), now)
 
     def drop(self, error: KprodError, now: float) -> None:
         """The connection has failed: end it, start a back-off, and fail its requests."""
-        self._metrics.connections_lost += 1
+        self._network.metrics.connections_lost += 1
         quietly = self.can_send and not self.in_flight
         if quietly:
             # Brokers close connections that are idle for minutes. A loss that comes again and again
@@ -427,7 +345,7 @@ class Broker:
         connection, self.connection = self.connection, None
         try:
             if transport is not None:
-                self._transports.pop(id(transport), None)
+                self._network.transports.pop(id(transport), None)
                 self._let_go(transport, now)
         finally:
             if connection is not None:
@@ -435,8 +353,8 @@ class Broker:
                     # A handshake is not enough: a broker that breaks off at every request would be
                     # tried at the shortest interval: lost requests have no back-off of their own.
                     self._failures = 0
-                self._metrics.connections_closed += 1
-                connection.close(as_lost(error), now)
+                self._network.metrics.connections_closed += 1
+                connection.close(_as_lost(error), now)
 
     def _let_go(self, transport: Transport, now: float) -> None:
         """Close ``transport``.
@@ -445,7 +363,7 @@ class Broker:
         """
         try:
             try:
-                self._backend.forget(transport)
+                self._network.backend.forget(transport)
             finally:
                 transport.close()
         except Exception as error:
@@ -456,17 +374,55 @@ class Broker:
         self._latest_failure = error
         self._retry_at = now + self._settings.reconnect.delay(self._failures)
         self._set_deadline(now)
-        self._on_failure(str(self.address), error)
+        self._network.on_failure(str(self.address), error)
 
     def _explained(self, error: Exception, now: float) -> KprodError:
-        """The error for callers.
+        """``error`` with the broker's name, for callers. What is not kprod's is a lost connection.
 
         The tracebacks of ``error`` are dropped (see ``forget_frames``).
         """
-        new = self.connection is not None and not self.connection.useful
-        explained = named(error, self.address, new=new)
+        explained: KprodError
+        if isinstance(error, (AuthenticationError, ProtocolError, UnsupportedVersionError)):
+            explained = type(error)(f"{self.address}: {error}")
+        elif isinstance(error, KprodError) and not isinstance(error, ConnectionLost):
+            explained = error
+        else:
+            # A port that expects TLS or a login behaves like this before the first request.
+            new = self.connection is not None and not self.connection.useful
+            hint = new and "security_protocol" not in str(error)
+            explained = ConnectionLost(f"{self.address}: {error}{PORT_HINT if hint else ''}")
+        if explained is not error:
+            explained.__cause__ = error.__cause__ or error
         if not isinstance(error, KprodError):
             what = f"{self.address}: unexpected failure of the connection"
             self._log.mistake(what, error, now)
         forget_frames(error)
         return explained
+
+
+def _as_lost(error: KprodError) -> KprodError:
+    """The error for the requests of a connection that ended because of ``error``.
+
+    An AuthenticationError of a repeated login becomes a lost connection, so that the requests are
+    sent again on the next connection.
+    """
+    if not isinstance(error, AuthenticationError):
+        return error
+    lost = ConnectionLost(str(error))
+    lost.__cause__ = error
+    return lost
+
+
+def _silenced(broker: Address, seconds: float) -> str:
+    return f"{broker} asks for {seconds:.3g} s without requests (throttle_time_ms)"
+
+
+def _silent_setup(seconds: float, login: Login | None) -> str:
+    """Why a connection whose setup got no answer within ``seconds`` ends."""
+    limit = f"within {seconds:.3g} s of connecting"
+    if login is not None and login.begun is not None:
+        return (
+            f"what logs us in was not ready {limit}: does the token's provider answer, or Kerberos?"
+        )
+    or_login = "" if login is None else " or to our login"
+    return f"no answer to ApiVersions{or_login} {limit}: is it a Kafka broker?"

@@ -1,19 +1,21 @@
 """The Kafka protocol on one connection, without the socket: requests to bytes, bytes to answers.
 
-The handshake is ApiVersions (KIP-35, KIP-511). Each request has a correlation id. A broker answers
-the requests of a connection in order, so each response belongs to the oldest request. At most
-``max_in_flight`` requests are unanswered. This module does not block, read a clock or use threads.
+An exchange is a request, and what to do with its answer. Connections carry exchanges. The handshake
+is ApiVersions (KIP-35, KIP-511). Each request has a correlation id. A broker answers the requests
+of a connection in order, so each response belongs to the oldest request. At most ``max_in_flight``
+requests are unanswered. This module does not block, read a clock or use threads.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
+from kprod.clock import ExponentialBackoff
 from kprod.errors import BrokerError, ErrorCode, KprodError, ProtocolError, UnsupportedVersionError
-from kprod.sender.exchange import Buffers, ControlRequest, Exchange
-from kprod.sender.login import Login, LoginSettings
 from kprod.wire.control import (
     KPROD,
     ApiVersionsReply,
@@ -22,6 +24,11 @@ from kprod.wire.control import (
 )
 from kprod.wire.framing import FrameReader, split_response_header
 from kprod.wire.versions import SUPPORTED, ApiKey, ApiVersions, asks_for_silence
+
+if TYPE_CHECKING:
+    from kprod.sender.login import Login, LoginSettings
+
+Buffers: TypeAlias = Sequence[bytes | memoryview]
 
 LAST_CORRELATION_ID = 2**31 - 1
 LONGEST_SILENCE_MS = 300_000
@@ -52,6 +59,145 @@ LONGEST_OTHER_ANSWER = 1024 * 1024
 """In bytes. It is enough for the results of 50,000 partitions of a transaction."""
 
 
+class Failed(Protocol):
+    """See ``Exchange.failed``."""
+
+    def __call__(self, error: KprodError, now: float, *, sent: bool) -> None: ...
+
+
+class Exchange:
+    """A request in flight. It ends exactly once, by ``answered`` or by ``failed``.
+
+    ``api`` and ``version_cap`` (None: no cap) determine the version. ``expects_response`` is False
+    only for Produce with acks=0, which ends when the socket has taken its last byte.
+
+    The connection uses the other attributes. ``since`` is when the request was queued, when the
+    socket last took bytes of it, or the end of a silence that the broker asked for, whichever is
+    latest. ``left`` are the bytes that the socket has not taken, and ``left_bytes`` is their
+    number. ``may_be_read``: the last byte may have reached the broker.
+    """
+
+    api: ApiKey
+    version_cap: int | None = None
+    expects_response = True
+
+    version = correlation_id = 0
+    since = 0.0
+    left: Buffers = ()
+    left_bytes = 0
+    may_be_read = False
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        """Return the whole frame, including the size prefix.
+
+        Raises UnsupportedVersionError if this version cannot express the request. The request then
+        fails, but the connection continues.
+        """
+        raise NotImplementedError
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        """Handle the response, and return its ``throttle_time_ms`` (KIP-219).
+
+        Raises ProtocolError for a body that cannot be read, before it changes anything. The
+        connection is then closed, and ``failed`` follows.
+        """
+        raise NotImplementedError
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        """No response will come.
+
+        ``sent``: the last byte may have been sent, so the broker may have acted on the request.
+        Before the last byte, a broker cannot act: a request begins with its size, and the broker
+        waits for all of it.
+        """
+        raise NotImplementedError
+
+    def took(self, nbytes: int) -> None:
+        """The socket took the first ``nbytes`` of the remaining bytes, but not all of them."""
+        self.left_bytes -= nbytes
+        for place, buffer in enumerate(self.left):
+            if nbytes < len(buffer):
+                self.left = [memoryview(buffer)[nbytes:], *self.left[place + 1 :]]
+                return
+            nbytes -= len(buffer)
+
+
+def connection_ends(error: KprodError, now: float, *, sent: bool) -> None:
+    """Do nothing: after a failed handshake, the connection ends anyway, with a reason."""
+
+
+class Reply(Protocol):
+    """A decoded answer."""
+
+    @property
+    def throttle_ms(self) -> int: ...
+
+
+R = TypeVar("R", bound=Reply)
+
+
+class ControlRequest(Exchange, Generic[R]):
+    """Any request except Produce. Functions write it, read its answer, and handle its end.
+
+    ``encode`` takes version, correlation id and client id, and returns the whole frame. ``decode``
+    takes version and body. ``answered`` takes the result of ``decode``.
+    """
+
+    def __init__(
+        self,
+        api: ApiKey,
+        encode: Callable[[int, int, str], bytes],
+        decode: Callable[[int, memoryview], R],
+        answered: Callable[[R, float], object],
+        failed: Failed = connection_ends,
+        version_cap: int | None = None,
+    ) -> None:
+        self.api = api
+        self.version_cap = version_cap
+        self._encode = encode
+        self._decode = decode
+        self._answered = answered
+        self._failed = failed
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        encode = self._encode
+        del self._encode  # a request is written once, and may hold a password
+        return [encode(version, correlation_id, client_id)]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        reply = self._decode(version, body)
+        self._answered(reply, now)
+        return reply.throttle_ms
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        self._failed(error, now, sent=sent)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The settings that all brokers of a producer share. Times are in seconds.
+
+    ``setup`` limits the time of connecting, handshake and login; the limit grows each time it was
+    too short (KIP-601). If a broker does not offer all APIs of ``needed``, the handshake fails. The
+    peer may not be a broker, or its answer may be garbled. Without this check, a request would find
+    no version later, and fail its records. ``learners`` are called after every handshake with the
+    API versions that the broker offers. ``software``: the name and the version that brokers are
+    told.
+    """
+
+    client_id: str
+    max_in_flight: int
+    max_frame_bytes: int
+    request_timeout: float
+    setup: ExponentialBackoff
+    idle_timeout: float
+    reconnect: ExponentialBackoff
+    needed: tuple[ApiKey, ...] = ()
+    login: LoginSettings | None = None
+    learners: Sequence[Callable[[ApiVersions], None]] = ()
+    software: tuple[str, str] = KPROD
+
+
 class BrokerConnection:
     """The protocol state of one connection. Used only by the sender's thread.
 
@@ -59,35 +205,21 @@ class BrokerConnection:
     number of written bytes to ``wrote``, and passes received bytes to ``received``. At the end it
     calls ``close``, which fails all unanswered requests.
 
-    ``needed``: if the broker does not offer all these APIs, the handshake fails. The peer may not
-    be a broker, or its answer may be garbled. Without this check, a request would find no version
-    later, and fail its records. ``learners`` get the versions that the broker offers.
-    ``on_request`` gets the size of each request that is queued, including those of handshake and
-    login. ``software``: the name and the version that the broker is told.
+    ``login``: None if brokers expect no login. ``on_request`` gets the size of each request that is
+    queued, including those of handshake and login.
     """
 
     def __init__(
         self,
-        client_id: str,
-        *,
-        software: tuple[str, str] = KPROD,
-        max_in_flight: int,
-        max_frame_bytes: int,
-        needed: Sequence[ApiKey] = (),
-        login: LoginSettings | None = None,
-        wake: Callable[[], None] = lambda: None,
-        learners: Sequence[Callable[[ApiVersions], None]] = (),
+        settings: BrokerSettings,
+        login: Login | None = None,
         on_request: Callable[[int], None] = lambda nbytes: None,
     ) -> None:
-        self._client_id = client_id
-        self._software = software
+        self._settings = settings
+        self._max_in_flight = settings.max_in_flight
+        self.login = login
         self.on_request = on_request
-        self._needed = needed
-        self._learners = learners
-        self._max_in_flight = max_in_flight
-        self._max_frame_bytes = max_frame_bytes
-        self._frames = FrameReader(min(max_frame_bytes, MAX_FRAME_OF_STRANGERS))
-        self._login = None if login is None else Login(login, self.send, wake)
+        self._frames = FrameReader(min(settings.max_frame_bytes, MAX_FRAME_OF_STRANGERS))
         self._versions: ApiVersions | None = None
         self.unanswered: deque[Exchange] = deque()  # oldest first
         self.output: deque[Exchange] = deque()  # some bytes of each wait for the socket
@@ -111,68 +243,58 @@ class BrokerConnection:
     @property
     def established(self) -> bool:
         """True when handshake and login are over, so that requests can be sent."""
-        login = self._login
+        login = self.login
         return self._versions is not None and (login is None or login.established)
 
     def offers(self, api: ApiKey, cap: int | None = None) -> bool:
         """True if broker and kprod share a version of this request that is at most ``cap``."""
         return self._versions is not None and self._versions.offers(api, cap)
 
-    @property
-    def in_flight(self) -> int:
-        """The number of requests without a response."""
-        return len(self.unanswered)
-
-    def open(self, now: float) -> None:
-        """Bytes can be sent: start the handshake."""
-        self._start_handshake(SUPPORTED[ApiKey.API_VERSIONS][1], now)
-
-    def _start_handshake(self, version: int, now: float) -> None:
-        encode = partial(encode_api_versions_request, software=self._software)
+    def open(self, now: float, version: int = SUPPORTED[ApiKey.API_VERSIONS][1]) -> None:
+        """Bytes can be sent: start the handshake with ``version`` of its request."""
+        encode = partial(encode_api_versions_request, software=self._settings.software)
         decode, answered = decode_api_versions_response, partial(self._handshake_answered, version)
         self.send(ControlRequest(ApiKey.API_VERSIONS, encode, decode, answered), now, version)
 
     def _handshake_answered(self, version: int, reply: ApiVersionsReply, now: float) -> None:
         if reply.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
             _, offered = reply.ranges.get(ApiKey.API_VERSIONS, (0, 0))
-            self._start_handshake(max(0, min(offered, version - 1)), now)
+            self.open(now, max(0, min(offered, version - 1)))
             return
         if reply.error_code:
             raise ProtocolError(
                 f"the ApiVersions handshake was refused: {BrokerError(reply.error_code)}"
             )
-        self._adopt(ApiVersions(reply.ranges, reply.features, reply.features_epoch), now)
-
-    def _adopt(self, versions: ApiVersions, now: float) -> None:
-        for api in self._needed:
+        versions = ApiVersions(reply.ranges, reply.features, reply.features_epoch)
+        for api in self._settings.needed:
             try:
                 versions.pick(api)
             except UnsupportedVersionError as error:
                 hint = f"; {HINTS[api]}" if api in HINTS else ""
                 raise UnsupportedVersionError(f"{error}{hint}") from None
         self._versions = versions
-        for learn in self._learners:
+        for learn in self._settings.learners:
             learn(versions)
-        if self._login is not None:
-            self._login.begin(now)
+        if self.login is not None:
+            self.login.begin(self.send, now)
 
     def pass_time(self, now: float) -> None:
         """Log in again if it is time, continue a login if it is ready, or end a silence.
 
         Raises KprodError if the login failed. The connection must then be closed.
         """
-        login = self._login
+        login = self.login
         if login is not None and self._versions is not None:
             if now >= login.due:
-                login.begin(now)
+                login.begin(self.send, now)
             login.proceed(now)
         self._settle(now)
 
     def _settle(self, now: float) -> None:
         """Update what depends on the state of the handshake, of the login and of a silence."""
-        login, established = self._login, self.established
+        login, established = self.login, self.established
         if established:
-            self._frames.allow(self._max_frame_bytes)
+            self._frames.allow(self._settings.max_frame_bytes)
         silent = now < self._throttled_until
         self.steady = established and not silent
         self.next_change = self._throttled_until if silent else FOREVER
@@ -180,21 +302,13 @@ class BrokerConnection:
             self.steady = self.steady and not login.under_way and now < login.holds_until
             login_due = login.holds_until if self.steady else login.due
             self.next_change = min(self.next_change, login_due)
-        self._settle_room()
-
-    def _settle_room(self) -> None:
         room = len(self.unanswered) < self._max_in_flight
         self.can_send = self.steady and room and not self.output
 
     @property
     def logs_in(self) -> bool:
         """True during a login, when only its messages may be sent."""
-        return self._login is not None and self._login.under_way
-
-    @property
-    def prepares_login(self) -> bool:
-        """True while the broker waits for a message of the login, which is being prepared here."""
-        return self._login is not None and self._login.begun is not None
+        return self.login is not None and self.login.under_way
 
     def throttled_for(self, now: float) -> float:
         """The seconds left of a silence that the broker asked for."""
@@ -212,7 +326,7 @@ class BrokerConnection:
             version = self._versions.pick(exchange.api, exchange.version_cap)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
-        exchange.left = frame = exchange.encode(version, correlation_id, self._client_id)
+        exchange.left = frame = exchange.encode(version, correlation_id, self._settings.client_id)
         exchange.left_bytes = size = sum(map(len, frame))
         exchange.version, exchange.correlation_id, exchange.since = version, correlation_id, now
         self.output.append(exchange)
@@ -323,7 +437,7 @@ class BrokerConnection:
         prepared here, this is when the preparation began: the same time limit applies.
         """
         if not self.unanswered:
-            return None if self._login is None else self._login.begun
+            return None if self.login is None else self.login.begun
         return self.unanswered[0].since
 
     def close(self, error: KprodError, now: float) -> None:

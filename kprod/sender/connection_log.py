@@ -1,4 +1,4 @@
-"""The texts of failed connections and records, and a log that limits how often they are written."""
+"""Logs of failed connections and records, which limit how often they write about one subject."""
 
 from __future__ import annotations
 
@@ -7,59 +7,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from logging import DEBUG
 
-from kprod.errors import (
-    AuthenticationError,
-    BrokerError,
-    ConnectionLost,
-    KprodError,
-    ProtocolError,
-    TransactionAbortedError,
-    UnsupportedVersionError,
-)
+from kprod.errors import BrokerError, KprodError, TransactionAbortedError
 from kprod.quantities import counted
 from kprod.sender_log import SenderLog
-from kprod.types import Broker
-
-
-def as_lost(error: KprodError) -> KprodError:
-    """The error for the requests of a connection that ended because of ``error``.
-
-    An AuthenticationError of a repeated login becomes a lost connection, so that the requests are
-    sent again on the next connection.
-    """
-    if not isinstance(error, AuthenticationError):
-        return error
-    lost = ConnectionLost(str(error))
-    lost.__cause__ = error
-    return lost
-
-
-def silenced(broker: Broker, seconds: float) -> str:
-    """The text about a broker that asked for ``seconds`` without requests."""
-    return f"{broker} asks for {seconds:.3g} s without requests (throttle_time_ms)"
-
-
-def slow_setup(seconds: float, progress: str) -> ConnectionLost:
-    """The error of a connection that took too long.
-
-    ``progress``: what it waits for, or an empty text.
-    """
-    return ConnectionLost(f"not connected after {seconds:.3g} s" + (progress and f": {progress}"))
-
-
-def silent_setup(seconds: float, *, logs_in: bool, waits_for_us: bool) -> ConnectionLost:
-    """The error of a connection whose setup got no answer in time.
-
-    ``waits_for_us``: the broker waits for a message of the login, which this side has not prepared
-    yet.
-    """
-    limit = f"within {seconds:.3g} s of connecting"
-    if waits_for_us:
-        return ConnectionLost(
-            f"what logs us in was not ready {limit}: does the token's provider answer, or Kerberos?"
-        )
-    login = " or to our login" if logs_in else ""
-    return ConnectionLost(f"no answer to ApiVersions{login} {limit}: is it a Kafka broker?")
 
 
 def forget_frames(error: BaseException | None) -> None:
@@ -70,28 +20,6 @@ def forget_frames(error: BaseException | None) -> None:
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
-
-
-def named(error: Exception, broker: Broker, *, new: bool) -> KprodError:
-    """``error`` with the broker's name. An exception from outside kprod becomes a lost connection.
-
-    ``new``: no request on the connection has succeeded yet.
-    """
-    explained: KprodError
-    if isinstance(error, (AuthenticationError, ProtocolError, UnsupportedVersionError)):
-        explained = type(error)(f"{broker}: {error}")
-    elif isinstance(error, KprodError) and not isinstance(error, ConnectionLost):
-        return error
-    else:
-        explained = ConnectionLost(f"{broker}: {error}{port_hint(error) if new else ''}")
-    explained.__cause__ = error.__cause__ or error
-    return explained
-
-
-def port_hint(error: Exception) -> str:
-    """A hint at the security options: a port that expects TLS or a login behaves like this."""
-    named = "security_protocol" in str(error)
-    return "" if named else "; does this port expect TLS or a login? see security_protocol"
 
 
 log = SenderLog(__name__)

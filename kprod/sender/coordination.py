@@ -27,8 +27,8 @@ from kprod.errors import (
     UnsupportedVersionError,
 )
 from kprod.sender.broker import Broker
+from kprod.sender.connection import ControlRequest
 from kprod.sender.deadlines import FOREVER, Deadlines
-from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.transaction_requests import (

@@ -20,7 +20,7 @@ from kprod.errors import (
     SaslAuthenticationError,
 )
 from kprod.security.steps import Steps
-from kprod.sender.exchange import ControlRequest, Exchange
+from kprod.sender.connection import ControlRequest, Exchange
 from kprod.wire.sasl import (
     SaslAuthenticateReply,
     SaslHandshakeReply,
@@ -41,33 +41,34 @@ LEAST_PAUSE = 1.0
 class LoginSettings(NamedTuple):
     """How to log in.
 
-    ``start`` takes a function, which makes the sender call ``Login.proceed`` soon.
+    ``start`` takes the broker's host, and a function that makes the sender call ``Login.proceed``
+    soon.
 
     ``part`` returns the part of a login's lifetime after which it is repeated, between 0.85 and
     0.95 as in Kafka. It is different each time, so that connections do not log in at the same time.
     """
 
     mechanism: str
-    start: Callable[[Callable[[], None]], Steps]
+    start: Callable[[str, Callable[[], None]], Steps]
     part: Callable[[], float]
 
 
 class Login:
-    """The login of one connection. Used only by the sender's thread."""
+    """The login of one connection to ``host``. Used only by the sender's thread.
 
-    def __init__(
-        self,
-        settings: LoginSettings,
-        enqueue: Callable[[Exchange, float], None],
-        wake: Callable[[], None],
-    ) -> None:
+    ``wake`` makes the sender call ``proceed`` soon. Any thread may call it.
+    """
+
+    def __init__(self, settings: LoginSettings, host: str, wake: Callable[[], None]) -> None:
         self._settings = settings
-        self._enqueue = enqueue
+        self._host = host
         self._wake = wake
+        self._send: Callable[[Exchange, float], None]
         self._steps: Steps | None = None  # while it goes on
         self._waits_for_steps = False
         self._rounds = 0
-        self._first_over = False
+        self.established = False
+        """Whether the first login has succeeded."""
         self._begun = 0.0
         self._taken_up = 0.0  # when the broker had begun the last login, at the latest
         self._last_reply: int = 0
@@ -76,29 +77,25 @@ class Login:
         self.due = FOREVER
 
     @property
-    def established(self) -> bool:
-        """Whether the first login has succeeded."""
-        return self._first_over
-
-    @property
     def under_way(self) -> bool:
         """Whether a login must end before other requests may be sent."""
-        return self._steps is not None or not self._first_over
+        return self._steps is not None or not self.established
 
     @property
     def begun(self) -> float | None:
         """Since when the next message is being prepared here; None if it is the broker's turn."""
         return self._begun if self._waits_for_steps else None
 
-    def begin(self, now: float) -> None:
-        """Log in, for the first time or again."""
-        self._steps = self._settings.start(self._wake)
+    def begin(self, send: Callable[[Exchange, float], None], now: float) -> None:
+        """Log in, for the first time or again. ``send`` queues a request on the connection."""
+        self._send = send
+        self._steps = self._settings.start(self._host, self._wake)
         self._rounds = 0
         self.due = FOREVER
         encode = partial(encode_sasl_handshake_request, mechanism=self._settings.mechanism)
         decode = decode_sasl_handshake_response
         handshake = ControlRequest(ApiKey.SASL_HANDSHAKE, encode, decode, self._handshake_answered)
-        self._enqueue(handshake, now)
+        self._send(handshake, now)
 
     def _handshake_answered(self, reply: SaslHandshakeReply, now: float) -> None:
         if reply.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
@@ -107,7 +104,7 @@ class Login:
             raise SaslAuthenticationError(
                 f"the broker does not offer {wanted}; it offers {offered}"
             )
-        if reply.error_code == ErrorCode.ILLEGAL_SASL_STATE and self._first_over:
+        if reply.error_code == ErrorCode.ILLEGAL_SASL_STATE and self.established:
             raise ConnectionLost("the broker takes no other login on a connection that has one")
         if reply.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             raise SaslAuthenticationError(
@@ -143,7 +140,7 @@ class Login:
             encode = partial(encode_sasl_authenticate_request, auth_bytes=message.data)
             decode = decode_sasl_authenticate_response
             request = ControlRequest(ApiKey.SASL_AUTHENTICATE, encode, decode, self._answered)
-            self._enqueue(request, now)
+            self._send(request, now)
 
     def _answered(self, reply: SaslAuthenticateReply, now: float) -> None:
         if reply.error_code:
@@ -161,7 +158,7 @@ class Login:
 
     def _end(self, now: float) -> None:
         self._steps = None
-        self._first_over = True
+        self.established = True
         self.holds_until = FOREVER
         if self._last_reply > 0:
             self.holds_until = now + self._last_reply / 1000 * self._settings.part()

@@ -8,8 +8,8 @@ from functools import partial
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import ConnectionLost, ErrorCode, KprodError
+from kprod.sender.connection import ControlRequest, Failed
 from kprod.sender.deadlines import FOREVER, Deadlines, Owner, Pending
-from kprod.sender.exchange import ControlRequest, Failed
 from kprod.sender.network import Network
 from kprod.wire.control import MetadataReply, decode_metadata_response, encode_metadata_request
 from kprod.wire.versions import ApiKey

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from kprod.clock import Clock
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
-from kprod.sender.broker import Broker, BrokerSettings
+from kprod.sender.broker import Broker
+from kprod.sender.connection import BrokerSettings
 from kprod.sender.connection_log import ConnectionLog
 from kprod.sender.deadlines import FOREVER, Deadlines, Owner
 from kprod.transport.base import Backend
@@ -41,21 +42,21 @@ class Network:
         metrics: ProducerMetrics,
         clock: Clock,
         on_failure: Callable[[str, KprodError], None],
-        rng: random.Random | None = None,
+        rng: random.Random,
+        deadlines: Deadlines,
         *,
         goes_back: bool = True,
-        deadlines: Deadlines | None = None,
         log: ConnectionLog | None = None,
     ) -> None:
         self.goes_back = goes_back
-        self._backend = backend
+        self.backend = backend
         self.wake: Callable[[], None] = backend.wake  # ends a running or the next ``poll`` early
-        self._settings = settings
-        self._metrics = metrics
+        self.settings = settings
+        self.metrics = metrics
         self._clock = clock
-        self._on_failure = on_failure
+        self.on_failure = on_failure
         self.log = log or ConnectionLog(settings.client_id)
-        self._rng = rng or random.Random()
+        self._rng = rng
         self._patient_until: float | None = None  # None: no request waits for any broker
         self._tries: deque[float] = deque([-FOREVER] * MOST_TRIES, MOST_TRIES)  # when, oldest first
         self._adopted: Mapping[int, Address] = {}
@@ -65,29 +66,16 @@ class Network:
         self.connect_requested = False  # a connection was not begun for that reason
         self._spins = getattr(backend, "spins", False)  # see Backend
         self.interruptible = getattr(backend, "interruptible", False)
-        self._deadlines = Deadlines() if deadlines is None else deadlines
+        self.deadlines = deadlines
         self.due = FOREVER  # see Deadlines: another broker is to be tried
         self.waiting: dict[Owner, None] = {}
-        self._transports: dict[int, Broker] = {}  # the brokers with one, by its id
+        self.transports: dict[int, Broker] = {}  # the brokers with one, by its id
         self._asks_bootstrap = False  # some bootstrap address may be connected
         for number, (host, port) in enumerate(bootstrap, start=1):
             self._add(Address(-number, host, port))
 
     def _add(self, address: Address) -> None:
-        self._brokers[address.node_id] = self._broker(address)
-
-    def _broker(self, address: Address) -> Broker:
-        return Broker(
-            address,
-            self._backend,
-            self._settings,
-            self._metrics,
-            self._on_failure,
-            self.log,
-            self._deadlines,
-            self._transports,
-            self.look_again,
-        )
+        self._brokers[address.node_id] = Broker(address, self)
 
     def adopt(self, cluster: Mapping[int, Address]) -> None:
         """``cluster`` is the new list of brokers: add new ones, and leave those that are gone."""
@@ -115,7 +103,7 @@ class Network:
         self._keep_nodes()
 
     def _keep_nodes(self) -> None:
-        self._metrics.keep_nodes({broker.address.node_id for broker in self._all_brokers()})
+        self.metrics.keep_nodes({broker.address.node_id for broker in self._all_brokers()})
 
     def _is_away(self, broker: Broker) -> bool:
         """True unless the broker is in use again."""
@@ -142,7 +130,7 @@ class Network:
             self._add(address)
             return
         found = self._brokers[bootstrap]
-        fresh = self._broker(found.address)  # for bootstrapping again
+        fresh = Broker(found.address, self)  # for bootstrapping again
         found.becomes(address)
         self._brokers[address.node_id] = found  # first: see _all_brokers
         self._brokers[bootstrap] = fresh
@@ -209,7 +197,7 @@ class Network:
             self._patient_until = now + PATIENCE
             until = self._patience_ends(now)
         # Where there is no other one to try, something happens to a connection first.
-        self._deadlines.set(self, until if self._untried(until) else FOREVER)
+        self.deadlines.set(self, until if self._untried(until) else FOREVER)
         return None
 
     def _patience_ends(self, now: float) -> float:
@@ -256,18 +244,18 @@ class Network:
         """Wait at most ``timeout`` seconds, then move all bytes."""
         if self._spins:
             # Only a caller: the thread would take the processor of callers that go on sending.
-            self._backend.eager = not self.may_connect and self._awaits_answer()
-        ready = self._backend.poll(timeout if timeout < FOREVER else None)
+            self.backend.eager = not self.may_connect and self._awaits_answer()
+        ready = self.backend.poll(timeout if timeout < FOREVER else None)
         now = self._clock.monotonic()
-        if now >= self._metrics.mark_due:
-            self._metrics.mark(now)
+        if now >= self.metrics.mark_due:
+            self.metrics.mark(now)
         for transport, readable, _ in ready:
-            broker = self._transports.get(id(transport))
+            broker = self.transports.get(id(transport))
             if broker is not None:
                 broker.receive(now, readable=readable)
             else:
                 # Nobody has it: letting go of it broke off, and it would be ready again and again.
-                self._backend.forget(transport)
+                self.backend.forget(transport)
                 transport.close()
         if ready:
             if self.waiting:
@@ -283,7 +271,7 @@ class Network:
 
     def look_again(self) -> None:
         """Something has happened to a connection: queue the owners that wait for a broker."""
-        self._deadlines.queued.extend(self.waiting)
+        self.deadlines.queued.extend(self.waiting)
         self.waiting.clear()
 
     def let_connect(self) -> None:
@@ -293,7 +281,7 @@ class Network:
             self.look_again()
 
     def _awaits_answer(self) -> bool:
-        for broker in self._transports.values():
+        for broker in self.transports.values():
             if broker.connection is not None and broker.connection.unanswered:
                 return True
         return False
@@ -308,7 +296,7 @@ class Network:
 
     def _close_idle_bootstrap(self, now: float) -> None:
         """Close idle bootstrap connections once a broker of the cluster can be asked instead."""
-        asked = [broker for broker in self._transports.values() if broker.address.node_id < 0]
+        asked = [broker for broker in self.transports.values() if broker.address.node_id < 0]
         self._asks_bootstrap = bool(asked)
         idle = [broker for broker in asked if broker.idle_bootstrap]
         if idle and any(node >= 0 and broker.can_send for node, broker in self._brokers.items()):
@@ -347,7 +335,7 @@ class Network:
 
     def abandon(self) -> None:
         """Called in a forked child: drop the parent's connections without touching them."""
-        self._backend.abandon()
+        self.backend.abandon()
 
     def close(self) -> None:
         """Close every connection and the backend.
@@ -361,6 +349,6 @@ class Network:
                 broker.close(now)
             except Exception as error:
                 mistake = error
-        self._backend.close()
+        self.backend.close()
         if mistake is not None:
             raise mistake

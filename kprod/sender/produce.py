@@ -9,7 +9,7 @@ from typing import Protocol
 from kprod.cluster.snapshot import ClusterSnapshot, LeaderHint
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.sender.broker import Broker
-from kprod.sender.exchange import Buffers, Exchange
+from kprod.sender.connection import Buffers, Exchange
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.partition import Partition

@@ -6,8 +6,8 @@ from functools import partial
 
 from kprod.clock import ExponentialBackoff
 from kprod.errors import BrokerError, ConnectionLost, ErrorCode, KprodError, ProtocolError
+from kprod.sender.connection import ControlRequest
 from kprod.sender.deadlines import FOREVER, Deadlines
-from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.sender.partitions import PartitionSet
 from kprod.sender.retry import FATAL

@@ -25,8 +25,8 @@ from kprod.metrics.table import (
     Metric,
 )
 from kprod.sender.broker import Broker
+from kprod.sender.connection import ControlRequest
 from kprod.sender.deadlines import FOREVER, Deadlines
-from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.version import VERSION
 from kprod.wire.telemetry import (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kprod.errors import KprodError
-from kprod.sender.connection import BrokerConnection
-from kprod.sender.exchange import Buffers
+from kprod.sender.connection import BrokerConnection, Buffers
 from kprod.sender.produce import ProduceExchange
 from kprod.wire.framing import split_response_header
 

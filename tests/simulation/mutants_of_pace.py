@@ -37,9 +37,9 @@ class IgnoresThrottle(ProduceExchange):
 
 
 class Floods(BrokerConnection):
-    def open(self, now: float) -> None:
+    def open(self, now: float, *version: int) -> None:
         self._max_in_flight = 1000
-        super().open(now)
+        super().open(now, *version)
 
 
 class ForgetsWhoWaits(Partition):

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kprod.clock import ExponentialBackoff
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
-from kprod.sender.broker import Broker, BrokerSettings
-from kprod.sender.connection_log import ConnectionLog
+from kprod.sender.broker import Broker
+from kprod.sender.connection import BrokerSettings
 from kprod.sender.deadlines import Deadlines
+from kprod.sender.network import Network
 from kprod.transport.memory import MemoryTransport, ServerEnd
 from kprod.types import Broker as Address
 from tests.support.fake_clock import FakeClock
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
-from tests.unit.sender.exchanges import Noted, frame
+from tests.unit.sender.exchanges import SETTINGS, Noted, frame
 
 BROKER = Address(7, "host", 9092)
 REQUEST = frame(b"a request")
-SETTINGS = BrokerSettings(
-    client_id="client",
-    max_in_flight=5,
-    max_frame_bytes=1000,
-    request_timeout=30,
-    setup=ExponentialBackoff(10, 30, SteadyRandom()),
-    idle_timeout=540,
-    reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
-    needed=(),
-)
 
 
 class Server(Protocol):
@@ -55,17 +45,17 @@ class BrokerRig:
         self.mistakes = MistakenBackend(self.backend)
         self.errors: list[KprodError] = []
         self.metrics = ProducerMetrics()
-        self.broker = Broker(
-            BROKER,
+        network = Network(
             self.mistakes,
+            [],
             settings,
             self.metrics,
+            self.clock,
             lambda broker, error: self.errors.append(error),
-            ConnectionLog("client"),
+            SteadyRandom(),
             Deadlines(),
-            {},
-            lambda: None,
         )
+        self.broker = Broker(BROKER, network)
 
     @property
     def transport(self) -> MemoryTransport:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from kprod.clock import ExponentialBackoff
 from kprod.errors import KprodError, ProtocolError
-from kprod.sender.connection import BrokerConnection
-from kprod.sender.exchange import Buffers, Exchange
+from kprod.sender.connection import BrokerConnection, BrokerSettings, Buffers, Exchange
 from kprod.wire.versions import ApiKey
 from tests.support.kio_messages import response
 from tests.support.scripted_cluster import OFFERED, api_keys
+from tests.support.steady_random import SteadyRandom
 
 REQUEST = b"a request, size prefix included"
 NOW = 100.0
+SETTINGS = BrokerSettings(
+    client_id="client",
+    max_in_flight=5,
+    max_frame_bytes=1000,
+    request_timeout=30,
+    setup=ExponentialBackoff(10, 30, SteadyRandom()),
+    idle_timeout=540,
+    reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
+)
 
 
 class Noted(Exchange):
@@ -96,7 +108,8 @@ def able(connection: BrokerConnection, now: float) -> bool:
 
 def opened(max_in_flight: int = 5) -> BrokerConnection:
     """A connection before its handshake, which has correlation id 0."""
-    connection = BrokerConnection("client", max_in_flight=max_in_flight, max_frame_bytes=1_000_000)
+    settings = replace(SETTINGS, max_in_flight=max_in_flight, max_frame_bytes=1_000_000)
+    connection = BrokerConnection(settings)
     connection.open(NOW)
     return connection
 

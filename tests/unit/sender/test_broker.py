@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kprod.errors import ConnectionLost, KprodError
-from kprod.sender.exchange import Buffers
+from kprod.sender.connection import Buffers
 from kprod.transport.memory import MemoryTransport
 from kprod_ext import BufferPool, PooledBuffer
 from tests.support.fake_clock import FakeClock

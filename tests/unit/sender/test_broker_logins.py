@@ -9,7 +9,8 @@ from kprod.security.steps import Begun, InlineSteps, Mechanism, Message, Steps
 from kprod.sender.login import LoginSettings
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, telling
-from tests.unit.sender.broker_rig import SETTINGS, BrokerRig
+from tests.unit.sender.broker_rig import BrokerRig
+from tests.unit.sender.exchanges import SETTINGS
 
 LIFETIME_MS = 10_000
 SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
@@ -30,7 +31,7 @@ class Once:
         return b"it is me" if challenge is None else None
 
 
-def at_once(wake: Callable[[], None]) -> Steps:
+def at_once(host: str, wake: Callable[[], None]) -> Steps:
     return InlineSteps(Begun(Mechanism("ONCE", lambda host: Once()), "host"))
 
 
@@ -44,9 +45,11 @@ class NeverReady:
         return None
 
 
-def rig_with(start: Callable[[Callable[[], None]], Steps], server: ScriptedBroker) -> BrokerRig:
+def rig_with(
+    start: Callable[[str, Callable[[], None]], Steps], server: ScriptedBroker
+) -> BrokerRig:
     login = LoginSettings("ONCE", start, lambda: 0.9)
-    return BrokerRig(server, settings=replace(SETTINGS, login=lambda host: login))
+    return BrokerRig(server, settings=replace(SETTINGS, login=login))
 
 
 def test_logins_do_not_keep_a_connection_that_nobody_uses() -> None:
@@ -76,7 +79,7 @@ def test_requests_of_logins_are_counted_as_their_answers_are() -> None:
 
 
 def test_a_login_that_is_not_worked_out_is_told_as_such() -> None:
-    rig = rig_with(lambda wake: NeverReady(), login_server())
+    rig = rig_with(lambda host, wake: NeverReady(), login_server())
     rig.broker.connect(rig.clock.now)
     for _ in range(10):
         rig.poll()

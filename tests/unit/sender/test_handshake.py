@@ -31,7 +31,7 @@ def test_nothing_can_be_sent_before_the_handshake_is_over() -> None:
     assert not able(connection, NOW)
     with pytest.raises(UnsupportedVersionError):
         connection.send(Noted(), NOW)
-    assert connection.in_flight == 1
+    assert len(connection.unanswered) == 1
 
 
 def test_the_newest_version_is_tried_first() -> None:
@@ -40,7 +40,7 @@ def test_the_newest_version_is_tried_first() -> None:
     connection.received(handshake_answer(0), NOW)
     assert connection.established
     assert able(connection, NOW)
-    assert connection.in_flight == 0
+    assert len(connection.unanswered) == 0
 
 
 @pytest.mark.parametrize("last", [0, 3])

@@ -28,8 +28,8 @@ from kprod.wire.versions import ApiKey
 from tests.support import hostile_answers as told
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig, rig_of
-from tests.unit.sender.broker_rig import REQUEST, SETTINGS, BrokerRig
-from tests.unit.sender.exchanges import Noted, answer
+from tests.unit.sender.broker_rig import REQUEST, BrokerRig
+from tests.unit.sender.exchanges import SETTINGS, Noted, answer
 from tests.unit.sender.raw_server import RawServer
 from tests.unit.sender.test_network import NetworkRig
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ import pytest
 from kprod.errors import ConnectionLost, KprodError, ProtocolError, SaslAuthenticationError
 from kprod.security.steps import Begun, InlineSteps, Mechanism, Steps
 from kprod.sender.connection import MAX_FRAME_OF_STRANGERS, BrokerConnection
-from kprod.sender.login import LEAST_PAUSE, MOST_ROUNDS, LoginSettings
+from kprod.sender.login import LEAST_PAUSE, MOST_ROUNDS, Login, LoginSettings
 from kprod.wire.versions import ApiKey
 from tests.support.kio_messages import response
 from tests.support.scripted_cluster import OFFERED, api_keys
-from tests.unit.sender.exchanges import NOW, Noted, able, frame, write
+from tests.unit.sender.exchanges import NOW, SETTINGS, Noted, able, frame, write
 
 SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
 
@@ -33,15 +34,11 @@ class Rig:
     def __init__(self) -> None:
         mechanism = Mechanism("TALKS", lambda host: Talks())
 
-        def start(wake: Callable[[], None]) -> Steps:
-            return InlineSteps(Begun(mechanism, "host"))
+        def start(host: str, wake: Callable[[], None]) -> Steps:
+            return InlineSteps(Begun(mechanism, host))
 
-        self.connection = BrokerConnection(
-            "client",
-            max_in_flight=5,
-            max_frame_bytes=100_000_000,
-            login=LoginSettings("TALKS", start, lambda: 0.9),
-        )
+        login = Login(LoginSettings("TALKS", start, lambda: 0.9), "host", lambda: None)
+        self.connection = BrokerConnection(replace(SETTINGS, max_frame_bytes=100_000_000), login)
         self._number = 0
         self.connection.open(NOW)
         write(self.connection)

@@ -8,16 +8,16 @@ import pytest
 
 from kprod.errors import KprodError, UnsupportedVersionError
 from kprod.metrics import ProducerMetrics
+from kprod.sender.connection import Exchange
 from kprod.sender.deadlines import Deadlines
-from kprod.sender.exchange import Exchange
 from kprod.sender.network import MOST_TRIES, PATIENCE, Network
 from kprod.types import Broker
 from kprod.wire.versions import ApiKey
 from tests.support.fake_clock import FakeClock
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
-from tests.unit.sender.broker_rig import REQUEST, SETTINGS
-from tests.unit.sender.exchanges import Noted, Unwritable, answer
+from tests.unit.sender.broker_rig import REQUEST
+from tests.unit.sender.exchanges import SETTINGS, Noted, Unwritable, answer
 from tests.unit.sender.raw_server import RawServer
 
 
@@ -41,7 +41,7 @@ class NetworkRig:
             self.clock,
             lambda broker, error: self.errors.append(error),
             SteadyRandom(1),
-            deadlines=self.deadlines,
+            self.deadlines,
         )
 
     def poll(self, seconds: float) -> None:
