@@ -17,7 +17,13 @@ from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.config import ProducerConfig
 from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import concealed
-from kprod.errors import BufferFullError, KprodError, ProducerClosedError, still_being_sent
+from kprod.errors import (
+    BufferFullError,
+    IllegalStateError,
+    KprodError,
+    ProducerClosedError,
+    still_being_sent,
+)
 from kprod.intake.arguments import (
     SizeLimits,
     check_seconds,
@@ -37,6 +43,7 @@ from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.process import after_fork, exit_on_sigterm, forget, watch_over
+from kprod.telemetry import Telemetry
 from kprod.transactional.transaction_calls import TransactionCalls
 from kprod.types import (
     DeliveryReport,
@@ -131,6 +138,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             callbacks=self._callbacks,
             record_clock=self.record_clock,
         )
+        self._telemetry = Telemetry.of(self._sender, config, self._metrics)
         self._metadata = self._sender.metadata
         forget = getattr(self._partitioner, "forget", None)
         if forget is not None:
@@ -495,8 +503,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         """
         check_seconds("client_instance_id", timeout, FOREVER)
         self._ensure_usable()
+        if self._telemetry is None:
+            raise IllegalStateError("client_instance_id() needs enable_metrics_push=True")
         longest = self._max_block if timeout is None else timeout
-        return self._engine.client_instance_id(self._engine.blocking_time(longest))
+        return self._telemetry.client_instance_id(self._engine.blocking_time(longest))
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Metric values by group and by Kafka's metric names, which ``docs/metrics.md`` lists."""

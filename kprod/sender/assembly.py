@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
@@ -29,10 +29,9 @@ from kprod.sender.partitions import PartitionSet, Window
 from kprod.sender.process import refuse_green_threads
 from kprod.sender.produce import LoadWatcher, ProduceRequests
 from kprod.sender.producer_id import ProducerIdRequests
-from kprod.sender.telemetry import Telemetry, TelemetryPayload
 from kprod.sender.transactions import Transactions
 from kprod.wire.control import KPROD
-from kprod.wire.versions import ApiKey, ApiVersions
+from kprod.wire.versions import ApiKey
 from kprod_ext import BufferPool, RecordClock
 
 RENEWED_AT = (0.85, 0.95)
@@ -72,11 +71,10 @@ def assemble(
     )
     identity = (ApiKey.INIT_PRODUCER_ID,) if config.enable_idempotence else ()
     needed = (ApiKey.METADATA, ApiKey.PRODUCE, *identity)
-    learners: list[Callable[[ApiVersions], None]] = []
     network = Network(
         open_network(config),
         config.bootstrap_servers,
-        broker_settings(config, rng, needed=needed, learners=learners),
+        broker_settings(config, rng, needed=needed),
         metrics,
         clock,
         metadata.connection_failed,
@@ -89,7 +87,7 @@ def assemble(
     transactions: Transactions | None = None
     if config.transactional_id is not None:
         transactions = Transactions(config.transactional_id, config.transaction_timeout_ms)
-        learners.append(transactions.on_api_versions)
+        network.settings.learners.append(transactions.on_api_versions)
     accumulator = RecordAccumulator(
         BufferPool(config.buffer_memory, config.batch_size),
         clock=clock,
@@ -119,11 +117,6 @@ def assemble(
         ProducerIdRequests(partitions, network, deadlines, retry_backoff)
     else:
         Coordination(transactions, outcomes, metadata, network, deadlines, retry_backoff)
-    telemetry: Telemetry | None = None
-    if config.enable_metrics_push:
-        payload = _payload(config, clock)
-        telemetry = Telemetry(payload, network, deadlines, metrics.groups, clock, rng.uniform)
-        learners.append(telemetry.on_api_versions)
     metrics.look_up(partial(_gauges, metrics, accumulator, metadata, network))
     if load_watcher is not None:
         load_watcher.watch(partitions)
@@ -148,16 +141,11 @@ def assemble(
         clock,
         loop_owner,
         transactions=transactions,
-        telemetry=telemetry,
     )
 
 
 def broker_settings(
-    config: ProducerConfig,
-    rng: random.Random,
-    *,
-    needed: tuple[ApiKey, ...],
-    learners: Sequence[Callable[[ApiVersions], None]] = (),
+    config: ProducerConfig, rng: random.Random, *, needed: tuple[ApiKey, ...]
 ) -> BrokerSettings:
     """The settings of the connections of a producer or of another client."""
     return BrokerSettings(
@@ -174,7 +162,6 @@ def broker_settings(
         reconnect=_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, rng),
         needed=needed,
         login=_login(config, rng),
-        learners=learners,
         software=(
             config.client_software_name or KPROD[0],
             config.client_software_version or KPROD[1],
@@ -196,12 +183,6 @@ def _backoff(initial_ms: float, maximum_ms: float, rng: random.Random) -> Expone
 def _window(config: ProducerConfig) -> Window:
     most = config.max_in_flight_requests_per_connection * config.max_request_size
     return Window(config.batch_size, most, config.request_timeout_ms / 1000 * SLOW)
-
-
-def _payload(config: ProducerConfig, clock: Clock) -> TelemetryPayload:
-    named = config.transactional_id
-    resource = {} if named is None else {"transactional_id": named}
-    return TelemetryPayload(clock.wall_ms() * 1_000_000, resource)
 
 
 def _gauges(

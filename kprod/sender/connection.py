@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
@@ -194,7 +194,7 @@ class BrokerSettings:
     reconnect: ExponentialBackoff
     needed: tuple[ApiKey, ...] = ()
     login: LoginSettings | None = None
-    learners: Sequence[Callable[[ApiVersions], None]] = ()
+    learners: list[Callable[[ApiVersions], None]] = field(default_factory=list)
     software: tuple[str, str] = KPROD
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.errors import IllegalStateError, KprodTimeoutError, still_being_sent
@@ -15,9 +14,6 @@ from kprod.quantities import counted, in_seconds
 from kprod.sender.loop import GRACE, Sender, SenderThread
 from kprod.types import DeliveryReport
 from kprod_ext.batch import ProducerBatch
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 log = logging.getLogger(__name__)
 
@@ -114,21 +110,6 @@ class Engine:
     def blocking_time(self, longest: float) -> float:
         """The seconds that a call may wait: ``longest``, but 0 in the sender's thread."""
         return 0.0 if self.is_sender else longest
-
-    def client_instance_id(self, timeout: float) -> UUID:
-        """See ``KafkaProducer.client_instance_id``."""
-        telemetry = self._sender.telemetry
-        if telemetry is None:
-            raise IllegalStateError("client_instance_id() needs enable_metrics_push=True")
-        telemetry.want()
-        self._sender.loop_owner.wake()
-        self.wait(telemetry.identified, timeout)
-        if telemetry.instance_id is None:
-            what = "does a broker take client telemetry (KIP-714)?"
-            raise KprodTimeoutError(f"no id was given within {in_seconds(timeout)}: {what}")
-        from uuid import UUID  # slow to import, and rarely needed
-
-        return UUID(bytes=telemetry.instance_id)
 
     def drain_callbacks(self, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds until the callbacks that are due now have returned."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from kprod.clock import Clock
 from kprod.errors import KprodError, KprodTimeoutError, ProducerClosedError
@@ -18,10 +19,10 @@ from kprod.sender.metadata import MetadataQuery, MetadataRequests
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.produce import ProduceRequests
-from kprod.sender.telemetry import Telemetry
 from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
 from kprod.wire.control import MetadataReply
+from kprod.wire.versions import ApiVersions
 from kprod_ext import hold_signals, raised_by_signal, sender_begins, sender_ends
 from kprod_ext.batch import ProducerBatch
 
@@ -30,6 +31,19 @@ CRASHED = "the producer has ended: its sender loop crashed; make a new one"
 GRACE = 0.04
 """Seconds after a deadline for ending the remaining records, and again for publishing their
 outcomes."""
+
+
+class Companion(Protocol):
+    """Other work on the sender's connections, in the sender's thread. See ``kprod.telemetry``."""
+
+    def on_api_versions(self, versions: ApiVersions) -> None:
+        """A broker's handshake."""
+
+    def leave(self, now: float) -> bool:
+        """True if the producer may end now. Called repeatedly once every record has its outcome."""
+
+    def end(self) -> None:
+        """The producer has ended."""
 
 
 class Sender:
@@ -49,15 +63,14 @@ class Sender:
         loop_owner: LoopOwner,
         *,
         transactions: Transactions | None = None,
-        telemetry: Telemetry | None = None,
     ) -> None:
         self.transactions = transactions
-        self.telemetry = telemetry
+        self._companion: Companion | None = None
         self.loop_owner = loop_owner
         self._calls: PendingQueue[Pending] = PendingQueue()  # of any thread
         self._outcomes = outcomes
         self._partitions = outcomes.partitions
-        self._deadlines = outcomes.partitions.deadlines
+        self.deadlines = outcomes.partitions.deadlines
         self.accumulator = outcomes.partitions.accumulator
         self.metadata = outcomes.metadata
         self.network = network
@@ -69,6 +82,11 @@ class Sender:
         self._ended_by: KprodError | None = None  # the error that callers get because of it
         self.disowned = 0  # records that ``disown`` has ended; no metric has them
         self._sends_no_more = False  # nothing is queued, and never will be
+
+    def attend(self, companion: Companion) -> None:
+        """Let ``companion`` work beside the sender. Call this before the first iteration."""
+        self._companion = companion
+        self.network.settings.learners.append(companion.on_api_versions)
 
     @property
     def refusal(self) -> KprodError | None:
@@ -84,7 +102,7 @@ class Sender:
         try:
             owner = self.loop_owner
             owner.asked, owner.next_check = False, FOREVER
-            now, deadlines = self.clock.monotonic(), self._deadlines
+            now, deadlines = self.clock.monotonic(), self.deadlines
             if deadlines.queued or now >= deadlines.first:
                 deadlines.fire(now)  # first: records would take the room of a busy connection
             more = self._produce_requests.run(now)
@@ -125,7 +143,7 @@ class Sender:
 
         purge = Purge(end_records)
         self._calls.add(purge)
-        self._deadlines.queued.append(purge)
+        self.deadlines.queued.append(purge)
         self.loop_owner.wake()
         return purge.ended
 
@@ -137,7 +155,7 @@ class Sender:
         """
         query = MetadataQuery(topics, self._metadata_requests)
         self._calls.add(query)
-        self._deadlines.queued.append(query)
+        self.deadlines.queued.append(query)
         self.loop_owner.wake()
         try:
             query.ended.wait(timeout)
@@ -159,7 +177,7 @@ class Sender:
 
     def ready_to_close(self, now: float) -> bool:
         """True if the producer can end. It is called repeatedly until then."""
-        return self.finished and (self.telemetry is None or self.telemetry.leave(now))
+        return self.finished and (self._companion is None or self._companion.leave(now))
 
     def refuse(self, error: KprodError) -> None:
         """Raise ``error`` in every later call, because the loop has crashed."""
@@ -210,8 +228,8 @@ class Sender:
         if self.transactions is not None:
             self.transactions.end(error)
         self.identity.settled.open()
-        if self.telemetry is not None:
-            self.telemetry.end()
+        if self._companion is not None:
+            self._companion.end()
 
     def free(self) -> None:
         """Free the remaining memory, after the connections have ended."""

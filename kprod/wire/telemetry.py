@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from kprod.wire.framing import begin_request, framed
@@ -56,32 +55,29 @@ def string(field: int, text: str) -> bytes:
     return message(field, text.encode())
 
 
-class Temporality(IntEnum):
-    """How a sum counts: since the last push, or since the start."""
+def metric(
+    name: str,
+    unit: str,
+    value: float,
+    at: int,
+    attributes: Mapping[str, str],
+    *,
+    since: int | None = None,
+    delta: bool = False,
+) -> bytes:
+    """A ``Metric`` with one value. Times are in nanoseconds since the epoch.
 
-    DELTA = 1
-    CUMULATIVE = 2
-
-
-class Point(NamedTuple):
-    """One value at one time. Times are in nanoseconds since the epoch."""
-
-    value: float
-    since: int
-    at: int
-    attributes: Mapping[str, str]
-
-
-def gauge(name: str, unit: str, point: Point) -> bytes:
-    """A ``Metric`` whose value may rise and fall."""
-    return _metric(name, unit) + message(_GAUGE, message(_POINTS, _written(point, since=False)))
-
-
-def monotonic_sum(name: str, unit: str, point: Point, temporality: Temporality) -> bytes:
-    """A ``Metric`` that only grows, counted from ``point.since``."""
-    points = message(_POINTS, _written(point, since=True))
-    kind = number(_TEMPORALITY, temporality) + number(_MONOTONIC, 1)
-    return _metric(name, unit) + message(_SUM, points + kind)
+    Without ``since``, it is a gauge: it may rise and fall. Otherwise it is a sum that only grows,
+    counted from ``since``: the last push if ``delta``, else the start.
+    """
+    point = b"" if since is None else fixed64(_SINCE, since)
+    point += fixed64(_AT, at) + double(_AS_DOUBLE, value)
+    points = message(_POINTS, point + _attributes(_POINT_ATTRIBUTES, attributes))
+    head = string(_NAME, name) + (string(_UNIT, unit) if unit else b"")
+    if since is None:
+        return head + message(_GAUGE, points)
+    temporality = number(_TEMPORALITY, _DELTA if delta else _CUMULATIVE)
+    return head + message(_SUM, points + temporality + number(_MONOTONIC, 1))
 
 
 def metrics_data(
@@ -103,18 +99,9 @@ _SCOPE, _METRICS = 1, 2  # ScopeMetrics
 _SCOPE_NAME, _SCOPE_VERSION = 1, 2  # InstrumentationScope
 _NAME, _UNIT, _GAUGE, _SUM = 1, 3, 5, 7  # Metric
 _POINTS, _TEMPORALITY, _MONOTONIC = 1, 2, 3  # Gauge and Sum
+_DELTA, _CUMULATIVE = 1, 2  # AggregationTemporality
 _SINCE, _AT, _AS_DOUBLE, _POINT_ATTRIBUTES = 2, 3, 4, 7  # NumberDataPoint
 _KEY, _VALUE, _STRING_VALUE = 1, 2, 1  # KeyValue, AnyValue
-
-
-def _metric(name: str, unit: str) -> bytes:
-    return string(_NAME, name) + (string(_UNIT, unit) if unit else b"")
-
-
-def _written(point: Point, *, since: bool) -> bytes:
-    begin = fixed64(_SINCE, point.since) if since else b""
-    value = fixed64(_AT, point.at) + double(_AS_DOUBLE, point.value)
-    return begin + value + _attributes(_POINT_ATTRIBUTES, point.attributes)
 
 
 def _attributes(field: int, values: Mapping[str, str]) -> bytes:

@@ -16,6 +16,7 @@ from kprod.errors import KprodError, ProducerClosedError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.produce import LoadWatcher
+from kprod.telemetry import Telemetry
 from kprod.types import TopicPartition
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.fake_clock import FakeClock
@@ -68,9 +69,9 @@ class SenderRig:
         load_watcher: LoadWatcher | None = options.pop("load_watcher", None)
         callbacks: Callbacks | None = options.pop("callbacks", None)
         config = ProducerConfig.from_options(options)
-        self.sender = assemble(
-            config, self.metrics, self.clock, rng or random.Random(1), load_watcher, callbacks
-        )
+        rng = rng or random.Random(1)
+        self.sender = assemble(config, self.metrics, self.clock, rng, load_watcher, callbacks)
+        Telemetry.of(self.sender, config, self.metrics, rng.uniform)
         self.turns = 0
         _queues.add(self.sender.accumulator)
 

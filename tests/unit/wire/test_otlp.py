@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprod.wire.telemetry import Point, Temporality, gauge, metrics_data, monotonic_sum
+from kprod.wire.telemetry import metric, metrics_data
 from tests.support.metrics_data import ToldMetric, read_metrics, read_resource, read_scope
 
 BEGIN, NOW = 1_700_000_000_000_000_000, 1_700_000_300_000_000_000
@@ -15,9 +15,9 @@ def test_gauges_and_sums() -> None:
         {},
         SCOPE,
         [
-            gauge("a.rate", "records/s", Point(0.5, BEGIN, NOW, node)),
-            monotonic_sum("b", "bytes", Point(7.0, BEGIN, NOW, {}), Temporality.DELTA),
-            monotonic_sum("c", "", Point(0.0, BEGIN, NOW, {}), Temporality.CUMULATIVE),
+            metric("a.rate", "records/s", 0.5, NOW, node),
+            metric("b", "bytes", 7.0, NOW, {}, since=BEGIN, delta=True),
+            metric("c", "", 0.0, NOW, {}, since=BEGIN),
         ],
     )
     assert read_metrics(written) == [

@@ -8,14 +8,16 @@ the group ``producer-metrics`` is ``org.apache.kafka.producer.connection.creatio
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kprod.buffer.compression import CODEC_IDS, Compressor, compressor
-from kprod.clock import Clock
-from kprod.errors import ErrorCode, KprodError
+from kprod.buffer.compression import CODEC_IDS, compressor
+from kprod.config import ProducerConfig
+from kprod.errors import ErrorCode, KprodError, KprodTimeoutError
 from kprod.latch import Latch
+from kprod.metrics import ProducerMetrics
 from kprod.metrics.table import (
     NODE_METRICS,
     PRODUCER_GAUGES,
@@ -24,27 +26,28 @@ from kprod.metrics.table import (
     Gauge,
     Metric,
 )
+from kprod.quantities import in_seconds
 from kprod.sender.broker import Broker
 from kprod.sender.connection import ControlRequest
-from kprod.sender.deadlines import FOREVER, Deadlines
-from kprod.sender.network import Network
+from kprod.sender.deadlines import FOREVER
+from kprod.sender.loop import Sender
 from kprod.version import VERSION
 from kprod.wire.telemetry import (
     NO_ID,
-    Point,
     Push,
     PushReply,
     Subscription,
-    Temporality,
     decode_get_subscriptions_response,
     decode_push_response,
     encode_get_subscriptions_request,
     encode_push_request,
-    gauge,
+    metric,
     metrics_data,
-    monotonic_sum,
 )
 from kprod.wire.versions import ApiKey, ApiVersions
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 Groups: TypeAlias = Mapping[str, Mapping[str, float]]
 
@@ -57,33 +60,21 @@ METRIC_FRAME_BYTES = 6
 """The bytes of tag and length of each metric."""
 
 
-class _Group(NamedTuple):
-    prefix: str
-    attribute: str | None
-    units: dict[str, str]
-
-
 def _units(rows: Sequence[Metric | Gauge]) -> dict[str, str]:
     return {row.name: row.unit for row in rows}
 
 
-# The whole producer first: metrics that do not fit are left out from the end.
-_GROUPS = {
-    "producer-metrics": _Group(
-        "producer.", None, {**_units(PRODUCER_METRICS), **_units(PRODUCER_GAUGES)}
+# Kind of group: prefix of its names, attribute, and units. The whole producer comes first: metrics
+# that do not fit are left out from the end.
+_KINDS: dict[str, tuple[str, str | None, dict[str, str]]] = {
+    "producer-metrics": (
+        "producer.",
+        None,
+        {**_units(PRODUCER_METRICS), **_units(PRODUCER_GAUGES)},
     ),
-    "producer-node-metrics": _Group("producer.node.", "node_id", _units(NODE_METRICS)),
-    "producer-topic-metrics": _Group("producer.topic.", "topic", _units(TOPIC_METRICS)),
+    "producer-node-metrics": ("producer.node.", "node_id", _units(NODE_METRICS)),
+    "producer-topic-metrics": ("producer.topic.", "topic", _units(TOPIC_METRICS)),
 }
-_ORDER = list(_GROUPS)
-
-
-class Wanted(NamedTuple):
-    """A broker's subscription: prefixes of names, the kind of sums, and the maximum size."""
-
-    metrics: tuple[str, ...]
-    delta: bool
-    max_bytes: int
 
 
 class _Found(NamedTuple):
@@ -110,7 +101,7 @@ class TelemetryPayload:
         self._written: dict[tuple[str, str], float] = {}
         self._written_at = began
 
-    def write(self, groups: Groups, wanted: Wanted, now: int) -> bytes:
+    def write(self, groups: Groups, wanted: Subscription, now: int) -> bytes:
         """A ``MetricsData`` of at most ``wanted.max_bytes``; metrics that do not fit are left out.
 
         The metrics of the whole producer come first, then those of brokers, then those of topics.
@@ -118,14 +109,22 @@ class TelemetryPayload:
         self._written, self._written_at = {}, now
         metrics: list[bytes] = []
         left = wanted.max_bytes - self._frame_bytes
-        for found in _chosen(groups, wanted.metrics):
-            metric = self._metric(found, wanted.delta, now)
-            left -= len(metric) + METRIC_FRAME_BYTES
+        for key, name, unit, attributes, value in _chosen(groups, wanted.metrics):
+            grows = key[1].endswith("-total")
+            since, shown = None, value
+            if grows and wanted.delta:
+                since, before = self._taken_at, self._taken.get(key, 0.0)
+                # A topic that was forgotten in between counts from 0 again.
+                shown = value - before if value >= before else value
+            elif grows:
+                since = self._began
+            written = metric(name, unit, shown, now, attributes, since=since, delta=wanted.delta)
+            left -= len(written) + METRIC_FRAME_BYTES
             if left < 0:
                 break
-            metrics.append(metric)
-            if _grows(found):
-                self._written[found.key] = found.value
+            metrics.append(written)
+            if grows:
+                self._written[key] = value
         return metrics_data(self._resource, SCOPE, metrics)
 
     def taken(self) -> None:
@@ -134,42 +133,19 @@ class TelemetryPayload:
         self._taken.update(self._written)
         self._taken_at = self._written_at
 
-    def _metric(self, found: _Found, delta: bool, now: int) -> bytes:
-        attributes = found.attributes
-        if not _grows(found):
-            return gauge(found.name, found.unit, Point(found.value, now, now, attributes))
-        if not delta:
-            point = Point(found.value, self._began, now, attributes)
-            return monotonic_sum(found.name, found.unit, point, Temporality.CUMULATIVE)
-        before = self._taken.get(found.key, 0.0)
-        # A topic that was forgotten in between counts from 0 again.
-        grown = found.value - before if found.value >= before else found.value
-        point = Point(grown, self._taken_at, now, attributes)
-        return monotonic_sum(found.name, found.unit, point, Temporality.DELTA)
-
-
-def _grows(found: _Found) -> bool:
-    return found.key[1].endswith("-total")
-
 
 def _chosen(groups: Groups, prefixes: tuple[str, ...]) -> Iterator[_Found]:
     chosen = tuple("" if prefix == EVERYTHING else prefix for prefix in prefixes)
-    for group in sorted(groups, key=_rank):
-        kind, _, of = group.partition(".")
-        if kind not in _GROUPS:
-            continue
-        prefix, attribute, units = _GROUPS[kind]
-        attributes = {} if attribute is None else {attribute: of}
-        for metric, value in groups[group].items():
-            name = f"{DOMAIN}{prefix}{metric.replace('-', '.')}"
-            if name.startswith(chosen):
-                unit = units.get(metric, "")
-                yield _Found((group, metric), name, unit, attributes, value)
-
-
-def _rank(group: str) -> int:
-    kind = group.partition(".")[0]
-    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
+    for kind, (prefix, attribute, units) in _KINDS.items():
+        for group, values in groups.items():
+            found, _, of = group.partition(".")
+            if found != kind:
+                continue
+            attributes = {} if attribute is None else {attribute: of}
+            for plain, value in values.items():
+                name = f"{DOMAIN}{prefix}{plain.replace('-', '.')}"
+                if name.startswith(chosen):
+                    yield _Found((group, plain), name, units.get(plain, ""), attributes, value)
 
 
 USUAL_INTERVAL = 300.0
@@ -199,27 +175,27 @@ NAMES = {number: name for name, number in CODEC_IDS.items()}
 class Telemetry:
     """Asks for subscriptions and pushes metrics, over connections that exist anyway.
 
-    It runs when it is queued (see ``Deadlines``). ``measure`` returns all metrics at a time on the
-    sender's clock. ``jitter`` draws a number of the range it is given. Times are seconds on that
-    clock. Used only by the sender's thread, unless said otherwise.
+    It is the ``companion`` of ``sender``, and runs when it is queued (see ``Deadlines``).
+    ``measure`` returns all metrics at a time on the sender's clock. ``jitter`` draws a number of
+    the range it is given. Times are seconds on that clock. Used only by the sender's thread, unless
+    said otherwise.
     """
 
     def __init__(
         self,
-        payload: TelemetryPayload,
-        network: Network,
-        deadlines: Deadlines,
+        sender: Sender,
         measure: Callable[[float], Groups],
-        clock: Clock,
+        resource: Mapping[str, str],
         jitter: Callable[[float, float], float],
     ) -> None:
-        self._payload = payload
-        self._network = network
-        self._deadlines = deadlines
+        self._network = sender.network
+        self._deadlines = sender.deadlines
+        self._clock = sender.clock
+        self._loop_owner = sender.loop_owner
         self._measure = measure
-        self._clock = clock
+        self._payload = TelemetryPayload(self._wall_ns(), resource)
         self._jitter = jitter
-        self.instance_id: bytes | None = None  # any thread reads it
+        self.instance_id = NO_ID  # any thread reads it
         self.identified = Latch()  # open when the id is known, or never will be
         self.over = False  # nothing is pushed any more
         self.subscription: Subscription | None = None  # None: to be asked for
@@ -234,12 +210,39 @@ class Telemetry:
         self._interval = USUAL_INTERVAL
         self._in_flight = False
         self._node_id: int | None = None  # the node that was asked last
-        self._compressors: dict[int, Compressor | None] = {}
 
-    def want(self) -> None:
-        """A caller waits for the id: connect to a broker that assigns it. Any thread."""
+    @classmethod
+    def of(
+        cls,
+        sender: Sender,
+        config: ProducerConfig,
+        metrics: ProducerMetrics,
+        jitter: Callable[[float, float], float] = random.uniform,
+    ) -> Telemetry | None:
+        """The telemetry of a new sender, unless it is switched off."""
+        if not config.enable_metrics_push:
+            return None
+        named = config.transactional_id
+        resource = {} if named is None else {"transactional_id": named}
+        made = cls(sender, metrics.groups, resource, jitter)
+        sender.attend(made)
+        return made
+
+    def client_instance_id(self, timeout: float) -> UUID:
+        """See ``KafkaProducer.client_instance_id``. Any thread.
+
+        If no broker is connected, a connection is made for it.
+        """
         self._wanted = True
         self._deadlines.queued.append(self)
+        self._loop_owner.wake()
+        self._loop_owner.wait(self.identified, timeout, True)
+        if self.instance_id == NO_ID:
+            what = "does a broker take client telemetry (KIP-714)?"
+            raise KprodTimeoutError(f"no id was given within {in_seconds(timeout)}: {what}")
+        from uuid import UUID  # slow to import, and rarely needed
+
+        return UUID(bytes=self.instance_id)
 
     def on_api_versions(self, versions: ApiVersions) -> None:
         """A broker's handshake. Telemetry begins with the first broker that offers it."""
@@ -254,10 +257,8 @@ class Telemetry:
         self.due_at = when
         self._deadlines.set(self, when)
 
-    @property
-    def own_id(self) -> bytes:
-        """The id as it is written into requests."""
-        return self.instance_id or NO_ID
+    def _wall_ns(self) -> int:
+        return self._clock.wall_ms() * 1_000_000
 
     # Requests -------------------------------------------------------------------------------------
 
@@ -287,47 +288,26 @@ class Telemetry:
         if self.subscription is None:
             request = ControlRequest(
                 ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
-                partial(encode_get_subscriptions_request, instance_id=self.own_id),
+                partial(encode_get_subscriptions_request, instance_id=self.instance_id),
                 decode_get_subscriptions_response,
                 self.subscribed,
                 self.failed,
             )
         else:
-            push = self._push(self.subscription, now)
             request = ControlRequest(
                 ApiKey.PUSH_TELEMETRY,
-                partial(encode_push_request, push=push),
+                partial(encode_push_request, push=self._push(self.subscription, now)),
                 decode_push_response,
-                partial(self.pushed, last=push.terminating),
+                partial(self.pushed, last=self._ending),
                 self.failed,
             )
         self._in_flight, self._node_id = True, broker.address.node_id
         broker.send(request, now)
 
-    def _push(self, subscription: Subscription, now: float) -> Push:
-        wanted = Wanted(subscription.metrics, subscription.delta, subscription.max_bytes)
-        at = self._clock.wall_ms() * 1_000_000
-        metrics = self._payload.write(self._measure(now), wanted, at)
-        codec, compress = self._codec(subscription.codecs)
-        return Push(
-            self.own_id,
-            subscription.subscription_id,
-            self._ending,
-            codec,
-            metrics if compress is None else compress(memoryview(metrics)),
-        )
-
-    def _codec(self, accepted: tuple[int, ...]) -> tuple[int, Compressor | None]:
-        """The first codec that brokers accept and that is installed; 0 and None for none."""
-        for codec in accepted:
-            if codec not in self._compressors and codec in NAMES:
-                try:
-                    self._compressors[codec] = compressor(NAMES[codec], None)
-                except ImportError:
-                    continue
-            if codec in self._compressors:
-                return codec, self._compressors[codec]
-        return 0, None
+    def _push(self, wanted: Subscription, now: float) -> Push:
+        metrics = self._payload.write(self._measure(now), wanted, self._wall_ns())
+        codec, metrics = _compressed(metrics, wanted.codecs)
+        return Push(self.instance_id, wanted.subscription_id, self._ending, codec, metrics)
 
     # Answers --------------------------------------------------------------------------------------
 
@@ -336,7 +316,7 @@ class Telemetry:
         self._in_flight = False
         # A broker names the id only where it gives one.
         instance_id = reply.instance_id or self.instance_id
-        if reply.error_code or instance_id is None:
+        if reply.error_code or instance_id == NO_ID:
             self._refused(reply.error_code or ErrorCode.INVALID_REQUEST, now, of_push=False)
             return
         if self.instance_id != instance_id:
@@ -350,17 +330,16 @@ class Telemetry:
             wait *= self._jitter(*JITTER)
         self._set_due(now + wait)
 
-    def pushed(self, reply: PushReply, now: float, *, last: bool) -> bool:
-        """A broker has answered a push; True if it has accepted the metrics."""
+    def pushed(self, reply: PushReply, now: float, *, last: bool) -> None:
+        """A broker has answered a push."""
         self._in_flight = False
         if reply.error_code:
             self._refused(reply.error_code, now, of_push=True)
-            return False
+            return
         self._payload.taken()
         self._set_due(now if self._ending else now + self._interval)
         if last:
             self.end()
-        return True
 
     def _refused(self, code: int, now: float, *, of_push: bool) -> None:
         self.subscription = None
@@ -416,3 +395,17 @@ def _interval(reply: Subscription) -> float:
     if reply.push_interval_ms <= 0:
         return USUAL_INTERVAL
     return max(reply.push_interval_ms / 1000, SHORTEST_INTERVAL)
+
+
+def _compressed(metrics: bytes, accepted: tuple[int, ...]) -> tuple[int, bytes]:
+    """Compress by the first codec that brokers accept and that is installed; 0: by none."""
+    for codec in accepted:
+        try:
+            compress = compressor(NAMES[codec], None) if codec in NAMES else None
+        except ImportError:
+            continue
+        if compress is not None:
+            return codec, compress(memoryview(metrics))
+        if codec == CODEC_IDS["none"]:
+            break
+    return CODEC_IDS["none"], metrics

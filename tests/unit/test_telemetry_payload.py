@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kprod.metrics import ProducerMetrics
-from kprod.sender.telemetry import TelemetryPayload, Wanted
+from kprod.telemetry import TelemetryPayload
+from kprod.wire.telemetry import NO_ID, Subscription
 from tests.support.metrics_data import ToldMetric, read_metrics
 
 BEGIN, NOW, LATER = 1_000, 2_000, 3_000
@@ -19,12 +20,14 @@ GROUPS = {
 }
 
 
-def wanted(*metrics: str, delta: bool = False, max_bytes: int = LARGE) -> Wanted:
-    return Wanted(metrics, delta, max_bytes)
+def wanted(*metrics: str, delta: bool = False, max_bytes: int = LARGE) -> Subscription:
+    return Subscription(0, NO_ID, 7, (), 60_000, max_bytes, delta, metrics, 0)
 
 
 def told(
-    groups: dict[str, dict[str, float]], asked: Wanted, payload: TelemetryPayload | None = None
+    groups: dict[str, dict[str, float]],
+    asked: Subscription,
+    payload: TelemetryPayload | None = None,
 ) -> list[ToldMetric]:
     return read_metrics((payload or TelemetryPayload(BEGIN, {})).write(groups, asked, NOW))
 
