@@ -158,7 +158,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         if self._dead_letters is not None:  # closed last, when no other record can fail
             plugins.append(self._dead_letters)
         last = partial(close_all, plugins) if plugins else None
-        self._engine = Engine(self._sender, self._callbacks, self._metrics, config.client_id, last)
+        self._engine = Engine(self._sender, self._metrics, config.client_id, last)
         self._bulk = self._bulk_parts()
         watch_over(self, self._engine, at_exit=self._exit_seconds, dropped=self._close_seconds)
         if config.close_on_sigterm:
@@ -510,7 +510,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Metric values by group and by Kafka's metric names, which ``docs/metrics.md`` lists."""
-        return self._engine.metrics()
+        return self._metrics.groups(self._clock.monotonic())
 
     def __enter__(self) -> Self:
         return self

@@ -20,8 +20,7 @@ from kprod.sender.connection_log import UnobservedFailures
 from kprod.sender.coordination import Coordination
 from kprod.sender.deadlines import Deadlines
 from kprod.sender.login import LoginSettings
-from kprod.sender.loop import Sender
-from kprod.sender.loop_owner import LoopOwner
+from kprod.sender.loop import LoopOwner, Sender
 from kprod.sender.metadata import MetadataRequests
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes

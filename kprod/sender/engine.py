@@ -1,18 +1,30 @@
-"""The engine of a producer in one process: the sender, its thread and the callbacks."""
+"""The engine of a producer in one process: the sender, its thread and the callbacks.
+
+The thread runs the sender's loop until ``stop``. If an iteration raises, the producer ends.
+"""
 
 from __future__ import annotations
 
 import copy
 import logging
+import threading
 from collections.abc import Callable
+from math import inf
 
-from kprod.buffer.callbacks import Callbacks
-from kprod.errors import IllegalStateError, KprodTimeoutError, still_being_sent
+from kprod.errors import (
+    IllegalStateError,
+    KprodTimeoutError,
+    ProducerClosedError,
+    still_being_sent,
+)
 from kprod.latch import Latch
+from kprod.lock import Lock
 from kprod.metrics import ProducerMetrics
 from kprod.quantities import counted, in_seconds
-from kprod.sender.loop import GRACE, Sender, SenderThread
+from kprod.sender.connection_log import forget_frames
+from kprod.sender.loop import Sender
 from kprod.types import DeliveryReport
+from kprod_ext import sender_begins, sender_ends
 from kprod_ext.batch import ProducerBatch
 
 log = logging.getLogger(__name__)
@@ -21,37 +33,53 @@ FOREVER = 10.0**9
 """Seconds; longer than any process, short enough for every clock."""
 
 
+CLOSED = "the producer was closed before the record was acknowledged"
+CRASHED = "the producer has ended: its sender loop crashed; make a new one"
+GRACE = 0.04
+"""Seconds after a deadline for ending the remaining records, and again for publishing their
+outcomes."""
+
+
 class Engine:
     """Runs from its creation until ``stop``. Thread-safe.
 
-    ``callbacks`` are those that the sender was assembled with. ``last`` is called once in their
-    thread, when every record has its outcome and every callback has returned.
+    If an iteration of the loop raises, every record without an outcome fails with an error that
+    names the cause, and later calls raise this error. The cause is logged once.
+
+    ``last`` is called once in the callbacks' thread, when every record has its outcome and every
+    callback has returned.
     """
 
     def __init__(
         self,
         sender: Sender,
-        callbacks: Callbacks,
         metrics: ProducerMetrics,
         client_id: str,
         last: Callable[[], None] | None = None,
     ) -> None:
         self._sender = sender
-        self._callbacks = callbacks
+        self._loop_owner = sender.loop_owner
+        self._loop_owner.work = sender
+        self._callbacks = sender.accumulator.callbacks
         self._metrics = metrics
         self._client_id = client_id
         self._last = last
         self._stopping = False
-        callbacks.start()
         self._logged = logging.NOTSET  # the level of the last line about the end
-        self._thread = SenderThread(sender, f"kprod-sender-{client_id}", self._settled)
+        self._settled = Latch()  # opens when every record has its outcome, and no more can come
+        self._lock = Lock()  # guards changing _stop_at
+        self._stop_at = inf
+        self._error = ProducerClosedError(CLOSED)  # of records that are left at the end
+        self._last_steps: tuple[Callable[[], None], ...] = (
+            *(self._name_cause, self._log_cause, self._abort, sender.free),
+            *(self._loop_owner.close, self._stop_callbacks, self._settled.open),
+        )
+        self._callbacks.start()
+        self._thread_ident = 0  # until it has begun
+        self._thread = threading.Thread(
+            target=self._run, name=f"kprod-sender-{client_id}", daemon=True
+        )
         self._thread.start()
-
-    def _settled(self) -> None:
-        if self._last is not None:
-            last, self._last = [self._last], None  # once, even if this is called again
-            self._callbacks.put(last)
-        self._callbacks.stop()
 
     @property
     def is_stopping(self) -> bool:
@@ -60,15 +88,17 @@ class Engine:
 
     @property
     def is_sender(self) -> bool:
-        """True in the sender's thread, where a wait for the sender would never end.
+        """True in the thread that runs the loop, where a wait for the sender would never end.
 
         Application code may run there, for example a log handler that sends log lines to Kafka.
         """
-        return self._thread.is_current
+        # Idents are reused: another thread may have this one once the sender's has ended.
+        here = self._thread_ident == threading.get_ident() and not self._settled.is_open
+        return here or self._loop_owner.is_owner
 
     def refuse_inside(self, call: str) -> None:
         """Raise IllegalStateError in a thread for which ``call`` would have to wait."""
-        if self._callbacks.is_current or self._thread.is_current:
+        if self._callbacks.is_current or self.is_sender:
             raise IllegalStateError(f"{call}() inside a delivery callback would wait for itself")
 
     # Waiting --------------------------------------------------------------------------------------
@@ -82,7 +112,7 @@ class Engine:
         batches = accumulator.incomplete.copy()
         accumulator.begin_flush()
         try:
-            self._sender.loop_owner.about_to_wait()
+            self._loop_owner.about_to_wait()
             ended = all(each.delivery.wait_until_notified(self._left(deadline)) for each in batches)
         finally:
             accumulator.end_flush()
@@ -98,7 +128,7 @@ class Engine:
 
     def wait(self, ended: Latch, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds for the sender to open ``ended``; True if it did."""
-        return self._sender.loop_owner.wait(ended, timeout, True)
+        return self._loop_owner.wait(ended, timeout, True)
 
     def await_producer_id(self, timeout: float) -> None:
         """See ``KafkaProducer.await_producer_id``."""
@@ -127,10 +157,18 @@ class Engine:
         self._sender.accumulator.close()
         self._sender.metadata.close()
         deadline = self._sender.clock.monotonic() + timeout
-        if self._thread.is_current:
-            self._thread.request_stop(deadline)
+        with self._lock:
+            self._stop_at = min(self._stop_at, deadline)
+        self._loop_owner.recall()
+        if self.is_sender:
             return False
-        stopped = self._thread.stop(deadline)
+        # Not by Thread.join: interrupted by a signal it takes the thread for ended (bpo-45274).
+        stopped = self._settled.wait(self._left(deadline) + GRACE)
+        if stopped:
+            self._thread.join(GRACE)
+        else:  # it is busy, for example in a transport that is not part of kprod, and ends later
+            closed = ProducerClosedError("the producer was closed in the middle of work")
+            self._sender.disown(closed)
         self._log_losses()
         if not stopped:
             log.warning("the sender's thread did not end within %g s", timeout)
@@ -178,12 +216,89 @@ class Engine:
         failed = self._metrics.records_failed + self._sender.disowned
         return DeliveryReport(self._metrics.records_sent, failed, pending)
 
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """See ``KafkaProducer.metrics``."""
-        return self._metrics.groups(self._sender.clock.monotonic())
-
     def __repr__(self) -> str:
         return f"<KafkaProducer client_id={self._client_id}>"
+
+    # The thread -----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        """The work of the thread: run the loop, then end everything."""
+        self._thread_ident = threading.get_ident()
+        sender_begins()
+        try:
+            while self._work():
+                self._loop_owner.rest()
+        except BaseException as error:
+            if self._sender.broken_by is None:
+                self._sender.broken_by = error
+        finally:
+            try:
+                self._end()
+            finally:
+                sender_ends()
+
+    def _work(self) -> bool:
+        """Run the loop until a waiting caller can run it. False if the thread must end."""
+        owner, sender = self._loop_owner, self._sender
+        owner.take()
+        try:
+            while not self._over():
+                sender.run_once(self._stop_at - sender.clock.monotonic())
+                if owner.wanted and sender.finished:
+                    return True
+        finally:
+            owner.give_up()
+        return False
+
+    def _over(self) -> bool:
+        if self._sender.broken_by is not None:  # in this thread or in that of a caller
+            return True
+        if self._stop_at == inf:
+            return False
+        now = self._sender.clock.monotonic()
+        return now >= self._stop_at or self._sender.ready_to_close(now)
+
+    # The end --------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Take each of the last steps, even if another one raises: callers wait for all of them."""
+        mistake: BaseException | None = None
+        for step in self._last_steps:
+            try:
+                step()
+            except BaseException as error:
+                mistake = mistake or error  # later errors may follow from the first
+        if mistake is not None:
+            raise mistake
+
+    def _name_cause(self) -> None:
+        """Make every later call raise an error that names the cause."""
+        cause = self._sender.broken_by
+        if cause is None:
+            return
+        self._error = ProducerClosedError(f"{CRASHED}; the cause: {cause!r}")
+        self._error.__cause__ = cause
+        self._sender.refuse(self._error)
+
+    def _log_cause(self) -> None:
+        cause, sender = self._sender.broken_by, self._sender
+        if cause is not None:
+            sender.network.log.mistake(CRASHED, cause, sender.clock.monotonic())
+            forget_frames(cause)  # they hold memory of batches
+
+    def _abort(self) -> None:
+        self._loop_owner.recall()
+        self._loop_owner.take()
+        try:
+            self._sender.abort(self._error)
+        finally:
+            self._loop_owner.give_up()
+
+    def _stop_callbacks(self) -> None:
+        if self._last is not None:
+            last, self._last = [self._last], None  # once, even if this is called again
+            self._callbacks.put(last)
+        self._callbacks.stop()
 
 
 def _pending(batch: ProducerBatch) -> int:

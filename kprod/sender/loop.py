@@ -1,20 +1,26 @@
-"""The sender's loop: one iteration, and the thread that repeats it."""
+"""The sender's loop: one iteration, and who runs it.
+
+The owner of the loop is the sender's own thread, or a caller that waits for an outcome anyway. A
+lone ``send(...).get()`` would need two switches between threads, which cost more than the work
+itself. So the sender's thread gives up the loop when it has nothing to do. A caller that begins to
+wait for an outcome then takes the loop and runs the sender. It gives the loop up when its own
+outcome is there (the leader/followers pattern, without promotion). While other records are being
+sent as well, the sender's thread keeps the loop.
+"""
 
 from __future__ import annotations
 
 import copy
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kprod.clock import Clock
-from kprod.errors import KprodError, KprodTimeoutError, ProducerClosedError
+from kprod.errors import IllegalStateError, KprodError, KprodTimeoutError
 from kprod.latch import Latch
-from kprod.lock import Lock
 from kprod.quantities import in_seconds
-from kprod.sender.connection_log import forget_frames
 from kprod.sender.deadlines import FOREVER, Pending, PendingQueue
-from kprod.sender.loop_owner import LoopOwner
 from kprod.sender.metadata import MetadataQuery, MetadataRequests
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
@@ -23,14 +29,19 @@ from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
 from kprod.wire.control import MetadataReply
 from kprod.wire.versions import ApiVersions
-from kprod_ext import hold_signals, raised_by_signal, sender_begins, sender_ends
+from kprod_ext import Poller, generation, hold_signals, raised_by_signal
 from kprod_ext.batch import ProducerBatch
 
-CLOSED = "the producer was closed before the record was acknowledged"
-CRASHED = "the producer has ended: its sender loop crashed; make a new one"
-GRACE = 0.04
-"""Seconds after a deadline for ending the remaining records, and again for publishing their
-outcomes."""
+IDLE_BEFORE_RESUME = 0.005
+"""The sender's thread takes the loop again when no caller has run it for this many seconds."""
+TICK = 0.001
+"""Seconds. While no caller runs the loop, the resting thread checks this often whether a caller has
+set a time for it."""
+LEAST = 0.0005
+"""Minimum seconds from a ``send`` until the resting thread takes the loop, so that the caller can
+begin to wait and take it first."""
+MIN_STACK_HEADROOM = 200
+"""Frames of the caller's stack that one iteration and its logging may need."""
 
 
 class Companion(Protocol):
@@ -49,8 +60,8 @@ class Companion(Protocol):
 class Sender:
     """Runs one iteration at a time: handle what is due, send ready batches, wait for the network.
 
-    It runs in the thread that owns the loop (see ``LoopOwner``): ``SenderThread``, or temporarily a
-    caller that waits for an outcome. A simulation calls ``run_once`` itself.
+    It runs in the thread that owns the loop (see ``LoopOwner``). A simulation calls ``run_once``
+    itself.
     """
 
     def __init__(
@@ -263,137 +274,177 @@ class Purge(Pending):
         self.fire = fire
 
 
-class SenderThread:
-    """Runs the sender's loop until ``request_stop``.
+class LoopOwner:
+    """One thread owns the loop at a time. The headings say which threads may call a method.
 
-    Any thread may call its methods except ``run``. If an iteration raises, the producer ends. Every
-    record without an outcome fails with an error that names the cause, and later calls raise this
-    error. The cause is logged once. ``ended`` is called once in the sender's thread, when every
-    record has its outcome and no more can be queued.
+    ``work`` is set before any thread owns the loop. ``wanted`` is True if a caller would have taken
+    the loop, but another thread had it.
+
+    At the beginning of an iteration, the sender sets ``asked`` to False: the iteration may miss
+    work that comes later. Before it waits for the network, it sets ``next_check`` to the end of the
+    wait; until then ``next_check`` is infinite. ``awaited`` is what the caller that owns the loop
+    waits for. If an iteration opens it, for example because a transaction is fenced, the iteration
+    does not wait for the network.
     """
 
-    def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:
-        self._sender = sender
-        self._loop_owner = sender.loop_owner
-        self._loop_owner.work = sender
-        self._settled = Latch()  # opens after ``ended``
-        self._lock = Lock()  # guards changing _stop_at
-        self._stop_at = FOREVER
-        self._error = ProducerClosedError(CLOSED)  # of records that are left at the end
-        self._last_steps: tuple[Callable[[], None], ...] = (
-            *(self._name_cause, self._log_cause, self._abort, sender.free),
-            self._loop_owner.close,
-            *(() if ended is None else (ended,)),
-            self._settled.open,
-        )
-        self._thread = threading.Thread(target=self.run, name=name, daemon=True)
-        self._ident = 0  # until it has begun
+    def __init__(self, network: Network, clock: Clock) -> None:
+        self.work: Sender | None = None
+        self.wanted = False
+        self._network = network
+        self._clock = clock
+        self._lock = threading.Lock()  # held by the owner
+        self._owner = 0  # its ident
+        self._free = False  # the thread rests, or is about to, and no thread owns the loop
+        self.asked = False  # to look anew
+        self._recalled = False  # the producer closes: the thread owns the loop from now on
+        self._process = generation()  # in another one, a forked child, nobody owns the loop
+        self.next_check = FOREVER  # of the monotonic clock
+        self._wakeup = Poller()  # of the thread, when it rests
+        self._woken = False  # since the rest began
+        self._worked = False  # callers ran the loop since the thread looked last
+        self._due = FOREVER  # of the monotonic clock: when the thread has to look
+        self.awaited: Latch | None = None
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+    # Any thread -----------------------------------------------------------------------------------
 
     @property
-    def is_current(self) -> bool:
-        """True in the thread that runs the loop, which must not wait for the sender."""
-        # Idents are reused: another thread may have this one once this thread has ended.
-        here = self._ident == threading.get_ident() and not self._settled.is_open
-        return here or self._loop_owner.is_owner
+    def is_owner(self) -> bool:
+        """True in the thread that owns the loop, including in code that the sender calls."""
+        return self._owner == threading.get_ident()
 
-    def request_stop(self, deadline: float) -> None:
-        """Ask the thread to end when every record has its outcome, or at ``deadline``."""
-        with self._lock:
-            self._stop_at = min(self._stop_at, deadline)
-        self._loop_owner.recall()
-
-    def stop(self, deadline: float) -> bool:
-        """Send queued records until ``deadline``, then end the rest: every record has its outcome.
-
-        Returns False if the thread is still busy, for example in a transport that is not part of
-        kprod. It then ends later.
-        """
-        self.request_stop(deadline)
-        # Not by Thread.join: interrupted by a signal it takes the thread for ended (bpo-45274).
-        left = max(0.0, deadline - self._sender.clock.monotonic())
-        settled = self._settled.wait(left + GRACE)
-        if settled:
-            self._thread.join(GRACE)
+    def wake(self) -> None:
+        """Make the sender look at once."""
+        # First this, then a look at the owner. An owner that ends does it the other way round.
+        self.asked = True
+        if self._free:
+            self._wake_thread()
         else:
-            closed = ProducerClosedError("the producer was closed in the middle of work")
-            self._sender.disown(closed)
-        return settled
+            self._network.wake()
 
-    # The thread -----------------------------------------------------------------------------------
+    def about_to_wait(self) -> None:
+        """Call ``wake``, unless the following call of ``wait`` will run the loop itself."""
+        if not self._may_own():
+            self.wake()
 
-    def run(self) -> None:
-        """The work of the thread: run the loop, then end everything."""
-        self._ident = threading.get_ident()
-        sender_begins()
-        try:
-            while self._work():
-                self._loop_owner.rest()
-        except BaseException as error:
-            if self._sender.broken_by is None:
-                self._sender.broken_by = error
-        finally:
-            try:
-                self._end()
-            finally:
-                sender_ends()
+    def look_within(self, seconds: float) -> None:
+        """Make the sender look within ``seconds``, or some milliseconds after that if it rests."""
+        if self._free:
+            # No wake-up: the caller that has sent may be about to wait, and to run.
+            due = self._clock.monotonic() + (seconds if seconds > LEAST else LEAST)
+            if due < self._due:
+                self._due = due
+        elif self._clock.monotonic() + seconds < self.next_check:
+            self._network.wake()
 
-    def _work(self) -> bool:
-        """Run the loop until a waiting caller can run it. False if the thread must end."""
-        owner, sender = self._loop_owner, self._sender
-        owner.take()
-        try:
-            while not self._over():
-                sender.run_once(self._stop_at - sender.clock.monotonic())
-                if owner.wanted and sender.finished:
-                    return True
-        finally:
-            owner.give_up()
+    def wait(self, ended: Latch, timeout: float | None, hurry: bool) -> bool:
+        """Wait at most ``timeout`` seconds (None: no limit) for ``ended``; True if it is open.
+
+        If nobody runs the loop, the caller runs it meanwhile. Otherwise, ``hurry`` makes the sender
+        look at once. Raises IllegalStateError within an iteration and in a forked child. Exceptions
+        of signal handlers propagate.
+        """
+        if ended.is_open:
+            return True
+        if self._process != generation():
+            raise IllegalStateError(
+                "the process was forked after this was asked for: only the parent hears of the"
+                " outcome; send the record in this process to wait for it here"
+            )
+        if self._owner == threading.get_ident() and timeout != 0:
+            raise IllegalStateError("waiting inside the sender's work would wait for itself")
+        deadline = FOREVER if timeout is None else self._clock.monotonic() + timeout
+        if self._may_own() and hold_signals(self._own_and_run, ended, deadline):
+            return True
+        self.wanted = True
+        if hurry:
+            self.wake()
+        return ended.wait(None if timeout is None else max(0.0, deadline - self._clock.monotonic()))
+
+    def recall(self) -> None:
+        """Give the loop back to the sender's thread for ever."""
+        self._recalled = True
+        self.wake()
+
+    # In the place of the thread -------------------------------------------------------------------
+
+    def _may_own(self) -> bool:
+        if not self._free or self._recalled or not self._network.interruptible:
+            return False
+        try:  # a RecursionError in the midst of an iteration would leave it half done
+            sys._getframe(sys.getrecursionlimit() - MIN_STACK_HEADROOM)
+        except ValueError:
+            return True
         return False
 
-    def _over(self) -> bool:
-        if self._sender.broken_by is not None:  # in this thread or in that of a caller
-            return True
-        if self._stop_at == FOREVER:
+    def _own_and_run(self, ended: Latch, deadline: float) -> bool:
+        """Run the loop until ``ended`` is open. Signals are delayed, except during ``poll``."""
+        work, network = self.work, self._network
+        if work is None or not self._lock.acquire(blocking=False):
             return False
-        now = self._sender.clock.monotonic()
-        return now >= self._stop_at or self._sender.ready_to_close(now)
-
-    # The end --------------------------------------------------------------------------------------
-
-    def _end(self) -> None:
-        """Take each of the last steps, even if another one raises: callers wait for all of them."""
-        mistake: BaseException | None = None
-        for step in self._last_steps:
-            try:
-                step()
-            except BaseException as error:
-                mistake = mistake or error  # later errors may follow from the first
-        if mistake is not None:
-            raise mistake
-
-    def _name_cause(self) -> None:
-        """Make every later call raise an error that names the cause."""
-        cause = self._sender.broken_by
-        if cause is None:
-            return
-        self._error = ProducerClosedError(f"{CRASHED}; the cause: {cause!r}")
-        self._error.__cause__ = cause
-        self._sender.refuse(self._error)
-
-    def _log_cause(self) -> None:
-        cause, sender = self._sender.broken_by, self._sender
-        if cause is not None:
-            sender.network.log.mistake(CRASHED, cause, sender.clock.monotonic())
-            forget_frames(cause)  # they hold memory of batches
-
-    def _abort(self) -> None:
-        self._loop_owner.recall()
-        self._loop_owner.take()
+        if work.broken_by is not None:  # the thread is awake, and about to end the producer
+            self._lock.release()
+            return False
+        self._free, self._owner, self._due = False, threading.get_ident(), FOREVER
+        network.may_connect = False
+        self.awaited = ended
         try:
-            self._sender.abort(self._error)
+            while not (ended.is_open or self._recalled or network.connect_requested):
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    break
+                work.run_once(left)
+        except Exception as error:
+            if raised_by_signal(error):
+                raise
+            # Else the thread ends the producer.
         finally:
-            self._loop_owner.give_up()
+            self.awaited = None
+            to_do = network.connect_requested or self._recalled or work.broken_by is not None
+            network.may_connect = True
+            if network.connect_requested:
+                network.let_connect()
+            self._owner, self._worked, self._free = 0, True, True
+            self._lock.release()
+            # Last: from here on no thread owns the loop, so later requests wake the thread.
+            if to_do or self.asked or not work.finished:
+                self._wake_thread()
+        return ended.is_open
+
+    def _wake_thread(self) -> None:
+        self._woken = True
+        self._wakeup.wake()
+
+    # The sender's thread --------------------------------------------------------------------------
+
+    def take(self) -> None:
+        """Take the loop when it is free."""
+        self._lock.acquire()
+        self._free, self._owner = False, threading.get_ident()
+
+    def give_up(self) -> None:
+        """Let callers take the loop, until the next ``take``."""
+        self._owner, self._free = 0, True
+        self._lock.release()
+
+    def rest(self) -> None:
+        """Wait, without the loop, until there is something to do, or no caller runs the loop."""
+        if self.asked or self._recalled:
+            return
+        now = quiet_since = self._clock.monotonic()
+        while not self._woken:
+            if self._worked or not self._free:
+                self._worked = False
+                quiet_since = now
+            left = min(self._due, quiet_since + IDLE_BEFORE_RESUME) - now
+            if left <= 0.0:
+                break
+            # A caller that runs the loop most likely runs it again for its next record.
+            self._wakeup.wait(TICK if self._free and left > TICK else left)
+            now = self._clock.monotonic()
+        # Else the time to look has come, or callers leave the loop to the thread.
+        self.wanted = self._woken and self.wanted
+        self._woken, self._due = False, FOREVER
+
+    def close(self) -> None:
+        """The sender's thread does not rest any more."""
+        self._wakeup.close()

@@ -18,7 +18,7 @@ BELL = "a bell: one thread takes it by name, another one releases it by name"
 REASONS = {
     "kprod/confluent/credentials.py": BELL,
     "kprod/latch.py": BELL,
-    "kprod/sender/loop_owner.py": "taken and released by name, while signals are held",
+    "kprod/sender/loop.py": "taken and released by name, while signals are held",
     "kprod/security/http_request.py": "a Timer's Event: for the request's thread and its own only",
     "kprod_ext/buffer_pool.pyx": BELL,
     "kprod_ext/confluent.pyx": BELL,

@@ -17,7 +17,7 @@ from kprod.config import ProducerConfig
 from kprod.errors import ProducerClosedError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
-from kprod.sender.loop import SenderThread
+from kprod.sender.engine import Engine
 from kprod.transport.memory import MemoryBackend
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
@@ -63,9 +63,9 @@ class Running:
             }
         )
         self.clock = clock or SystemClock()
-        self.sender = assemble(config, ProducerMetrics(), self.clock)
-        self.thread = SenderThread(self.sender, "sender under test")
-        self.thread.start()
+        metrics = ProducerMetrics()
+        self.sender = assemble(config, metrics, self.clock)
+        self.engine = Engine(self.sender, metrics, "under test")
         self.sender.metadata.await_topic("t", LONG, self.sender.network.wake)
 
     def queue(self) -> FutureRecordMetadata:
@@ -76,8 +76,7 @@ class Running:
         return future
 
     def stop(self, seconds: float) -> bool:
-        self.sender.accumulator.close()
-        return self.thread.stop(self.clock.monotonic() + seconds)
+        return self.engine.stop(seconds)
 
 
 @pytest.fixture
@@ -162,7 +161,7 @@ def test_the_end_takes_each_of_its_steps_even_if_some_fail() -> None:
             future.get(LONG)
         assert isinstance(told.value.__cause__, MemoryError)
     assert running.stop(LONG)
-    until(lambda: all(each.name != "sender under test" for each in threading.enumerate()))
+    until(lambda: all(each.name != "kprod-sender-under test" for each in threading.enumerate()))
 
 
 def test_stopping_at_once_ends_every_record_and_tells_what_may_be_stored() -> None:
