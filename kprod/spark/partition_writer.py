@@ -46,9 +46,9 @@ from kprod.spark.python_worker import (
     log_for_spark,
     this_task,
 )
-from kprod.spark.record_shapes import RecordShapes
+from kprod.spark.record_shapes import RecordPlan
 from kprod.spark.shard_rows import ShardTask, TaskRows
-from kprod.spark.task_sender import RateLimit, RateLimiter, RecordPlan, TaskSender
+from kprod.spark.task_sender import RateLimit, RateLimiter, TaskSender
 from kprod.spark.write_result import (
     ALREADY_THERE,
     COMMITTED,
@@ -141,14 +141,12 @@ def _plan(topic: str | None, options: Mapping[str, Any], config: ProducerConfig)
     value, key = value_format(topic, options), key_format(options.get("key_format", "binary"))
     binary = {"value": value.kind == "binary", "key": key.kind == "binary"}
     return RecordPlan(
-        shapes=RecordShapes(
-            topic=topic,
-            roles=roles_of(options),
-            encode_key=binary["key"] and config.key_serializer is None,
-            encode_value=binary["value"] and config.value_serializer is None,
-        ),
+        topic=topic,
+        roles=roles_of(options),
         value=replace(value, objects=by_row and binary["value"]),
         key=replace(key, objects=by_row and binary["key"]),
+        encode_key=binary["key"] and config.key_serializer is None,
+        encode_value=binary["value"] and config.value_serializer is None,
         by_row=by_row,
     )
 

@@ -13,6 +13,7 @@ from pyarrow import compute
 
 from kprod.errors import RecordTypeError
 from kprod.schema.columns.arrow_types import in_unit, is_bytes, is_text, python_values
+from kprod.schema.columns.payload_format import PayloadFormat
 from kprod.spark.column_roles import ColumnRoles
 from kprod.types import Header
 
@@ -56,22 +57,28 @@ SendArguments: TypeAlias = tuple[str, Any, Any, list[Header] | None, int | None,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordShapes:
-    """Reads a Row, dict, tuple, bytes or str. Immutable; any thread may use it.
+class RecordPlan:
+    """How the rows of a job are converted to records. Immutable; can be pickled.
 
-    ``roles`` finds the columns of a Row or dict. ``topic``, if given, overrides the column. A
-    timestamp is a datetime, or a number of milliseconds since the epoch. A packed value is a dict
-    of its columns. Tuples are (key, value[, headers[, timestamp[, partition]]]). Text is encoded as
-    UTF-8, unless a serializer or a format needs it as text.
+    ``roles`` finds the columns of a frame, a Row or a dict. ``topic``, if given, overrides the
+    column. Text is encoded as UTF-8, unless a serializer or a format needs it as text.
     """
 
     topic: str | None
     roles: ColumnRoles = field(default_factory=ColumnRoles)
+    value: PayloadFormat = field(default_factory=PayloadFormat)
+    key: PayloadFormat = field(default_factory=PayloadFormat)
     encode_key: bool = True
     encode_value: bool = True
+    by_row: bool = False  # a serializer or interceptor of the application looks at each record
 
     def read(self, item: Any) -> SendArguments:
-        """The arguments of ``send`` for ``item``. Raises RecordTypeError for other types."""
+        """The arguments of ``send`` for a Row, dict, tuple, bytes or str.
+
+        A timestamp is a datetime, or a number of milliseconds since the epoch. A packed value is a
+        dict of its columns. Tuples are (key, value[, headers[, timestamp[, partition]]]). Raises
+        RecordTypeError for other types.
+        """
         if isinstance(item, bytes | bytearray | memoryview | str):
             return self._arguments(None, item)
         if isinstance(item, Mapping):
@@ -86,19 +93,6 @@ class RecordShapes:
             "a partition must hold Rows, dicts, bytes, str or tuples of "
             f"(key, value[, headers[, timestamp[, partition]]]); got {_describe(item)}"
         )
-
-    def places(self, names: Sequence[str]) -> tuple[int, int] | None:
-        """The positions of key (-1 for none) and value in a row with these columns.
-
-        None if there are other columns, or if ``topic`` is None.
-        """
-        try:
-            found = self.roles.find(names)
-        except RecordTypeError:
-            return None
-        if self.topic is None or "value" not in found or found.keys() - {"key", "value"}:
-            return None
-        return (names.index(found["key"]) if "key" in found else -1), names.index(found["value"])
 
     def _read_columns(self, names: Sequence[str], row: Mapping[str, Any]) -> SendArguments:
         parts = {role: row[name] for role, name in self.roles.find(names).items()}
@@ -169,32 +163,12 @@ class OneRow:
         return self._arguments
 
 
-class ListRows:
-    """Values and keys of one topic, each bytes or None. ``keys`` is None if there are no keys."""
+class Rows:
+    """Rows of one topic that are sent with one call.
 
-    def __init__(self, topic: str, values: list[Any], keys: list[Any] | None) -> None:
-        self._topic, self._values, self._keys = topic, values, keys
-        self.num_rows = len(values)
-        self.nbytes = sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys or ())))
-
-    def send(self, producer: KafkaProducer) -> BulkDelivery:
-        """Queue the rows. Raises as ``KafkaProducer.send_many``."""
-        return producer.send_many(self._topic, self._values, keys=self._keys)
-
-    def slice(self, start: int, length: int | None = None) -> ListRows:
-        """``length`` rows, or all, from ``start`` on."""
-        chosen = slice(start, None if length is None else start + length)
-        keys = None if self._keys is None else self._keys[chosen]
-        return ListRows(self._topic, self._values[chosen], keys)
-
-    def arguments(self, number: int) -> SendArguments:
-        """The arguments of ``KafkaProducer.send`` for row ``number``."""
-        key = None if self._keys is None else self._keys[number]
-        return self._topic, self._values[number], key, None, None, None
-
-
-class ArrowRows:
-    """A batch of one topic with columns named by their roles, as ``record_columns`` makes it."""
+    ``batch`` has columns named by their roles, as ``record_columns`` makes it. ``nbytes`` is the
+    size of keys and values.
+    """
 
     def __init__(self, topic: str, batch: Any) -> None:
         self._topic, self._batch = topic, batch
@@ -210,17 +184,13 @@ class ArrowRows:
         columns = {role: role if role in self._present else None for role in roles}
         return producer.send_arrow(self._topic, self._batch, **columns)
 
-    def slice(self, start: int, length: int | None = None) -> ArrowRows:
+    def slice(self, start: int, length: int | None = None) -> Rows:
         """``length`` rows, or all, from ``start`` on."""
-        return ArrowRows(self._topic, self._batch.slice(start, length))
+        return Rows(self._topic, self._batch.slice(start, length))
 
     def arguments(self, number: int) -> SendArguments:
         """The arguments of ``KafkaProducer.send``. Headers that cannot be read are omitted."""
-        return next(read_batch(self._batch.slice(number, 1), RecordShapes(topic=self._topic), {}))
-
-
-Rows: TypeAlias = ListRows | ArrowRows
-"""Rows of one topic that are sent with one call. ``nbytes`` is the size of keys and values."""
+        return next(read_batch(self._batch.slice(number, 1), RecordPlan(topic=self._topic), {}))
 
 
 def _bytes_of(column: Any) -> int:
@@ -230,7 +200,7 @@ def _bytes_of(column: Any) -> int:
 
 
 def read_batch(
-    batch: Any, shapes: RecordShapes, faults: dict[int, RecordTypeError] | None = None
+    batch: Any, plan: RecordPlan, faults: dict[int, RecordTypeError] | None = None
 ) -> Iterator[SendArguments]:
     """The rows of ``batch``, which has one topic and columns named by their roles.
 
@@ -245,9 +215,9 @@ def read_batch(
         return repeat(None)
 
     return zip(
-        repeat(required_topic(shapes.topic)),
-        cells("value", bytes_of if shapes.encode_value else python_values),
-        cells("key", bytes_of if shapes.encode_key else python_values),
+        repeat(required_topic(plan.topic)),
+        cells("value", bytes_of if plan.encode_value else python_values),
+        cells("key", bytes_of if plan.encode_key else python_values),
         cells("headers", _headers),
         cells("partition"),
         cells("timestamp", _milliseconds),

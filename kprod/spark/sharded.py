@@ -103,7 +103,7 @@ def check_gathers(writer: PartitionWriter) -> None:
             'repartition="kafka" requires partitioner="default" and partitioner_ignore_keys=False:'
             " remove it, or the other option"
         )
-    if plan.shapes.topic is None or plan.by_row or plan.key.kind != "binary":
+    if plan.topic is None or plan.by_row or plan.key.kind != "binary":
         raise ConfigError(
             'repartition="kafka" requires the option topic, keys of type binary or string, and no'
             " serializers or interceptors"
@@ -118,7 +118,7 @@ def by_kafka_partition(
     The topic has ``count`` partitions. ``writer`` must have passed ``check_gathers``. The returned
     writer sends each row to the partition in the added column.
     """
-    roles = writer.plan.shapes.roles
+    roles = writer.plan.roles
     found = roles.find(frame.columns)
     key, partition = found.get("key"), found.get("partition")
     packed = () if "value" in found else roles.packed(frame.columns)
@@ -138,9 +138,8 @@ def by_kafka_partition(
         count,
     )
     placed = frame.selectExpr(*kept, f"{target} as {TARGET}")
-    shapes = replace(writer.plan.shapes, roles=roles.with_added("partition", TARGET))
-    writer = replace(writer, plan=replace(writer.plan, shapes=shapes))
-    return _each_to_its_task(placed, TARGET, count), writer
+    plan = replace(writer.plan, roles=roles.with_added("partition", TARGET))
+    return _each_to_its_task(placed, TARGET, count), replace(writer, plan=plan)
 
 
 def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame:
@@ -192,11 +191,11 @@ def partition_count(frame: DataFrame, writer: PartitionWriter) -> int:
     def ask() -> int | KprodError:
         try:
             with writer.producer.lend() as producer:
-                return producer.partition_count(str(writer.plan.shapes.topic))
+                return producer.partition_count(str(writer.plan.topic))
         except KprodError as error:
             return error
 
-    title = f"kprod: partitions of {writer.plan.shapes.topic}"
+    title = f"kprod: partitions of {writer.plan.topic}"
     answer = call_in_task(frame.sparkSession, title, ask)
     if isinstance(answer, KprodError):
         raise answer

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Real
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -26,9 +26,7 @@ from kprod.schema.columns.record_columns import (
 from kprod.spark.acknowledgements import is_about_the_record
 from kprod.spark.executor_producer import MeasuringProducer
 from kprod.spark.record_shapes import (
-    ArrowRows,
-    ListRows,
-    RecordShapes,
+    RecordPlan,
     Rows,
     SendArguments,
     as_it_came,
@@ -43,21 +41,7 @@ SLOW_SECONDS: Final = 0.01
 """If a slice has more bytes, or took longer to arrive, the next one has half as many rows."""
 READ_ROWS: Final = 8_192  # of a record batch that are Python objects at the same time
 MOST_TYPES: Final = 256  # converters of items that are kept
-_NONE: Final = type(None)
 _names = attrgetter("__fields__")
-
-Payloads: TypeAlias = tuple[list[Any], list[Any] | None]
-"""A list of values, and a list of keys or None."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordPlan:
-    """How the rows of a job are converted to records. Immutable; can be pickled."""
-
-    shapes: RecordShapes
-    value: PayloadFormat
-    key: PayloadFormat
-    by_row: bool  # a serializer or interceptor of the application looks at each record
 
 
 class ItemPayloads:
@@ -127,7 +111,7 @@ class TaskSender:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
-        self._topic = plan.shapes.topic
+        self._topic = plan.topic
         self._value = ItemPayloads("value", plan.value)
         self._key = ItemPayloads("key", plan.key)
         self._producer = producer
@@ -138,7 +122,7 @@ class TaskSender:
     def send_batches(self, batches: Iterable[Any]) -> None:
         """Send record batches. Raises as ``TaskProducer``, and RecordTypeError."""
         for batch in batches:
-            arranged = self._plan.shapes.roles.arrange(batch)
+            arranged = self._plan.roles.arrange(batch)
             if arranged.num_rows:
                 self._send_columns(arranged)
 
@@ -169,7 +153,7 @@ class TaskSender:
             if self._plan.by_row:
                 self._send_one_by_one(topic, part)
             else:
-                self._send_rows(ArrowRows(topic, self._within_partitions(topic, part)))
+                self._send_rows(Rows(topic, self._within_partitions(topic, part)))
 
     def _reject_faults(self, arranged: Any, records: RecordColumns) -> None:
         """Reject the invalid rows, with their original data."""
@@ -191,23 +175,23 @@ class TaskSender:
         faults = beyond_partitions(part, self._producer.partition_count(topic))
         if not faults:
             return part
-        rows = ArrowRows(topic, part)
+        rows = Rows(topic, part)
         for row, error in faults.items():
             self._rejected.take(rows.arguments(row), error)
         return without(part, faults)
 
     def _send_one_by_one(self, topic: str, part: Any) -> None:
         """Send rows one by one, for serializers and interceptors. Reject unreadable rows."""
-        of_items = self._plan.shapes
-        shapes = RecordShapes(
+        plan = replace(
+            self._plan,
             topic=topic,
-            encode_key=of_items.encode_key or self._key.encodes,
-            encode_value=of_items.encode_value or self._value.encodes,
+            encode_key=self._plan.encode_key or self._key.encodes,
+            encode_value=self._plan.encode_value or self._value.encodes,
         )
         for start in range(0, part.num_rows, READ_ROWS):
             piece = part.slice(start, READ_ROWS)
             faults: dict[int, RecordTypeError] = {}
-            rows = read_batch(piece, shapes, None if self._rejected is None else faults)
+            rows = read_batch(piece, plan, None if self._rejected is None else faults)
             for number, row in enumerate(rows):
                 if number not in faults:
                     self._send_one(row)
@@ -219,20 +203,20 @@ class TaskSender:
 
     def _send_slice(self, items: list[Any]) -> float:
         """Send the items, and return their bytes; infinity if the items were sent one by one."""
-        each = self._plan.by_row or self._value.encodes or self._key.encodes
-        payloads = None if self._topic is None or each else self._payloads(items)
-        if self._topic is None or payloads is None:
+        topic = self._topic
+        columns = None if topic is None else self._columns(items)
+        if topic is None or columns is None:
             for item in items:
                 self._send_item(item)
             return float("inf")
-        rows = ListRows(self._topic, *payloads)
+        rows = Rows(topic, columns)
         self._send_rows(rows)
         return rows.nbytes
 
     def _send_item(self, item: Any) -> None:
         arguments = None
         try:
-            arguments = self._plan.shapes.read(item)
+            arguments = self._plan.read(item)
             topic, value, key, *others = arguments
             arguments = topic, self._value.encode(value), self._key.encode(key), *others
         except RecordTypeError as error:
@@ -242,27 +226,45 @@ class TaskSender:
         else:
             self._send_one(arguments)
 
-    def _payloads(self, rows: list[Any]) -> Payloads | None:
-        """The values and keys; None if an item has other fields, or if the items' kinds differ."""
-        kind = type(rows[0])
-        if len(set(map(type, rows))) > 1:
+    def _columns(self, items: list[Any]) -> Any:
+        """The values and keys as a record batch.
+
+        None if an item has other fields, if the items' kinds differ, or if each item has to be
+        converted by itself.
+        """
+        if self._plan.by_row or self._value.encodes or self._key.encodes:
+            return None
+        kind, *others = set(map(type, items))
+        if others:
             return None
         if kind is bytes or kind is str:
-            values = _as_bytes(rows)
-            return None if values is None else (values, None)
-        places = self._places(rows) if issubclass(kind, tuple) else None
-        if places is None or len(set(map(len, rows))) > 1:
+            columns: dict[str, Any] = {"value": items}
+        else:
+            places = self._places(items) if issubclass(kind, tuple) else None
+            if places is None or len(set(map(len, items))) > 1:
+                return None
+            cells = list(zip(*items, strict=True))
+            columns = {role: cells[place] for role, place in places.items()}
+        try:
+            payloads = {role: pa.array(cells, pa.large_binary()) for role, cells in columns.items()}
+        except (pa.ArrowException, TypeError, ValueError):  # neither bytes nor text
             return None
-        return _chosen(list(zip(*rows, strict=True)), *places)
+        return pa.RecordBatch.from_pydict(payloads)
 
-    def _places(self, rows: list[Any]) -> tuple[int, int] | None:
-        """The positions of key (-1 for none) and value in these tuples; None if not known."""
+    def _places(self, rows: list[Any]) -> dict[str, int] | None:
+        """The positions of value and key in these tuples; None if not known, or with others."""
         names = getattr(rows[0], "__fields__", None)  # what makes a Row of a tuple
         if names is None:
-            return (0, 1) if len(rows[0]) == 2 else None
+            return {"key": 0, "value": 1} if len(rows[0]) == 2 else None
         if len(names) != len(rows[0]) or list(map(_names, rows)).count(names) < len(rows):
             return None
-        return self._plan.shapes.places(names)
+        try:
+            found = self._plan.roles.find(names)
+        except RecordTypeError:
+            return None
+        if "value" not in found or found.keys() - {"key", "value"}:
+            return None
+        return {role: names.index(name) for role, name in found.items()}
 
     # Either ---------------------------------------------------------------------------------------
 
@@ -306,30 +308,6 @@ class TaskSender:
                 return
 
 
-def _chosen(columns: Sequence[Sequence[Any]], key_at: int, value_at: int) -> Payloads | None:
-    values = _as_bytes(columns[value_at])
-    if values is None or key_at < 0:
-        return None if values is None else (values, None)
-    keys = _as_bytes(columns[key_at])
-    return None if keys is None else (values, keys)
-
-
-def _as_bytes(column: Sequence[Any]) -> list[Any] | None:
-    """The column as bytes; None unless all values have one type: bytes, bytearray or text."""
-    kinds = set(map(type, column))
-    nulls = _NONE in kinds
-    kinds.discard(_NONE)
-    if kinds <= {bytes}:
-        return list(column)
-    if kinds == {str}:
-        encode: Any = str.encode
-    elif kinds == {bytearray}:
-        encode = bytes
-    else:
-        return None
-    return [x if x is None else encode(x) for x in column] if nulls else list(map(encode, column))
-
-
 def _unnumbered(error: KprodError) -> KprodError:
     """Remove the row's number from the error, because it counts from the last split of the rows."""
     if error.args:
@@ -348,7 +326,7 @@ def _as_it_came(row: Any) -> SendArguments:
         for role, column in zip(row.schema.names, row.columns, strict=True)
         if role not in ("topic", "partition")
     }
-    return ArrowRows("", pa.RecordBatch.from_pydict(columns)).arguments(0)
+    return Rows("", pa.RecordBatch.from_pydict(columns)).arguments(0)
 
 
 SLICE_SECONDS = 0.2  # how much of the time the rows that are sent at once may take

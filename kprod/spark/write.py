@@ -237,7 +237,7 @@ def raise_failure(outcomes: Sequence[TaskOutcome], result: WriteResult | None) -
 
 def _run(df: DataFrame, writer: PartitionWriter, progress: bool) -> list[TaskOutcome]:
     task = JobTask(writer=writer, job=uuid.uuid4().hex)
-    title = f"kprod: write to {writer.plan.shapes.topic or 'topics of the rows'}"
+    title = f"kprod: write to {writer.plan.topic or 'topics of the rows'}"
     try:
         rows = collect(df.mapInArrow(task, OUTCOME_SCHEMA), title, progress)
     except BaseException as error:  # of Spark's, or Ctrl-C: no task runs any more

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 
 from kprod.buffer.delivery import BatchDelivery
@@ -15,7 +16,7 @@ from kprod.spark.acknowledgements import (
     MOST_PENDING,
     Acknowledgements,
 )
-from kprod.spark.record_shapes import ListRows, OneRow, SendArguments
+from kprod.spark.record_shapes import OneRow, Rows, SendArguments
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords
@@ -191,7 +192,8 @@ class SendingAgain:
 def test_rows_that_shared_a_refused_batch_are_sent_again_once(count: int, in_a_call: bool) -> None:
     task, refused = SendingAgain(), batch_of()
     if in_a_call:
-        rows = ListRows("flights", [b"%d" % index for index in range(count)], None)
+        values = [b"%d" % index for index in range(count)]
+        rows = Rows("flights", pa.RecordBatch.from_pydict({"value": values}))
         task.outcomes.expect(call((refused, count)), rows, rows.nbytes)
     else:
         for index in range(count):

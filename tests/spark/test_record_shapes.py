@@ -11,10 +11,10 @@ from pyspark.sql import Row
 
 from kprod.errors import RecordTypeError
 from kprod.spark.column_roles import ColumnRoles
-from kprod.spark.record_shapes import RecordShapes, read_batch
+from kprod.spark.record_shapes import RecordPlan, read_batch
 from tests.support.steady_names import steady_repr
 
-SHAPES = RecordShapes(topic="t")
+SHAPES = RecordPlan(topic="t")
 NOON = datetime.datetime(2013, 1, 1, 12, tzinfo=datetime.UTC)
 NOON_MS = 1_357_041_600_000
 
@@ -66,13 +66,13 @@ def test_a_timestamp_without_zone_is_local_time() -> None:
 
 
 def test_columns_may_have_other_names() -> None:
-    shapes = RecordShapes(topic=None, roles=ColumnRoles({"key": "id", "value": "payload"}))
+    shapes = RecordPlan(topic=None, roles=ColumnRoles({"key": "id", "value": "payload"}))
     row = Row(id="1", payload="p", topic="from-the-row")
     assert shapes.read(row)[:3] == ("from-the-row", b"p", b"1")
 
 
 def test_text_stays_text_for_a_serializer() -> None:
-    shapes = RecordShapes(topic="t", encode_key=False, encode_value=False)
+    shapes = RecordPlan(topic="t", encode_key=False, encode_value=False)
     assert shapes.read(("k", "v"))[1:3] == ("v", "k")
 
 
@@ -97,7 +97,7 @@ def test_what_is_no_record_is_refused(item: Any, complaint: str) -> None:
 
 def test_a_record_needs_a_topic() -> None:
     with pytest.raises(RecordTypeError, match="has no topic"):
-        RecordShapes(topic=None).read(b"v")
+        RecordPlan(topic=None).read(b"v")
 
 
 TEXT_TYPES = [
@@ -136,7 +136,7 @@ def test_times_before_1970_are_cut_downwards() -> None:
         told = [-parts - 1, -parts, -1, 0, 1, 2**63 - 1, -(2**63) + 1]
         times = pa.array([*told, None], pa.timestamp(unit, "UTC"))
         batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 8, "timestamp": times})
-        read = read_batch(batch, RecordShapes(topic="t"))
+        read = read_batch(batch, RecordPlan(topic="t"))
         assert [timestamp for *_, timestamp in read] == [*(each // parts for each in told), None]
 
 
