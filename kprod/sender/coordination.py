@@ -31,6 +31,7 @@ from kprod.sender.connection import ControlRequest
 from kprod.sender.deadlines import FOREVER, Deadlines
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
+from kprod.sender.retry import FATAL
 from kprod.sender.transaction_requests import (
     AGAIN,
     LATE,
@@ -51,6 +52,7 @@ from kprod.sender.transactions import DOOMED, ENDS, OPEN, PendingOffsets, State,
 from kprod.sender_log import SenderLog
 from kprod.types import NextStep, ProducerId, TopicPartition
 from kprod.wire.transactions import TRANSACTION, OffsetsReply
+from kprod.wire.versions import ApiKey
 
 log = SenderLog(__name__)
 
@@ -65,6 +67,11 @@ SOON = 0.02
 MARKERS = 0.0006
 """Seconds that a cluster needs for the markers of a transaction after it has answered EndTxn.
 Apache Kafka delays an earlier request of the next transaction by 20 ms (decision 0042)."""
+FATAL_FOR_RECORDS = FATAL | {
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+}
+"""Codes in the answer to a Produce request after which nothing can be sent any more."""
 FLUSHING = (State.COMMITTING, State.PREPARED)
 ENDING = FLUSHING + DOOMED
 PATIENCE = 1.0
@@ -159,12 +166,10 @@ class Coordination:
 
     def record_failed(self, error: KprodError) -> None:
         """Records of the transaction have ended in ``error``: it cannot be committed any more."""
-        code = error.code if isinstance(error, BrokerError) else None
-        verdict = FATAL_FOR_RECORDS.get(code) if code is not None else None
-        if verdict is None:
-            self._transactions.fail(error)
+        if isinstance(error, BrokerError) and error.code in FATAL_FOR_RECORDS:
+            self._end_for_good(reaction(ApiKey.PRODUCE, error.code), error)
         else:
-            self._end_for_good(verdict, error)
+            self._transactions.fail(error)
         self._transactions.changed()  # it may be drained
 
     # The sender's loop ---------------------------------------------------------------------------
@@ -207,8 +212,6 @@ class Coordination:
             self._flush(not self._flushing)
         if state in DOOMED:
             self._drop_queued(now)
-        if state is State.ABORTING:
-            self._transactions.aborts()
         drained = self._outcomes.drained
         if not drained:
             self._network.waiting[self] = None  # each answer may be the last
@@ -370,7 +373,6 @@ class Coordination:
             self._hold_until = now + MARKERS
         if left is None:
             self._failures, self._retry_at = 0, 0.0
-            self._identity.trouble = None
             if not isinstance(ask, FindCoordinator):  # which has still to be reached
                 self._transactions.trouble = None
             known = self._identity.producer is not None or self._identity.fatal is not None
@@ -571,8 +573,6 @@ class Coordination:
         error = BrokerError(code, f"{ask} {where}" if where else str(ask))
         if found in AGAIN:
             self._transactions.trouble = error
-            if isinstance(ask, AddPartitions | AddOffsets):
-                self._doubtful = None  # refused: it was not added
             return found
         state = self._transactions.state
         if found is not Reaction.ABORT:
@@ -611,13 +611,3 @@ class Coordination:
         log.log(level, "%s; the producer can only be closed (%s)", text, error.next_step)
         self._identity.fatal = error
         self._transactions.end_for_good(error)
-
-
-FATAL_FOR_RECORDS: dict[int, Reaction] = {
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Reaction.CLOSE,
-    ErrorCode.UNSUPPORTED_VERSION: Reaction.CLOSE,
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Reaction.START_AGAIN,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Reaction.CLOSE,
-    ErrorCode.PRODUCER_FENCED: Reaction.FENCED,
-}
-"""Codes in the answer to a Produce request after which nothing can be sent any more."""

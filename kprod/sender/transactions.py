@@ -4,15 +4,14 @@ It follows Kafka's ``TransactionManager`` (KIP-98, KIP-360, KIP-588, KIP-890), w
 state. The table also names the party that may make a move: callers make the moves that they ask
 for, and the sender makes those that follow from answers of brokers. If a call is not allowed, it
 raises and changes nothing. If the sender makes a move that is not allowed, this is a bug of kprod,
-and the state becomes ``FATAL_ERROR``. ``transaction_requests`` contains the requests to the
-coordinator.
+which ends the sender's loop. ``transaction_requests`` contains the requests to the coordinator.
 """
 
 from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from types import MappingProxyType
 
 from kprod.errors import (
@@ -21,7 +20,6 @@ from kprod.errors import (
     ProducerClosedError,
     TransactionAbortableError,
     TransactionAbortedError,
-    TransactionError,
     UnfinishedCallError,
 )
 from kprod.lock import Lock
@@ -125,10 +123,6 @@ DOOMED = (State.ABORTABLE_ERROR, State.ABORTING)
 """States in which queued records will never be sent."""
 
 
-def _nothing() -> None:
-    """The default of ``changed``, for transactions that no sender looks at."""
-
-
 def allowed(call: Call, state: State) -> bool:
     """Whether an application may make ``call`` in ``state``."""
     to = LEADS_TO[call]
@@ -213,7 +207,7 @@ class Transactions:
         self._unheard: list[PendingOffsets] = []  # sent, but the call had timed out by then
         self._closing = False
         self._lock = Lock()  # guards all of the above
-        self.changed: Callable[[], object] = _nothing
+        self.changed: Callable[[], object] = bool
 
     # Callers --------------------------------------------------------------------------------------
 
@@ -224,7 +218,6 @@ class Transactions:
     def begin(self) -> None:
         """Begin a transaction, without a request. Raises like ``start``."""
         with self._lock:
-            self._refuse_others(Call.BEGIN)
             self._check(Call.BEGIN)
             self.number += 1
             self.ended_by, self.may_be_committed = None, False
@@ -255,7 +248,6 @@ class Transactions:
             pending = self._pending
             if pending is not None and pending.call is call:
                 return pending
-            self._refuse_others(call)
             self._check(call)
             self._move(LEADS_TO[call], Party.CALLER)
             self._pending = begun
@@ -271,7 +263,6 @@ class Transactions:
         """
         begun = PendingOffsets(offsets, member)
         with self._lock:
-            self._refuse_others(Call.OFFSETS)
             self._check(Call.OFFSETS)
             for pending in (*self._offsets, *self._unheard):
                 if pending.offsets == offsets and pending.member == member:
@@ -283,7 +274,6 @@ class Transactions:
     def check(self, call: Call) -> None:
         """Raise what ``start`` would raise, and do nothing else."""
         with self._lock:
-            self._refuse_others(call)
             self._check(call)
 
     def waits_to_be_heard(self, call: Call) -> bool:
@@ -301,13 +291,6 @@ class Transactions:
         if pending.error is not None:
             raise copy.copy(pending.error)
 
-    def lose(self, cause: KprodError) -> None:
-        """A record of the open transaction was rejected without an exception.
-
-        The transaction can then only be aborted. If it is already being ended, nothing happens.
-        """
-        self._fail_in((State.IN_TRANSACTION,), cause)
-
     def fetch(self, fetch: OffsetFetch) -> None:
         """Ask for the committed offsets of a group. ``fetch.ended`` opens with the answer."""
         self.fetches.add(fetch)
@@ -315,20 +298,17 @@ class Transactions:
 
     def close(self) -> None:
         """The producer closes: abort an open transaction. A prepared one stays prepared."""
-        ended: list[PendingCall] = []
         with self._lock:
             self._closing = True
             if self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
                 log.info("%s: aborted, for the producer closes", self)
-                ended += self._drop_offsets(self._aborted())
                 self._move(State.ABORTING, Party.CALLER)
             elif self.state is State.INITIALIZING:
-                ended += self._end_pending(ProducerClosedError("closed during init_transactions()"))
-        _open(ended)
+                self._end_pending(ProducerClosedError("closed during init_transactions()"))
         self.fetches.close(ProducerClosedError("closed before the coordinator has answered"))
 
-    def _refuse_others(self, call: Call) -> None:
-        """Raise if a call is in progress or has timed out: it must be repeated first.
+    def _check(self, call: Call) -> None:
+        """Raise if ``call`` is not allowed, or if another call must be repeated first.
 
         The lock is held.
         """
@@ -337,8 +317,6 @@ class Transactions:
             raise UnfinishedCallError(
                 f"{call.value}(): call {pending.call.value}() again first, to hear how it ends"
             )
-
-    def _check(self, call: Call) -> None:
         if not allowed(call, self.state):
             raise self._refused(call)
 
@@ -370,8 +348,7 @@ class Transactions:
 
     def next_offsets(self) -> PendingOffsets | None:
         """The offsets to send next, or None."""
-        offsets = self._offsets
-        return offsets[0] if offsets else None
+        return next(iter(self._offsets), None)
 
     def offsets_sent(self, sent: PendingOffsets) -> None:
         """The coordinator of the group has accepted all of ``sent``."""
@@ -380,127 +357,90 @@ class Transactions:
                 return
             self._offsets.remove(sent)
             self._unheard.append(sent)
-        _open([sent])
+        sent.ended.open()
 
     def prepared(self) -> None:
         """All records and offsets of a prepared transaction are stored."""
         with self._lock:
-            ended = self._end_pending(None)
-        _open(ended)
+            self._end_pending(None)
 
     def ready(self) -> None:
         """The coordinator has finished: a transaction can begin."""
-        self._sender_moves(State.READY, None)
+        with self._lock:
+            self._sender_moves(State.READY, None)
 
     def reinitializes(self) -> None:
         """End the transaction, and request a new epoch before the next one begins."""
         with self._lock:
-            self._sender_move(State.INITIALIZING)
+            self._move(State.INITIALIZING, Party.SENDER)
             self.error = None
             self._decided = True
 
-    def aborts(self) -> None:
-        """The transaction is being aborted: its offsets are not needed any more."""
-        with self._lock:
-            ended = self._drop_offsets(self._aborted())
-        _open(ended)
-
-    def fail(self, cause: KprodError) -> None:
-        """The transaction can only be aborted now. One that is already being aborted continues."""
-        self._fail_in(OPEN, cause)
-
-    def _fail_in(self, states: Container[State], cause: KprodError) -> None:
-        """Let the transaction fail if it is in one of ``states``. Any thread."""
+    def fail(self, cause: KprodError, states: Container[State] = OPEN) -> None:
+        """If the transaction is in one of ``states``, it can only be aborted now. Any thread."""
         if self.state not in states:
             return
         error = TransactionAbortableError(f"{self} can only be aborted: {cause}")
         error.__cause__ = cause
-        ended: list[PendingCall] = []
         with self._lock:
             # Again: a caller may have begun to abort, or to close, while the error was made.
             if self.state in states:
-                ended = self._sender_moved(State.ABORTABLE_ERROR, error)
+                self._sender_moves(State.ABORTABLE_ERROR, error)
                 if self._closing:  # nobody else aborts it
                     self._move(State.ABORTING, Party.CALLER)
-        _open(ended)
 
     def end_for_good(self, error: KprodError) -> None:
         """The producer cannot continue: every call gets ``error``."""
-        if self.state is not State.FATAL_ERROR:
-            self._sender_moves(State.FATAL_ERROR, error)
+        with self._lock:
+            if self.state is not State.FATAL_ERROR:
+                self._sender_moves(State.FATAL_ERROR, error)
 
     def end(self, error: KprodError) -> None:
         """The producer has ended: callers that still wait get ``error``."""
         self.end_for_good(error)
         self.fetches.close(error)
 
-    def _sender_moves(self, to: State, error: KprodError | None) -> None:
-        with self._lock:
-            ended = self._sender_moved(to, error)
-        _open(ended)
+    # Both, with the lock held ---------------------------------------------------------------------
 
-    def _sender_moved(self, to: State, error: KprodError | None) -> list[PendingCall]:
-        """Make a move of the sender, and return the calls that it ends. The lock is held."""
-        self._sender_move(to)
+    def _sender_moves(self, to: State, error: KprodError | None) -> None:
+        """Make a move of the sender, and end the calls that wait for it."""
+        self._move(to, Party.SENDER)
         self.error = error
         if to is State.ABORTABLE_ERROR:
             self.may_be_committed = False
-        ended = self._end_pending(error)
+        self._end_pending(error)
         if error is not None:
-            ended += self._drop_offsets(error)
-        return ended
-
-    def _sender_move(self, to: State) -> None:
-        """Make a move of the sender, or fail if it is not in the table. The lock is held."""
-        if to in (State.READY, State.INITIALIZING):
-            self.ended_by = ENDS.get(self.state, self.ended_by)
-        try:
-            self._move(to, Party.SENDER)
-        except IllegalStateError as mistake:
-            self.state = State.FATAL_ERROR
-            self.error = TransactionError(f"{self}: a mistake of kprod's: {mistake}")
-            ended = self._end_pending(self.error) + self._drop_offsets(self.error)
-            _open(ended)
-            raise AssertionError(str(mistake)) from None
-
-    # Both, with the lock held ---------------------------------------------------------------------
+            self._drop_offsets(error)
 
     def _move(self, to: State, by: Party) -> None:
         if MOVES.get((self.state, to)) is not by:
-            raise IllegalStateError(f"no move from {self.state.name} to {to.name} by {by.name}")
+            # A wrong move of the sender is a bug, which ends its loop and so the producer.
+            wrong = AssertionError if by is Party.SENDER else IllegalStateError
+            raise wrong(f"no move from {self.state.name} to {to.name} by {by.name}")
+        if to in (State.READY, State.INITIALIZING):
+            self.ended_by = ENDS.get(self.state, self.ended_by)
         self.state = to
+        if to is State.ABORTING:
+            self._drop_offsets(TransactionAbortedError(f"{self} was aborted"))
         if to is not State.IN_TRANSACTION:  # which asks for nothing
             self.changed()
 
-    def _end_pending(self, error: KprodError | None) -> list[PendingCall]:
+    def _end_pending(self, error: KprodError | None) -> None:
         pending = self._pending
         if pending is None or pending.ended.is_open:
-            return []
+            return
         # A commit must not fail for the sake of the next transaction: it would be made once more.
         pending.error = None if self._decided else error
         self._decided = False
         if self._closing:
             self._pending = None
-        return [pending]
+        pending.ended.open()
 
-    def _drop_offsets(self, error: KprodError) -> list[PendingCall]:
-        dropped: list[PendingCall] = list(self._offsets)
-        self._offsets.clear()
+    def _drop_offsets(self, error: KprodError) -> None:
+        dropped, self._offsets = self._offsets, []
         for pending in dropped:
             pending.error = error
-        return dropped
-
-    def _aborted(self) -> TransactionAbortedError:
-        return TransactionAbortedError(f"{self} was aborted")
+            pending.ended.open()
 
     def __str__(self) -> str:
         return f"transaction {self.number} of {self.transactional_id!r}"
-
-
-def _open(ended: Sequence[PendingCall]) -> None:
-    """Let the callers continue.
-
-    The transaction's lock may be held, because a latch does not wait.
-    """
-    for pending in ended:
-        pending.ended.open()

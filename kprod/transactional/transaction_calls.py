@@ -161,7 +161,7 @@ class TransactionCalls:
         would leave out the record.
         """
         if self._transactions is not None:
-            self._transactions.lose(error)
+            self._transactions.fail(error, (State.IN_TRANSACTION,))
 
     @property
     def can_only_be_closed(self) -> bool:

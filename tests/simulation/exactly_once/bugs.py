@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from kprod.errors import BrokerError, ErrorCode, KprodError
@@ -23,7 +24,7 @@ from tests.simulation.planted import Bug
 
 
 class IgnoresFailures(Transactions):
-    def fail(self, cause: KprodError) -> None:
+    def fail(self, cause: KprodError, states: Container[State] = ()) -> None:
         pass
 
 

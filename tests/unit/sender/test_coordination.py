@@ -153,7 +153,6 @@ def test_a_group_that_is_refused_during_an_abort_does_not_keep_it_from_ending(
     ask = FindCoordinator(dialogue.due())
     assert ask.wanted == (GROUP, "group")
     dialogue.transactions.start(Call.ABORT)
-    dialogue.transactions.aborts()
     assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0)) is None
     assert dialogue.transactions.state is State.ABORTING
     dialogue.abort()
