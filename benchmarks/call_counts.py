@@ -52,12 +52,12 @@ class CallCounter:
         finally:
             sys.setprofile(before)
             self._runs = False
-        del self._entered[work.__code__.co_filename, work.__code__.co_qualname]
         return self._entered.copy()
 
     def _enter(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and self._runs:
-            self._entered[frame.f_code.co_filename, frame.f_code.co_qualname] += 1
+        code = frame.f_code
+        if event == "call" and self._runs and code.co_filename != __file__:
+            self._entered[code.co_filename, code.co_qualname] += 1
 
     def _enter_in_sender(self, frame: FrameType, event: str, argument: object) -> None:
         if self._runs and threading.current_thread().name.startswith(PRODUCER_THREADS):

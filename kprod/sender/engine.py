@@ -9,7 +9,6 @@ import copy
 import logging
 import threading
 from collections.abc import Callable
-from math import inf
 
 from kprod.errors import (
     IllegalStateError,
@@ -18,7 +17,6 @@ from kprod.errors import (
     still_being_sent,
 )
 from kprod.latch import Latch
-from kprod.lock import Lock
 from kprod.metrics import ProducerMetrics
 from kprod.quantities import counted, in_seconds
 from kprod.sender.connection_log import forget_frames
@@ -64,11 +62,9 @@ class Engine:
         self._metrics = metrics
         self._client_id = client_id
         self._last = last
-        self._stopping = False
+        self.is_stopping = False  # True once ``stop`` was called, even while parts still run
         self._logged = logging.NOTSET  # the level of the last line about the end
         self._settled = Latch()  # opens when every record has its outcome, and no more can come
-        self._lock = Lock()  # guards changing _stop_at
-        self._stop_at = inf
         self._error = ProducerClosedError(CLOSED)  # of records that are left at the end
         self._last_steps: tuple[Callable[[], None], ...] = (
             *(self._name_cause, self._log_cause, self._abort, sender.free),
@@ -80,11 +76,6 @@ class Engine:
             target=self._run, name=f"kprod-sender-{client_id}", daemon=True
         )
         self._thread.start()
-
-    @property
-    def is_stopping(self) -> bool:
-        """True once ``stop`` was called, even while parts of the engine still run."""
-        return self._stopping
 
     @property
     def is_sender(self) -> bool:
@@ -151,15 +142,13 @@ class Engine:
         Returns True if nothing is left to run. In one of the engine's own threads, it does not
         wait, and returns False.
         """
-        self._stopping = True
+        self.is_stopping = True
         if self._sender.transactions is not None:
             self._sender.transactions.close()
         self._sender.accumulator.close()
         self._sender.metadata.close()
         deadline = self._sender.clock.monotonic() + timeout
-        with self._lock:
-            self._stop_at = min(self._stop_at, deadline)
-        self._loop_owner.recall()
+        self._loop_owner.recall(deadline)
         if self.is_sender:
             return False
         # Not by Thread.join: interrupted by a signal it takes the thread for ended (bpo-45274).
@@ -180,7 +169,7 @@ class Engine:
 
     def stop_at_exit(self, timeout: float) -> None:
         """Like ``stop``, but drop the callbacks that have not begun when it returns."""
-        stopped_before = self._stopping
+        stopped_before = self.is_stopping
         self.stop(timeout)
         self._callbacks.abandon()
         if not stopped_before and self.report().failed:
@@ -226,8 +215,7 @@ class Engine:
         self._thread_ident = threading.get_ident()
         sender_begins()
         try:
-            while self._work():
-                self._loop_owner.rest()
+            self._loop_owner.run(self._sender)
         except BaseException as error:
             if self._sender.broken_by is None:
                 self._sender.broken_by = error
@@ -236,27 +224,6 @@ class Engine:
                 self._end()
             finally:
                 sender_ends()
-
-    def _work(self) -> bool:
-        """Run the loop until a waiting caller can run it. False if the thread must end."""
-        owner, sender = self._loop_owner, self._sender
-        owner.take()
-        try:
-            while not self._over():
-                sender.run_once(self._stop_at - sender.clock.monotonic())
-                if owner.wanted and sender.finished:
-                    return True
-        finally:
-            owner.give_up()
-        return False
-
-    def _over(self) -> bool:
-        if self._sender.broken_by is not None:  # in this thread or in that of a caller
-            return True
-        if self._stop_at == inf:
-            return False
-        now = self._sender.clock.monotonic()
-        return now >= self._stop_at or self._sender.ready_to_close(now)
 
     # The end --------------------------------------------------------------------------------------
 
@@ -287,7 +254,7 @@ class Engine:
             forget_frames(cause)  # they hold memory of batches
 
     def _abort(self) -> None:
-        self._loop_owner.recall()
+        self._loop_owner.recall(0.0)
         self._loop_owner.take()
         try:
             self._sender.abort(self._error)

@@ -19,6 +19,7 @@ from typing import Protocol
 from kprod.clock import Clock
 from kprod.errors import IllegalStateError, KprodError, KprodTimeoutError
 from kprod.latch import Latch
+from kprod.lock import Lock
 from kprod.quantities import in_seconds
 from kprod.sender.deadlines import FOREVER, Pending, PendingQueue
 from kprod.sender.metadata import MetadataQuery, MetadataRequests
@@ -297,6 +298,8 @@ class LoopOwner:
         self._free = False  # the thread rests, or is about to, and no thread owns the loop
         self.asked = False  # to look anew
         self._recalled = False  # the producer closes: the thread owns the loop from now on
+        self._stop_lock = Lock()  # guards changing _stop_at
+        self._stop_at = FOREVER
         self._process = generation()  # in another one, a forked child, nobody owns the loop
         self.next_check = FOREVER  # of the monotonic clock
         self._wakeup = Poller()  # of the thread, when it rests
@@ -360,8 +363,13 @@ class LoopOwner:
             self.wake()
         return ended.wait(None if timeout is None else max(0.0, deadline - self._clock.monotonic()))
 
-    def recall(self) -> None:
-        """Give the loop back to the sender's thread for ever."""
+    def recall(self, deadline: float) -> None:
+        """Give the loop back to the sender's thread for ever.
+
+        ``run`` returns when the sender is ready to close, or at ``deadline``.
+        """
+        with self._stop_lock:
+            self._stop_at = min(self._stop_at, deadline)
         self._recalled = True
         self.wake()
 
@@ -415,6 +423,31 @@ class LoopOwner:
         self._wakeup.wake()
 
     # The sender's thread --------------------------------------------------------------------------
+
+    def run(self, sender: Sender) -> None:
+        """Run the loop, in turn with callers, until an iteration raises, or after ``recall``."""
+        while self._work(sender):
+            self.rest()
+
+    def _work(self, sender: Sender) -> bool:
+        """Run the loop until a waiting caller can run it. False if the thread must end."""
+        self.take()
+        try:
+            while not self._over(sender):
+                sender.run_once(self._stop_at - self._clock.monotonic())
+                if self.wanted and sender.finished:
+                    return True
+        finally:
+            self.give_up()
+        return False
+
+    def _over(self, sender: Sender) -> bool:
+        if sender.broken_by is not None:  # in this thread or in that of a caller
+            return True
+        if self._stop_at == FOREVER:
+            return False
+        now = self._clock.monotonic()
+        return now >= self._stop_at or sender.ready_to_close(now)
 
     def take(self) -> None:
         """Take the loop when it is free."""

@@ -125,12 +125,14 @@ class ProduceExchange(Exchange):
         if not self.expects_response:
             return self._taken(now)
         outcomes, batches = self._outcomes, self._batches
-        response = decode_produce_response(version, body, len(batches), self._records)
-        self._ended_well(now, response.throttle_ms)
-        if response.brokers:
-            self._named = {broker.node_id: broker for broker in response.brokers}
+        results, throttle_ms, brokers = decode_produce_response(
+            version, body, len(batches), self._records
+        )
+        self._ended_well(now, throttle_ms)
+        if brokers:
+            self._named = {broker.node_id: broker for broker in brokers}
         unasked = ""
-        for part in response.partitions:
+        for part in results:
             topic = part.topic or self.topics.get(part.topic_id, "")
             place = topic, part.partition
             batch = batches.get(place)
@@ -149,7 +151,7 @@ class ProduceExchange(Exchange):
             self._end_left_out(now)
         if self._moved is not None:
             outcomes.metadata.take_leader_hints(self._moved)
-        return response.throttle_ms
+        return throttle_ms
 
     def _ended_well(self, now: float, throttle_ms: int) -> None:
         seconds, group = now - self._sent_at, self._group

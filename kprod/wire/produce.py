@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kprod.errors import ProtocolError
 from kprod.types import Broker
@@ -60,18 +60,13 @@ def _head(
     return out.take()
 
 
-class ProduceResponse(NamedTuple):
-    """The results of all partitions in the broker's order, and brokers that it names as leaders."""
-
-    partitions: list[PartitionResponse]
-    throttle_ms: int
-    brokers: list[Broker]
-
-
 def decode_produce_response(
     version: int, body: memoryview, partitions: int = UNLIMITED, records: int = UNLIMITED
-) -> ProduceResponse:
+) -> tuple[list[PartitionResponse], int, list[Broker]]:
     """Read the body of a response of version 3 to 13. Raises ProtocolError, and nothing else.
+
+    Returns the results of all partitions in the broker's order, ``throttle_time_ms``, and brokers
+    that the answer names as leaders.
 
     ``partitions`` and ``records`` are those of the request: a response with more records, or with
     far more partitions, is refused. Unknown tagged fields and bytes after the body are ignored, as
@@ -83,4 +78,4 @@ def decode_produce_response(
     except ValueError as error:
         raise ProtocolError(f"PRODUCE v{version} response: {error}") from None
     brokers = [Broker(*endpoint) for endpoint in endpoints] if endpoints else []
-    return ProduceResponse(results, throttle_ms, brokers)
+    return results, throttle_ms, brokers

@@ -115,7 +115,7 @@ class ApiVersions:
     which is -1 if the broker sent none (KIP-584).
     """
 
-    __slots__ = ("_picked", "features", "features_epoch", "ranges")
+    __slots__ = ("features", "features_epoch", "pick", "ranges")
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class ApiVersions:
         self.ranges: Mapping[int, tuple[int, int]] = MappingProxyType(dict(ranges))
         self.features: Mapping[str, int] = MappingProxyType(dict(features))
         self.features_epoch = features_epoch
-        self._picked: dict[tuple[ApiKey, int | None], int] = {}  # a cache
+        self.pick = cache(self._pick)
 
     def offers(self, api: ApiKey, cap: int | None = None) -> bool:
         """Whether broker and kprod share a version of the API, at most ``cap``."""
@@ -136,18 +136,12 @@ class ApiVersions:
             return False
         return True
 
-    def pick(self, api: ApiKey, cap: int | None = None) -> int:
+    def _pick(self, api: ApiKey, cap: int | None = None) -> int:
         """The newest version that broker and kprod share, at most ``cap``.
 
         Produce 5 is never picked (see ``_AVOIDED``). If there is no such version, raises
         UnsupportedVersionError with the API and both ranges.
         """
-        picked = self._picked.get((api, cap))
-        if picked is None:
-            picked = self._picked[api, cap] = self._pick(api, cap)
-        return picked
-
-    def _pick(self, api: ApiKey, cap: int | None) -> int:
         ours = SUPPORTED[api]
         theirs = self.ranges.get(api)
         if theirs is None:

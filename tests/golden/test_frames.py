@@ -15,7 +15,6 @@ from kprod.wire.control import (
     encode_metadata_request,
 )
 from kprod.wire.produce import (
-    ProduceResponse,
     Topics,
     decode_produce_response,
     encode_produce_request,
@@ -76,19 +75,19 @@ def test_api_versions_response_of_the_mock_broker_reads_as_fall_back_to_0() -> N
 def test_produce_response_with_the_new_leader() -> None:
     reply = decode_produce_response(10, body(golden.PRODUCE_V10_RESPONSE))
     refused = PartitionResponse("t", None, 0, 6, -1, -1, -1, [], None, 2, 7)
-    assert reply == ProduceResponse([refused], 0, [Broker(2, "h2", 9093, None)])
+    assert reply == ([refused], 0, [Broker(2, "h2", 9093, None)])
 
 
 def test_produce_response_in_the_classic_encoding() -> None:
     reply = decode_produce_response(8, body(golden.PRODUCE_V8_RESPONSE))
     stored = PartitionResponse("t", None, 0, 0, 100, -1, 0, [], None, -1, -1)
-    assert reply == ProduceResponse([stored], 0, [])
+    assert reply == ([stored], 0, [])
 
 
 def test_produce_response_of_the_mock_broker() -> None:
     reply = decode_produce_response(9, body(golden.MOCK_PRODUCE_V9_RESPONSE))
     stored = PartitionResponse("t1", None, 0, 0, 42, 1234, 0, [], None, -1, -1)
-    assert reply == ProduceResponse([stored], 0, [])
+    assert reply == ([stored], 0, [])
 
 
 def test_init_producer_id_response() -> None:

@@ -67,7 +67,7 @@ def test_the_message_of_a_produce_answer(text: str) -> None:
     errors = struct.pack(">ii", 1, 0) + classic(message)
     result = struct.pack(">ihqqq", 0, 87, -1, -1, -1) + errors + classic(message)
     body = struct.pack(">i", 1) + classic(b"topic") + struct.pack(">i", 1) + result + bytes(4)
-    (part,) = decode_produce_response(8, memoryview(body)).partitions
+    ((part,), _, _) = decode_produce_response(8, memoryview(body))
     ((_, told),) = part.record_errors
     for shown in (told, part.error_message):
         assert shown is not None

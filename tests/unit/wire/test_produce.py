@@ -56,7 +56,7 @@ def test_records_are_announced_right_where_the_length_grows_by_a_byte(size: int)
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_responses_of_every_version(version: int) -> None:
-    reply = decode_produce_response(version, produce_response(version))
+    results, throttle_ms, brokers = decode_produce_response(version, produce_response(version))
     start = 17 if version >= 5 else -1
     by_id = version >= 13
     name, topic_id = (None, TOPIC_ID.bytes) if by_id else ("flights", None)
@@ -64,23 +64,23 @@ def test_responses_of_every_version(version: int) -> None:
     told = version >= 8
     errors: list[tuple[int, str | None]] = [(3, "no key"), (4, None)] if told else []
     leader = (2, 7) if version >= 10 else (-1, -1)
-    assert reply.partitions == [
+    assert results == [
         PartitionResponse(name, topic_id, 0, 0, 2**40, -1, start, [], None, -1, -1),
         PartitionResponse(
             name, topic_id, 5, 6, -1, -1, -1, errors, "moved" if told else None, *leader
         ),
         PartitionResponse(other, None, 0, 0, 2**40, -1, start, [], None, -1, -1),
     ]
-    assert reply.throttle_ms == 250
-    assert reply.brokers == ([Broker(2, "h2", 9093, "r")] if version >= 10 else [])
+    assert throttle_ms == 250
+    assert brokers == ([Broker(2, "h2", 9093, "r")] if version >= 10 else [])
 
 
 def test_unknown_tags_and_trailing_bytes_are_ignored() -> None:
     partition = bytes(4 + 2 + 8 * 3) + b"\x01" + b"\x00" + b"\x01\x05\x03xyz"
     body = b"\x02\x02t\x02" + partition + b"\x01\x09\x00" + bytes(4) + b"\x01\x01\x01!" + b"?"
-    reply = decode_produce_response(10, memoryview(body))
-    assert [(found.topic, found.leader_id) for found in reply.partitions] == [("t", -1)]
-    assert reply.brokers == []
+    results, _, brokers = decode_produce_response(10, memoryview(body))
+    assert [(found.topic, found.leader_id) for found in results] == [("t", -1)]
+    assert brokers == []
 
 
 @pytest.mark.parametrize("hint", ["00 04 00000002", "00 08 00000002 00000007", "00 00"])
