@@ -11,8 +11,10 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -65,6 +67,45 @@ def this_task() -> TaskIdentity:
         batch=None if batch is None else int(batch),
         start="" if batch is None else start,
     )
+
+
+log = logging.getLogger("kprod")
+
+WORKER = ("pyspark", "worker.py")
+"""The module whose function ``main`` reads the input of a task from its argument ``infile``."""
+CUT = (
+    "Spark has closed the input of this task before its last row: the task was killed, or its rows"
+    " could not be read. Nothing of this attempt is committed"
+)
+
+
+def check_rows_ended() -> None:
+    """Raise ConnectionAbortedError if Spark has closed the input of this task before its last row.
+
+    Call it when the iterator of rows has ended. Spark closes the input of a task that it kills, or
+    whose rows it cannot compute or fetch, and PySpark takes this for the end of the rows. After the
+    last row, Spark sends an end mark (``SpecialLengths.END_OF_STREAM``), which PySpark reads when
+    the task's function has returned. So the rows are complete if there is anything left to read.
+    Waits for the mark. Does nothing outside a task.
+    """
+    if TaskContext.get() is None:
+        return
+    infile = _input_of_worker()
+    if infile is None:
+        log.warning("this version of Spark does not show whether a task has received all its rows")
+    elif not infile.peek(1):
+        raise ConnectionAbortedError(CUT)
+
+
+def _input_of_worker() -> Any:
+    """The file from which this process reads rows; None if the frame that has it is not found."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "main" and Path(code.co_filename).parts[-2:] == WORKER:
+            return frame.f_locals.get("infile")
+        frame = frame.f_back
+    return None
 
 
 REUSED = "SPARK_REUSE_WORKER"

@@ -19,6 +19,7 @@ from kprod.exactly_once.marker import Marker, Ranges, check_rows
 from kprod.exactly_once.shard import MOST_SHARDS, Shard
 from kprod.exactly_once.steps import Written
 from kprod.spark.executor_producer import JobProducer, MeasuringProducer, TaskProducer
+from kprod.spark.python_worker import check_rows_ended
 from kprod.spark.write_result import OffsetRange
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ class TaskRows:
         """The remaining items, as records; ``tick`` is called before each item is taken.
 
         If ``tick`` raises, no item is lost: ``drain`` still counts all of them. Raises ConfigError
-        for rows that do not belong to this task.
+        for rows that do not belong to this task, and ConnectionAbortedError if Spark has closed the
+        input before the last row.
         """
         while True:
             tick()
@@ -113,6 +115,7 @@ class TaskRows:
             try:
                 item = next(self.items)
             except StopIteration:
+                check_rows_ended()
                 return
             finally:
                 self.seconds += time.monotonic() - started
