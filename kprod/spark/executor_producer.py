@@ -58,8 +58,13 @@ class ProducerCache:
         as no other block uses it. Its unsent records are dropped on purpose: the next attempt of
         the failed task sends every record again, so they would be duplicates.
         """
+        # Imported here: the driver that only describes a job opens no door to the network.
+        from kprod.producer import KafkaProducer
+
         with self._lock:
-            producer = self._producers.pop(fingerprint, None) or make_producer(options)
+            producer = self._producers.pop(fingerprint, None)
+            if producer is None:
+                producer = KafkaProducer(**producer_options(options))
             self._producers[fingerprint] = producer
             self._lent[producer] += 1
         failed = True
@@ -103,14 +108,6 @@ class ProducerCache:
             fingerprints = list(self._producers)
         for fingerprint in fingerprints:
             self.evict(fingerprint)
-
-
-def make_producer(options: Mapping[str, Any]) -> KafkaProducer:
-    """Create a producer in this process, with ``producer_options``."""
-    # Imported here: the driver that only describes a job opens no door to the network.
-    from kprod.producer import KafkaProducer
-
-    return KafkaProducer(**producer_options(options))
 
 
 def producer_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,41 +185,34 @@ def executor_producer(
     only.
     """
     options = concealed_for_tasks(options)
-    with job_producer(job_options(options), timeout).lend() as producer:
+    with JobProducer(options=job_options(options), timeout=timeout).lend() as producer:
         yield producer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProducer:
-    """The producer that each task of a job uses, as the driver describes it. Immutable."""
+    """The producer that each task of a job uses, as the driver describes it. Immutable.
 
-    options: Mapping[str, Any] = field(repr=False)  # those of ``concealed_for_tasks``
-    fingerprint: str = field(repr=False)
-    timeout: float | None
-    policy: RowPolicy
+    ``options`` are a result of ``job_options``. ``timeout`` limits the wait for acknowledgements at
+    the end of a task, in seconds; None: ``delivery_timeout_ms`` and a margin. Raises ConfigError if
+    an option cannot be pickled.
+    """
+
+    options: Mapping[str, Any] = field(repr=False)
+    timeout: float | None = None
+    policy: RowPolicy = field(default_factory=RowPolicy)
+    fingerprint: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fingerprint", fingerprint_of(self.options))
 
     @contextmanager
     def lend(self) -> Iterator[TaskProducer]:
         """Lend this process's producer to one block, as ``executor_producer`` does."""
         with process_cache().lend(self.fingerprint, self.options) as lent:
-            producer = TaskProducer(lent, self.timeout, self.policy)
+            producer = TaskProducer(lent, self)
             yield producer
             producer.finish()
-
-
-def job_producer(
-    options: Mapping[str, Any], timeout: float | None = None, policy: RowPolicy | None = None
-) -> JobProducer:
-    """Describe a producer by the result of ``job_options``.
-
-    Raises ConfigError if an option cannot be pickled.
-    """
-    return JobProducer(
-        options=options,
-        fingerprint=fingerprint_of(options),
-        timeout=timeout,
-        policy=RowPolicy() if policy is None else policy,
-    )
 
 
 MARGIN_SECONDS = 10.0  # what a flush may take beyond the time a record may take
@@ -265,17 +255,16 @@ class TaskProducer(MeasuringProducer):
     def __init__(
         self,
         producer: KafkaProducer,
-        timeout: float | None,
-        policy: RowPolicy,
+        of_job: JobProducer,
         *,
         in_transaction: bool = False,
     ) -> None:
-        """``timeout`` limits ``finish``, in seconds; None: ``delivery_timeout_ms`` and a margin.
+        """``in_transaction``: one record that the broker rejects fails the whole transaction.
 
-        ``in_transaction``: one record that the broker rejects fails the whole transaction, whatever
-        ``policy`` says.
+        This does not depend on the policy of the job.
         """
         super().__init__()
+        timeout, policy = of_job.timeout, of_job.policy
         if timeout is None:
             timeout = producer.config.delivery_timeout_ms / 1000 + MARGIN_SECONDS
         self.flush_seconds = 0.0

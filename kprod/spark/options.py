@@ -196,8 +196,8 @@ ONE_PARTITION_A_TASK = 1_048_576
 
 It is the maximum size that brokers accept by default.
 """
-TEN_MINUTES = 600_000
-"""Maximum duration of a task's transaction. Brokers allow 15 minutes by default."""
+IN_TRANSACTIONS: Mapping[str, Any] = {"transaction_timeout_ms": 600_000}
+"""Default of a job that writes in transactions. Brokers allow 15 minutes by default."""
 SIZES = ("batch_size", "batch_max_size", "max_request_size", "buffer_memory")
 
 
@@ -213,28 +213,22 @@ def _says(options: Mapping[str, Any], name: str) -> bool:
     return not set(spelled).isdisjoint(map(plain_name, options))
 
 
-def _completed(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """``options``, with ``defaults`` for options that are not set."""
-    silent = {name: value for name, value in defaults.items() if not _says(options, name)}
-    return {**silent, **options}
+def job_options(options: Mapping[str, Any], *, transactional: bool = False) -> dict[str, Any]:
+    """``options`` with the defaults of a job. Raises ConfigError for invalid options.
 
-
-def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` with the defaults of ``BATCH_JOB``. Raises ConfigError for invalid options."""
+    ``transactional``: the job writes in transactions.
+    """
     if _says(options, "transactional_id"):
         raise ConfigError(
             "transactional_id: tasks of one job cannot share an id; use"
             ' delivery="exactly_once", and kprod assigns an id to each task'
         )
-    completed = _completed(options, BATCH_JOB)
-    config_of(completed)
-    return completed
-
-
-def transactional_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` for a job that writes in transactions. Raises ConfigError for invalid options."""
-    completed = _completed(options, {"transaction_timeout_ms": TEN_MINUTES})
-    config_of({**completed, "transactional_id": "named by the task"})
+    defaults = {**BATCH_JOB, **(IN_TRANSACTIONS if transactional else {})}
+    silent = {name: value for name, value in defaults.items() if not _says(options, name)}
+    completed = {**silent, **options}
+    config_of(
+        {**completed, "transactional_id": "named by the task"} if transactional else completed
+    )
     return completed
 
 

@@ -26,7 +26,6 @@ from kprod.spark.executor_producer import (
     JobProducer,
     MeasuringProducer,
     TaskProducer,
-    job_producer,
     producer_options,
 )
 from kprod.spark.options import (
@@ -37,7 +36,6 @@ from kprod.spark.options import (
     config_of,
     divided,
     job_options,
-    transactional_options,
 )
 from kprod.spark.payload_options import key_format, value_format
 from kprod.spark.python_worker import (
@@ -117,14 +115,11 @@ def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> P
         check_seconds("timeout", timeout, math.inf)
     except KprodError:
         raise ConfigError(f"timeout: expected seconds or None; got {timeout!r}") from None
-    shipped = job_options(producers)
     terms = terms_of(topic, own)
-    if terms is not None:
-        shipped = transactional_options(shipped)
-    config = config_of(shipped)
+    shipped = job_options(producers, transactional=terms is not None)
     return PartitionWriter(
-        plan=_plan(topic, own, config),
-        producer=job_producer(shipped, timeout, policy_of(own)),
+        plan=_plan(topic, own, config_of(shipped)),
+        producer=JobProducer(options=shipped, timeout=timeout, policy=policy_of(own)),
         limit=RateLimit(),
         reports=True,
         terms=terms,

@@ -186,8 +186,7 @@ class ShardTask:
 
     def write(self, producer: KafkaProducer, tick: Callable[[], None]) -> Written:
         """Send every row in the open transaction. Raises as ``TaskProducer``."""
-        of_job = self.of_job
-        task = TaskProducer(producer, of_job.timeout, of_job.policy, in_transaction=True)
+        task = TaskProducer(producer, self.of_job, in_transaction=True)
         self.producer = task
         self.send(task, tick)
         task.finish()

@@ -15,7 +15,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.exactly_once import protocol
 from kprod.exactly_once.errors import BatchIncomplete
 from kprod.exactly_once.shard import Shard
-from kprod.spark.options import job_options, transactional_options
+from kprod.spark.options import job_options
 from tests.integration.conftest import SharedKafka
 from tests.spark.exactly_once.attempts import attempt
 from tests.spark.exactly_once.test_atomic import (
@@ -57,7 +57,7 @@ def test_shards_that_begin_together_do_not_fail_each_other(servers: str) -> None
     With protocol 2 one of them may be told INVALID_TXN_STATE while another is given its place.
     """
     TopicAdmin(servers).create(TOPIC, 1)
-    options = transactional_options(job_options({"bootstrap_servers": servers}))
+    options = job_options({"bootstrap_servers": servers}, transactional=True)
     failed: list[BaseException] = []
 
     def write(shard: Shard, ready: threading.Barrier) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from kprod.exactly_once.marker import Marker
 from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
-from kprod.spark.executor_producer import job_producer, producer_options
+from kprod.spark.executor_producer import JobProducer, producer_options
 from kprod.spark.shard_rows import ShardTask, TaskRows
 
 
@@ -32,6 +32,6 @@ def attempt(
     task = (Uncounted if rows is None else ShardTask)(
         rows=rows or TaskRows(()),
         send=lambda producer, _: send_rows(producer),
-        of_job=job_producer(options),
+        of_job=JobProducer(options=options),
     )
     return Runner(shard=shard, options=producer_options(options), rows=task, **clock)

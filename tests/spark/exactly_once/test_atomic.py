@@ -26,7 +26,7 @@ from kprod.exactly_once.protocol import decided
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered, PreparedShard
 from kprod.spark.job_tasks import BatchEnd, TaskOutcome, commit_batch, end_here
-from kprod.spark.options import job_options, transactional_options
+from kprod.spark.options import job_options
 from kprod.spark.partition_writer import task_writer
 from kprod.spark.shard_rows import TaskRows
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
@@ -43,7 +43,7 @@ def servers(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def options(servers: str) -> dict[str, Any]:
-    return transactional_options(job_options({"bootstrap_servers": servers}))
+    return job_options({"bootstrap_servers": servers}, transactional=True)
 
 
 def write(

@@ -14,7 +14,7 @@ from kprod.errors import ErrorCode, KprodError
 from kprod.exactly_once import atomic, protocol
 from kprod.exactly_once.shard import PREFIX, Shard
 from kprod.spark.job_tasks import BatchEnd, is_fatal
-from kprod.spark.options import job_options, transactional_options
+from kprod.spark.options import job_options
 from tests.spark.exactly_once.attempts import attempt
 from tests.support.apache_kafka.broker import ApacheKafka, Guards
 from tests.support.apache_kafka.jars import NEWEST, OLDER
@@ -86,7 +86,7 @@ def options(kafka: ApacheKafka, user: str) -> dict[str, Any]:
         "sasl_plain_password": PASSWORD,
         "max_block_ms": 20_000,
     }
-    return transactional_options(job_options(given))
+    return job_options(given, transactional=True)
 
 
 def deliver(kafka: ApacheKafka, user: str, topic: str, delivery: str) -> None:

@@ -31,8 +31,8 @@ from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered
 from kprod.spark.delivery import Scope
-from kprod.spark.executor_producer import job_producer, producer_options
-from kprod.spark.options import job_options, transactional_options
+from kprod.spark.executor_producer import JobProducer, producer_options
+from kprod.spark.options import job_options
 from kprod.spark.partition_writer import PartitionWriter, partition_writer, task_writer
 from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, ShardTask, TaskRows
 from kprod.spark.write_result import PartitionReport, write_result
@@ -65,7 +65,7 @@ def sends(topic: str, rows: list[bytes], before_end: Callable[[], None] = lambda
 
 def deliver(servers: str, wanted: Shard, send_rows: Any, **given: Any) -> Delivered:
     options = {"bootstrap_servers": servers, **given.pop("options", {})}
-    options = transactional_options(job_options(options))
+    options = job_options(options, transactional=True)
     with attempt(wanted, options, send_rows, **given) as run:
         return run.follow(protocol.deliver(run.shard, run.patience))
 
@@ -443,8 +443,8 @@ def test_a_slow_attempt_that_lost_its_race_loses_no_row_of_its_count(servers: st
             producer.send("slow", value)
             producer.finish()
 
-    options = transactional_options(job_options({"bootstrap_servers": servers}))
-    task = ShardTask(rows=values, send=send, of_job=job_producer(options))
+    options = job_options({"bootstrap_servers": servers}, transactional=True)
+    task = ShardTask(rows=values, send=send, of_job=JobProducer(options=options))
     given: dict[str, Any] = {"options": producer_options(options), "now": lambda: clock[0]}
     with Runner(shard=wanted, rows=task, **given) as runner:
         assert not runner.follow(protocol.deliver(wanted, runner.patience)).by_us

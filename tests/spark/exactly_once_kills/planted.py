@@ -16,7 +16,7 @@ from kprod.exactly_once.steps import Delivered
 from kprod.spark import sharded
 from kprod.spark.delivery import Terms
 from kprod.spark.job_tasks import OUTCOME_SCHEMA, BatchEnd
-from kprod.spark.options import job_options, transactional_options
+from kprod.spark.options import job_options
 from kprod.spark.python_worker import this_task
 from kprod.spark.shard_rows import TaskRows
 from tests.spark.exactly_once.atomic_model import Version
@@ -89,13 +89,12 @@ class PlantedEnd:
 
 def write_wrongly(spark: SparkSession, frame: DataFrame, job: Job) -> None:
     """Write a batch job by its planted version, or the right one under that name."""
-    options = transactional_options(
-        job_options(
-            {
-                "bootstrap_servers": job.servers,
-                "transaction_timeout_ms": job.transaction_timeout_ms,
-            }
-        )
+    options = job_options(
+        {
+            "bootstrap_servers": job.servers,
+            "transaction_timeout_ms": job.transaction_timeout_ms,
+        },
+        transactional=True,
     )
     placed = sharded(frame, job.shards, by="key")
     rows = placed.mapInArrow(PlantedTask(job, options), OUTCOME_SCHEMA).collect()
