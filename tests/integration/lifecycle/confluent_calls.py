@@ -111,9 +111,9 @@ def inside(name: str, outer: str = "flush()") -> Callable[[Any, str], Any]:
 
     def run(module: Any, servers: str) -> Any:
         transactional = {name, outer} & {*TRANSACTIONAL}
-        # All three leave in one batch, however busy the machine is: the outer call sends them.
+        # All three leave in one batch, however busy the machine is: no record lingers that long.
         make = in_transaction if transactional else made
-        producer = make(module, servers, linger_ms=1_000)
+        producer = make(module, servers, linger_ms=20_000)
         heard: list[Any] = []
         reports = itertools.count(1)
 
