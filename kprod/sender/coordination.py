@@ -34,24 +34,27 @@ from kprod.sender.outcomes import Outcomes
 from kprod.sender.retry import FATAL
 from kprod.sender.transaction_requests import (
     AGAIN,
+    BEFORE_IMPLICIT,
     LATE,
-    AddOffsets,
-    AddPartitions,
     Ask,
-    CommitOffsets,
     Coordinator,
-    EndTransaction,
-    FetchOffsets,
-    FindCoordinator,
-    InitProducerId,
     Reaction,
-    Request,
+    by_topic,
+    finding,
     reaction,
 )
-from kprod.sender.transactions import DOOMED, ENDS, OPEN, PendingOffsets, State, Transactions
+from kprod.sender.transactions import (
+    DOOMED,
+    ENDS,
+    OPEN,
+    OffsetFetch,
+    PendingOffsets,
+    State,
+    Transactions,
+)
 from kprod.sender_log import SenderLog
 from kprod.types import NextStep, ProducerId, TopicPartition
-from kprod.wire.transactions import TRANSACTION, OffsetsReply
+from kprod.wire.transactions import GROUP, TRANSACTION, GroupMetadata, OffsetsReply
 from kprod.wire.versions import ApiKey
 
 log = SenderLog(__name__)
@@ -72,6 +75,9 @@ FATAL_FOR_RECORDS = FATAL | {
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 }
 """Codes in the answer to a Produce request after which nothing can be sent any more."""
+ADDITIONS = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN)
+CHANGES = (*ADDITIONS, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN)
+"""Requests that change something at a coordinator, if they arrive."""
 FLUSHING = (State.COMMITTING, State.PREPARED)
 ENDING = FLUSHING + DOOMED
 PATIENCE = 1.0
@@ -113,7 +119,7 @@ class Coordination:
         self._held: dict[TopicPartition, None] = {}  # partitions with batches that wait for its end
         self._needs_epoch = False  # before the next transaction
         self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # node id, known since
-        self._in_flight: Ask | None = None
+        self._in_flight = False
         self._fetches = False  # the last request was about a group's offsets, and is not answered
         self._failures = 0  # in a row
         self._retry_at = 0.0
@@ -187,7 +193,7 @@ class Coordination:
                 self._deadlines.set(self, self._hold_until)
                 return
             self.release_hold()
-        if self._in_flight is not None:
+        if self._in_flight:
             return
         if self.settle(drained=drained):
             self._deadlines.queued.append(self)
@@ -250,30 +256,61 @@ class Coordination:
         # and again before all others: the end of this very transaction may be what it waits for.
         fetch = transactions.fetches.next() if transactions.fetches.calls else None
         if fetch is not None and not self._fetches:
-            return FetchOffsets(self._request(), fetch)
+            return self._fetch_offsets(fetch)
         if state is State.INITIALIZING:
-            ask = InitProducerId(self._request(), transactions.timeout_ms)
+            ask = self._initialize()
         elif state in OPEN and not self.holds:
             ask = self._to_add()
             if ask is None and drained and state is State.COMMITTING:
                 ask = self._end()
         elif state is State.ABORTING:
             ask = self._doubtful or (self._end() if drained else None)
-        return ask if ask or fetch is None else FetchOffsets(self._request(), fetch)
+        return ask if ask or fetch is None else self._fetch_offsets(fetch)
 
-    def _request(self) -> Request:
-        return Request(self._transactions.transactional_id, self._identity.producer, self.implicit)
+    def _fetch_offsets(self, fetch: OffsetFetch) -> Ask:
+        fields, count = (fetch.group_id, by_topic(fetch.partitions)), len(fetch.partitions)
+        coordinator = GROUP, fetch.group_id
+        return Ask(ApiKey.OFFSET_FETCH, coordinator, fields, fetch, count=count)
+
+    def _initialize(self) -> Ask:
+        transactions, producer = self._transactions, self._identity.producer
+        fields = transactions.transactional_id, transactions.timeout_ms, *(producer or ())[:2]
+        # Without the epoch it would fence a producer that has taken over.
+        older = "" if producer is None else "give a producer no new epoch"
+        return Ask(ApiKey.INIT_PRODUCER_ID, self._coordinator, fields, older=older)
+
+    @property
+    def _coordinator(self) -> Coordinator:
+        return TRANSACTION, self._transactions.transactional_id
+
+    def _change(
+        self, api: ApiKey, *fields: Any, about: Any, to: Coordinator | None = None, **limits: Any
+    ) -> Ask:
+        """A request that changes the transaction. ``fields`` follow those that say which it is."""
+        producer = self._identity.producer
+        if producer is None:
+            raise AssertionError("a transaction has a producer id")
+        whole = self._transactions.transactional_id, producer[:2], *fields
+        cap = None if self.implicit else BEFORE_IMPLICIT
+        return Ask(api, to or self._coordinator, whole, about, version_cap=cap, **limits)
 
     def _to_add(self) -> Ask | None:
         if self._wanted:
-            return AddPartitions(self._request(), list(self._wanted))
+            added = tuple(self._wanted)
+            topics, api = by_topic(added), ApiKey.ADD_PARTITIONS_TO_TXN
+            return self._change(api, topics, about=added, count=len(added))
         pending = self._transactions.next_offsets()
         if pending is None:
             return None
-        group_id = pending.member.group_id
+        member, left = pending.member, tuple(pending.left)
+        group_id = member.group_id
         if not self.implicit and group_id not in self._groups:
-            return AddOffsets(self._request(), group_id)
-        return CommitOffsets(self._request(), pending.member, pending.left)
+            return self._change(ApiKey.ADD_OFFSETS_TO_TXN, group_id, about=group_id)
+        # Without its member it would commit for one that was expelled.
+        alone = member == GroupMetadata(group_id)
+        older = "" if alone else "check no member of a group: give the id of the group alone"
+        api, to = ApiKey.TXN_OFFSET_COMMIT, (GROUP, group_id)
+        return self._change(api, member, left, about=pending, to=to, count=len(left), older=older)
 
     def _end(self) -> Ask | None:
         if not self.started:
@@ -282,7 +319,7 @@ class Coordination:
             known = self._transactions.ends_under
             self.implicit = (self._transactions.level if known is None else known) >= IMPLICIT_FROM
         committed = self._transactions.state is State.COMMITTING and self._refused_commit is None
-        return EndTransaction(self._request(), committed=committed)
+        return self._change(ApiKey.END_TXN, committed, about=committed)
 
     def settle(self, *, drained: bool) -> bool:
         """End the calls that need no request; True if a call has ended."""
@@ -308,23 +345,23 @@ class Coordination:
 
     def leaves(self, ask: Ask) -> None:
         """``ask`` is about to be sent."""
-        if isinstance(ask, CommitOffsets):
+        if ask.api is ApiKey.TXN_OFFSET_COMMIT:
             self.started = True
-        then = ask.then if isinstance(ask, FindCoordinator) else ask
-        self._fetches = isinstance(then, FetchOffsets)
+        then = ask.about if ask.api is ApiKey.FIND_COORDINATOR else ask
+        self._fetches = then.api is ApiKey.OFFSET_FETCH
 
     def _ask(self, ask: Ask, now: float) -> None:
         wanted = ask.coordinator
         known = self._coordinators.get(wanted)
         if known is None:
-            ask = FindCoordinator(ask)
+            ask = finding(ask)
             broker = self._network.any_usable(now)
         else:
             broker = self._reachable(wanted, *known, now)
         if broker is None:
             self._network.waiting[self] = None
             return
-        self._in_flight = ask
+        self._in_flight = True
         self.leaves(ask)
         answered, failed = partial(self.answered, ask), partial(self.failed, ask)
         request = ControlRequest(ask.api, ask.encode, ask.decode, answered, failed, ask.version_cap)
@@ -364,16 +401,12 @@ class Coordination:
 
     def answered(self, ask: Ask, reply: Any, now: float) -> None:
         """Handle the answer, and decide whether ``ask`` is repeated."""
-        self._in_flight = None
+        self._in_flight = False
         self._deadlines.queued.append(self)
-        if isinstance(ask, FindCoordinator):
-            left = self._found(ask, reply, now)
-        else:
-            left = self.take(ask, reply)
-            self._hold_until = now + MARKERS
+        left = self.take(ask, reply, now)
         if left is None:
             self._failures, self._retry_at = 0, 0.0
-            if not isinstance(ask, FindCoordinator):  # which has still to be reached
+            if ask.api is not ApiKey.FIND_COORDINATOR:  # which has still to be reached
                 self._transactions.trouble = None
             known = self._identity.producer is not None or self._identity.fatal is not None
             if known and not self._identity.settled.is_open:
@@ -383,67 +416,52 @@ class Coordination:
                 self._coordinators.pop(ask.coordinator, None)
             self._back_off(now, SOON if left is Reaction.RETRY_SOON else FOREVER)
 
-    def _found(self, ask: FindCoordinator, reply: Any, now: float) -> Reaction | None:
-        if not reply.error_code:
-            self._coordinators[ask.wanted] = reply.node_id, now
-            if reply.node_id not in self._metadata.snapshot.brokers:
-                self._metadata.request_update(brokers=True)
-            return None
-        found = reaction(ask.api, reply.error_code)
-        self._transactions.trouble = BrokerError(reply.error_code, f"{ask}")
-        return found if found is Reaction.RETRY else self.take(ask, reply)
-
     def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
         """No answer came. Ask again, perhaps another broker."""
-        self._in_flight = None
+        self._in_flight = False
         self._deadlines.queued.append(self)
         self._coordinators.pop(ask.coordinator, None)
         self._transactions.trouble = error
-        if sent and isinstance(ask, AddPartitions | AddOffsets | CommitOffsets | EndTransaction):
+        if sent and ask.api in CHANGES:
             self._may_come_late = True
-        if sent and isinstance(ask, AddPartitions | AddOffsets):
+        if sent and ask.api in ADDITIONS:
             self._doubtful = ask
-        if isinstance(ask, FetchOffsets) and isinstance(error, UnsupportedVersionError):
-            self._transactions.fetches.end(ask.fetch, error)
-        if isinstance(ask, InitProducerId) and ask.too_old:
+        if ask.api is ApiKey.OFFSET_FETCH and isinstance(error, UnsupportedVersionError):
+            self._transactions.fetches.end(ask.about, error)
+        if ask.too_old and ask.api is ApiKey.INIT_PRODUCER_ID:
             self._end_for_good(Reaction.START_AGAIN, error)
-        if isinstance(ask, CommitOffsets) and ask.too_old:
+        elif ask.too_old:
             self._transactions.fail(error)
         self._back_off(now)
 
-    def take(self, ask: Ask, reply: Any) -> Reaction | None:
+    def take(self, ask: Ask, reply: Any, now: float) -> Reaction | None:
         """Handle the answer.
 
         Returns one of ``AGAIN`` if the request must be repeated, otherwise None.
         """
-        if isinstance(ask, FetchOffsets):
-            return self._offsets_fetched(ask, reply)
-        if isinstance(ask, FindCoordinator) and self._fail_offset_fetch(ask, reply.error_code):
-            return None
-        if isinstance(ask, AddPartitions):
-            return self._partitions_added(ask, reply.results)
-        if isinstance(ask, CommitOffsets):
-            return self._offsets_committed(ask, reply.results)
-        if isinstance(ask, AddOffsets):
+        if ask.api in ADDITIONS:
             self._doubtful = None
+        if ask.api is ApiKey.OFFSET_FETCH:
+            return self._offsets_fetched(ask, reply)
+        if ask.api in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT):
+            return self._partitions_answered(ask, reply.results)
         if reply.error_code:
             return self._react(ask, reply.error_code)
-        self._granted(ask, reply)
-        return None
-
-    def _granted(self, ask: Ask, reply: Any) -> None:
-        if isinstance(ask, AddOffsets):
-            self._groups.add(ask.group_id)
+        if ask.api is ApiKey.FIND_COORDINATOR:
+            self._coordinators[ask.coordinator] = reply.node_id, now
+            if reply.node_id not in self._metadata.snapshot.brokers:
+                self._metadata.request_update(brokers=True)
+        elif ask.api is ApiKey.ADD_OFFSETS_TO_TXN:
+            self._groups.add(ask.about)
             self.started = True
-        elif isinstance(ask, EndTransaction):
+        elif ask.api is ApiKey.END_TXN:
             if reply.producer is not None:
                 self._identify(*reply.producer)
             self._end_taken(renewed=reply.producer is not None)
-            self.holds = True
-        elif isinstance(ask, InitProducerId):
-            self._initialized(reply)
+            self.holds, self._hold_until = True, now + MARKERS
         else:
-            raise AssertionError(f"nothing follows from an answer to {ask}")
+            self._initialized(reply)
+        return None
 
     def _initialized(self, reply: Any) -> None:
         if reply.producer_id < 0 or reply.producer_epoch < 0:
@@ -492,90 +510,66 @@ class Coordination:
             self._begin_anew()
             self._transactions.ready()
 
-    def _partitions_added(
-        self, ask: AddPartitions, results: Iterable[tuple[str, int, int]]
+    def _partitions_answered(
+        self, ask: Ask, results: Iterable[tuple[str, int, int]]
     ) -> Reaction | None:
-        self._doubtful = None
+        """Handle an answer that has an error code for each partition."""
         codes = {TopicPartition(topic, number): code for topic, number, code in results}
-        added = [tp for tp in ask.partitions if codes.get(tp) == 0]
-        if added:
-            self.started = True
-        for tp in added:
-            self._added.add(tp)
-            self._wanted.pop(tp, None)
-        self._partitions.reopen(added)
-        refused = {tp: code for tp, code in codes.items() if code and tp in ask.partitions}
+        if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
+            asked: Iterable[TopicPartition] = ask.about
+            added = [tp for tp in asked if codes.get(tp) == 0]
+            self.started = self.started or bool(added)
+            self._added.update(added)
+            for tp in added:
+                self._wanted.pop(tp, None)
+            self._partitions.reopen(added)
+        else:
+            pending: PendingOffsets = ask.about
+            if pending is not self._transactions.next_offsets():
+                return None  # dropped meanwhile: the transaction is being aborted
+            asked = [TopicPartition(offset.topic, offset.partition) for offset in pending.left]
+            places = zip(asked, pending.left, strict=True)
+            pending.left = [offset for tp, offset in places if codes.get(tp) != 0]
+            if not pending.left:
+                self._transactions.offsets_sent(pending)
+        refused = [tp for tp in asked if codes.get(tp)]
         if not refused:
-            return None if len(added) == len(ask.partitions) else Reaction.RETRY
-        return self._worst(ask, refused)
-
-    def _offsets_committed(
-        self, ask: CommitOffsets, results: Iterable[tuple[str, int, int]]
-    ) -> Reaction | None:
-        codes = {TopicPartition(topic, number): code for topic, number, code in results}
-        pending: PendingOffsets | None = self._transactions.next_offsets()
-        if pending is None:
-            return None  # dropped meanwhile: the transaction is being aborted
-        pending.left = [
-            offset
-            for offset in pending.left
-            if codes.get(TopicPartition(offset.topic, offset.partition), -1) != 0
-        ]
-        if not pending.left:
-            self._transactions.offsets_sent(pending)
-            return None
-        refused = {tp: code for tp, code in codes.items() if code}
-        return self._worst(ask, refused) if refused else Reaction.RETRY
-
-    def _offsets_fetched(self, ask: FetchOffsets, reply: OffsetsReply) -> Reaction | None:
-        codes = [reply.error_code, *(found.error_code for found in reply.offsets)]
-        code = next((code for code in codes if code), 0)
-        if not code or (code == ErrorCode.UNSTABLE_OFFSET_COMMIT and not ask.fetch.waits):
-            ask.fetch.found = reply.offsets
-            self._transactions.fetches.end(ask.fetch)
-            self._fetches = False
-            return None
-        trouble = BrokerError(code, f"{ask} of the group {ask.fetch.group_id!r}")
-        self._transactions.trouble = trouble
-        found = reaction(ask.api, code)
-        if found in AGAIN:
-            return found
-        self._transactions.fetches.end(ask.fetch, trouble)
-        return None
-
-    def _fail_offset_fetch(self, ask: FindCoordinator, code: int) -> bool:
-        """End a question about a group's offsets, whose coordinator cannot be found.
-
-        False if ``ask`` was to find the coordinator of another question.
-        """
-        if not isinstance(ask.then, FetchOffsets):
-            return False
-        # Also if its caller has gone: the transaction has nothing to do with it.
-        self._transactions.fetches.end(ask.then.fetch, BrokerError(code, str(ask)))
-        return True
-
-    def _worst(self, ask: Ask, refused: dict[TopicPartition, int]) -> Reaction | None:
-        """React to the most severe of several error codes."""
+            return None if all(tp in codes for tp in asked) else Reaction.RETRY
         worst = max(
             refused,
             key=lambda tp: (
-                reaction(ask.api, refused[tp], implicit=self.implicit).value,
-                refused[tp] != ErrorCode.OPERATION_NOT_ATTEMPTED,  # because of another one
+                reaction(ask.api, codes[tp], implicit=self.implicit).value,
+                codes[tp] != ErrorCode.OPERATION_NOT_ATTEMPTED,  # because of another one
             ),
         )
-        return self._react(ask, refused[worst], str(worst))
+        return self._react(ask, codes[worst], str(worst))
+
+    def _offsets_fetched(self, ask: Ask, reply: OffsetsReply) -> Reaction | None:
+        codes = [reply.error_code, *(found.error_code for found in reply.offsets)]
+        code = next((code for code in codes if code), 0)
+        fetch: OffsetFetch = ask.about
+        if code and (code != ErrorCode.UNSTABLE_OFFSET_COMMIT or fetch.waits):
+            return self._react(ask, code, f"of the group {fetch.group_id!r}")
+        fetch.found = reply.offsets
+        self._transactions.fetches.end(fetch)
+        self._fetches = False
+        return None
 
     def _react(self, ask: Ask, code: int, where: str = "") -> Reaction | None:
-        if isinstance(ask, EndTransaction) and ask.committed and self.implicit and code in LATE:
+        if ask.api is ApiKey.END_TXN and ask.about and self.implicit and code in LATE:
             self._refused_commit = BrokerError(code, str(ask))
             return None
         found = reaction(ask.api, code, implicit=self.implicit)
         error = BrokerError(code, f"{ask} {where}" if where else str(ask))
+        finds = ask.api is ApiKey.FIND_COORDINATOR
+        then, state = ask.about if finds else ask, self._transactions.state
         if found in AGAIN:
             self._transactions.trouble = error
             return found
-        state = self._transactions.state
-        if found is not Reaction.ABORT:
+        if then.api is ApiKey.OFFSET_FETCH:
+            # Also if its caller has gone: the transaction has nothing to do with it.
+            self._transactions.fetches.end(then.about, error)
+        elif found is not Reaction.ABORT:
             self._end_for_good(found, error)
         elif state is State.INITIALIZING:
             self._end_for_good(Reaction.CLOSE, error)
@@ -591,9 +585,8 @@ class Coordination:
 
         It can end without questions about a group.
         """
-        if isinstance(ask, FindCoordinator):
-            return ask.wanted[0] == TRANSACTION
-        return isinstance(ask, EndTransaction)
+        ends = ApiKey.END_TXN, ApiKey.FIND_COORDINATOR
+        return ask.api in ends and ask.coordinator == self._coordinator
 
     def _end_for_good(self, found: Reaction, cause: KprodError) -> None:
         if found is Reaction.FENCED:

@@ -9,13 +9,12 @@ answer to the abort says whether the producer can continue.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from kprod.errors import ERROR_NAMES, RETRIABLE, ErrorCode, UnsupportedVersionError
-from kprod.sender.transactions import OffsetFetch
-from kprod.types import ProducerId, TopicPartition
+from kprod.types import TopicPartition
 from kprod.wire import transactions as wire
 from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
 from kprod.wire.versions import ApiKey
@@ -23,204 +22,93 @@ from kprod.wire.versions import ApiKey
 Coordinator: TypeAlias = tuple[int, str]
 """The kind of a coordinator and its key, for example ``(wire.TRANSACTION, transactional id)``."""
 
-EPOCH_BUMP_FROM = 3
+SINCE_2_5 = 3
+"""The first version of INIT_PRODUCER_ID that asks for an epoch (KIP-360), and of TXN_OFFSET_COMMIT
+that names a member (KIP-447)."""
+BEFORE_IMPLICIT = 4
+"""The last version of TXN_OFFSET_COMMIT and of END_TXN in protocol 1. No other request that changes
+a transaction has a later one."""
 
-
-class Request(NamedTuple):
-    """What all requests of a transaction share: the transactional id and the producer."""
-
-    transactional_id: str
-    producer: ProducerId | None
-    implicit: bool  # the brokers add partitions themselves
+_WIRE: Mapping[ApiKey, tuple[Callable[..., bytes], Callable[..., Any]]] = {
+    ApiKey.FIND_COORDINATOR: (
+        wire.encode_find_coordinator_request,
+        wire.decode_find_coordinator_response,
+    ),
+    ApiKey.INIT_PRODUCER_ID: (encode_init_producer_id_request, decode_init_producer_id_response),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        wire.encode_add_partitions_request,
+        wire.decode_add_partitions_response,
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: (wire.encode_add_offsets_request, wire.decode_add_offsets_response),
+    ApiKey.TXN_OFFSET_COMMIT: (
+        wire.encode_txn_offset_commit_request,
+        wire.decode_txn_offset_commit_response,
+    ),
+    ApiKey.OFFSET_FETCH: (wire.encode_offset_fetch_request, wire.decode_offset_fetch_response),
+    ApiKey.END_TXN: (wire.encode_end_txn_request, wire.decode_end_txn_response),
+}
 
 
 class Ask:
     """One question to a coordinator. Only ``too_old`` changes.
 
-    ``coordinator`` gets the request. ``version_cap``: see ``Exchange``. ``write`` writes the whole
-    frame, from the version, the correlation id, the client id and the result of ``said``.
+    ``coordinator`` gets the request; FIND_COORDINATOR asks any broker for it. ``fields`` are those
+    of the request, as its writer takes them. ``about`` is what the answer is about: partitions to
+    add, the id of a group to add, ``PendingOffsets``, an ``OffsetFetch``, whether to commit, or the
+    question that follows. ``count`` is the maximum number of partitions in the answer.
+    ``version_cap``: see ``Exchange``. ``older`` says what brokers before Apache Kafka 2.5 do, if
+    they must not get the request.
     """
 
-    api: ClassVar[ApiKey]
-    write: ClassVar[Callable[..., bytes]]
-    version_cap: int | None = None
     too_old = False
     """True if a broker's versions could not express the question."""
 
-    def __init__(self, of: Request) -> None:
-        self.of = of
-
-    @property
-    def coordinator(self) -> Coordinator:
-        return wire.TRANSACTION, self.of.transactional_id
+    def __init__(
+        self,
+        api: ApiKey,
+        coordinator: Coordinator,
+        fields: tuple[Any, ...],
+        about: Any = None,
+        *,
+        count: int | None = None,
+        version_cap: int | None = None,
+        older: str = "",
+    ) -> None:
+        self.api = api
+        self.coordinator = coordinator
+        self.fields = fields
+        self.about = about
+        self.version_cap = version_cap
+        self._limits = () if count is None else (count,)
+        self._older = older
 
     def __str__(self) -> str:
-        return self.api.name
+        if self.api is not ApiKey.FIND_COORDINATOR:
+            return self.api.name
+        kind, key = self.coordinator
+        return f"{self.api.name} of the {'transactional id' if kind else 'group'} {key!r}"
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        """The whole frame."""
-        return type(self).write(version, correlation_id, client_id, *self.said(version))
-
-    def said(self, version: int) -> tuple[Any, ...]:
-        """The fields of the request in this version."""
-        raise NotImplementedError
+        """The whole frame. Raises UnsupportedVersionError."""
+        if self._older and version < SINCE_2_5:
+            self.too_old = True
+            why = f"{self.api.name}: brokers before Apache Kafka 2.5 {self._older}"
+            raise UnsupportedVersionError(why)
+        return _WIRE[self.api][0](version, correlation_id, client_id, *self.fields)
 
     def decode(self, version: int, body: memoryview) -> Any:
         """The answer. Raises ProtocolError if it is invalid."""
-        raise NotImplementedError
-
-    @property
-    def _transaction(self) -> tuple[str, tuple[int, int]]:
-        """The transactional id, and the id and epoch of the producer."""
-        if self.of.producer is None:
-            raise AssertionError("a transaction has a producer id")
-        return self.of.transactional_id, self.of.producer[:2]
+        return _WIRE[self.api][1](version, body, *self._limits)
 
 
-class FindCoordinator(Ask):
-    """Asks any broker for the coordinator of ``then``, the question that follows."""
-
-    api = ApiKey.FIND_COORDINATOR
-    write = staticmethod(wire.encode_find_coordinator_request)
-    decode = staticmethod(wire.decode_find_coordinator_response)
-
-    def __init__(self, then: Ask) -> None:
-        super().__init__(then.of)
-        self.then = then
-        self.wanted = then.coordinator
-
-    def __str__(self) -> str:
-        kind, key = self.wanted
-        return f"{self.api.name} of the {'transactional id' if kind else 'group'} {key!r}"
-
-    def said(self, version: int) -> tuple[Any, ...]:
-        kind, key = self.wanted
-        return key, kind
+def finding(then: Ask) -> Ask:
+    """The question to any broker which coordinator gets ``then``."""
+    kind, key = then.coordinator
+    return Ask(ApiKey.FIND_COORDINATOR, then.coordinator, (key, kind), then)
 
 
-class InitProducerId(Ask):
-    """Asks for a producer id and epoch, or for another epoch of the same id (KIP-360)."""
-
-    api = ApiKey.INIT_PRODUCER_ID
-    write = staticmethod(encode_init_producer_id_request)
-    decode = staticmethod(decode_init_producer_id_response)
-
-    def __init__(self, of: Request, timeout_ms: int) -> None:
-        super().__init__(of)
-        self._timeout_ms = timeout_ms
-
-    def said(self, version: int) -> tuple[Any, ...]:
-        if self.of.producer is None:
-            return self.of.transactional_id, self._timeout_ms
-        if version < EPOCH_BUMP_FROM:  # it would fence a producer that has taken over
-            self.too_old = True
-            raise UnsupportedVersionError(
-                "INIT_PRODUCER_ID: brokers before Apache Kafka 2.5 give a producer no new epoch"
-            )
-        return self.of.transactional_id, self._timeout_ms, *self.of.producer[:2]
-
-
-class AddPartitions(Ask):
-    """Adds partitions to the transaction before records are written to them (protocol 1)."""
-
-    api = ApiKey.ADD_PARTITIONS_TO_TXN
-    write = staticmethod(wire.encode_add_partitions_request)
-
-    def __init__(self, of: Request, partitions: Sequence[TopicPartition]) -> None:
-        super().__init__(of)
-        self.partitions = tuple(partitions)
-
-    def said(self, version: int) -> tuple[Any, ...]:
-        return *self._transaction, _by_topic(self.partitions)
-
-    def decode(self, version: int, body: memoryview) -> wire.PartitionsReply:
-        return wire.decode_add_partitions_response(version, body, len(self.partitions))
-
-
-class AddOffsets(Ask):
-    """Adds a group to the transaction before its offsets are committed (protocol 1)."""
-
-    api = ApiKey.ADD_OFFSETS_TO_TXN
-    write = staticmethod(wire.encode_add_offsets_request)
-    decode = staticmethod(wire.decode_add_offsets_response)
-
-    def __init__(self, of: Request, group_id: str) -> None:
-        super().__init__(of)
-        self.group_id = group_id
-
-    def said(self, version: int) -> tuple[Any, ...]:
-        return *self._transaction, self.group_id
-
-
-class CommitOffsets(Ask):
-    """Offsets of a group that become valid when the transaction is committed."""
-
-    api = ApiKey.TXN_OFFSET_COMMIT
-    write = staticmethod(wire.encode_txn_offset_commit_request)
-
-    def __init__(
-        self, of: Request, member: wire.GroupMetadata, offsets: Sequence[wire.OffsetToCommit]
-    ) -> None:
-        super().__init__(of)
-        self.version_cap = None if of.implicit else 4
-        self.member = member
-        self.offsets = tuple(offsets)
-
-    @property
-    def coordinator(self) -> Coordinator:
-        return wire.GROUP, self.member.group_id
-
-    def said(self, version: int) -> tuple[Any, ...]:
-        if version < wire.MEMBER_FROM and self.member != wire.GroupMetadata(self.member.group_id):
-            self.too_old = True  # it would commit for a member that was expelled
-            raise UnsupportedVersionError(
-                "TXN_OFFSET_COMMIT: brokers before Apache Kafka 2.5 check no member of a group:"
-                " give the id of the group alone"
-            )
-        return *self._transaction, self.member, self.offsets
-
-    def decode(self, version: int, body: memoryview) -> wire.PartitionsReply:
-        return wire.decode_txn_offset_commit_response(version, body, len(self.offsets))
-
-
-class FetchOffsets(Ask):
-    """Asks for the committed offsets of a group, when no open transaction can change them."""
-
-    api = ApiKey.OFFSET_FETCH
-    write = staticmethod(wire.encode_offset_fetch_request)
-
-    def __init__(self, of: Request, fetch: OffsetFetch) -> None:
-        super().__init__(of)
-        self.fetch = fetch
-
-    @property
-    def coordinator(self) -> Coordinator:
-        return wire.GROUP, self.fetch.group_id
-
-    def said(self, version: int) -> tuple[Any, ...]:
-        return self.fetch.group_id, _by_topic(self.fetch.partitions)
-
-    def decode(self, version: int, body: memoryview) -> wire.OffsetsReply:
-        return wire.decode_offset_fetch_response(version, body, len(self.fetch.partitions))
-
-
-class EndTransaction(Ask):
-    """Commits or aborts the transaction."""
-
-    api = ApiKey.END_TXN
-    write = staticmethod(wire.encode_end_txn_request)
-    decode = staticmethod(wire.decode_end_txn_response)
-
-    def __init__(self, of: Request, *, committed: bool) -> None:
-        super().__init__(of)
-        self.version_cap = None if of.implicit else 4
-        self.committed = committed
-
-    def said(self, version: int) -> tuple[Any, ...]:
-        return *self._transaction, self.committed
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of the partitions of each topic."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

@@ -7,18 +7,18 @@ from typing import Any
 
 from kprod.errors import BrokerError, ErrorCode, KprodError
 from kprod.sender.coordination import Coordination
-from kprod.sender.transaction_requests import (
-    AddPartitions,
-    Ask,
-    CommitOffsets,
-    Coordinator,
-    EndTransaction,
-    Reaction,
-)
+from kprod.sender.transaction_requests import Ask, Reaction, by_topic
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.types import ProducerId, TopicPartition
 from kprod.wire import transactions as wire
+from kprod.wire.versions import ApiKey
 from tests.simulation.planted import Bug
+
+
+def ends(ask: Ask, committed: bool) -> None:
+    """Let a question end its transaction so."""
+    ask.fields, ask.about = (*ask.fields[:-1], committed), committed
+
 
 # What is decided ------------------------------------------------------------------------------
 
@@ -77,16 +77,16 @@ class EndsNothing(Coordination):
 class CommitsAlways(Coordination):
     def next_ask(self, *, drained: bool) -> Ask | None:
         ask = super().next_ask(drained=drained)
-        if isinstance(ask, EndTransaction):
-            ask.committed = True
+        if ask is not None and ask.api is ApiKey.END_TXN:
+            ends(ask, True)
         return ask
 
 
 class BelievesAddedAtOnce(Coordination):
     def leaves(self, ask: Ask) -> None:
         super().leaves(ask)
-        if isinstance(ask, AddPartitions):
-            self._added.update(ask.partitions)
+        if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
+            self._added.update(ask.about)
             self._wanted.clear()
 
 
@@ -94,7 +94,7 @@ class BelievesLostEnds(Coordination):
     def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
         before = self._may_come_late
         super().failed(ask, error, now, sent=sent)
-        if isinstance(ask, EndTransaction) and sent:
+        if ask.api is ApiKey.END_TXN and sent:
             self._may_come_late = before
             self._ended(renewed=False)
 
@@ -120,25 +120,25 @@ class TakesLateCommitsForFencing(Coordination):
     """The coordinator's own abort ends the producer (KAFKA-20785)."""
 
     def _react(self, ask: Ask, code: int, where: str = "") -> Reaction | None:
-        if isinstance(ask, EndTransaction) and code == ErrorCode.PRODUCER_FENCED:
+        if ask.api is ApiKey.END_TXN and code == ErrorCode.PRODUCER_FENCED:
             self._end_for_good(Reaction.FENCED, BrokerError(code, str(ask)))
             return None
         return super()._react(ask, code, where)
 
 
 class TakesAnyAnswerForOffsets(Coordination):
-    def take(self, ask: Ask, reply: Any) -> Reaction | None:
-        if isinstance(ask, CommitOffsets):
+    def take(self, ask: Ask, reply: Any, now: float) -> Reaction | None:
+        if ask.api is ApiKey.TXN_OFFSET_COMMIT:
             results = [(topic, number, 0) for topic, number, _ in reply.results]
             reply = reply._replace(results=results)
-        return super().take(ask, reply)
+        return super().take(ask, reply, now)
 
 
 class TakesAnyAnswerForAnEnd(Coordination):
-    def take(self, ask: Ask, reply: Any) -> Reaction | None:
-        if isinstance(ask, EndTransaction):
+    def take(self, ask: Ask, reply: Any, now: float) -> Reaction | None:
+        if ask.api is ApiKey.END_TXN:
             reply = reply._replace(error_code=0)
-        return super().take(ask, reply)
+        return super().take(ask, reply, now)
 
 
 # What is said to brokers ----------------------------------------------------------------------
@@ -213,57 +213,57 @@ class ForgetsWhatFailed(Coordination):
             super().failed(ask, error, now, sent=sent)
 
 
-class EndsTheOtherWay(EndTransaction):
+class EndsTheOtherWay(Coordination):
     """A commit whose answer was lost is repeated as an abort, and the other way round."""
 
     asked = 0
 
-    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        EndsTheOtherWay.asked += 1
-        if EndsTheOtherWay.asked % 5 == 0:
-            self.committed = not self.committed
-        return super().encode(version, correlation_id, client_id)
+    def leaves(self, ask: Ask) -> None:
+        super().leaves(ask)
+        if ask.api is ApiKey.END_TXN:
+            EndsTheOtherWay.asked += 1
+            if EndsTheOtherWay.asked % 5 == 0:
+                ends(ask, not ask.about)
 
 
-class AddsOne(AddPartitions):
+class AddsOne(Coordination):
     """Of several partitions one is added, and all are believed to be."""
 
-    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        every, self.partitions = self.partitions, self.partitions[:1]
-        try:
-            return super().encode(version, correlation_id, client_id)
-        finally:
-            self.partitions = every
+    def leaves(self, ask: Ask) -> None:
+        super().leaves(ask)
+        if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
+            ask.fields = *ask.fields[:-1], by_topic(ask.about[:1])
 
-    def decode(self, version: int, body: memoryview) -> wire.PartitionsReply:
-        results, throttle_ms = super().decode(version, body)
-        code = results[0][2]
-        return wire.PartitionsReply([(*tp, code) for tp in self.partitions], throttle_ms)
+    def take(self, ask: Ask, reply: Any, now: float) -> Reaction | None:
+        if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
+            code = reply.results[0][2]
+            reply = reply._replace(results=[(*tp, code) for tp in ask.about])
+        return super().take(ask, reply, now)
 
 
-class ForgetsTheMember(CommitOffsets):
+class ForgetsTheMember(Coordination):
     """The group is not told which of its members asks."""
 
-    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        self.member = wire.GroupMetadata(self.member.group_id)
-        return super().encode(version, correlation_id, client_id)
+    def leaves(self, ask: Ask) -> None:
+        super().leaves(ask)
+        if ask.api is ApiKey.TXN_OFFSET_COMMIT:
+            *before, member, left = ask.fields
+            ask.fields = *before, wire.GroupMetadata(member.group_id), left
 
 
-class AsksTheWrongCoordinator(CommitOffsets):
+class AsksTheWrongCoordinator(Coordination):
     """Offsets go to the coordinator of the transaction."""
 
-    @property
-    def coordinator(self) -> Coordinator:
-        return wire.TRANSACTION, self.of.transactional_id
+    def next_ask(self, *, drained: bool) -> Ask | None:
+        ask = super().next_ask(drained=drained)
+        if ask is not None and ask.api is ApiKey.TXN_OFFSET_COMMIT:
+            ask.coordinator = wire.TRANSACTION, self.transactional_id
+        return ask
 
 
-COORDINATION = "kprod.sender.coordination"
 PLACES: tuple[tuple[type, str], ...] = (
     (Transactions, "kprod.sender.assembly.Transactions"),
     (Coordination, "kprod.sender.assembly.Coordination"),
-    (EndTransaction, f"{COORDINATION}.EndTransaction"),
-    (AddPartitions, f"{COORDINATION}.AddPartitions"),
-    (CommitOffsets, f"{COORDINATION}.CommitOffsets"),
 )
 CAUGHT_BY: dict[type, int] = {
     IgnoresFailures: 0,

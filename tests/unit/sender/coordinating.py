@@ -6,15 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from kprod.clock import ExponentialBackoff
+from kprod.errors import ConnectionLost
 from kprod.sender.coordination import Coordination
 from kprod.sender.deadlines import Deadlines
 from kprod.sender.partitions import ProducerIdentity
 from kprod.sender.transaction_requests import (
-    AddPartitions,
     Ask,
-    CommitOffsets,
-    EndTransaction,
-    InitProducerId,
     Reaction,
 )
 from kprod.sender.transactions import Call, Transactions
@@ -27,7 +24,7 @@ from kprod.wire.transactions import (
     OffsetToCommit,
     PartitionsReply,
 )
-from kprod.wire.versions import ApiVersions
+from kprod.wire.versions import ApiKey, ApiVersions
 from tests.support.steady_random import SteadyRandom
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -76,32 +73,37 @@ class Dialogue:
     def settle(self) -> bool:
         return self.coordination.settle(drained=not self.undrained)
 
-    def expect(self, kind: type[Ask]) -> Any:
+    def expect(self, kind: ApiKey) -> Any:
         """The question that is due, which is one of this kind, and is sent now."""
         ask = self.due()
-        assert type(ask) is kind
+        assert ask.api is kind
         self.coordination.leaves(ask)
         return ask
 
-    def answer(self, kind: type[Ask], code: int = 0) -> Reaction | None:
+    def answer(self, kind: ApiKey, code: int = 0) -> Reaction | None:
         """The question that is due gets the usual answer, or a code; time passes after an end."""
         ask = self.expect(kind)
-        left = self.coordination.take(ask, self.reply(ask, code))
+        left = self.coordination.take(ask, self.reply(ask, code), 0.0)
         self.coordination.release_hold()
         return left
 
+    def lose(self, kind: ApiKey, *, sent: bool = True) -> None:
+        """The connection is lost before the question that is due is answered."""
+        error = ConnectionLost("the connection broke")
+        self.coordination.failed(self.expect(kind), error, 0.0, sent=sent)
+
     def reply(self, ask: Ask, code: int = 0) -> Any:
-        if isinstance(ask, InitProducerId):
-            epoch = 0 if ask.of.producer is None else ask.of.producer.epoch + 1
+        if ask.api is ApiKey.INIT_PRODUCER_ID:
+            epoch = ask.fields[3] + 1 if ask.fields[2:] else 0
             return InitProducerIdReply(code, -1 if code else 40, -1 if code else epoch, 0)
-        if isinstance(ask, AddPartitions):
-            return PartitionsReply([(*tp, code) for tp in ask.partitions], 0)
-        if isinstance(ask, CommitOffsets):
-            results = [(offset.topic, offset.partition, code) for offset in ask.offsets]
+        if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
+            return PartitionsReply([(*tp, code) for tp in ask.about], 0)
+        if ask.api is ApiKey.TXN_OFFSET_COMMIT:
+            results = [(offset.topic, offset.partition, code) for offset in ask.about.left]
             return PartitionsReply(results, 0)
-        if isinstance(ask, EndTransaction) and ask.of.implicit and not code:
+        if ask.api is ApiKey.END_TXN and ask.version_cap is None and not code:
             return EndTxnReply(0, (self.producer.producer_id, self.producer.epoch + 1), 0)
-        if isinstance(ask, EndTransaction):
+        if ask.api is ApiKey.END_TXN:
             return EndTxnReply(code, None, 0)
         return CodeReply(code, 0)
 
@@ -109,7 +111,7 @@ class Dialogue:
 
     def initialize(self) -> None:
         self.transactions.start(Call.INIT)
-        self.answer(InitProducerId)
+        self.answer(ApiKey.INIT_PRODUCER_ID)
         self.hear(Call.INIT)
 
     def begin(self, *partitions: TopicPartition) -> None:
@@ -119,7 +121,7 @@ class Dialogue:
         for tp in partitions:
             self.coordination.may_send(tp)
         if partitions and not self.coordination.implicit:
-            self.answer(AddPartitions)
+            self.answer(ApiKey.ADD_PARTITIONS_TO_TXN)
         assert all(self.coordination.may_send(tp) for tp in partitions)
 
     def commit(self) -> None:
@@ -135,7 +137,7 @@ class Dialogue:
             ask = self.next_ask()
             if ask is None:
                 break
-            self.answer(type(ask))
+            self.answer(ask.api)
         self.hear(call)
 
     def hear(self, call: Call) -> None:

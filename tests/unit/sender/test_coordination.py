@@ -6,7 +6,6 @@ import pytest
 
 from kprod.errors import (
     BrokerError,
-    ConnectionLost,
     ErrorCode,
     ProducerFencedError,
     TransactionAbortableError,
@@ -16,23 +15,17 @@ from kprod.errors import (
 from kprod.sender.transaction_requests import (
     AGAIN,
     LATE,
-    AddOffsets,
-    AddPartitions,
-    Ask,
-    CommitOffsets,
-    EndTransaction,
-    FindCoordinator,
-    InitProducerId,
     Reaction,
+    finding,
     reaction,
 )
 from kprod.sender.transactions import Call, State
 from kprod.types import TopicPartition
 from kprod.wire.transactions import GROUP, CoordinatorReply, GroupMetadata, PartitionsReply
+from kprod.wire.versions import ApiKey
 from tests.unit.sender.coordinating import MEMBER, OFFSETS, T0, T1, Dialogue
 
 BOTH = pytest.mark.parametrize("implicit", [False, True], ids=["protocol-1", "protocol-2"])
-LOST = ConnectionLost("the connection broke")
 
 
 def ready(implicit: bool) -> Dialogue:
@@ -47,8 +40,8 @@ def test_a_moment_after_a_transaction_nothing_of_the_next_leaves(implicit: bool)
     dialogue = ready(implicit)
     dialogue.begin(T0)
     dialogue.transactions.start(Call.COMMIT)
-    ask = dialogue.expect(EndTransaction)
-    dialogue.coordination.take(ask, dialogue.reply(ask))
+    ask = dialogue.expect(ApiKey.END_TXN)
+    dialogue.coordination.take(ask, dialogue.reply(ask), 0.0)
     dialogue.hear(Call.COMMIT)
     dialogue.transactions.begin()
     assert not dialogue.coordination.may_send(T1)
@@ -81,15 +74,18 @@ def test_a_broker_that_checks_no_member_commits_for_none() -> None:
     dialogue = ready(implicit=False)
     dialogue.begin()
     pending = dialogue.transactions.start_offsets(OFFSETS, GroupMetadata("group", 7, "m"))
-    dialogue.answer(AddOffsets)
-    ask = dialogue.expect(CommitOffsets)
+    dialogue.answer(ApiKey.ADD_OFFSETS_TO_TXN)
+    ask = dialogue.expect(ApiKey.TXN_OFFSET_COMMIT)
     with pytest.raises(UnsupportedVersionError, match=r"before Apache Kafka 2\.5") as raised:
         ask.encode(2, 1, "client")
     dialogue.coordination.failed(ask, raised.value, 0.0, sent=False)
     with pytest.raises(TransactionAbortableError, match="give the id of the group alone"):
         dialogue.transactions.heard(pending)
-    alone = CommitOffsets(ask.of, GroupMetadata("group"), OFFSETS)
-    assert alone.encode(2, 1, "client")
+    dialogue.abort()
+    dialogue.begin()
+    dialogue.transactions.start_offsets(OFFSETS, MEMBER)
+    dialogue.answer(ApiKey.ADD_OFFSETS_TO_TXN)
+    assert dialogue.expect(ApiKey.TXN_OFFSET_COMMIT).encode(2, 1, "client")
 
 
 # Doubt --------------------------------------------------------------------------------------------
@@ -101,9 +97,9 @@ def test_what_was_not_added_needs_no_end(sent: bool) -> None:
     dialogue.transactions.begin()
     dialogue.coordination.may_send(T0)
     if sent:
-        assert dialogue.answer(AddPartitions, 29) is None
+        assert dialogue.answer(ApiKey.ADD_PARTITIONS_TO_TXN, 29) is None
     else:
-        dialogue.coordination.failed(dialogue.expect(AddPartitions), LOST, 0.0, sent=False)
+        dialogue.lose(ApiKey.ADD_PARTITIONS_TO_TXN, sent=False)
     dialogue.transactions.start(Call.ABORT)
     assert dialogue.next_ask() is None
     assert dialogue.settle()
@@ -149,11 +145,11 @@ def test_a_group_that_is_refused_during_an_abort_does_not_keep_it_from_ending(
     dialogue.begin(T0)
     dialogue.transactions.start_offsets(OFFSETS, MEMBER)
     if not implicit:
-        dialogue.answer(AddOffsets)
-    ask = FindCoordinator(dialogue.due())
-    assert ask.wanted == (GROUP, "group")
+        dialogue.answer(ApiKey.ADD_OFFSETS_TO_TXN)
+    ask = finding(dialogue.due())
+    assert ask.coordinator == (GROUP, "group")
     dialogue.transactions.start(Call.ABORT)
-    assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0)) is None
+    assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0), 0.0) is None
     assert dialogue.transactions.state is State.ABORTING
     dialogue.abort()
     dialogue.begin(T0)
@@ -165,11 +161,11 @@ def test_an_end_that_was_taken_is_told_though_the_next_epoch_is_refused(call: Ca
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
     dialogue.coordination.may_send(T0)
-    dialogue.coordination.failed(dialogue.expect(AddPartitions), LOST, 0.0, sent=True)
-    dialogue.answer(AddPartitions)
+    dialogue.lose(ApiKey.ADD_PARTITIONS_TO_TXN)
+    dialogue.answer(ApiKey.ADD_PARTITIONS_TO_TXN)
     dialogue.transactions.start(call)
-    dialogue.answer(EndTransaction)
-    dialogue.answer(InitProducerId, ErrorCode.PRODUCER_FENCED)
+    dialogue.answer(ApiKey.END_TXN)
+    dialogue.answer(ApiKey.INIT_PRODUCER_ID, ErrorCode.PRODUCER_FENCED)
     dialogue.hear(call)
     with pytest.raises(ProducerFencedError):
         dialogue.transactions.begin()
@@ -180,14 +176,15 @@ def test_of_many_refusals_the_one_that_caused_the_others_is_told() -> None:
     dialogue.transactions.begin()
     for number in range(3):
         dialogue.coordination.may_send(TopicPartition("t", number))
-    ask = dialogue.expect(AddPartitions)
+    ask = dialogue.expect(ApiKey.ADD_PARTITIONS_TO_TXN)
     results = [("t", 0, 55), ("t", 1, 29), ("t", 2, 55)]
-    assert dialogue.coordination.take(ask, PartitionsReply(results, 0)) is None
+    assert dialogue.coordination.take(ask, PartitionsReply(results, 0), 0.0) is None
     with pytest.raises(TransactionAbortableError, match=r"TOPIC_AUTHORIZATION_FAILED.*t-1"):
         dialogue.transactions.start(Call.COMMIT)
 
 
-KINDS: list[type[Ask]] = [InitProducerId, AddPartitions, AddOffsets, CommitOffsets, EndTransaction]
+ADDING = [ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT]
+KINDS = [ApiKey.INIT_PRODUCER_ID, *ADDING, ApiKey.END_TXN]
 CODES = [-1, 3, 7, 14, 15, 16, 22, 25, 29, 30, 31, 35, 42, 47, 48, 49, 50, 51, 53, 55, 59]
 CODES += [82, 90, 120, 9999]
 
@@ -196,26 +193,24 @@ CODES += [82, 90, 120, 9999]
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("kind", KINDS)
 @BOTH
-def test_every_code_in_every_answer(
-    implicit: bool, kind: type[Ask], code: int, third: bool
-) -> None:
+def test_every_code_in_every_answer(implicit: bool, kind: ApiKey, code: int, third: bool) -> None:
     """The state after it is what the table says, and after an abort the producer goes on."""
-    if implicit and kind in (AddPartitions, AddOffsets):
+    if implicit and kind in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN):
         return  # protocol 1 only
     dialogue = asked(kind, implicit=implicit)
     if third:
         for _ in range(2):
             assert dialogue.answer(kind, 14) is Reaction.RETRY
     left = dialogue.answer(kind, code)
-    expected = reaction(kind.api, code, implicit=implicit)
+    expected = reaction(kind, code, implicit=implicit)
     state = dialogue.transactions.state
     if expected in AGAIN:
         assert left is expected
-        assert type(dialogue.due()) is kind
+        assert dialogue.due().api is kind
         return
     assert left is None
-    if kind is EndTransaction and implicit and code in LATE:
-        assert not dialogue.expect(EndTransaction).committed
+    if kind is ApiKey.END_TXN and implicit and code in LATE:
+        assert not dialogue.expect(ApiKey.END_TXN).about
     elif expected is Reaction.ABORT:
         assert state is State.ABORTABLE_ERROR
         hear_all(dialogue)
@@ -228,25 +223,25 @@ def test_every_code_in_every_answer(
         assert fenced is (expected is Reaction.FENCED)
 
 
-def asked(kind: type[Ask], *, implicit: bool) -> Dialogue:
+def asked(kind: ApiKey, *, implicit: bool) -> Dialogue:
     """A dialogue in which a question of this kind is due."""
     dialogue = Dialogue(implicit=implicit)
-    if kind is InitProducerId:
+    if kind is ApiKey.INIT_PRODUCER_ID:
         dialogue.transactions.start(Call.INIT)
         return dialogue
     dialogue.initialize()
     dialogue.transactions.begin()
-    if kind is AddPartitions:
+    if kind is ApiKey.ADD_PARTITIONS_TO_TXN:
         dialogue.coordination.may_send(T0)
-    elif kind is EndTransaction:
+    elif kind is ApiKey.END_TXN:
         dialogue.coordination.may_send(T0)
         if not implicit:
-            dialogue.answer(AddPartitions)
+            dialogue.answer(ApiKey.ADD_PARTITIONS_TO_TXN)
         dialogue.transactions.start(Call.COMMIT)
     else:
         dialogue.transactions.start_offsets(OFFSETS, MEMBER)
-        if kind is CommitOffsets and not implicit:
-            dialogue.answer(AddOffsets)
+        if kind is ApiKey.TXN_OFFSET_COMMIT and not implicit:
+            dialogue.answer(ApiKey.ADD_OFFSETS_TO_TXN)
     return dialogue
 
 
@@ -259,9 +254,11 @@ def hear_all(dialogue: Dialogue) -> None:
             dialogue.hear(Call.COMMIT)
 
 
-@pytest.mark.parametrize("kind", [AddPartitions, AddOffsets, CommitOffsets])
+@pytest.mark.parametrize(
+    "kind", [ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT]
+)
 def test_what_comes_first_in_a_transaction_waits_but_a_moment_for_the_one_before(
-    kind: type[Ask],
+    kind: ApiKey,
 ) -> None:
     dialogue = asked(kind, implicit=False)
     assert dialogue.answer(kind, 51) is Reaction.RETRY_SOON
@@ -271,7 +268,6 @@ def test_what_comes_first_in_a_transaction_waits_but_a_moment_for_the_one_before
 # Commits in protocol 2 that the coordinator's own abort was faster than ---------------------------
 
 
-LOST = ConnectionLost("the connection broke")
 TOO_LATE = pytest.mark.parametrize("code", [48, 90], ids=["before-KAFKA-20785", "KAFKA-20785"])
 """What brokers answer to a commit that the coordinator's own abort was faster than."""
 
@@ -282,8 +278,8 @@ def refused(code: int) -> Dialogue:
     dialogue.initialize()
     dialogue.begin(T0)
     dialogue.transactions.start(Call.COMMIT)
-    assert dialogue.expect(EndTransaction).committed
-    dialogue.answer(EndTransaction, code)
+    assert dialogue.expect(ApiKey.END_TXN).about
+    dialogue.answer(ApiKey.END_TXN, code)
     return dialogue
 
 
@@ -291,9 +287,9 @@ def refused(code: int) -> Dialogue:
 def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(code: int) -> None:
     """The coordinator takes an abort: nobody was fenced, and the producer knows its epoch."""
     dialogue = refused(code)
-    asked = dialogue.expect(EndTransaction)
-    assert not asked.committed
-    dialogue.coordination.take(asked, dialogue.reply(asked))
+    asked = dialogue.expect(ApiKey.END_TXN)
+    assert not asked.about
+    dialogue.coordination.take(asked, dialogue.reply(asked), 0.0)
     with pytest.raises(TransactionAbortableError):
         dialogue.hear(Call.COMMIT)
     dialogue.transactions.start(Call.ABORT)
@@ -307,10 +303,10 @@ def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(cod
 @TOO_LATE
 def test_whether_it_was_fenced_is_asked_until_it_is_told(code: int) -> None:
     dialogue = refused(code)
-    assert dialogue.answer(EndTransaction, 51) is Reaction.RETRY
-    dialogue.coordination.failed(dialogue.expect(EndTransaction), LOST, 0.0, sent=True)
-    asked = dialogue.expect(EndTransaction)
-    assert not asked.committed
-    dialogue.coordination.take(asked, dialogue.reply(asked))
+    assert dialogue.answer(ApiKey.END_TXN, 51) is Reaction.RETRY
+    dialogue.lose(ApiKey.END_TXN)
+    asked = dialogue.expect(ApiKey.END_TXN)
+    assert not asked.about
+    dialogue.coordination.take(asked, dialogue.reply(asked), 0.0)
     with pytest.raises(TransactionAbortableError):
         dialogue.hear(Call.COMMIT)

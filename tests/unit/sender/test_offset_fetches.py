@@ -7,16 +7,14 @@ import pytest
 from kprod import KafkaProducer
 from kprod.errors import BrokerError, ProducerClosedError, UnsupportedVersionError
 from kprod.sender.transaction_requests import (
-    EndTransaction,
-    FetchOffsets,
-    FindCoordinator,
-    InitProducerId,
     Reaction,
+    finding,
 )
 from kprod.sender.transactions import Call, OffsetFetch, State
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from kprod.transport.tcp import TcpBackend
 from kprod.wire.transactions import CommittedOffset, CoordinatorReply, OffsetsReply
+from kprod.wire.versions import ApiKey
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.ports import free_port
 from tests.unit.sender.coordinating import T0, Dialogue
@@ -32,9 +30,9 @@ def asked(dialogue: Dialogue) -> OffsetFetch:
 
 
 def told(dialogue: Dialogue, *codes: int, whole: int = 0) -> Reaction | None:
-    ask = dialogue.expect(FetchOffsets)
+    ask = dialogue.expect(ApiKey.OFFSET_FETCH)
     offsets = [FOUND._replace(error_code=code) for code in codes]
-    return dialogue.coordination.take(ask, OffsetsReply(offsets, whole, 0))
+    return dialogue.coordination.take(ask, OffsetsReply(offsets, whole, 0), 0.0)
 
 
 def test_it_is_asked_in_every_state_and_changes_none() -> None:
@@ -49,7 +47,7 @@ def test_it_is_asked_in_every_state_and_changes_none() -> None:
     question = asked(dialogue)
     told(dialogue, 0)
     assert question.found == [FOUND]
-    dialogue.expect(InitProducerId)
+    dialogue.expect(ApiKey.INIT_PRODUCER_ID)
 
 
 @pytest.mark.parametrize("found", [False, True], ids=["coordinator", "offsets"])
@@ -62,9 +60,9 @@ def test_a_question_that_is_repeated_lets_the_transaction_go_on(found: bool) -> 
     if found:
         assert told(dialogue, 88) is Reaction.RETRY
     else:  # no coordinator is there yet: nothing is told to the transaction
-        dialogue.coordination.leaves(FindCoordinator(dialogue.expect(FetchOffsets)))
+        dialogue.coordination.leaves(finding(dialogue.expect(ApiKey.OFFSET_FETCH)))
     dialogue.transactions.start(Call.COMMIT)
-    dialogue.answer(EndTransaction)
+    dialogue.answer(ApiKey.END_TXN)
     dialogue.hear(Call.COMMIT)
     assert told(dialogue, 0) is None
     assert question.found == [FOUND]
@@ -93,15 +91,15 @@ def test_a_refusal_that_comes_after_its_caller_has_gone_ends_nothing(state: Stat
     dialogue = Dialogue(implicit=True)
     dialogue.transactions.start(Call.INIT)
     if state is not State.INITIALIZING:
-        dialogue.answer(InitProducerId)
+        dialogue.answer(ApiKey.INIT_PRODUCER_ID)
         dialogue.hear(Call.INIT)
         dialogue.begin(T0)
     if state is State.COMMITTING:
         dialogue.transactions.start(Call.COMMIT)
     question = asked(dialogue)
-    ask = FindCoordinator(dialogue.due())
+    ask = finding(dialogue.due())
     dialogue.transactions.fetches.withdraw(question)
-    assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0)) is None
+    assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0), 0.0) is None
     assert dialogue.transactions.state is state
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.errors import IllegalStateError, InvalidRecordError, ProducerFencedError
-from kprod.sender.transaction_requests import EndTransaction, InitProducerId
 from kprod.sender.transactions import Call, State
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
+from kprod.wire.versions import ApiKey
 from tests.support.ports import free_port
 from tests.unit.sender.coordinating import T0, Dialogue
 
@@ -32,13 +32,13 @@ def test_it_is_ended_by_one_request(implicit: bool, call: Call) -> None:
     assert dialogue.next_ask() is None
     dialogue.transactions.start(call)
     assert not dialogue.settle()
-    ask = dialogue.expect(EndTransaction)
-    assert (ask.of.producer[:2], ask.committed) == (PREPARED, call is Call.COMMIT)
-    assert ask.of.implicit is implicit
-    dialogue.coordination.take(ask, dialogue.reply(ask))
+    ask = dialogue.expect(ApiKey.END_TXN)
+    assert ask.fields == ("tx", PREPARED, call is Call.COMMIT)
+    assert (ask.version_cap is None) is implicit
+    dialogue.coordination.take(ask, dialogue.reply(ask), 0.0)
     if not implicit:  # the numbers of its partitions are not known here
-        assert dialogue.expect(InitProducerId).of.producer[:2] == PREPARED
-        dialogue.answer(InitProducerId)
+        assert dialogue.expect(ApiKey.INIT_PRODUCER_ID).fields[2:] == PREPARED
+        dialogue.answer(ApiKey.INIT_PRODUCER_ID)
     dialogue.hear(call)
     assert dialogue.transactions.state is State.READY
     assert dialogue.producer.epoch == PREPARED[1] + 1
@@ -51,9 +51,9 @@ def test_the_protocol_is_the_one_that_brokers_tell_before_the_end() -> None:
     dialogue = resumed(implicit=False)
     dialogue.transactions.start(Call.COMMIT)
     assert not dialogue.settle()
-    assert not dialogue.due().of.implicit
+    assert dialogue.due().version_cap is not None
     dialogue.upgrade(2)
-    assert dialogue.due().of.implicit
+    assert dialogue.due().version_cap is None
 
 
 @BOTH
@@ -63,9 +63,9 @@ def test_one_that_was_taken_over_is_lost(implicit: bool, caplog: pytest.LogCaptu
     dialogue = resumed(implicit)
     dialogue.transactions.start(Call.COMMIT)
     dialogue.settle()
-    dialogue.answer(EndTransaction, 90)
+    dialogue.answer(ApiKey.END_TXN, 90)
     if implicit:  # it may have been the coordinator itself: an abort tells
-        dialogue.answer(EndTransaction, 90)
+        dialogue.answer(ApiKey.END_TXN, 90)
     with pytest.raises(ProducerFencedError):
         dialogue.hear(Call.COMMIT)
     (line,) = caplog.records
@@ -95,12 +95,11 @@ def test_a_transaction_ends_under_the_level_it_was_written_under(level: int, now
     dialogue.transactions.resume(PREPARED, level)
     dialogue.transactions.start(Call.COMMIT)
     dialogue.settle()
-    ask = dialogue.expect(EndTransaction)
-    assert ask.of.implicit is (level == 2)
+    ask = dialogue.expect(ApiKey.END_TXN)
     assert ask.version_cap == (None if level == 2 else 4)
-    dialogue.coordination.take(ask, dialogue.reply(ask))
+    dialogue.coordination.take(ask, dialogue.reply(ask), 0.0)
     if level == 1:
-        dialogue.answer(InitProducerId)
+        dialogue.answer(ApiKey.INIT_PRODUCER_ID)
     dialogue.coordination.release_hold()
     dialogue.hear(Call.COMMIT)
     assert dialogue.transactions.state is State.READY
