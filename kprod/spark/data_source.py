@@ -252,9 +252,7 @@ def _commit(task: JobTask, messages: Sequence[WriterCommitMessage | None], what:
 
 
 def _task(writer: PartitionWriter, schema: StructType, scope: Scope) -> JobTask:
-    if writer.terms is not None:
-        fresh = uuid.uuid4().hex  # a batch that is written again has another one
-        writer = replace(writer, terms=replace(writer.terms, scope=scope, fresh=fresh))
+    writer = writer.named(scope)
     check_placed(writer.terms, schema)
     check_schema(schema, writer)
     freeze_modules()

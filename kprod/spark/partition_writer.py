@@ -7,6 +7,7 @@ import math
 import os
 import socket
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack
@@ -21,7 +22,7 @@ from kprod.exactly_once.steps import Delivered
 from kprod.intake.arguments import check_seconds, check_topic
 from kprod.spark.acknowledgements import policy_of
 from kprod.spark.column_roles import roles_of
-from kprod.spark.delivery import ATOMIC, Terms, terms_of
+from kprod.spark.delivery import ATOMIC, Scope, Terms, terms_of
 from kprod.spark.executor_producer import (
     JobProducer,
     MeasuringProducer,
@@ -162,6 +163,15 @@ class PartitionWriter:
     limit: RateLimit  # of one task
     reports: bool
     terms: Terms | None = None  # of exactly once
+
+    def named(
+        self, scope: Scope, query: str | None = None, batch: int | None = None
+    ) -> PartitionWriter:
+        """This writer for one batch. A batch that is written again has another ``fresh``."""
+        if self.terms is None:
+            return self
+        named = replace(self.terms, scope=scope, query=query, batch=batch, fresh=uuid.uuid4().hex)
+        return replace(self, terms=named)
 
     @property
     def schema(self) -> str:

@@ -80,21 +80,13 @@ def write(df: DataFrame, topic: str | None = None, **options: Unpack[WriteOption
     """
     options = concealed_for_tasks(options)
     job, writer = _prepared(topic, options)
-    return _write(df, job, writer, lambda terms: _of_this_call(df, terms))
-
-
-def _of_this_call(df: DataFrame, terms: Terms) -> Terms:
-    """The terms of one ``write`` call.
-
-    In a micro-batch, they name its query and batch, because another call may write the same
-    micro-batch again after a restart.
-    """
-    terms, found = replace(terms, scope=Scope.CALL), micro_batch(df)
-    if found is None:
-        return terms
-    if terms.job_id is None:
+    # Another call may write the same micro-batch again after a restart.
+    found = None if writer.terms is None else micro_batch(df)
+    if writer.terms is None or found is None:
+        return _write(df, job, writer.named(Scope.CALL))
+    if writer.terms.job_id is None:
         raise ConfigError(NAMELESS)
-    return replace(terms, query=found.query, batch=found.batch)
+    return _write(df, job, writer.named(Scope.CALL, found.query, found.batch))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,19 +147,18 @@ def _prepared(topic: str | None, options: Mapping[str, Any]) -> tuple[_Job, Part
     return job, writer
 
 
-def _write(
-    df: DataFrame, job: _Job, writer: PartitionWriter, name: Callable[[Terms], Terms]
-) -> WriteResult:
-    """Run the job of ``write`` and ``foreach_batch``. ``name`` completes the terms."""
-    if writer.terms is not None:
-        writer = replace(writer, terms=name(writer.terms))
+def _write(df: DataFrame, job: _Job, writer: PartitionWriter) -> WriteResult:
+    """Run the job of ``write`` and ``foreach_batch``."""
     df = job.place(df, writer.terms)
     check_schema(df.schema, writer)
     check_python(df.sparkSession)
     started = time.monotonic()
     tasks = shard_count(df) if job.shards is None else job.shards
     if job.repartition is not None:
-        tasks = _ask_partitions(df, writer)
+        try:
+            tasks = partition_count(df, writer)
+        except KprodError as error:
+            raise _failed(error, 0, None) from error
         df, writer = by_kafka_partition(df, writer, tasks)
     if not job.limit.is_unlimited:
         df, at_once = _bounded(df, tasks)
@@ -269,13 +260,6 @@ def raise_in_words(text: str) -> None:
         raise WriteFailed(f"task {number} failed{times}: {kind}: {message}", task=number) from None
 
 
-def _ask_partitions(df: DataFrame, writer: PartitionWriter) -> int:
-    try:
-        return partition_count(df, writer)
-    except KprodError as error:
-        raise _failed(error, 0, None) from error
-
-
 def _failed(error: KprodError, task: int, result: WriteResult | None) -> WriteFailed:
     written = "" if result is None else f"; the other tasks wrote {result.records:,} records"
     return WriteFailed(
@@ -298,13 +282,8 @@ class ForeachBatch:
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write one micro-batch. Raises as ``write``; Spark then ends the query."""
-        query = _query(df)
-
-        def name(terms: Terms) -> Terms:
-            fresh = uuid.uuid4().hex  # a batch that is written again has another one
-            return replace(terms, scope=Scope.QUERY, query=query, batch=batch_id, fresh=fresh)
-
-        result = _write(df, self.job, self.writer, name)
+        writer = self.writer.named(Scope.QUERY, _query(df), batch_id)
+        result = _write(df, self.job, writer)
         _log.info("micro-batch %d: %s", batch_id, result)
         if self.on_result is not None:
             self.on_result(result, batch_id)
