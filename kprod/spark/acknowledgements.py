@@ -29,9 +29,10 @@ from kprod.intake.dead_letters import (
 from kprod.spark.errors import RowErrorLimitExceeded
 from kprod.spark.options import OnRowError
 from kprod.spark.python_worker import TaskIdentity, this_task
-from kprod.spark.record_shapes import OneRow, Rows, SendArguments, size_of
+from kprod.spark.record_shapes import Rows, SendArguments, size_of
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
+from kprod_ext import SentRecords
 from kprod_ext.futures import FutureRecordMetadata
 
 
@@ -175,9 +176,10 @@ class RejectedRows:
                 f"more than {most:,} rows of this task are invalid; the last: {error}"
             ) from error
 
-    def reasons(self) -> list[str]:
-        """Why rows were rejected: the first reasons in full, further ones only by type."""
-        return list(self._reasons)
+    def figures(self) -> dict[str, Any]:
+        """The fields of a ``PartitionReport`` about invalid rows."""
+        numbers = {"skipped": self.skipped, "dead_letters": self.dead_letters}
+        return {**numbers, "reasons": list(self._reasons)}
 
 
 KEPT_BYTES = 32 << 20  # of rows that may still be refused; then wait for the oldest
@@ -193,23 +195,9 @@ class _Sent(NamedTuple):
 
     handle: FutureRecordMetadata | BulkDelivery
     nbytes: int
-    rows: Rows | OneRow | None
+    rows: Rows | SendArguments | None
+    kept: int  # bytes of ``rows``
     weight: int
-
-
-class _Failed(NamedTuple):
-    """Records that failed together, and the cause."""
-
-    records: int
-    topic_partition: TopicPartition | None
-    cause: BaseException | None
-    persisted: Persisted = Persisted.NO
-
-    @property
-    def may_be_stored(self) -> bool:
-        """Whether the topic may contain any of these records, although they failed."""
-        doubtful = isinstance(self.cause, KprodError) and self.cause.persisted is Persisted.MAYBE
-        return doubtful or self.persisted is Persisted.MAYBE
 
 
 class Acknowledgements:
@@ -239,7 +227,7 @@ class Acknowledgements:
     def expect(
         self,
         handle: FutureRecordMetadata | BulkDelivery,
-        rows: Rows | OneRow | None = None,
+        rows: Rows | SendArguments | None = None,
         nbytes: int = 0,
     ) -> None:
         """Add a record, or a bulk call whose keys and values have ``nbytes``.
@@ -247,13 +235,15 @@ class Acknowledgements:
         ``rows`` are the rows that the record or call was made of; ``refused`` may need them. Raises
         DeliveryError if an earlier record has failed.
         """
-        if self._refused is None or rows is None:
+        kept = 0
+        if self._refused is None:
             rows = None
-        else:
-            self._kept += rows.nbytes
+        elif rows is not None:
+            kept = rows.nbytes if isinstance(rows, Rows) else size_of(rows[1], rows[2])
+        self._kept += kept
         records = 1 if isinstance(handle, FutureRecordMetadata) else len(handle)
         weight = min(records, LOOK_EVERY)
-        self._pending.append(_Sent(handle, nbytes, rows, weight))
+        self._pending.append(_Sent(handle, nbytes, rows, kept, weight))
         self.sent += records
         self._calls += 1
         self._held += weight
@@ -296,7 +286,7 @@ class Acknowledgements:
                 self._settle(*self._pending[0][:3])
                 done = self._pending.popleft()
                 self._held -= done.weight
-                self._kept -= 0 if done.rows is None else done.rows.nbytes
+                self._kept -= done.kept
         finally:
             self._is_settling = False
         return self._calls > calls
@@ -305,7 +295,7 @@ class Acknowledgements:
         self,
         handle: FutureRecordMetadata | BulkDelivery,
         nbytes: int,
-        rows: Rows | OneRow | None,
+        rows: Rows | SendArguments | None,
     ) -> None:
         if isinstance(handle, FutureRecordMetadata):
             metadata = handle.value
@@ -327,14 +317,16 @@ class Acknowledgements:
                     self._count(outcome.topic_partition, outcome.offset, outcome.offset, 1)
         self.bytes += nbytes
 
-    def _think_again(self, error: BaseException | None, rows: Rows | OneRow | None, at: int) -> int:
+    def _think_again(
+        self, error: BaseException | None, rows: Rows | SendArguments | None, at: int
+    ) -> int:
         """Let ``refused`` handle a failed row; return the row's bytes.
 
         Raises DeliveryError if ``refused`` does not handle the row.
         """
         if self._refused is None or rows is None or not isinstance(error, KprodError):
             raise self._failure()
-        row = rows.arguments(at)
+        row = rows.arguments(at) if isinstance(rows, Rows) else rows
         if not self._refused(row, error):
             raise self._failure()
         self.sent -= 1  # it is counted where it went
@@ -361,39 +353,38 @@ class Acknowledgements:
 
     def _failure(self) -> DeliveryError:
         """The error for the results known so far. The task fails without waiting for the rest."""
-        failed: list[_Failed] = []
-        unknown, place = 0, None
         # Each is read once: the sender continues meanwhile.
-        for handle, *_ in self._pending:
-            if not isinstance(handle, FutureRecordMetadata):
-                known = handle.progress()
-                unknown, place = unknown + known.pending, place or known.waits_for
-                if known.failure is not None:
-                    tp, maybe = known.failure.topic_partition, known.failure.persisted
-                    failed.append(_Failed(known.failed, tp, known.failure.__cause__, maybe))
-            elif not handle.is_done:
-                unknown, place = unknown + 1, place or handle.topic_partition
-            elif handle.failed():
-                failed.append(_Failed(1, handle.topic_partition, handle.exception))
-        records = sum(one.records for one in failed)
-        acknowledged = self.sent - records - unknown
-        cause = None
-        if failed:
-            place, cause = failed[0].topic_partition, failed[0].cause
+        known = [_as_call(handle).progress() for handle, *_ in self._pending]
+        failures = [one.failure for one in known if one.failure is not None]
+        failed = sum(one.failed for one in known)
+        unknown = sum(one.pending for one in known)
+        acknowledged = self.sent - failed - unknown
+        places = [one.topic_partition for one in failures] + [one.waits_for for one in known]
+        place = next(filter(None, places), None)
+        cause = failures[0].__cause__ if failures else None
         why = (
             f"{type(cause).__name__}: {cause}"
-            if failed
+            if failures
             else f"no outcome after {self._timeout:g} s"
         )
         error = DeliveryError(
-            f"{records:,} of {self.sent:,} records failed, {unknown:,} have no outcome yet,"
+            f"{failed:,} of {self.sent:,} records failed, {unknown:,} have no outcome yet,"
             f" {acknowledged:,} were acknowledged; {f'first: {place}: ' if place else ''}{why}",
             acknowledged=acknowledged,
-            failed=records,
+            failed=failed,
             pending=unknown,
             topic_partition=place,
         )
         error.__cause__ = cause
-        if unknown or any(one.may_be_stored for one in failed):
+        if unknown or any(one.persisted is Persisted.MAYBE for one in failures):
             error.persisted = Persisted.MAYBE
         return error
+
+
+def _as_call(handle: FutureRecordMetadata | BulkDelivery) -> BulkDelivery:
+    """The handle of a bulk call. A single record is one, too."""
+    if isinstance(handle, BulkDelivery):
+        return handle
+    sent = SentRecords()
+    sent.add(handle.delivery, handle.index)
+    return BulkDelivery(sent)

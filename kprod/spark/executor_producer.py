@@ -15,6 +15,7 @@ from kprod.config.option_types import ProducerOptions
 from kprod.errors import InvalidBatchError, KprodError, KprodTimeoutError, SerializationError
 from kprod.intake.serializers import bound
 from kprod.lock import Lock
+from kprod.schema.columns.record_columns import beyond_partitions, without
 from kprod.spark.acknowledgements import (
     Acknowledgements,
     LetterBytes,
@@ -24,7 +25,7 @@ from kprod.spark.acknowledgements import (
     letter_bytes,
 )
 from kprod.spark.options import concealed_for_tasks, fingerprint_of, job_options, resolved
-from kprod.spark.record_shapes import OneRow, Rows, SendArguments, size_of
+from kprod.spark.record_shapes import Rows, SendArguments, size_of
 from kprod.spark.write_result import OffsetRange
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ class ProducerCache:
         as no other block uses it. Its unsent records are dropped on purpose: the next attempt of
         the failed task sends every record again, so they would be duplicates.
         """
-        # Imported here: the driver that only describes a job opens no door to the network.
-        from kprod.producer import KafkaProducer
-
         with self._lock:
             producer = self._producers.pop(fingerprint, None)
             if producer is None:
+                # Imported here: the driver that only describes a job opens no door to the network.
+                from kprod.producer import KafkaProducer
+
                 producer = KafkaProducer(**producer_options(options))
             self._producers[fingerprint] = producer
             self._lent[producer] += 1
@@ -90,24 +91,17 @@ class ProducerCache:
         idle = [name for name, each in self._producers.items() if not self._lent[each]]
         return unused + [self._producers.pop(name) for name in idle[:-MOST]]
 
-    def evict(self, fingerprint: str) -> None:
-        """Forget the producer with these options, as if a block had failed."""
-        with self._lock:
-            found = self._producers.pop(fingerprint, None)
-            closes = found is not None and not self._lent[found]
-        if found is not None and closes:
-            found.close(timeout=0)
-
     def close(self) -> None:
-        """Close all producers, as ``evict`` does.
+        """Close all producers, as if a block of each had failed.
 
         Needed only in a process that outlives its brokers, such as a test. Its producers would
         otherwise try to reconnect for ever.
         """
         with self._lock:
-            fingerprints = list(self._producers)
-        for fingerprint in fingerprints:
-            self.evict(fingerprint)
+            unused = [each for each in self._producers.values() if not self._lent[each]]
+            self._producers.clear()
+        for each in unused:
+            each.close(timeout=0)
 
 
 def producer_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,10 +222,6 @@ class MeasuringProducer:
         self.bytes = 0
         """Of keys and values."""
 
-    def partition_count(self, topic: str) -> int:
-        """The maximum of all topics. Only a task that writes the rows checks their partitions."""
-        return 1 << 31
-
     def send(self, topic: str, value: Any = None, key: Any = None, *others: Any) -> Any:
         """Count one row."""
         self.rows += 1
@@ -298,12 +288,42 @@ class TaskProducer(MeasuringProducer):
         row = None
         if self.rejected is not None:
             copied = None if headers is None else list(headers)
-            row = OneRow((topic, value, key, copied, partition, timestamp_ms))
+            row = topic, value, key, copied, partition, timestamp_ms
         self.outcomes.expect(future, row)
         return future
 
     def send_rows(self, rows: Rows) -> None:
-        """Send rows with one bulk call. Raises its errors, and DeliveryError as ``send``."""
+        """Send rows with one bulk call. Raises its errors, and DeliveryError as ``send``.
+
+        If one row is invalid, the call queues nothing. If it is rejected, the rows before it and
+        the rows after it are sent separately.
+        """
+        rejected = self.rejected
+        if rejected is not None:
+            rows = self._within_partitions(rows, rejected)
+        while rows.num_rows:
+            try:
+                self._queue(rows)
+                return
+            except KprodError as error:
+                row = error.record
+                if rejected is None or row is None or not is_about_the_record(error):
+                    raise
+                if row:
+                    self._queue(rows.slice(0, row))
+                rejected.take(rows.arguments(row), _unnumbered(error))
+                rows = rows.slice(row + 1)
+
+    def _within_partitions(self, rows: Rows, rejected: RejectedRows) -> Rows:
+        """Reject rows for partitions that the topic does not have; return the other rows."""
+        if "partition" not in rows.batch.schema.names:
+            return rows
+        faults = beyond_partitions(rows.batch, self.partition_count(rows.topic))
+        for row, error in faults.items():
+            rejected.take(rows.arguments(row), error)
+        return Rows(rows.topic, without(rows.batch, faults)) if faults else rows
+
+    def _queue(self, rows: Rows) -> None:
         try:
             delivery = rows.send(self._producer)
         except KprodError as error:
@@ -326,16 +346,13 @@ class TaskProducer(MeasuringProducer):
 
     def figures(self) -> dict[str, Any]:
         """The fields of a ``PartitionReport`` about records."""
-        rejected = self.rejected
         return {
+            **({} if self.rejected is None else self.rejected.figures()),
             "records": self.outcomes.records,
             "bytes": self.outcomes.bytes,
             "retries": self._retry_total() - self._retries_before,
             "offsets": self.ranges(),
             "flush_seconds": self.flush_seconds,
-            "skipped": 0 if rejected is None else rejected.skipped,
-            "dead_letters": 0 if rejected is None else rejected.dead_letters,
-            "reasons": [] if rejected is None else rejected.reasons(),
         }
 
     def ranges(self) -> list[OffsetRange]:
@@ -367,3 +384,10 @@ class TaskProducer(MeasuringProducer):
 
     def _retry_total(self) -> int:
         return int(self._producer.metrics()["producer-metrics"]["record-retry-total"])
+
+
+def _unnumbered(error: KprodError) -> KprodError:
+    """Remove the row's number from the error, because it counts from the last split of the rows."""
+    if error.args:
+        error.args = (str(error.args[0]).removeprefix(f"record {error.record}: "),)
+    return error

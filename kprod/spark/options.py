@@ -268,11 +268,3 @@ def _ships(value: Any) -> bool:
 def _pickled(value: Any) -> bytes:
     pickled: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
     return pickled
-
-
-def client_config(options: Mapping[str, Any]) -> ProducerConfig:
-    """The configuration for a client that reads. Secrets are looked up in this process.
-
-    Raises ConfigError.
-    """
-    return ProducerConfig.from_options(resolved(options))

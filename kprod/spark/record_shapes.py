@@ -151,18 +151,6 @@ def size_of(value: Any, key: Any) -> int:
     return sum(len(data) for data in (key, value) if hasattr(data, "__len__"))
 
 
-class OneRow:
-    """One row that is sent separately."""
-
-    def __init__(self, arguments: SendArguments) -> None:
-        self._arguments = arguments
-        self.nbytes = size_of(arguments[1], arguments[2])
-
-    def arguments(self, number: int) -> SendArguments:
-        """The arguments of ``KafkaProducer.send``."""
-        return self._arguments
-
-
 class Rows:
     """Rows of one topic that are sent with one call.
 
@@ -171,7 +159,7 @@ class Rows:
     """
 
     def __init__(self, topic: str, batch: Any) -> None:
-        self._topic, self._batch = topic, batch
+        self.topic, self.batch = topic, batch
         # Of a column without a type every cell is null.
         self._present = [each.name for each in batch.schema if not pa.types.is_null(each.type)]
         self.num_rows: int = batch.num_rows
@@ -182,15 +170,15 @@ class Rows:
         """Queue the rows. Raises as ``KafkaProducer.send_arrow``."""
         roles = ("value", "key", "headers", "partition", "timestamp")
         columns = {role: role if role in self._present else None for role in roles}
-        return producer.send_arrow(self._topic, self._batch, **columns)
+        return producer.send_arrow(self.topic, self.batch, **columns)
 
     def slice(self, start: int, length: int | None = None) -> Rows:
         """``length`` rows, or all, from ``start`` on."""
-        return Rows(self._topic, self._batch.slice(start, length))
+        return Rows(self.topic, self.batch.slice(start, length))
 
     def arguments(self, number: int) -> SendArguments:
         """The arguments of ``KafkaProducer.send``. Headers that cannot be read are omitted."""
-        return next(read_batch(self._batch.slice(number, 1), RecordPlan(topic=self._topic), {}))
+        return next(read_batch(self.batch.slice(number, 1), RecordPlan(topic=self.topic), {}))
 
 
 def _bytes_of(column: Any) -> int:
@@ -262,8 +250,4 @@ def _headers(column: Any) -> list[Any]:
 def _milliseconds(column: Any) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         column = in_unit(column, column.type.unit, "ms")
-    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
-        raise RecordTypeError(
-            f"the timestamp column must hold timestamps or ms since the epoch, not {column.type}"
-        )
     return python_values(column)

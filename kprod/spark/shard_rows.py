@@ -105,9 +105,9 @@ class TaskRows:
     def each(self, tick: Callable[[], None] = lambda: None) -> Iterator[Any]:
         """The remaining items, as records; ``tick`` is called before each item is taken.
 
-        If ``tick`` raises, no item is lost: ``drain`` still counts all of them. Raises ConfigError
-        for rows that do not belong to this task, and ConnectionAbortedError if Spark has closed the
-        input before the last row.
+        If ``tick`` raises, no item is lost: another call returns the remaining ones. Raises
+        ConfigError for rows that do not belong to this task, and ConnectionAbortedError if Spark
+        has closed the input before the last row.
         """
         while True:
             tick()
@@ -119,56 +119,46 @@ class TaskRows:
                 return
             finally:
                 self.seconds += time.monotonic() - started
-            if self.layout is not None:
-                item = self._counted(item, self.layout)
-            else:
+            if self.layout is None:
                 self.count += item.num_rows if self.are_batches else 1
+            elif self.are_batches:
+                item = self._take_batch(item, self.layout)
+            else:
+                item = self._take_item(item, self.layout)
             yield item
 
-    def drain(self) -> None:
-        """Read and count the remaining rows."""
-        for _ in self.each():
-            pass
+    def _take_batch(self, batch: Any, layout: Layout) -> Any:
+        column, names = batch.column(SHARD_COLUMN), [SHARD_COLUMN]
+        if column.null_count:
+            raise ConfigError(f"{SHARD_COLUMN} is null: {MOVED}")
+        span = pc.min_max(column).as_py()
+        if batch.num_rows and not span["min"] == span["max"] == layout.packed:
+            raise ConfigError(MOVED)
+        hashes = None
+        if HASH_COLUMN in batch.schema.names:
+            names.append(HASH_COLUMN)
+            hashes = pc.sum(batch.column(HASH_COLUMN)).as_py() or 0  # wraps, as the digest does
+        self._count(batch.num_rows, hashes)
+        return batch.drop_columns(names)
 
-    def _counted(self, item: Any, layout: Layout) -> Any:
-        taken = _take_batch(item, layout) if self.are_batches else _take_item(item, layout)
-        self.count += taken.rows
-        if taken.hashes is not None:
-            self.digest = ((self.digest or 0) + taken.hashes) % (1 << 64)
-        return taken.item
+    def _take_item(self, item: Any, layout: Layout) -> Any:
+        row = dict(item) if isinstance(item, Mapping) else item.asDict()
+        if row.pop(SHARD_COLUMN, None) != layout.packed:
+            raise ConfigError(MOVED)
+        self._count(1, row.pop(HASH_COLUMN, None))
+        return row
+
+    def _count(self, rows: int, hashes: int | None) -> None:
+        self.count += rows
+        if hashes is not None:
+            self.digest = ((self.digest or 0) + hashes) % (1 << 64)
 
 
 _NOTHING = object()
 
 
-class _Taken(NamedTuple):
-    item: Any
-    rows: int
-    hashes: int | None
-
-
-def _take_batch(batch: Any, layout: Layout) -> _Taken:
-    column = batch.column(SHARD_COLUMN)
-    if column.null_count:
-        raise ConfigError(f"{SHARD_COLUMN} is null: {MOVED}")
-    span = pc.min_max(column).as_py()
-    if batch.num_rows and not span["min"] == span["max"] == layout.packed:
-        raise ConfigError(MOVED)
-    if HASH_COLUMN not in batch.schema.names:
-        return _Taken(batch.drop_columns([SHARD_COLUMN]), batch.num_rows, None)
-    hashes = pc.sum(batch.column(HASH_COLUMN)).as_py() or 0  # wraps, as the digest does
-    return _Taken(batch.drop_columns([SHARD_COLUMN, HASH_COLUMN]), batch.num_rows, hashes)
-
-
 def _names(item: Any) -> Any:
     return item if isinstance(item, Mapping) else getattr(item, "__fields__", ())
-
-
-def _take_item(item: Any, layout: Layout) -> _Taken:
-    row = dict(item) if isinstance(item, Mapping) else item.asDict()
-    if row.pop(SHARD_COLUMN, None) != layout.packed:
-        raise ConfigError(MOVED)
-    return _Taken(row, 1, row.pop(HASH_COLUMN, None))
 
 
 @dataclass(kw_only=True)
@@ -197,15 +187,15 @@ class ShardTask:
         """Raise RowsChanged unless the rows are the ones that the marker describes."""
         if self.of_job.policy.on_row_error != "fail":
             return  # what becomes of a row may be the broker's choice
+        nbytes = None
         if self.producer is None:
-            found = MeasuringProducer()
-            self.send(found, lambda: None)
-            self._check(marker, shard, found.rows, found.bytes)
+            measured = MeasuringProducer()
+            self.send(measured, lambda: None)
+            rows, nbytes = measured.rows, measured.bytes
         else:  # another attempt was quicker: some rows were sent
-            self.rows.drain()
-            self._check(marker, shard, self.rows.count, None)
-
-    def _check(self, marker: Marker, shard: Shard, rows: int, nbytes: int | None) -> None:
+            for _ in self.rows.each():
+                pass
+            rows = self.rows.count
         check_rows(marker, shard, rows=rows, nbytes=nbytes, digest=self.rows.digest)
 
 

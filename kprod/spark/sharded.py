@@ -82,19 +82,6 @@ CHOSEN = "__kprod_chosen"
 TARGET = "__kprod_partition"
 
 
-def partition_expression(chosen: str | None, partition: str | None, spread: str, count: int) -> str:
-    """The SQL expression for a row's Kafka partition: ``partition``, or ``chosen`` if that is null.
-
-    ``chosen`` is a column that is negative for rows without a key. Rows with neither a partition
-    nor a key are spread by the hash of ``spread``, the other columns. The topic has ``count``
-    partitions.
-    """
-    found = f"pmod(hash({spread}), {count})"
-    if chosen is not None:
-        found = f"if({chosen} < 0, {found}, {chosen})"
-    return found if partition is None else f"coalesce(cast({partition} as bigint), {found})"
-
-
 def check_gathers(writer: PartitionWriter) -> None:
     """Raise ConfigError if ``repartition="kafka"`` is not possible with this writer."""
     plan, config = writer.plan, config_of(writer.producer.options)
@@ -128,15 +115,13 @@ def by_kafka_partition(
         for field in frame.schema
         if isinstance(field.dataType, AtomicType) and field.name not in (key, partition)
     ]
-    keyed = key is not None and not isinstance(frame.schema[key].dataType, NullType)
-    if keyed:
-        frame = frame.withColumn(CHOSEN, key_partitions(count)(frame[quoted(str(key))]))
-    target = partition_expression(
-        CHOSEN if keyed else None,
-        None if partition is None else quoted(partition),
-        ", ".join(spread) or "1",
-        count,
-    )
+    # Rows with neither a partition nor a key are spread by the hash of the other columns.
+    target = f"pmod(hash({', '.join(spread) or '1'}), {count})"
+    if key is not None and not isinstance(frame.schema[key].dataType, NullType):
+        frame = frame.withColumn(CHOSEN, key_partitions(count)(frame[quoted(key)]))
+        target = f"if({CHOSEN} < 0, {target}, {CHOSEN})"
+    if partition is not None:
+        target = f"coalesce(cast({quoted(partition)} as bigint), {target})"
     placed = frame.selectExpr(*kept, f"{target} as {TARGET}")
     plan = replace(writer.plan, roles=roles.with_added("partition", TARGET))
     return _each_to_its_task(placed, TARGET, count), replace(writer, plan=plan)

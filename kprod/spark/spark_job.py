@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
@@ -70,16 +70,6 @@ def bar(title: str, done: int, tasks: int, seconds: float) -> str:
     full = WIDTH * done // tasks if tasks else 0
     drawn = ("=" * full + ">" * (full < WIDTH)).ljust(WIDTH)
     return f"{title} [{drawn}] {done:,}/{tasks:,} tasks, {seconds:.0f} s"
-
-
-def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
-    """The rows of a frame. If the call is interrupted, its Spark job is cancelled.
-
-    ``title`` is the name of the job in Spark's UI, and in a progress bar on a terminal.
-    """
-    spark = frame.sparkSession
-    with _watched(spark, title, progress):
-        return run_in_thread(spark, title, lambda: list(frame.collect()))
 
 
 LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:, *\d+)?\]|-cluster\[(\d+), *(\d+), *\d+\])?")
@@ -164,13 +154,12 @@ def slots(spark: SparkSession) -> int:
 def _watched(spark: SparkSession, title: str, progress: bool) -> Iterator[None]:
     if not progress:
         yield
-        return
-    if is_connect(spark):
+    elif is_connect(spark):
         with _connect_progress(spark, title):
             yield
-        return
-    with progress_line(title, _tasks_of_this_job(spark)):
-        yield
+    else:
+        with progress_line(title, _tasks_of_this_job(spark)):
+            yield
 
 
 def _tasks_of_this_job(spark: SparkSession) -> Look:
@@ -207,7 +196,6 @@ def _connect_progress(spark: Any, title: str) -> Iterator[None]:
         spark.removeProgressHandler(note)
 
 
-T = TypeVar("T")
 DESCRIPTION = "spark.job.description"
 INTERRUPT = "spark.job.interruptOnCancel"
 LONGEST_CANCEL = 20.0
@@ -220,39 +208,41 @@ LONGEST_CANCEL = 20.0
 # thread only waits, and can talk to Spark when the wait has been interrupted. For the same reason a
 # streaming query that is stopped, which interrupts its own thread in the JVM, does not keep kprod
 # from running one more job: the one that aborts what was prepared.
-def run_in_thread(spark: SparkSession, description: str, work: Callable[[], T]) -> T:
-    """Run ``work``, which starts Spark jobs, in a separate thread; return its result, or raise.
+def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
+    """The rows of ``frame``, collected in a separate thread.
 
-    ``description`` is the name of these jobs in Spark's UI, and their tag with Spark Connect. The
-    local properties of the calling thread (job group, scheduler pool) apply to the jobs. If the
-    wait is interrupted, the jobs are cancelled, and the exception propagates after they have ended.
-    Any thread may call this.
+    ``title`` is the name of the jobs in Spark's UI and in a progress bar on a terminal, and their
+    tag with Spark Connect. The local properties of the calling thread (job group, scheduler pool)
+    apply to the jobs. If the wait is interrupted, the jobs are cancelled, and the exception
+    propagates after they have ended. Any thread may call this.
     """
+    spark = frame.sparkSession
     # Unique, and readable where Spark's UI shows tags; a tag has no comma.
-    tag = f"{description.replace(',', ' ')} ({uuid.uuid4().hex[:12]})"
-    outcome: Future[T] = Future()
+    tag = f"{title.replace(',', ' ')} ({uuid.uuid4().hex[:12]})"
+    rows: Future[list[Any]] = Future()
 
     def run() -> None:
         try:
             spark.addTag(tag)
             if not is_connect(spark):
                 context = spark.sparkContext
-                context.setLocalProperty(DESCRIPTION, description)
+                context.setLocalProperty(DESCRIPTION, title)
                 # Workers of tasks that are cancelled end at once, as those of streams do anyway.
                 context.setLocalProperty(INTERRUPT, "true")
-            outcome.set_result(work())
+            rows.set_result(list(frame.collect()))
         except BaseException as error:
-            outcome.set_exception(error)
+            rows.set_exception(error)
 
     thread = InheritableThread(target=run, name="kprod-spark-job", daemon=True, session=spark)
-    thread.start()
-    try:
-        wait([outcome])
-    except BaseException:
-        spark.interruptTag(tag)
-        thread.join(LONGEST_CANCEL)
-        raise
-    return outcome.result()
+    with _watched(spark, title, progress):
+        thread.start()
+        try:
+            wait([rows])
+        except BaseException:
+            spark.interruptTag(tag)
+            thread.join(LONGEST_CANCEL)
+            raise
+    return rows.result()
 
 
 def is_connect(spark: SparkSession) -> bool:

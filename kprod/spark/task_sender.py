@@ -19,9 +19,7 @@ from kprod.schema.columns.encoded_columns import Convert
 from kprod.schema.columns.payload_format import PayloadFormat
 from kprod.schema.columns.record_columns import (
     RecordColumns,
-    beyond_partitions,
     record_columns,
-    without,
 )
 from kprod.spark.acknowledgements import is_about_the_record
 from kprod.spark.executor_producer import MeasuringProducer
@@ -153,7 +151,7 @@ class TaskSender:
             if self._plan.by_row:
                 self._send_one_by_one(topic, part)
             else:
-                self._send_rows(Rows(topic, self._within_partitions(topic, part)))
+                self._send_rows(Rows(topic, part))
 
     def _reject_faults(self, arranged: Any, records: RecordColumns) -> None:
         """Reject the invalid rows, with their original data."""
@@ -164,21 +162,6 @@ class TaskSender:
             raise error
         for row, error in sorted(records.faults.items()):
             self._rejected.take(_as_it_came(arranged.slice(row, 1)), error)
-
-    def _within_partitions(self, topic: str, part: Any) -> Any:
-        """Reject rows for partitions that the topic does not have; return the other rows.
-
-        If the producer does not reject rows, nothing is removed.
-        """
-        if self._rejected is None or "partition" not in part.schema.names:
-            return part
-        faults = beyond_partitions(part, self._producer.partition_count(topic))
-        if not faults:
-            return part
-        rows = Rows(topic, part)
-        for row, error in faults.items():
-            self._rejected.take(rows.arguments(row), error)
-        return without(part, faults)
 
     def _send_one_by_one(self, topic: str, part: Any) -> None:
         """Send rows one by one, for serializers and interceptors. Reject unreadable rows."""
@@ -281,38 +264,11 @@ class TaskSender:
 
     def _send_rows(self, rows: Rows) -> None:
         if self._limiter is None:
-            self._send_valid(rows)
+            self._producer.send_rows(rows)
             return
         for piece in self._limiter.pieces(rows, rows.nbytes):
             self._limiter.wait(piece.num_rows, piece.nbytes)
-            self._send_valid(piece)
-
-    def _send_valid(self, rows: Rows) -> None:
-        """Send the rows without those that ``send_rows`` rejects.
-
-        If one row is invalid, ``send_rows`` queues nothing. So the rows before the invalid row and
-        the rows after it are sent separately.
-        """
-        while rows.num_rows:
-            try:
-                self._producer.send_rows(rows)
-            except KprodError as error:
-                row = error.record
-                if self._rejected is None or row is None or not is_about_the_record(error):
-                    raise
-                if row:
-                    self._producer.send_rows(rows.slice(0, row))
-                self._rejected.take(rows.arguments(row), _unnumbered(error))
-                rows = rows.slice(row + 1)
-            else:
-                return
-
-
-def _unnumbered(error: KprodError) -> KprodError:
-    """Remove the row's number from the error, because it counts from the last split of the rows."""
-    if error.args:
-        error.args = (str(error.args[0]).removeprefix(f"record {error.record}: "),)
-    return error
+            self._producer.send_rows(piece)
 
 
 def _as_it_came(row: Any) -> SendArguments:

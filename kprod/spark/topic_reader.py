@@ -12,11 +12,12 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kprod.clock import monotonic
+from kprod.config import ProducerConfig
 from kprod.config.reading import from_text
 from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
-from kprod.spark.options import PREFIX, client_config, concealed_source
+from kprod.spark.options import PREFIX, concealed_source, resolved
 from kprod.spark.record_shapes import EPOCH, MILLISECOND
 
 SCHEMA = (
@@ -78,7 +79,7 @@ class TopicReader(DataSourceReader):
         from kprod.admin.partition_reader import readers
 
         options = self._options
-        config = client_config(options.client)
+        config = ProducerConfig.from_options(resolved(options.client))
         spans: list[InputPartition] = []
         with ClusterClient(config, monotonic() + config.max_block_ms / 1000) as cluster:
             logs = readers(cluster, options.topic, committed=options.committed)
@@ -108,7 +109,8 @@ class TopicReader(DataSourceReader):
 
         assert isinstance(partition, Span)
         topic, number, committed = self._options.topic, partition.number, self._options.committed
-        with ClusterClient(client_config(self._options.client)) as cluster:  # as long as it takes
+        config = ProducerConfig.from_options(resolved(self._options.client))
+        with ClusterClient(config) as cluster:  # as long as it takes
             log = readers(cluster, topic, committed=committed)[number]
             for record in log.read(partition.start, partition.end):
                 headers = [Row(key=name, value=value) for name, value in record.headers]

@@ -166,24 +166,14 @@ class WriteResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only, for JSON."""
-        return {
-            "records": self.records,
-            "bytes": self.bytes,
-            "skipped": self.skipped,
-            "dead_letters": self.dead_letters,
-            "seconds": self.seconds,
-            "attempts": self.attempts,
-            "offsets": {
-                topic: {str(number): asdict(found) for number, found in partitions.items()}
-                for topic, partitions in self.offsets.items()
-            },
-            "reasons": dict(self.reasons),
-            "shards": [shard.as_dict() for shard in self.shards],
-            "committed": self.committed,
-            "already_there": self.already_there,
-            "rewritten": self.rewritten,
-            "transactional_ids": list(self.transactional_ids),
+        offsets = {
+            topic: {str(number): asdict(found) for number, found in partitions.items()}
+            for topic, partitions in self.offsets.items()
         }
+        shards = [shard.as_dict() for shard in self.shards]
+        ids = list(self.transactional_ids)
+        replaced = {"offsets": offsets, "shards": shards, "transactional_ids": ids}
+        return asdict(replace(self, offsets={}, shards=())) | replaced
 
     def __str__(self) -> str:
         rate = self.records / self.seconds if self.seconds > 0 else 0.0

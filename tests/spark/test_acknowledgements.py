@@ -16,7 +16,7 @@ from kprod.spark.acknowledgements import (
     MOST_PENDING,
     Acknowledgements,
 )
-from kprod.spark.record_shapes import OneRow, Rows, SendArguments
+from kprod.spark.record_shapes import Rows, SendArguments
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords
@@ -178,7 +178,7 @@ class SendingAgain:
     def _send(self, arguments: SendArguments, error: KprodError) -> bool:
         future = FutureRecordMetadata(self.batch, len(self.again), 0, 3, 10, 0)
         self.again.append(arguments[1])
-        self.outcomes.expect(future, OneRow(row(len(self.again))))
+        self.outcomes.expect(future, row(len(self.again)))
         return isinstance(error, InvalidBatchError)
 
     def flush(self) -> None:
@@ -198,7 +198,7 @@ def test_rows_that_shared_a_refused_batch_are_sent_again_once(count: int, in_a_c
     else:
         for index in range(count):
             future = FutureRecordMetadata(refused, index, 0, 3, 10, 0)
-            task.outcomes.expect(future, OneRow(row(index)))
+            task.outcomes.expect(future, row(index))
     refused.fail(InvalidBatchError("because of others"))
     task.outcomes.finish(task.flush)
     assert task.again == [b"%d" % index for index in range(count)]
