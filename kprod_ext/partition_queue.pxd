@@ -65,7 +65,6 @@ cdef class AppendContext:
     cdef object _noted
     cdef object _wake
     cdef object _look_within
-    cdef object _hurry
     cdef object _wait
     cdef object _compression
     cdef public object refusal          # returns why no record may be queued; or None

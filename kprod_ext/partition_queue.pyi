@@ -44,10 +44,10 @@ class AppendContext:
 
     ``now`` is the monotonic clock. ``note`` is called, under a queue's lock, with a queue that the
     sender should check; it must be a C function. ``incomplete`` gets every batch before it is
-    queued. ``wake`` wakes the sender; ``look_within`` makes it check within some seconds. ``hurry``
-    and ``wait`` are passed to the deliveries, with the queue as first argument. Closed batches are
-    offered to ``compression``. ``refusal`` returns why no record may be queued now, and
-    ``closings`` counts how often all open batches were closed.
+    queued. ``wake`` wakes the sender; ``look_within`` makes it check within some seconds; ``wait``
+    is how threads wait for a batch. Closed batches are offered to ``compression``. ``refusal``
+    returns why no record may be queued now, and ``closings`` counts how often all open batches were
+    closed.
     """
 
     refusal: Any
@@ -70,7 +70,6 @@ class AppendContext:
         note: Callable[[PartitionQueue], object],
         wake: Callable[[], object],
         look_within: Callable[[float], object],
-        hurry: Callable[[PartitionQueue], object],
         wait: Callable[..., bool] | None = None,
         compression: Any = None,
     ) -> None: ...

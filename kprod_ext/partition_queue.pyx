@@ -118,7 +118,6 @@ cdef class AppendContext:
         note,
         wake,
         look_within,
-        hurry,
         wait=None,
         compression=None,
     ):
@@ -130,7 +129,7 @@ cdef class AppendContext:
         self.callbacks, self._ratios, self._compression = callbacks, ratios, compression
         self._incomplete, self._noted = incomplete, note
         self._wake, self._look_within = wake, look_within
-        self._hurry, self._wait = hurry, wait
+        self._wait = wait
 
     cdef int wake(self) except -1:
         """Wake the sender, even if a signal handler raises: records are queued."""
@@ -153,6 +152,19 @@ cdef class AppendResult:
     """One record that was queued (Kafka's ``RecordAppendResult``)."""
 
 
+def _expedite(PartitionQueue queue):
+    """Make the sender check a queue, because a caller waits for one of its batches."""
+    queue.context._noted(queue)
+    queue.context.wake()
+
+
+def _wait_for(PartitionQueue queue, ended, timeout, first):
+    """Wait for a batch of a queue; first means that no other thread has waited for it."""
+    if first:
+        queue.context._noted(queue)
+    return queue.context._wait(ended, timeout, first)
+
+
 @cython.no_gc_clear     # repeated here because Cython 3.3 ignores the decorator in the .pxd
 cdef class PartitionQueue:
     """The batches of one partition."""
@@ -165,8 +177,9 @@ cdef class PartitionQueue:
         self.settings = settings
         self.linger = settings.linger
         self.acks = settings.acks
-        self.hurry = partial(context._hurry, self)
-        self.wait = None if context._wait is None else partial(context._wait, self)
+        # Not methods: the garbage collector clears a partial, but neither a method nor a queue.
+        self.hurry = partial(_expedite, self)
+        self.wait = None if context._wait is None else partial(_wait_for, self)
         self.batch_max_size = context.batch_max_size
 
     def __dealloc__(self):

@@ -19,7 +19,6 @@ from kprod.buffer.delivery import BatchDelivery, Wait
 from kprod.buffer.split import split
 from kprod.clock import Clock
 from kprod.errors import BufferFullError, KprodError, ProducerClosedError
-from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.quantities import in_seconds
 from kprod.types import BytesLike, Header, TopicPartition, owned
@@ -104,7 +103,6 @@ class RecordAccumulator:
         self._flushes = 0
         self._flush_lock = Lock()  # guards _flushes
         self._starved = False  # since then a caller that does not wait has found no memory
-        self._waits = wait
         self._context = AppendContext(
             pool,
             batch_size=batch_size,
@@ -119,8 +117,7 @@ class RecordAccumulator:
             note=self.noted.append,
             wake=wake,
             look_within=look_within,
-            hurry=self._hurry_up,
-            wait=None if wait is None else self._wait_for,
+            wait=wait,
             compression=self._batch_compression,
         )
         self._refusal = self._context.refusal = refusal
@@ -214,19 +211,6 @@ class RecordAccumulator:
 
     def _new_queue(self, tp: TopicPartition) -> PartitionQueue:
         return PartitionQueue(self._context, tp, self._settings(tp.topic))
-
-    def _hurry_up(self, queue: PartitionQueue) -> None:
-        """Make the sender check ``queue``, because a caller waits for one of its batches."""
-        self.noted.append(queue)
-        self._wake()
-
-    def _wait_for(
-        self, queue: PartitionQueue, ended: Latch, timeout: float | None, first: bool
-    ) -> bool:
-        """Wait for a batch of ``queue``; ``first`` means that no other thread has waited for it."""
-        if first:
-            self.noted.append(queue)
-        return self._waits is not None and self._waits(ended, timeout, first)
 
     def _let_in(self) -> None:
         refused = self._refused()

@@ -13,7 +13,7 @@ from kprod.quantities import counted
 from kprod.sender.connection_log import UnobservedFailures
 from kprod.sender.network import Network
 from kprod.sender.partition import Partition
-from kprod.sender.partitions import PartitionSet, age
+from kprod.sender.partitions import PartitionSet
 from kprod.sender.retry import (
     FATAL,
     TOO_LARGE,
@@ -75,7 +75,7 @@ class Outcomes:
         retries: int,
     ) -> None:
         self.partitions = partitions
-        partitions.expired = self.expired
+        partitions.expire = self.expire
         self._accumulator = partitions.accumulator
         self._delivery_timeout = partitions.delivery_timeout
         self.metadata = metadata
@@ -97,22 +97,18 @@ class Outcomes:
 
     def free(self) -> None:
         """Free all memory. Every record has its outcome, and no request is in flight."""
-        for batch in self.unsettled():
+        for batch in self._unsettled():
             with suppress(ValueError):  # its memory was given back before
                 batch.release()
             self._accumulator.incomplete.discard(batch)
 
-    def unsettled(self) -> list[ProducerBatch]:
-        """All batches that have no outcome or are on the wire, except unresolved ones."""
-        sent = self.partitions.in_flight()
-        known = dict.fromkeys([*self._accumulator.incomplete.copy(), *sent])
-        for batch in self.partitions.unresolved():
-            known.pop(batch, None)
-        return list(known)
+    def _unsettled(self) -> set[ProducerBatch]:
+        """All batches that have no outcome or are on the wire."""
+        return self._accumulator.incomplete.union(self.partitions.sent())
 
     def busy_topics(self) -> set[str]:
         """The topics with batches that have no outcome or are on the wire."""
-        return {batch.tp.topic for batch in [*self.unsettled(), *self.partitions.unresolved()]}
+        return {batch.tp.topic for batch in self._unsettled()}
 
     # An attempt has ended -----------------------------------------------------------------------
 
@@ -248,13 +244,12 @@ class Outcomes:
 
     def _final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
         """The error for the futures. ``persisted`` says whether the records may be in the log."""
-        limit = self._delivery_timeout
         if isinstance(error, BrokerError) and error.code in TOO_LARGE:
             final = too_large(batch)
         elif isinstance(error, DeliveryTimeoutError):
             final = error
         elif error.retriable and self._out_of_time(batch, now):
-            final = self._expired(batch, limit, "no time was left", now)
+            final = self._expired(batch, "no time was left", now)
         else:
             final = copy.copy(error)
             if error.retriable:
@@ -262,13 +257,13 @@ class Outcomes:
         final.persisted = Persisted.MAYBE if batch.maybe_written else Persisted.NO
         return final
 
-    def _expired(self, batch: ProducerBatch, limit: float, state: str, now: float) -> KprodError:
+    def _expired(self, batch: ProducerBatch, state: str, now: float) -> KprodError:
         cause = batch.last_error or self.metadata.trouble(batch.tp.topic)
         if cause is None and self.partitions.needs_producer_id:
             cause = self.partitions.identity.trouble
         if cause is None and (leader := self.metadata.snapshot.leader(batch.tp)) is not None:
             cause = self._network.trouble(leader.leader_id, now)
-        return expired(batch, limit, state, cause)
+        return expired(batch, self._delivery_timeout, state, cause)
 
     def _end_unresolved(self, partition: Partition) -> None:
         """Fail the unresolved batches of the partition: no later batch will settle them."""
@@ -280,20 +275,15 @@ class Outcomes:
         batch.release()
         self._fail(batch, unknown_fate(batch))
 
-    def expired(self, batches: list[ProducerBatch], now: float) -> None:
-        """End batches whose delivery timeout has passed."""
-        for batch in sorted(batches, key=age):
-            self.expire(batch, now)
-
     def expire(self, batch: ProducerBatch, now: float) -> None:
-        """End a batch that has expired on the wire, unresolved, or in its queue."""
+        """End a batch whose delivery timeout has passed: on the wire, unresolved, or queued."""
         if batch.on_wire:
             state = "its last attempt is unanswered"
         elif batch in batch.partition.unresolved:
             state = "the broker refused its repetition"
         else:
             state = "it was still queued"
-        self.end(batch, self._expired(batch, self._delivery_timeout, state, now), now)
+        self.end(batch, self._expired(batch, state, now), now)
 
     def end(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         """End a batch with ``error``. If it is on the wire, its request continues."""

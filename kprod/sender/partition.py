@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import ConnectionLost
+from kprod.sender.deadlines import FOREVER
 from kprod.types import ProducerId, TopicPartition
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue
@@ -33,12 +34,16 @@ from kprod_ext.partition_queue import PartitionQueue
 if TYPE_CHECKING:
     from kprod.sender.partitions import PartitionSet, RequestGroup
 
-FOREVER = float("inf")
 NO_OFFSET = -1
 LAST_SEQUENCE = 0x7FFFFFFF
 """The largest sequence number; the next one is 0. Sums and differences are masked with it."""
 PROOF_LASTS = 60.0
 """Seconds. Brokers remember a silent producer for much longer."""
+
+
+def age(batch: ProducerBatch) -> tuple[float, tuple[float, ...]]:
+    """A sort key: the order of ``send`` within a partition. Batches never taken come last."""
+    return batch.created_at, batch.drain_order or (FOREVER,)
 
 
 class Place(enum.Enum):
@@ -113,7 +118,7 @@ class Partition:
         self.queue = queue
         self._linger = queue.linger
         self._codec: int = queue.settings.codec
-        self._queued = everything.queued_of(self.tp.topic)
+        self._queued = everything.queued.setdefault(self.tp.topic, {})
         self.place = EMPTY
         self.leader: Leadership | None = None
         self.group: RequestGroup | None = None  # None: no leader is known
@@ -187,7 +192,9 @@ class Partition:
         elif before is LINGERING:
             del everything.lingering[self]
         elif before is LEADERLESS:
-            everything.found_leader(self.tp.topic)
+            everything.leaderless[self.tp.topic] -= 1
+            if not everything.leaderless[self.tp.topic]:
+                del everything.leaderless[self.tp.topic]
         self.place = place
         if place is READY and group is not None:
             group.ready[self] = everything.groups[group] = None
@@ -196,7 +203,7 @@ class Partition:
         elif place is LINGERING:
             everything.lingering[self] = None
         elif place is LEADERLESS:
-            everything.lost_leader(self.tp.topic)
+            everything.leaderless[self.tp.topic] += 1
 
     def _find_leader(self) -> None:
         everything = self._all
@@ -224,9 +231,8 @@ class Partition:
 
     def fire(self, now: float) -> None:
         """A time has come: end expired batches, and leave a linger or back-off that is over."""
-        late = self._take_late(now)
-        if late:
-            self._all.expired(late, now)
+        for batch in sorted(self._take_late(now), key=age):
+            self._all.expire(batch, now)
         if self.place is LINGERING or self.place is BACKING_OFF:
             self.find_place(now)
         when = self._oldest() + self._all.delivery_timeout

@@ -8,7 +8,7 @@ has changed.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import KprodError
 from kprod.latch import Latch
 from kprod.sender.deadlines import FOREVER, Deadlines
-from kprod.sender.partition import EMPTY, READY, WAITING, Partition
+from kprod.sender.partition import EMPTY, READY, WAITING, Partition, age
 from kprod.types import ProducerId, TopicPartition
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 
 LAST_EPOCH = 2**15 - 1
 _depth = attrgetter("depth")
-
-
-def age(batch: ProducerBatch) -> tuple[float, tuple[float, ...]]:
-    """A sort key: the order of ``send`` within a partition. Batches never taken come last."""
-    return batch.created_at, batch.drain_order or (FOREVER,)
 
 
 class ProducerIdentity:
@@ -177,13 +172,14 @@ class PartitionSet:
     """The partitions that the producer has written to.
 
     ``transaction``: decides when batches of a transactional producer may be sent, otherwise None. A
-    transactional producer gets epochs only from its coordinator. ``expired`` is called with batches
-    that have no outcome ``delivery_timeout`` seconds after they were created.
+    transactional producer gets epochs only from its coordinator. ``expire`` is called with each
+    batch that has no outcome ``delivery_timeout`` seconds after it was created.
 
     ``groups``: those with ready partitions; the one that was served last is at the end.
-    ``leaderless``: by topic, the number of partitions that have a batch but no leader. ``on_wire``:
-    the number of batches that requests hold. ``changes`` grows when the length of a queue may have
-    changed. ``new_window`` makes the window of a broker.
+    ``leaderless``: by topic, the number of partitions that have a batch but no leader. ``queued``:
+    by topic and partition, the queues that have a batch; each partition updates its entries.
+    ``on_wire``: the number of batches that requests hold. ``changes`` grows when the length of a
+    queue may have changed. ``new_window`` makes the window of a broker.
 
     Used only by the sender's thread, except ``depths``.
     """
@@ -207,12 +203,13 @@ class PartitionSet:
         self.retry_backoff = retry_backoff
         self.identity = ProducerIdentity()
         self.transaction: Coordination | None = None
-        self.expired: Callable[[list[ProducerBatch], float], None]
+        self.expire: Callable[[ProducerBatch, float], None]
         self.snapshot = ClusterSnapshot()
         self.snapshots = 1  # how many there have been: a partition knows which one it looked into
         self._hurry: bool | None = None  # none lingers; None: not asked since the last look
         self.lingering: dict[Partition, None] = {}
-        self.leaderless: dict[str, int] = {}
+        self.leaderless: Counter[str] = Counter()
+        self.queued: dict[str, dict[int, PartitionQueue]] = {}
         self.groups: dict[RequestGroup, None] = {}
         self.awaiting_epoch: dict[Partition, None] = {}
         self.on_wire = 0
@@ -221,7 +218,6 @@ class PartitionSet:
         self._by_leader: dict[tuple[int, int], RequestGroup] = {}
         self._new_window = new_window
         self._windows: dict[int, Window] = {}  # by node
-        self._queued: dict[str, dict[int, PartitionQueue]] = {}  # those with a batch
 
     @property
     def needs_producer_id(self) -> bool:
@@ -306,16 +302,6 @@ class PartitionSet:
         """The window of a broker. If a broker leaves the cluster and returns, it gets a new one."""
         return self._windows.get(node_id) or self._windows.setdefault(node_id, self._new_window())
 
-    def lost_leader(self, topic: str) -> None:
-        """A partition of ``topic`` has a batch but no leader."""
-        self.leaderless[topic] = self.leaderless.get(topic, 0) + 1
-
-    def found_leader(self, topic: str) -> None:
-        """A partition of ``topic`` has a leader again, or has no batch any more."""
-        self.leaderless[topic] -= 1
-        if not self.leaderless[topic]:
-            del self.leaderless[topic]
-
     # All of them ----------------------------------------------------------------------------------
 
     def take_queued(self, now: float) -> list[ProducerBatch]:
@@ -335,24 +321,15 @@ class PartitionSet:
             found = [batch for each in self._known.values() for batch in each.unanswered()]
         return sorted(found + self.take_queued(now) if queued else found, key=age)
 
-    def in_flight(self) -> list[ProducerBatch]:
-        """The batches that were sent and have no outcome."""
-        return [batch for each in self._known.values() for batch in each.in_flight]
-
-    def unresolved(self) -> list[ProducerBatch]:
-        """The unresolved batches."""
-        return [batch for each in self._known.values() for batch in each.unresolved]
-
-    def queued_of(self, topic: str) -> dict[int, PartitionQueue]:
-        """The queues of ``topic`` that have a batch, by partition.
-
-        Each partition updates its entry.
-        """
-        return self._queued.setdefault(topic, {})
+    def sent(self) -> list[ProducerBatch]:
+        """The batches that were sent and have no outcome, and the unresolved ones."""
+        return [
+            batch for one in self._known.values() for batch in [*one.in_flight, *one.unresolved]
+        ]
 
     def depths(self, topic: str) -> Mapping[int, int]:
         """The number of queued batches by partition, without empty queues. Any thread."""
-        queues = self._queued.get(topic)
+        queues = self.queued.get(topic)
         if not queues:
             return {}
         queues = queues.copy()
@@ -409,6 +386,6 @@ class PartitionSet:
             del self._known[partition.tp]
             self.awaiting_epoch.pop(partition, None)
         self._known = dict(self._known)  # a dict never shrinks by itself
-        queued = self._queued.items()
-        self._queued = {at: each for at, each in queued if at not in topics or at in used}
+        queued = self.queued.items()
+        self.queued = {at: each for at, each in queued if at not in topics or at in used}
         return used

@@ -71,7 +71,7 @@ class PlacesMachine(RuleBasedStateMachine):
             new_window=partial(Window, BATCH, 10 * BATCH, FOREVER),
         )
         self.partitions.transaction = cast(Any, self.gate)
-        self.partitions.expired = self.expired
+        self.partitions.expire = self.expire
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.hastened: set[ProducerBatch] = set()  # those that a flush has made ready
 
@@ -120,12 +120,11 @@ class PlacesMachine(RuleBasedStateMachine):
         self.gate.shut.discard(partition)
         self.partitions.reopen([TopicPartition(topic, partition) for topic in TOPICS])
 
-    def expired(self, late: list[ProducerBatch], now: float) -> None:
-        for batch in late:
-            assert batch.created_at + TIMEOUT <= now
-            batch.delivery.fail(BrokerError(7))
-            if not batch.on_wire:
-                batch.partition.resolved(batch)
+    def expire(self, batch: ProducerBatch, now: float) -> None:
+        assert batch.created_at + TIMEOUT <= now
+        batch.delivery.fail(BrokerError(7))
+        if not batch.on_wire:
+            batch.partition.resolved(batch)
 
     # What the sender does -------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ class BumpsAll(PartitionSet):
         if any(each.needs_new_epoch for each in partitions):
             for each in partitions:
                 each.want_new_epoch()
-        doubtful = [batch for batch in self.in_flight() if batch.maybe_written]
+        doubtful = [batch for batch in self.sent() if batch.maybe_written]
         for batch in doubtful:
             batch.maybe_written = False
         outcome = super().renumber(now)

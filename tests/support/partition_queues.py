@@ -40,7 +40,6 @@ def new_context(batch_size: int = 400, **parts: Any) -> AppendContext:
         "note": deque[PartitionQueue]().append,
         "wake": ignore,
         "look_within": ignore,
-        "hurry": ignore,
     }
     pool = parts.pop("pool", None) or BufferPool(100 * batch_size, batch_size)
     return AppendContext(pool, batch_size=batch_size, **{**given, **parts})

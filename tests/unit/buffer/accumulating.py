@@ -94,7 +94,7 @@ class Accumulating:
         )
         self.partitions.transaction = cast(Any, self.gate)
         self.late: list[ProducerBatch] = []
-        self.partitions.expired = lambda batches, now: self.late.extend(batches)
+        self.partitions.expire = lambda batch, now: self.late.append(batch)
 
     @property
     def used(self) -> int:
