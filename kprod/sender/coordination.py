@@ -183,20 +183,17 @@ class Coordination:
     def fire(self, now: float) -> None:
         """Do what the state asks for: send a request, end a call, or look again later."""
         state = self._transactions.state
-        drained = False
-        if state in ENDING:
-            drained = self._gather(state, now)
-        elif self._flushing:
-            self._flush(False)
+        if (state in FLUSHING) is not self._flushing:
+            self._flushing = not self._flushing
+            accumulator = self._partitions.accumulator
+            (accumulator.begin_flush if self._flushing else accumulator.end_flush)()
+        drained = state in ENDING and self._gather(state, now)
         if self.holds:
             if now < self._hold_until:
                 self._deadlines.set(self, self._hold_until)
                 return
             self.release_hold()
         if self._in_flight:
-            return
-        if self.settle(drained=drained):
-            self._deadlines.queued.append(self)
             return
         ask = self.next_ask(drained=drained)
         if ask is not None:
@@ -214,22 +211,12 @@ class Coordination:
             # From here on a record can only be one of the next transaction.
             self._partitions.accumulator.close_open_batches()
             self._closed_for = self._transactions.number
-        if (state in FLUSHING) is not self._flushing:
-            self._flush(not self._flushing)
         if state in DOOMED:
             self._drop_queued(now)
         drained = self._outcomes.drained
         if not drained:
             self._network.waiting[self] = None  # each answer may be the last
         return drained
-
-    def _flush(self, begins: bool) -> None:
-        self._flushing = begins
-        accumulator = self._partitions.accumulator
-        if begins:
-            accumulator.begin_flush()
-        else:
-            accumulator.end_flush()
 
     def _drop_queued(self, now: float) -> None:
         cause = self._transactions.error
@@ -248,29 +235,43 @@ class Coordination:
     # The next request -----------------------------------------------------------------------------
 
     def next_ask(self, *, drained: bool) -> Ask | None:
-        """The next request, or None."""
+        """The next request, or None. Ends the calls that need no request."""
         transactions = self._transactions
-        state = transactions.state
-        ask: Ask | None = None
+        if transactions.producer is not None and self._identity.producer is None:
+            # Another process has prepared it under its id and epoch. How far the sequence numbers
+            # of the partitions are is not known: another epoch follows.
+            self._identify(*transactions.producer)
+            self.started = self._resumed = self._needs_epoch = True
+        ask = self._next_of_transaction(drained=drained)
         # A question about a group changes nothing, so it may be asked at any time. But not again
         # and again before all others: the end of this very transaction may be what it waits for.
         fetch = transactions.fetches.next() if transactions.fetches.calls else None
-        if fetch is not None and not self._fetches:
-            return self._fetch_offsets(fetch)
-        if state is State.INITIALIZING:
-            ask = self._initialize()
-        elif state in OPEN and not self.holds:
-            ask = self._to_add()
-            if ask is None and drained and state is State.COMMITTING:
-                ask = self._end()
-        elif state is State.ABORTING:
-            ask = self._doubtful or (self._end() if drained else None)
-        return ask if ask or fetch is None else self._fetch_offsets(fetch)
-
-    def _fetch_offsets(self, fetch: OffsetFetch) -> Ask:
+        if fetch is None or (ask is not None and self._fetches):
+            return ask
         fields, count = (fetch.group_id, by_topic(fetch.partitions)), len(fetch.partitions)
-        coordinator = GROUP, fetch.group_id
-        return Ask(ApiKey.OFFSET_FETCH, coordinator, fields, fetch, count=count)
+        return Ask(ApiKey.OFFSET_FETCH, (GROUP, fetch.group_id), fields, fetch, count=count)
+
+    def _next_of_transaction(self, *, drained: bool) -> Ask | None:
+        state = self._transactions.state
+        if state is State.INITIALIZING:
+            return self._initialize()
+        ask: Ask | None = None
+        if state in OPEN:
+            if self.holds:
+                return None
+            ask = self._to_add()
+        elif state is State.ABORTING:
+            ask = self._doubtful
+        if ask is not None or not drained:
+            return ask
+        if state is State.PREPARED:
+            if self._transactions.under_way:
+                self._transactions.prepared()
+        elif state in ENDS and self.started:
+            return self._end()
+        elif state in ENDS:
+            self._ended(renewed=False)
+        return None
 
     def _initialize(self) -> Ask:
         transactions, producer = self._transactions, self._identity.producer
@@ -312,36 +313,12 @@ class Coordination:
         api, to = ApiKey.TXN_OFFSET_COMMIT, (GROUP, group_id)
         return self._change(api, member, left, about=pending, to=to, count=len(left), older=older)
 
-    def _end(self) -> Ask | None:
-        if not self.started:
-            return None
+    def _end(self) -> Ask:
         if self._resumed:  # the level may have become known meanwhile, by the handshakes
             known = self._transactions.ends_under
             self.implicit = (self._transactions.level if known is None else known) >= IMPLICIT_FROM
         committed = self._transactions.state is State.COMMITTING and self._refused_commit is None
         return self._change(ApiKey.END_TXN, committed, about=committed)
-
-    def settle(self, *, drained: bool) -> bool:
-        """End the calls that need no request; True if a call has ended."""
-        transactions = self._transactions
-        if transactions.producer is not None and self._identity.producer is None:
-            # Another process has prepared it under its id and epoch. How far the sequence numbers
-            # of the partitions are is not known: another epoch follows.
-            self._identify(*transactions.producer)
-            self.started = self._resumed = self._needs_epoch = True
-        state = transactions.state
-        if not drained:
-            return False
-        if state is State.PREPARED:
-            if transactions.under_way and self._to_add() is None:
-                transactions.prepared()
-                return True
-        elif state in ENDS and not self.started and self._doubtful is None:
-            added = state is State.ABORTING or self._to_add() is None
-            if added:
-                self._ended(renewed=False)
-                return True
-        return False
 
     def leaves(self, ask: Ask) -> None:
         """``ask`` is about to be sent."""
@@ -471,7 +448,6 @@ class Coordination:
         self._identify(reply.producer_id, reply.producer_epoch)
         self._needs_epoch = False
         self._begin_anew()
-        self._transactions.ready()
 
     def _identify(self, producer_id: int, epoch: int) -> None:
         self._identity.producer = ProducerId(producer_id, epoch, transactional=True)
@@ -481,6 +457,7 @@ class Coordination:
         self._forget_transaction()
         self._transactions.used_level = self._transactions.level
         self.implicit = self._transactions.level >= IMPLICIT_FROM
+        self._transactions.ready()
 
     def _end_taken(self, *, renewed: bool) -> None:
         """The coordinator has ended the transaction. ``renewed``: see ``_ended``."""
@@ -508,7 +485,6 @@ class Coordination:
             self._transactions.reinitializes()
         else:
             self._begin_anew()
-            self._transactions.ready()
 
     def _partitions_answered(
         self, ask: Ask, results: Iterable[tuple[str, int, int]]

@@ -165,7 +165,6 @@ class GoesOnWithTheOldEpoch(Coordination):
     def _ended(self, *, renewed: bool) -> None:
         self._needs_epoch = self._may_come_late = False
         self._begin_anew()
-        self._transactions.ready()
 
 
 class NamesNoTransaction(Coordination):
@@ -200,9 +199,6 @@ class EndsBeforeTheAnswers(Coordination):
 
     def next_ask(self, *, drained: bool) -> Ask | None:
         return super().next_ask(drained=True)
-
-    def settle(self, *, drained: bool) -> bool:
-        return super().settle(drained=True)
 
 
 class ForgetsWhatFailed(Coordination):

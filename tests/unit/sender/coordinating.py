@@ -70,9 +70,6 @@ class Dialogue:
         assert ask is not None
         return ask
 
-    def settle(self) -> bool:
-        return self.coordination.settle(drained=not self.undrained)
-
     def expect(self, kind: ApiKey) -> Any:
         """The question that is due, which is one of this kind, and is sent now."""
         ask = self.due()
@@ -133,10 +130,7 @@ class Dialogue:
     def finish(self, call: Call) -> None:
         """Commit or abort, whatever that takes."""
         self.transactions.start(call)
-        while not self.settle():
-            ask = self.next_ask()
-            if ask is None:
-                break
+        while (ask := self.next_ask()) is not None:
             self.answer(ask.api)
         self.hear(call)
 

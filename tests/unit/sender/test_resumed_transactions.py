@@ -28,10 +28,8 @@ def resumed(implicit: bool) -> Dialogue:
 @pytest.mark.parametrize("call", [Call.COMMIT, Call.ABORT])
 def test_it_is_ended_by_one_request(implicit: bool, call: Call) -> None:
     dialogue = resumed(implicit)
-    assert not dialogue.settle()
     assert dialogue.next_ask() is None
     dialogue.transactions.start(call)
-    assert not dialogue.settle()
     ask = dialogue.expect(ApiKey.END_TXN)
     assert ask.fields == ("tx", PREPARED, call is Call.COMMIT)
     assert (ask.version_cap is None) is implicit
@@ -50,7 +48,6 @@ def test_the_protocol_is_the_one_that_brokers_tell_before_the_end() -> None:
     """Nobody was asked yet when the transaction is taken up."""
     dialogue = resumed(implicit=False)
     dialogue.transactions.start(Call.COMMIT)
-    assert not dialogue.settle()
     assert dialogue.due().version_cap is not None
     dialogue.upgrade(2)
     assert dialogue.due().version_cap is None
@@ -62,7 +59,6 @@ def test_one_that_was_taken_over_is_lost(implicit: bool, caplog: pytest.LogCaptu
     caplog.set_level(logging.INFO, "kprod")
     dialogue = resumed(implicit)
     dialogue.transactions.start(Call.COMMIT)
-    dialogue.settle()
     dialogue.answer(ApiKey.END_TXN, 90)
     if implicit:  # it may have been the coordinator itself: an abort tells
         dialogue.answer(ApiKey.END_TXN, 90)
@@ -94,7 +90,6 @@ def test_a_transaction_ends_under_the_level_it_was_written_under(level: int, now
     dialogue = Dialogue(implicit=now == 2)
     dialogue.transactions.resume(PREPARED, level)
     dialogue.transactions.start(Call.COMMIT)
-    dialogue.settle()
     ask = dialogue.expect(ApiKey.END_TXN)
     assert ask.version_cap == (None if level == 2 else 4)
     dialogue.coordination.take(ask, dialogue.reply(ask), 0.0)
