@@ -59,6 +59,8 @@ _DEFAULTS: Mapping[str, str] = {
 _MAY_BE_EMPTY = (Text, ProtocolText, SecretText, Addresses)
 _OF_AUTHORITIES = ("ssl_cafile", "sasl_oauthbearer_cafile")
 
+_OF_SERIALIZING_PRODUCER = ("key_serializer", "value_serializer")
+
 _NUMBERS = frozenset(
     {name for name, option in OPTIONS.items() if option.kind.type_name in ("int", "float")}
     | {"compression_level", "queue_buffering_max_kbytes", "queue_buffering_max_messages"}
@@ -72,11 +74,15 @@ _NEVER = {("metadata_max_age_ms", -1), ("connections_max_idle_ms", 0)}
 def by_name(conf: Mapping[str, Any]) -> dict[str, Any]:
     """Options by kprod's names, where kprod has the option. Topic options override others.
 
-    Options that are None are not set. Raises KafkaException for an invalid number.
+    Options that are None are not set. Raises KafkaException for an invalid number, and for a
+    serializer, which only ``SerializingProducer`` has.
     """
     named: dict[str, Any] = {}
     for spelled, value in conf.items():
         plain = str(spelled).replace(".", "_")
+        if plain in _OF_SERIALIZING_PRODUCER:
+            words = f'No such configuration property: "{spelled}"'
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, words))
         if value is not None:
             name = _NAMES.get(plain, plain)
             _refuse_unless_number(name, spelled, value)

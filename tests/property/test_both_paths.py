@@ -68,7 +68,7 @@ timestamps = (
     | st.integers(min_value=1, max_value=2**40)
     | st.sampled_from([0, 2**62, 2**63 - 1, 2**63, -1, True, 1.5])
 )
-partitions = st.integers(min_value=0, max_value=PARTITIONS - 1) | st.sampled_from([-1, True, "0"])
+partitions = st.integers(min_value=0, max_value=PARTITIONS) | st.sampled_from([-1, True, "0"])
 names = st.text(max_size=5) | st.sampled_from(["\ud800", "name"])
 pairs = st.lists(st.tuples(names, payloads), max_size=12)
 pair_dicts = st.builds(lambda name, value: {"key": name, "value": value}, names, payloads)

@@ -181,6 +181,7 @@ def test_canonical_names_are_refused_and_other_ways_to_look_names_up_are_not() -
     ("options", "words"),
     [
         ({"no.such": 1}, 'No such configuration property: "no.such"'),
+        ({"value.serializer": bytes}, 'No such configuration property: "value.serializer"'),
         ({**LOGIN, "sasl.mechanism": "PLAIN", "sasl.password": None}, "must be set"),
         ({"retries": "many"}, "retries"),
         ({"partitioner": "murmur"}, "partitioner"),
