@@ -29,7 +29,7 @@ from kprod.intake.dead_letters import (
 from kprod.spark.errors import RowErrorLimitExceeded
 from kprod.spark.options import OnRowError
 from kprod.spark.python_worker import TaskIdentity, this_task
-from kprod.spark.record_shapes import Rows, SendArguments, size_of
+from kprod.spark.record_plan import Rows, SendArguments, size_of
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords
@@ -283,7 +283,7 @@ class Acknowledgements:
         calls, self._is_settling = self._calls, True
         try:
             while self._pending and self._pending[0].handle.is_done:
-                self._settle(*self._pending[0][:3])
+                self._settle(self._pending[0])
                 done = self._pending.popleft()
                 self._held -= done.weight
                 self._kept -= done.kept
@@ -291,12 +291,8 @@ class Acknowledgements:
             self._is_settling = False
         return self._calls > calls
 
-    def _settle(
-        self,
-        handle: FutureRecordMetadata | BulkDelivery,
-        nbytes: int,
-        rows: Rows | SendArguments | None,
-    ) -> None:
+    def _settle(self, sent: _Sent) -> None:
+        handle, nbytes, rows, *_ = sent
         if isinstance(handle, FutureRecordMetadata):
             metadata = handle.value
             if metadata is None:

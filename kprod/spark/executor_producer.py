@@ -25,7 +25,7 @@ from kprod.spark.acknowledgements import (
     letter_bytes,
 )
 from kprod.spark.options import concealed_for_tasks, fingerprint_of, job_options, resolved
-from kprod.spark.record_shapes import Rows, SendArguments, size_of
+from kprod.spark.record_plan import Rows, SendArguments, size_of
 from kprod.spark.write_result import OffsetRange
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered
 from kprod.intake.arguments import check_seconds, check_topic
 from kprod.spark.acknowledgements import policy_of
-from kprod.spark.column_roles import roles_of
 from kprod.spark.delivery import ATOMIC, Scope, Terms, terms_of
 from kprod.spark.executor_producer import (
     JobProducer,
@@ -45,7 +44,7 @@ from kprod.spark.python_worker import (
     log_for_spark,
     this_task,
 )
-from kprod.spark.record_shapes import RecordPlan
+from kprod.spark.record_plan import RecordPlan
 from kprod.spark.shard_rows import ShardTask, TaskRows
 from kprod.spark.task_sender import RateLimit, RateLimiter, TaskSender
 from kprod.spark.write_result import (
@@ -135,10 +134,11 @@ def _plan(topic: str | None, options: Mapping[str, Any], config: ProducerConfig)
             raise ConfigError(f"{role}_format and {role}_serializer cannot be combined")
     by_row = bool(config.interceptors) or any(each is not None for each in serializers.values())
     value, key = value_format(topic, options), key_format(options.get("key_format", "binary"))
+    named = {role: options[role] for role in ("key", "value") if options.get(role, role) != role}
     binary = {"value": value.kind == "binary", "key": key.kind == "binary"}
     return RecordPlan(
         topic=topic,
-        roles=roles_of(options),
+        columns={**named, **(options.get("columns") or {})},
         value=replace(value, objects=by_row and binary["value"]),
         key=replace(key, objects=by_row and binary["key"]),
         encode_key=binary["key"] and config.key_serializer is None,

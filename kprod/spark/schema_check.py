@@ -20,7 +20,7 @@ def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
     added = () if writer.terms is None else (SHARD_COLUMN, HASH_COLUMN)
     names = [name for name in schema.names if name not in added]
     try:
-        found = plan.roles.find(names)
+        found = plan.find(names)
         if topic is None and "topic" not in found:
             raise RecordTypeError(
                 "the records have no topic: set the option topic, or select a column named topic"
@@ -30,7 +30,7 @@ def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
         kinds = {role: arrow_type(schema[name].dataType) for role, name in found.items()}
         shown = {role: f"column {name!r}" for role, name in found.items()}
         if "value" not in found:
-            packed = types.StructType([schema[name] for name in plan.roles.packed(names)])
+            packed = types.StructType([schema[name] for name in plan.packed(names)])
             kinds["value"], shown["value"] = arrow_type(packed), "the columns"
         converters(kinds, topic, plan.value, plan.key, shown)
     except RecordTypeError as error:

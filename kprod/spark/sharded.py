@@ -105,10 +105,9 @@ def by_kafka_partition(
     The topic has ``count`` partitions. ``writer`` must have passed ``check_gathers``. The returned
     writer sends each row to the partition in the added column.
     """
-    roles = writer.plan.roles
-    found = roles.find(frame.columns)
+    found = writer.plan.find(frame.columns)
     key, partition = found.get("key"), found.get("partition")
-    packed = () if "value" in found else roles.packed(frame.columns)
+    packed = () if "value" in found else writer.plan.packed(frame.columns)
     kept = [quoted(name) for name in frame.columns if name != partition or name in packed]
     spread = [
         quoted(field.name)
@@ -123,8 +122,8 @@ def by_kafka_partition(
     if partition is not None:
         target = f"coalesce(cast({quoted(partition)} as bigint), {target})"
     placed = frame.selectExpr(*kept, f"{target} as {TARGET}")
-    plan = replace(writer.plan, roles=roles.with_added("partition", TARGET))
-    return _each_to_its_task(placed, TARGET, count), replace(writer, plan=plan)
+    writer = replace(writer, plan=writer.plan.with_added("partition", TARGET))
+    return _each_to_its_task(placed, TARGET, count), writer
 
 
 def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame:

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO
 
 from pyspark import InheritableThread
@@ -26,14 +26,13 @@ Look = Callable[[], tuple[int, int] | None]
 
 
 @contextmanager
-def progress_line(title: str, look: Look | None, stream: TextIO | None = None) -> Iterator[None]:
+def progress_line(title: str, look: Look, stream: TextIO | None = None) -> Iterator[None]:
     """Draw a bar on ``stream`` (default: standard error) during the block, and then erase it.
 
-    Nothing is drawn if ``look`` is None, or if the stream is not a terminal. ``look`` is called in
-    another thread.
+    Nothing is drawn if the stream is not a terminal. ``look`` is called in another thread.
     """
     out = sys.stderr if stream is None else stream
-    if look is None or not out.isatty():
+    if not out.isatty():
         yield
         return
     done = Latch()
@@ -150,18 +149,6 @@ def slots(spark: SparkSession) -> int:
     return max(1, int(found))
 
 
-@contextmanager
-def _watched(spark: SparkSession, title: str, progress: bool) -> Iterator[None]:
-    if not progress:
-        yield
-    elif is_connect(spark):
-        with _connect_progress(spark, title):
-            yield
-    else:
-        with progress_line(title, _tasks_of_this_job(spark)):
-            yield
-
-
 def _tasks_of_this_job(spark: SparkSession) -> Look:
     context = spark.sparkContext
     tracker = context.statusTracker()
@@ -177,6 +164,12 @@ def _tasks_of_this_job(spark: SparkSession) -> Look:
         return (done, tasks) if tasks else None
 
     return look
+
+
+def _progress_of(spark: SparkSession, title: str) -> AbstractContextManager[None]:
+    if is_connect(spark):
+        return _connect_progress(spark, title)
+    return progress_line(title, _tasks_of_this_job(spark))
 
 
 @contextmanager
@@ -234,7 +227,7 @@ def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
             rows.set_exception(error)
 
     thread = InheritableThread(target=run, name="kprod-spark-job", daemon=True, session=spark)
-    with _watched(spark, title, progress):
+    with _progress_of(spark, title) if progress else nullcontext():
         thread.start()
         try:
             wait([rows])

@@ -23,7 +23,7 @@ from kprod.schema.columns.record_columns import (
 )
 from kprod.spark.acknowledgements import is_about_the_record
 from kprod.spark.executor_producer import MeasuringProducer
-from kprod.spark.record_shapes import (
+from kprod.spark.record_plan import (
     RecordPlan,
     Rows,
     SendArguments,
@@ -120,7 +120,7 @@ class TaskSender:
     def send_batches(self, batches: Iterable[Any]) -> None:
         """Send record batches. Raises as ``TaskProducer``, and RecordTypeError."""
         for batch in batches:
-            arranged = self._plan.roles.arrange(batch)
+            arranged = self._plan.arrange(batch)
             if arranged.num_rows:
                 self._send_columns(arranged)
 
@@ -242,7 +242,7 @@ class TaskSender:
         if len(names) != len(rows[0]) or list(map(_names, rows)).count(names) < len(rows):
             return None
         try:
-            found = self._plan.roles.find(names)
+            found = self._plan.find(names)
         except RecordTypeError:
             return None
         if "value" not in found or found.keys() - {"key", "value"}:
@@ -263,11 +263,7 @@ class TaskSender:
             self._rejected.take(arguments, error)
 
     def _send_rows(self, rows: Rows) -> None:
-        if self._limiter is None:
-            self._producer.send_rows(rows)
-            return
-        for piece in self._limiter.pieces(rows, rows.nbytes):
-            self._limiter.wait(piece.num_rows, piece.nbytes)
+        for piece in (rows,) if self._limiter is None else self._limiter.pieces(rows):
             self._producer.send_rows(piece)
 
 
@@ -277,12 +273,8 @@ def _as_it_came(row: Any) -> SendArguments:
     Keys and values that are neither bytes nor text become JSON.
     """
     raw = PayloadFormat("json")
-    columns = {
-        role: raw.converter(role, column.type)(column)[0] if role in ("value", "key") else column
-        for role, column in zip(row.schema.names, row.columns, strict=True)
-        if role not in ("topic", "partition")
-    }
-    return Rows("", pa.RecordBatch.from_pydict(columns)).arguments(0)
+    kept = row.select([role for role in row.schema.names if role not in ("topic", "partition")])
+    return Rows("", record_columns(kept, "", raw, raw).batch).arguments(0)
 
 
 SLICE_SECONDS = 0.2  # how much of the time the rows that are sent at once may take
@@ -339,13 +331,15 @@ class RateLimiter:
         self._free_at = max(self._free_at, now) + self._seconds(records, nbytes)
         self._sleep(self._free_at - now)
 
-    def pieces(self, batch: Any, nbytes: int) -> Iterator[Any]:
-        """Slices of ``batch``, which has ``nbytes``, for about ``SLICE_SECONDS`` each."""
-        rows = batch.num_rows
-        seconds = self._seconds(rows, nbytes)
-        size = rows if seconds <= SLICE_SECONDS else max(1, int(rows * SLICE_SECONDS / seconds))
-        for start in range(0, rows, max(1, size)):
-            yield batch.slice(start, size)
+    def pieces(self, rows: Rows) -> Iterator[Rows]:
+        """Slices of ``rows`` for about ``SLICE_SECONDS`` each, every one when it may be sent."""
+        seconds = self._seconds(rows.num_rows, rows.nbytes)
+        share = 1.0 if seconds <= SLICE_SECONDS else SLICE_SECONDS / seconds
+        size = max(1, int(rows.num_rows * share))
+        for start in range(0, rows.num_rows, size):
+            piece = rows.slice(start, size)
+            self.wait(piece.num_rows, piece.nbytes)
+            yield piece
 
     def _seconds(self, records: int, nbytes: int) -> float:
         limits = ((records, self._limit.records), (nbytes, self._limit.bytes))

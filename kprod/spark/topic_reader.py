@@ -18,7 +18,7 @@ from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
 from kprod.spark.options import PREFIX, concealed_source, resolved
-from kprod.spark.record_shapes import EPOCH, MILLISECOND
+from kprod.spark.record_plan import EPOCH, MILLISECOND
 
 SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "

@@ -272,26 +272,19 @@ def _failed(error: KprodError, task: int, result: WriteResult | None) -> WriteFa
 OnResult = Callable[[WriteResult, int], object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeachBatch:
-    """The function for ``writeStream.foreachBatch``. Immutable."""
-
-    on_result: OnResult | None
-    job: _Job
-    writer: PartitionWriter
-
-    def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch. Raises as ``write``; Spark then ends the query."""
-        writer = self.writer.named(Scope.QUERY, _query(df), batch_id)
-        result = _write(df, self.job, writer)
-        _log.info("micro-batch %d: %s", batch_id, result)
-        if self.on_result is not None:
-            self.on_result(result, batch_id)
+def _write_batch(
+    job: _Job, writer: PartitionWriter, on_result: OnResult | None, df: DataFrame, batch_id: int
+) -> None:
+    """Write one micro-batch. Raises as ``write``; Spark then ends the query."""
+    result = _write(df, job, writer.named(Scope.QUERY, _query(df), batch_id))
+    _log.info("micro-batch %d: %s", batch_id, result)
+    if on_result is not None:
+        on_result(result, batch_id)
 
 
 def foreach_batch(
     topic: str | None = None, *, on_result: OnResult | None = None, **options: Unpack[WriteOptions]
-) -> ForeachBatch:
+) -> Callable[[DataFrame, int], None]:
     """Return a function for ``writeStream.foreachBatch`` that writes each micro-batch.
 
     The options are those of ``write``. All output modes are supported, including ``update``.
@@ -309,7 +302,7 @@ def foreach_batch(
     """
     options = concealed_for_tasks(options)
     job, writer = _prepared(topic, options)
-    return ForeachBatch(on_result=on_result, job=replace(job, progress=False), writer=writer)
+    return functools.partial(_write_batch, replace(job, progress=False), writer, on_result)
 
 
 def _query(df: DataFrame) -> str | None:

@@ -16,7 +16,7 @@ from kprod.spark.acknowledgements import (
     MOST_PENDING,
     Acknowledgements,
 )
-from kprod.spark.record_shapes import Rows, SendArguments
+from kprod.spark.record_plan import Rows, SendArguments
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kprod.errors import ConfigError
+from kprod.spark.record_plan import Rows
 from kprod.spark.spark_job import most_tasks_at_once
 from kprod.spark.task_sender import SLICE_SECONDS, RateLimit, RateLimiter
 
@@ -56,11 +57,11 @@ def test_time_in_which_nothing_was_sent_is_not_saved_up() -> None:
 
 def test_a_batch_goes_in_pieces_of_a_moment() -> None:
     limited = limiter(Clock(), RateLimit(records=1_000))
-    batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 1_000})
-    sizes = [piece.num_rows for piece in limited.pieces(batch, 1_000)]
+    rows = Rows("t", pa.RecordBatch.from_pydict({"value": [b"v"] * 1_000}))
+    sizes = [piece.num_rows for piece in limited.pieces(rows)]
     assert sum(sizes) == 1_000
     assert max(sizes) == int(1_000 * SLICE_SECONDS)
-    (small,) = limited.pieces(batch.slice(0, 5), 5)
+    (small,) = limited.pieces(rows.slice(0, 5))
     assert small.num_rows == 5
 
 

@@ -16,9 +16,8 @@ import pytest
 from kprod.admin import read_topic
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.spark import partition_writer
-from kprod.spark.column_roles import ColumnRoles
 from kprod.spark.executor_producer import MeasuringProducer
-from kprod.spark.record_shapes import Rows
+from kprod.spark.record_plan import RecordPlan, Rows
 from kprod.spark.task_sender import READ_ROWS, TaskSender
 from tests.support.steady_names import steady_repr
 
@@ -186,16 +185,16 @@ def test_a_bad_option_is_told_on_the_driver(options: dict[str, Any], complaint: 
         partition_writer("t", bootstrap_servers="broker:9092", **options)
 
 
-def test_roles_find_their_columns_or_say_what_is_missing() -> None:
-    roles = ColumnRoles({"value": "payload"})
-    assert roles.find(["payload", "key"]) == {"value": "payload", "key": "key"}
+def test_a_plan_finds_its_columns_or_say_what_is_missing() -> None:
+    plan = RecordPlan(topic=None, columns={"value": "payload"})
+    assert plan.find(["payload", "key"]) == {"value": "payload", "key": "key"}
     for columns, complaint in (
         (["key"], "no column 'payload'"),
         (["payload", "payload"], "more than one column 'payload'"),
         (["payload", "carrier"], "columns .'carrier'. are not part"),
     ):
         with pytest.raises(RecordTypeError, match=complaint):
-            roles.find(columns)
+            plan.find(columns)
 
 
 def test_the_sender_looks_at_no_row_by_itself() -> None:

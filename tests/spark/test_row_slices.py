@@ -13,7 +13,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.errors import RecordTooLargeError, RecordTypeError
 from kprod.spark import partition_writer
 from kprod.spark.executor_producer import MeasuringProducer
-from kprod.spark.record_shapes import Rows
+from kprod.spark.record_plan import Rows
 from kprod.spark.task_sender import MOST_BYTES, MOST_ROWS, TaskSender
 
 

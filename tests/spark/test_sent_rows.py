@@ -9,7 +9,7 @@ import pytest
 
 from kprod.broker import EmbeddedBroker
 from kprod.producer import KafkaProducer
-from kprod.spark.record_shapes import Rows
+from kprod.spark.record_plan import Rows
 
 PAYLOADS = [
     pa.string(),

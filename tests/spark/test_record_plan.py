@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql import Row
 
 from kprod.errors import RecordTypeError
-from kprod.spark.column_roles import ColumnRoles
-from kprod.spark.record_shapes import RecordPlan, read_batch
+from kprod.spark.record_plan import RecordPlan, read_batch
 from tests.support.steady_names import steady_repr
 
 SHAPES = RecordPlan(topic="t")
@@ -66,7 +65,7 @@ def test_a_timestamp_without_zone_is_local_time() -> None:
 
 
 def test_columns_may_have_other_names() -> None:
-    shapes = RecordPlan(topic=None, roles=ColumnRoles({"key": "id", "value": "payload"}))
+    shapes = RecordPlan(topic=None, columns={"key": "id", "value": "payload"})
     row = Row(id="1", payload="p", topic="from-the-row")
     assert shapes.read(row)[:3] == ("from-the-row", b"p", b"1")
 

@@ -1,20 +1,20 @@
-"""Converts the items of a Spark partition to arguments of ``KafkaProducer.send``."""
+"""Converts the rows of a Spark partition to arguments of ``KafkaProducer.send``."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyarrow import compute
 
-from kprod.errors import RecordTypeError
+from kprod.errors import ConfigError, RecordTypeError
 from kprod.schema.columns.arrow_types import in_unit, is_bytes, is_text, python_values
 from kprod.schema.columns.payload_format import PayloadFormat
-from kprod.spark.column_roles import ColumnRoles
+from kprod.schema.columns.record_columns import ROLES
 from kprod.types import Header
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ MILLISECOND = datetime.timedelta(milliseconds=1)
 def read_headers(headers: Any) -> list[Header]:
     """Headers from a mapping, or a sequence of pairs or of structs with ``key`` and ``value``."""
     try:
-        pairs = headers.items() if isinstance(headers, Mapping) else map(_pair, headers)
+        pairs = (
+            headers.items()
+            if isinstance(headers, Mapping)
+            else [(h["key"], h["value"]) if isinstance(h, Mapping) else h for h in headers]
+        )
         return [(key, value.encode() if isinstance(value, str) else value) for key, value in pairs]
     except (TypeError, ValueError, KeyError) as error:
         raise RecordTypeError(
             "headers must be a map, or an array of (key, value) pairs or structs; "
             f"got {type(headers).__name__}"
         ) from error
-
-
-def _pair(header: Any) -> Any:
-    return (header["key"], header["value"]) if isinstance(header, Mapping) else header
 
 
 def read_timestamp(timestamp: Any) -> int:
@@ -60,17 +60,75 @@ SendArguments: TypeAlias = tuple[str, Any, Any, list[Header] | None, int | None,
 class RecordPlan:
     """How the rows of a job are converted to records. Immutable; can be pickled.
 
-    ``roles`` finds the columns of a frame, a Row or a dict. ``topic``, if given, overrides the
-    column. Text is encoded as UTF-8, unless a serializer or a format needs it as text.
+    ``columns`` has the names of columns by role. A role that is not in it uses the column with its
+    own name. ``topic``, if given, overrides the column. Text is encoded as UTF-8, unless a
+    serializer or a format needs it as text.
+
+    Unless values are binary, a frame without a value column gets one: a struct of the frame's
+    columns. The struct omits a column that has a role because of the column's own name, and columns
+    that kprod has ``added``. It includes other columns that ``columns`` assigns to a role.
     """
 
     topic: str | None
-    roles: ColumnRoles = field(default_factory=ColumnRoles)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    added: frozenset[str] = frozenset()
     value: PayloadFormat = field(default_factory=PayloadFormat)
     key: PayloadFormat = field(default_factory=PayloadFormat)
     encode_key: bool = True
     encode_value: bool = True
     by_row: bool = False  # a serializer or interceptor of the application looks at each record
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.columns) - set(ROLES))
+        if unknown:
+            raise ConfigError(f"columns: expected parts of a record, {list(ROLES)}; got {unknown}")
+
+    def with_added(self, role: str, name: str) -> RecordPlan:
+        """This plan, with a column ``name`` for ``role`` that is added to the frame."""
+        return replace(self, columns={**self.columns, role: name}, added=self.added | {name})
+
+    def find(self, columns: Sequence[str]) -> dict[str, str]:
+        """The column of each role that has one. The value has none if it is packed.
+
+        Raises RecordTypeError for a missing column, and for a column that would be lost because no
+        part of a record corresponds to it.
+        """
+        missing = sorted(set(self.columns.values()) - set(columns))
+        if missing:
+            raise RecordTypeError(f"there is no column {missing[0]!r} among {sorted(columns)}")
+        named = ((role, self.columns.get(role, role)) for role in ROLES)
+        found = {role: name for role, name in named if name in columns}
+        for name in found.values():
+            if list(columns).count(name) > 1:
+                raise RecordTypeError(f"there is more than one column {name!r}")
+        if "value" not in found and (self.value.kind == "binary" or not self.packed(columns)):
+            raise RecordTypeError(f"there is no column 'value' among {sorted(columns)}")
+        unknown = sorted(set(columns) - set(found.values()))
+        if unknown and "value" in found:
+            raise RecordTypeError(
+                f"columns {unknown} are not part of a Kafka record: select only value, key, topic,"
+                " partition, timestamp and headers, or map other names with columns="
+            )
+        return found
+
+    def packed(self, columns: Iterable[str]) -> list[str]:
+        """The columns that a packed value consists of."""
+        own = {role for role in ROLES if role not in self.columns} | self.added
+        return [name for name in columns if name not in own]
+
+    def arrange(self, batch: Any) -> Any:
+        """``batch`` with its columns renamed to their roles, without copying data.
+
+        Raises as ``find``.
+        """
+        names = batch.schema.names
+        columns = {role: batch.column(name) for role, name in self.find(names).items()}
+        if "value" not in columns:
+            kept = self.packed(names)
+            parts = [batch.column(name) for name in kept]
+            fields = [batch.schema.field(name) for name in kept]
+            columns["value"] = pa.StructArray.from_arrays(parts, fields=fields)
+        return pa.RecordBatch.from_pydict(columns)
 
     def read(self, item: Any) -> SendArguments:
         """The arguments of ``send`` for a Row, dict, tuple, bytes or str.
@@ -89,15 +147,16 @@ class RecordPlan:
                 return self._read_columns(names, dict(zip(names, item, strict=True)))
             if 2 <= len(item) <= 5:
                 return self._arguments(*item)
+        found = f"a tuple of {len(item)}" if isinstance(item, tuple) else type(item).__name__
         raise RecordTypeError(
             "a partition must hold Rows, dicts, bytes, str or tuples of "
-            f"(key, value[, headers[, timestamp[, partition]]]); got {_describe(item)}"
+            f"(key, value[, headers[, timestamp[, partition]]]); got {found}"
         )
 
     def _read_columns(self, names: Sequence[str], row: Mapping[str, Any]) -> SendArguments:
-        parts = {role: row[name] for role, name in self.roles.find(names).items()}
+        parts = {role: row[name] for role, name in self.find(names).items()}
         if "value" not in parts:
-            parts["value"] = {name: row[name] for name in self.roles.packed(names)}
+            parts["value"] = {name: row[name] for name in self.packed(names)}
         return self._arguments(parts.pop("key", None), **parts)
 
     def _arguments(
@@ -140,10 +199,6 @@ def as_it_came(item: Any) -> SendArguments:
     if not isinstance(value, bytes | bytearray | memoryview):
         value = repr(item).encode()
     return "", bytes(value), None, None, None, None
-
-
-def _describe(item: Any) -> str:
-    return f"a tuple of {len(item)}" if isinstance(item, tuple) else type(item).__name__
 
 
 def size_of(value: Any, key: Any) -> int:
