@@ -27,7 +27,6 @@ from kprod.sender.assembly import broker_settings
 from kprod.sender.broker import Broker as Connection
 from kprod.sender.connection import ControlRequest
 from kprod.sender.connection_log import ConnectionLog
-from kprod.sender.deadlines import Deadlines
 from kprod.sender.network import Network
 from kprod.types import Broker
 from kprod.wire import admin
@@ -116,7 +115,6 @@ class ClusterClient:
         self._bootstrap = [Broker(-n, *at) for n, at in enumerate(config.bootstrap_servers, 1)]
         self._brokers: Mapping[int, Broker] = {}
         self._failures: dict[str, KprodError] = {}  # by broker, since the request was made
-        self._deadlines = Deadlines()  # of its connections
         rng = random.Random()
         self._network = Network(
             open_network(config),
@@ -126,7 +124,6 @@ class ClusterClient:
             SystemClock(),
             self._failures.__setitem__,
             rng,
-            self._deadlines,
             log=_QuietLog(config.client_id),
         )
 
@@ -158,9 +155,9 @@ class ClusterClient:
                 self._check_reachable(node)
             if now >= self._deadline:
                 raise self._too_late(question.api, node)
-            until = min(self._deadline, self._deadlines.first)
+            until = min(self._deadline, self._network.deadlines.first)
             self._network.poll(max(0.0, until - now))
-            self._deadlines.fire(monotonic())
+            self._network.deadlines.fire(monotonic())
         if isinstance(asked.error, UnsupportedVersionError):  # without the advice to retry
             raise UnsupportedVersionError(str(asked.error))
         if asked.error is not None:

@@ -16,9 +16,7 @@ from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
 from kprod.security.composition import mechanism_of, open_network, steps_of
 from kprod.sender.connection import BrokerSettings
-from kprod.sender.connection_log import UnobservedFailures
 from kprod.sender.coordination import Coordination
-from kprod.sender.deadlines import Deadlines
 from kprod.sender.login import LoginSettings
 from kprod.sender.loop import LoopOwner, Sender
 from kprod.sender.metadata import MetadataRequests
@@ -61,7 +59,6 @@ def assemble(
     refuse_green_threads()
     rng = rng or random.Random()
     retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
-    deadlines = Deadlines()
     metadata = Metadata(
         clock=clock,
         max_age=config.metadata_max_age_ms / 1000,
@@ -78,9 +75,9 @@ def assemble(
         clock,
         metadata.connection_failed,
         rng,
-        deadlines,
         goes_back=config.metadata_recovery_strategy == "rebootstrap",
     )
+    deadlines = network.deadlines
     loop_owner = LoopOwner(network, clock)
     metadata.subscribe(MetadataListener(wanted=loop_owner.wake))
     transactions: Transactions | None = None
@@ -110,8 +107,7 @@ def assemble(
         retry_backoff=retry_backoff,
         new_window=partial(_window, config),
     )
-    unread = UnobservedFailures(config.client_id, clock.monotonic)
-    outcomes = Outcomes(partitions, metadata, network, metrics, unread, retries=config.retries)
+    outcomes = Outcomes(partitions, metadata, network, metrics, retries=config.retries)
     if transactions is None:
         ProducerIdRequests(partitions, network, deadlines, retry_backoff)
     else:

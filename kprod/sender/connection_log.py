@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from logging import DEBUG
 
@@ -78,6 +78,7 @@ class ConnectionLog:
         self._client_id = client_id
         self._troubles: dict[str, _Trouble] = {}  # of brokers whose last connection failed
         self._limit = RateLimit()
+        self._failed_records = RateLimit()
 
     def failed(self, broker: str, error: KprodError, now: float) -> None:
         """A connection to ``broker`` could not be made, or was lost. ``error`` names the broker."""
@@ -140,28 +141,14 @@ class ConnectionLog:
         stack = "".join(traceback.format_exception(error)).rstrip()
         log.error("%s: %s\n%s", self._client_id, what, stack)
 
+    def unobserved(self, topic: str, records: int, error: KprodError, now: float) -> None:
+        """Log that ``records`` of ``topic`` ended in ``error``, and no caller waits for them.
 
-def _others(left_out: int, what: str, seconds: float) -> str:
-    return f" ({left_out} more {what} in the last {seconds:.0f} s)" if left_out else ""
-
-
-class UnobservedFailures:
-    """Logs failed records whose futures nobody has read.
-
-    There is one line per topic, cause and ``INTERVAL``, with the number of records. ``monotonic``
-    is a clock in seconds. Used only by the sender's thread.
-    """
-
-    def __init__(self, client_id: str, monotonic: Callable[[], float]) -> None:
-        self._client_id = client_id
-        self._monotonic = monotonic
-        self._limit = RateLimit()
-
-    def failed(self, topic: str, records: int, error: KprodError) -> None:
-        """``records`` of ``topic`` ended in ``error``, and no caller waits for any of them."""
+        There is one line per topic, cause and ``INTERVAL``, with the number of records.
+        """
         if isinstance(error, TransactionAbortedError):
             return  # the call that aborts says so for the whole transaction
-        before = self._limit.admit((topic, _cause(error)), self._monotonic(), records)
+        before = self._failed_records.admit((topic, _cause(error)), now, records)
         if before is None:
             return
         also = f" (and {before.left_out} since the last such line)" if before.left_out else ""
@@ -175,6 +162,10 @@ class UnobservedFailures:
             error,
             error.persisted.name,
         )
+
+
+def _others(left_out: int, what: str, seconds: float) -> str:
+    return f" ({left_out} more {what} in the last {seconds:.0f} s)" if left_out else ""
 
 
 def _cause(error: KprodError) -> str:

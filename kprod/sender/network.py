@@ -43,7 +43,6 @@ class Network:
         clock: Clock,
         on_failure: Callable[[str, KprodError], None],
         rng: random.Random,
-        deadlines: Deadlines,
         *,
         goes_back: bool = True,
         log: ConnectionLog | None = None,
@@ -66,7 +65,7 @@ class Network:
         self.connect_requested = False  # a connection was not begun for that reason
         self._spins = getattr(backend, "spins", False)  # see Backend
         self.interruptible = getattr(backend, "interruptible", False)
-        self.deadlines = deadlines
+        self.deadlines = Deadlines()  # of all that the sender does
         self.due = FOREVER  # see Deadlines: another broker is to be tried
         self.waiting: dict[Owner, None] = {}
         self.transports: dict[int, Broker] = {}  # the brokers with one, by its id

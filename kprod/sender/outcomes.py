@@ -10,7 +10,6 @@ from kprod.cluster.snapshot import Leadership
 from kprod.errors import BrokerError, DeliveryTimeoutError, ErrorCode, KprodError
 from kprod.metrics.producer_metrics import ProducerMetrics
 from kprod.quantities import counted
-from kprod.sender.connection_log import UnobservedFailures
 from kprod.sender.network import Network
 from kprod.sender.partition import Partition
 from kprod.sender.partitions import PartitionSet
@@ -70,7 +69,6 @@ class Outcomes:
         metadata: Metadata,
         network: Network,
         metrics: ProducerMetrics,
-        unread: UnobservedFailures,
         *,
         retries: int,
     ) -> None:
@@ -82,7 +80,6 @@ class Outcomes:
         self._network = network
         self.log = network.log
         self.metrics = metrics
-        self._unread = unread
         self._retries = retries
 
     @property
@@ -112,16 +109,16 @@ class Outcomes:
 
     # An attempt has ended -----------------------------------------------------------------------
 
-    def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+    def stored(self, batch: ProducerBatch, base_offset: int, append_time: int, now: float) -> None:
         """The leader has acknowledged ``batch``."""
         partition: Partition = batch.partition
         if partition.unresolved:
-            self._resolve_by(partition, batch, base_offset)
+            self._resolve_by(partition, batch, base_offset, now)
         partition.acknowledged(batch, base_offset)
         self._succeed(batch, base_offset, append_time)
 
     def _resolve_by(
-        self, partition: Partition, acknowledged: ProducerBatch, base_offset: int
+        self, partition: Partition, acknowledged: ProducerBatch, base_offset: int, now: float
     ) -> None:
         """Settle the unresolved batches: ``acknowledged`` is the first batch after them."""
         roomy = partition.leaves_room(acknowledged, base_offset)
@@ -130,7 +127,7 @@ class Outcomes:
             if roomy and proves(acknowledged, batch):
                 self._succeed(batch, -1, -1)
             else:
-                self._leave_unresolved(batch)
+                self._leave_unresolved(batch, now)
 
     def attempt_failed(
         self,
@@ -166,7 +163,7 @@ class Outcomes:
     ) -> None:
         partition: Partition = batch.partition
         if verdict is Verdict.DONE:
-            self.stored(batch, -1, -1)
+            self.stored(batch, -1, -1, now)
         elif verdict is Verdict.UNRESOLVED:
             partition.resolved(batch)
             partition.unresolved.append(batch)
@@ -179,7 +176,7 @@ class Outcomes:
             partition.put_back(batch, now)  # its deadline has come
         else:
             if verdict is Verdict.RESEQUENCE:
-                self._end_unresolved(partition)
+                self._end_unresolved(partition, now)
                 partition.want_new_epoch()
             batch.last_attempt_at = now
             self.metrics.retried(batch)
@@ -238,9 +235,9 @@ class Outcomes:
             partition.unresolved.remove(batch)
         partition.resolved(batch)
         if not partition.in_flight:
-            self._end_unresolved(partition)
+            self._end_unresolved(partition, now)
         batch.release()
-        self._fail(batch, final)
+        self._fail(batch, final, now)
 
     def _final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
         """The error for the futures. ``persisted`` says whether the records may be in the log."""
@@ -265,15 +262,15 @@ class Outcomes:
             cause = self._network.trouble(leader.leader_id, now)
         return expired(batch, self._delivery_timeout, state, cause)
 
-    def _end_unresolved(self, partition: Partition) -> None:
+    def _end_unresolved(self, partition: Partition, now: float) -> None:
         """Fail the unresolved batches of the partition: no later batch will settle them."""
         unresolved, partition.unresolved = partition.unresolved, []
         for batch in unresolved:
-            self._leave_unresolved(batch)
+            self._leave_unresolved(batch, now)
 
-    def _leave_unresolved(self, batch: ProducerBatch) -> None:
+    def _leave_unresolved(self, batch: ProducerBatch, now: float) -> None:
         batch.release()
-        self._fail(batch, unknown_fate(batch))
+        self._fail(batch, unknown_fate(batch), now)
 
     def expire(self, batch: ProducerBatch, now: float) -> None:
         """End a batch whose delivery timeout has passed: on the wire, unresolved, or queued."""
@@ -289,17 +286,17 @@ class Outcomes:
         """End a batch with ``error``. If it is on the wire, its request continues."""
         if batch.on_wire:
             batch.maybe_written = True
-            self._fail(batch, self._final(batch, error, now))
+            self._fail(batch, self._final(batch, error, now), now)
         else:
             self.give_up(batch, error, now)
 
-    def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
+    def _fail(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         if not batch.delivery.done:  # else ``disown`` has ended and counted it
             self.metrics.failed(batch)
         if self.partitions.transaction is not None:
             self.partitions.transaction.record_failed(error)
         if not batch.delivery.is_heard():
-            self._unread.failed(batch.tp.topic, batch.record_count, error)
+            self.log.unobserved(batch.tp.topic, batch.record_count, error, now)
         errors = errors_by_record(error, batch.tp, batch.record_count)
         if errors:
             batch.delivery.fail_each(errors)

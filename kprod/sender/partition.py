@@ -86,32 +86,6 @@ class Partition:
     one. ``due``: see ``Deadlines``; it is never later than the next timed event of the partition.
     """
 
-    __slots__ = (
-        "_all",
-        "_codec",
-        "_found_in",
-        "_goes_on_at",
-        "_linger",
-        "_queued",
-        "anchor_offset",
-        "anchor_sequence",
-        "due",
-        "group",
-        "has_gap",
-        "in_flight",
-        "leader",
-        "needs_new_epoch",
-        "next_sequence",
-        "on_wire",
-        "place",
-        "producer",
-        "proven_leader",
-        "proven_until",
-        "queue",
-        "tp",
-        "unresolved",
-    )
-
     def __init__(self, queue: PartitionQueue, everything: PartitionSet) -> None:
         self.tp: TopicPartition = queue.tp
         self._all = everything

@@ -72,17 +72,6 @@ class Window:
     Used only by the sender's thread.
     """
 
-    __slots__ = (
-        "_fell_at",
-        "_half",
-        "_least",
-        "_most",
-        "_slow",
-        "in_flight",
-        "limits",
-        "size",
-    )
-
     def __init__(self, least: int, most: int, slow: float) -> None:
         self._least = least
         self._most = max(least, most)

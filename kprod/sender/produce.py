@@ -142,7 +142,7 @@ class ProduceExchange(Exchange):
             if part.error_code:
                 self._refused(batch, part, now)
             else:
-                outcomes.stored(batch, part.base_offset, part.log_append_time_ms)
+                outcomes.stored(batch, part.base_offset, part.log_append_time_ms, now)
             del batches[place]  # last: a batch that is not settled fails with the link
         if unasked:
             what = f"broker {self._group.node_id} answers for partitions that were not asked for"
@@ -167,7 +167,7 @@ class ProduceExchange(Exchange):
         """
         self._ended_well(now, 0)
         while self._batches:
-            self._outcomes.stored(self._batches.popitem()[1], -1, -1)
+            self._outcomes.stored(self._batches.popitem()[1], -1, -1, now)
         return 0
 
     def _end_left_out(self, now: float) -> None:

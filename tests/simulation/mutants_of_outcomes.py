@@ -48,8 +48,8 @@ class FreesOnce(ProducerBatch):
 
 
 class FreesTwice(Outcomes):
-    def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-        super().stored(batch, base_offset, append_time)
+    def stored(self, batch: ProducerBatch, base_offset: int, append_time: int, now: float) -> None:
+        super().stored(batch, base_offset, append_time, now)
         if batch.attempts > 1:
             batch.release()
 
@@ -71,9 +71,9 @@ class ForgetsDoubt(Outcomes):
 
 
 class Miscounts(Outcomes):
-    def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+    def stored(self, batch: ProducerBatch, base_offset: int, append_time: int, now: float) -> None:
         off_by = 1 if batch.attempts > 1 and base_offset >= 0 else 0
-        super().stored(batch, base_offset + off_by, append_time)
+        super().stored(batch, base_offset + off_by, append_time, now)
 
 
 def fails_duplicates(error: KprodError, attempt: Attempt) -> Verdict:

@@ -8,7 +8,6 @@ from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.broker import Broker
 from kprod.sender.connection import BrokerSettings
-from kprod.sender.deadlines import Deadlines
 from kprod.sender.network import Network
 from kprod.transport.memory import MemoryTransport, ServerEnd
 from kprod.types import Broker as Address
@@ -53,7 +52,6 @@ class BrokerRig:
             self.clock,
             lambda broker, error: self.errors.append(error),
             SteadyRandom(),
-            Deadlines(),
         )
         self.broker = Broker(BROKER, network)
 

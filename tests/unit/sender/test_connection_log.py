@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from kprod.errors import ConnectionLost, DeliveryTimeoutError
-from kprod.sender.connection_log import INTERVAL, KEPT, ConnectionLog, UnobservedFailures
-from tests.support.fake_clock import FakeClock
+from kprod.sender.connection_log import INTERVAL, KEPT, ConnectionLog
 
 ONE = "broker 1 at one:9092"
 REFUSED = ConnectionLost(f"{ONE}: Connection refused")
@@ -77,20 +76,8 @@ def test_what_is_remembered_is_bounded(
 TIMEOUT = DeliveryTimeoutError("not acknowledged")
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def unread(clock: FakeClock) -> UnobservedFailures:
-    return UnobservedFailures("my-client", clock.monotonic)
-
-
-def test_the_first_are_told_at_once(
-    unread: UnobservedFailures, caplog: pytest.LogCaptureFixture
-) -> None:
-    unread.failed("t", 7, TIMEOUT)
+def test_the_first_are_told_at_once(log: ConnectionLog, caplog: pytest.LogCaptureFixture) -> None:
+    log.unobserved("t", 7, TIMEOUT, 0.0)
     (line,) = told(caplog)
     assert "7 records for topic 't' failed, and nobody has asked" in line
     assert "not acknowledged" in line
@@ -98,19 +85,18 @@ def test_the_first_are_told_at_once(
 
 
 def test_more_of_the_same_are_counted_for_a_minute(
-    unread: UnobservedFailures, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
-        unread.failed("t", 7, TIMEOUT)
-    clock.advance(INTERVAL)
-    unread.failed("t", 1, TIMEOUT)
+        log.unobserved("t", 7, TIMEOUT, 0.0)
+    log.unobserved("t", 1, TIMEOUT, INTERVAL)
     assert len(told(caplog)) == 2
     assert "1 record for topic 't' failed (and 14 since the last such line)" in told(caplog)[1]
 
 
 def test_so_many_topics_are_remembered(
-    unread: UnobservedFailures, caplog: pytest.LogCaptureFixture
+    log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(KEPT + 1):
-        unread.failed(f"t{number}", 1, TIMEOUT)
+        log.unobserved(f"t{number}", 1, TIMEOUT, 0.0)
     assert len(told(caplog)) == KEPT + 1

@@ -9,7 +9,6 @@ import pytest
 from kprod.errors import KprodError, UnsupportedVersionError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.connection import Exchange
-from kprod.sender.deadlines import Deadlines
 from kprod.sender.network import MOST_TRIES, PATIENCE, Network
 from kprod.types import Broker
 from kprod.wire.versions import ApiKey
@@ -32,7 +31,6 @@ class NetworkRig:
         self.backend.spins = True
         self.errors: list[KprodError] = []
         self.metrics = ProducerMetrics()
-        self.deadlines = Deadlines()
         self.network = Network(
             self.backend,
             [(host, 9092) for host in bootstrap],
@@ -41,8 +39,8 @@ class NetworkRig:
             self.clock,
             lambda broker, error: self.errors.append(error),
             SteadyRandom(1),
-            self.deadlines,
         )
+        self.deadlines = self.network.deadlines
 
     def poll(self, seconds: float) -> None:
         """Wait for the network, then do what is due."""
