@@ -21,7 +21,6 @@ from kprod.errors import (
     ErrorCode,
     KprodError,
     ProducerFencedError,
-    ProtocolError,
     TransactionAbortedError,
     TransactionError,
     UnsupportedVersionError,
@@ -116,7 +115,6 @@ class Coordination:
         self.holds = False
         """True for a moment after a transaction, when batches of the next one must wait."""
         self._hold_until = 0.0
-        self._held: dict[TopicPartition, None] = {}  # partitions with batches that wait for its end
         self._needs_epoch = False  # before the next transaction
         self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # node id, known since
         self._in_flight = False
@@ -131,7 +129,7 @@ class Coordination:
 
     def _forget_transaction(self) -> None:
         self.started = False  # something of the transaction may be known to brokers
-        self._wanted: dict[TopicPartition, None] = {}  # partitions that have to be added
+        self._wanted: dict[TopicPartition, None] = {}  # they are to be added, or held
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._doubtful: Ask | None = None  # an addition that may have been made
@@ -148,13 +146,10 @@ class Coordination:
         """
         if self._transactions.state not in OPEN:
             return False
-        if self.holds:
-            self._held[tp] = None
-            return False
-        if self.implicit:
-            self.started = True
-            return True
         if tp in self._added:
+            return True
+        if self.implicit and not self.holds:
+            self.started = True
             return True
         self._wanted[tp] = None
         self._transactions.changed()
@@ -163,8 +158,9 @@ class Coordination:
     def release_hold(self) -> None:
         """Called a moment after a transaction has ended: let waiting partitions go on."""
         self.holds = False
-        held, self._held = self._held, {}
-        self._partitions.reopen(held)
+        if self.implicit:  # otherwise they are added now
+            waiting, self._wanted = self._wanted, {}
+            self._partitions.reopen(waiting)
 
     def sequence_lost(self) -> None:
         """Some sequence numbers may be missing in the log. They must not be used again."""
@@ -434,20 +430,13 @@ class Coordination:
         elif ask.api is ApiKey.END_TXN:
             if reply.producer is not None:
                 self._identify(*reply.producer)
-            self._end_taken(renewed=reply.producer is not None)
+            self._ended(renewed=reply.producer is not None)
             self.holds, self._hold_until = True, now + MARKERS
         else:
-            self._initialized(reply)
+            self._identify(reply.producer_id, reply.producer_epoch)
+            self._needs_epoch = False
+            self._begin_anew()
         return None
-
-    def _initialized(self, reply: Any) -> None:
-        if reply.producer_id < 0 or reply.producer_epoch < 0:
-            raise ProtocolError(
-                f"producer id {reply.producer_id}, epoch {reply.producer_epoch} cannot be"
-            )
-        self._identify(reply.producer_id, reply.producer_epoch)
-        self._needs_epoch = False
-        self._begin_anew()
 
     def _identify(self, producer_id: int, epoch: int) -> None:
         self._identity.producer = ProducerId(producer_id, epoch, transactional=True)
@@ -459,29 +448,23 @@ class Coordination:
         self.implicit = self._transactions.level >= IMPLICIT_FROM
         self._transactions.ready()
 
-    def _end_taken(self, *, renewed: bool) -> None:
-        """The coordinator has ended the transaction. ``renewed``: see ``_ended``."""
-        refused = self._refused_commit
-        if refused is None or self._transactions.state is not State.COMMITTING:
-            self._ended(renewed=renewed)
-            return
-        # The coordinator took an abort after it had refused the commit: nothing was fenced.
-        self._needs_epoch = not renewed
-        self._forget_transaction()
-        self._transactions.fail(refused)
-
     def _ended(self, *, renewed: bool) -> None:
         """The transaction is over. ``renewed``: its end returned the epoch of the next one."""
+        refused = self._refused_commit if self._transactions.state is State.COMMITTING else None
         upgraded = not self.implicit and self._transactions.level >= IMPLICIT_FROM
         if renewed:
             self._needs_epoch = False
-        elif upgraded or self._may_come_late:
+        elif upgraded or self._may_come_late or refused is not None:
             # A question that got no answer and was repeated may come a second time, to the next
             # transaction: an end would end that too early (KAFKA-17754), offsets of an aborted
             # transaction would be committed with it, and an addition would open one without an end.
             # Brokers distinguish transactions of the two protocols by their epochs.
             self._needs_epoch = True
-        if self._needs_epoch:
+        if refused is not None:
+            # The coordinator took an abort after it had refused the commit: nothing was fenced.
+            self._forget_transaction()
+            self._transactions.fail(refused)
+        elif self._needs_epoch:
             self._transactions.reinitializes()
         else:
             self._begin_anew()
@@ -549,20 +532,16 @@ class Coordination:
             self._end_for_good(found, error)
         elif state is State.INITIALIZING:
             self._end_for_good(Reaction.CLOSE, error)
-        elif state is State.ABORTING and self._is_for_the_end(ask):
+        elif (
+            state is State.ABORTING
+            and ask.coordinator == self._coordinator
+            and (finds or ask.api is ApiKey.END_TXN)
+        ):
             self._end_for_good(Reaction.START_AGAIN, error)  # it cannot even be aborted
         else:
             self._wanted.clear()
             self._transactions.fail(error)
         return None
-
-    def _is_for_the_end(self, ask: Ask) -> bool:
-        """Whether a transaction needs ``ask`` to end.
-
-        It can end without questions about a group.
-        """
-        ends = ApiKey.END_TXN, ApiKey.FIND_COORDINATOR
-        return ask.api in ends and ask.coordinator == self._coordinator
 
     def _end_for_good(self, found: Reaction, cause: KprodError) -> None:
         if found is Reaction.FENCED:

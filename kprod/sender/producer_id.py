@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kprod.clock import ExponentialBackoff
-from kprod.errors import BrokerError, ConnectionLost, ErrorCode, KprodError, ProtocolError
+from kprod.errors import BrokerError, ConnectionLost, ErrorCode, KprodError
 from kprod.sender.connection import ControlRequest
 from kprod.sender.deadlines import FOREVER, Deadlines
 from kprod.sender.network import Network
@@ -76,11 +76,8 @@ class ProducerIdRequests:
     def answered(self, reply: InitProducerIdReply, now: float) -> None:
         """Take the id, or react to the error code."""
         if reply.error_code:
-            self._refused(BrokerError(reply.error_code, "asking for a producer id"), now)
-        elif reply.producer_id < 0 or reply.producer_epoch < 0:
-            raise ProtocolError(
-                f"producer id {reply.producer_id}, epoch {reply.producer_epoch} cannot be"
-            )
+            error = BrokerError(reply.error_code, "asking for a producer id")
+            self.failed(error, now, sent=True)
         else:
             self._in_flight, self._failures = False, 0
             self._identity.trouble = None
@@ -89,10 +86,6 @@ class ProducerIdRequests:
             self._network.log.detail("%s", self._identity.producer)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        """No answer came: try again after a back-off."""
-        self._refused(error, now)
-
-    def _refused(self, error: KprodError, now: float) -> None:
         """Try again after a back-off, unless the error is final. The first error is logged.
 
         Records wait meanwhile. If their delivery timeout passes, their error names ``error``.

@@ -106,16 +106,13 @@ LEADS_TO: Mapping[Call, State] = MappingProxyType(
     {
         Call.INIT: State.INITIALIZING,
         Call.BEGIN: State.IN_TRANSACTION,
-        Call.SEND: State.IN_TRANSACTION,
-        Call.OFFSETS: State.IN_TRANSACTION,
         Call.PREPARE: State.PREPARED,
         Call.COMMIT: State.COMMITTING,
         Call.ABORT: State.ABORTING,
     }
 )
 """The state that each call leads to. A call is allowed in a state from which the caller may move to
-that state. ``send`` and ``send_offsets_to_transaction`` are allowed in ``IN_TRANSACTION``, the
-state that they lead to."""
+that state. Other calls change no state: they are allowed in ``IN_TRANSACTION``."""
 
 OPEN = (State.IN_TRANSACTION, State.PREPARED, State.COMMITTING)
 """States in which queued records may be sent."""
@@ -125,10 +122,9 @@ DOOMED = (State.ABORTABLE_ERROR, State.ABORTING)
 
 def allowed(call: Call, state: State) -> bool:
     """Whether an application may make ``call`` in ``state``."""
-    to = LEADS_TO[call]
-    if to is state:
-        return call in (Call.SEND, Call.OFFSETS)
-    return call not in (Call.SEND, Call.OFFSETS) and MOVES.get((state, to)) is Party.CALLER
+    if call not in LEADS_TO:
+        return state is State.IN_TRANSACTION
+    return MOVES.get((state, LEADS_TO[call])) is Party.CALLER
 
 
 class PendingCall(Pending):

@@ -369,4 +369,6 @@ def decode_init_producer_id_response(version: int, body: memoryview) -> InitProd
     )
     throttle_ms, error_code, producer_id, producer_epoch = reader.unpack(_PRODUCER)
     reader.skip_tags()
+    if not error_code and (producer_id < 0 or producer_epoch < 0):
+        raise ProtocolError(f"producer id {producer_id}, epoch {producer_epoch} cannot be")
     return InitProducerIdReply(error_code, producer_id, producer_epoch, throttle_ms)

@@ -53,8 +53,7 @@ def layers() -> dict[Edge, str]:
 
 def producer() -> dict[Edge, str]:
     """The moves of a transactional producer; those of callers bear the name of the call."""
-    calls = {state: call.value for call, state in LEADS_TO.items() if call.value != "send"}
-    calls[State.IN_TRANSACTION] = "begin_transaction"
+    calls = {state: call.value for call, state in LEADS_TO.items()}
     told: dict[Edge, str] = {}
     for (before, after), party in MOVES.items():
         if after is State.FATAL_ERROR:
