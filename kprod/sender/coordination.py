@@ -110,7 +110,6 @@ class Coordination:
         self._deadlines = deadlines
         self._backoff = backoff
         self.due = FOREVER  # see Deadlines
-        self.implicit = False  # brokers add partitions to the transaction themselves (KIP-890)
         self.transactional_id = transactions.transactional_id
         self.holds = False
         """True for a moment after a transaction, when batches of the next one must wait."""
@@ -136,6 +135,12 @@ class Coordination:
         self._may_come_late = False  # a request without an answer, which may arrive late
         self._refused_commit: BrokerError | None = None  # the answer to an abort explains it
         self._resumed = False  # another process has begun it
+
+    @property
+    def implicit(self) -> bool:
+        """True if brokers add partitions to the transaction themselves (KIP-890)."""
+        used = self._transactions.used_level
+        return (self._transactions.level if used is None else used) >= IMPLICIT_FROM
 
     # Questions of the gate ------------------------------------------------------------------------
 
@@ -264,7 +269,8 @@ class Coordination:
             if self._transactions.under_way:
                 self._transactions.prepared()
         elif state in ENDS and self.started:
-            return self._end()
+            committed = state is State.COMMITTING and self._refused_commit is None
+            return self._change(ApiKey.END_TXN, committed, about=committed)
         elif state in ENDS:
             self._ended(renewed=False)
         return None
@@ -308,13 +314,6 @@ class Coordination:
         older = "" if alone else "check no member of a group: give the id of the group alone"
         api, to = ApiKey.TXN_OFFSET_COMMIT, (GROUP, group_id)
         return self._change(api, member, left, about=pending, to=to, count=len(left), older=older)
-
-    def _end(self) -> Ask:
-        if self._resumed:  # the level may have become known meanwhile, by the handshakes
-            known = self._transactions.ends_under
-            self.implicit = (self._transactions.level if known is None else known) >= IMPLICIT_FROM
-        committed = self._transactions.state is State.COMMITTING and self._refused_commit is None
-        return self._change(ApiKey.END_TXN, committed, about=committed)
 
     def leaves(self, ask: Ask) -> None:
         """``ask`` is about to be sent."""
@@ -445,7 +444,6 @@ class Coordination:
     def _begin_anew(self) -> None:
         self._forget_transaction()
         self._transactions.used_level = self._transactions.level
-        self.implicit = self._transactions.level >= IMPLICIT_FROM
         self._transactions.ready()
 
     def _ended(self, *, renewed: bool) -> None:

@@ -184,11 +184,9 @@ class Transactions:
         self.trouble: KprodError | None = None  # of the question that is to be asked again
         self.level = 0
         """The cluster's ``transaction.version``, as far as brokers have said."""
-        self.used_level = 0
+        self.used_level: int | None = 0
         """The level that the transaction is written under; the sender sets it between two
-        transactions."""
-        self.ends_under: int | None = None
-        """The level under which a resumed transaction was written, if that is known."""
+        transactions. None if that is not known of a resumed one: it ends under ``level``."""
         self._level_as_of = -1
         self.fetches: PendingQueue[OffsetFetch] = PendingQueue()
         self.number = 0
@@ -199,8 +197,7 @@ class Transactions:
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
         self._decided = False  # its transaction has ended as it asks for; only an epoch is missing
-        self._offsets: list[PendingOffsets] = []
-        self._unheard: list[PendingOffsets] = []  # sent, but the call had timed out by then
+        self._offsets: list[PendingOffsets] = []  # of this transaction, until they are heard of
         self._closing = False
         self._lock = Lock()  # guards all of the above
         self.changed: Callable[[], object] = bool
@@ -217,7 +214,7 @@ class Transactions:
             self._check(Call.BEGIN)
             self.number += 1
             self.ended_by, self.may_be_committed = None, False
-            self._unheard.clear()
+            self._offsets = []
             self._move(State.IN_TRANSACTION, Party.CALLER)
 
     def resume(self, producer: tuple[int, int], level: int | None = None) -> None:
@@ -229,7 +226,7 @@ class Transactions:
         """
         with self._lock:
             self._move(State.PREPARED, Party.RECOVERING_PROCESS)
-            self.ends_under = level
+            self.used_level = level
             self.producer = producer
             self.number += 1
 
@@ -260,7 +257,7 @@ class Transactions:
         begun = PendingOffsets(offsets, member)
         with self._lock:
             self._check(Call.OFFSETS)
-            for pending in (*self._offsets, *self._unheard):
+            for pending in self._offsets:
                 if pending.offsets == offsets and pending.member == member:
                     return pending
             self._offsets.append(begun)
@@ -282,8 +279,8 @@ class Transactions:
         with self._lock:
             if self._pending is pending:
                 self._pending = None
-            elif pending in self._unheard:
-                self._unheard.remove(pending)
+            else:  # not in place: the sender may look through them
+                self._offsets = [each for each in self._offsets if each is not pending]
         if pending.error is not None:
             raise copy.copy(pending.error)
 
@@ -339,21 +336,20 @@ class Transactions:
         if self._closing:
             return self.state in (State.COMMITTING, State.ABORTING)
         pending = self._pending
-        asked = bool(self._offsets) or bool(self.fetches)
+        asked = bool(self.fetches) or self.next_offsets() is not None
         return asked or (pending is not None and not pending.ended.is_open)
 
     def next_offsets(self) -> PendingOffsets | None:
         """The offsets to send next, or None."""
-        return next(iter(self._offsets), None)
+        for offsets in self._offsets:
+            if not offsets.ended.is_open:
+                return offsets
+        return None
 
     def offsets_sent(self, sent: PendingOffsets) -> None:
         """The coordinator of the group has accepted all of ``sent``."""
-        with self._lock:
-            if sent not in self._offsets:  # ``close`` came between the answer and this
-                return
-            self._offsets.remove(sent)
-            self._unheard.append(sent)
-        sent.ended.open()
+        with self._lock:  # ``close`` may drop them at the same time
+            sent.ended.open()
 
     def prepared(self) -> None:
         """All records and offsets of a prepared transaction are stored."""
@@ -433,10 +429,10 @@ class Transactions:
         pending.ended.open()
 
     def _drop_offsets(self, error: KprodError) -> None:
-        dropped, self._offsets = self._offsets, []
-        for pending in dropped:
-            pending.error = error
-            pending.ended.open()
+        for pending in self._offsets:
+            if not pending.ended.is_open:
+                pending.error = error
+                pending.ended.open()
 
     def __str__(self) -> str:
         return f"transaction {self.number} of {self.transactional_id!r}"

@@ -156,7 +156,7 @@ class BelievesInTheNewProtocol(Coordination):
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
-        self.implicit = True
+        self._transactions.used_level = 2
 
 
 class GoesOnWithTheOldEpoch(Coordination):
