@@ -94,11 +94,6 @@ class Broker:
         connection = self.connection  # once: the sender may end it meanwhile
         return len(connection.unanswered) if connection is not None else 0
 
-    @property
-    def idle_bootstrap(self) -> bool:
-        """True if this is an idle connection to a bootstrap address."""
-        return self.address.node_id < 0 and self.can_send and not self.in_flight
-
     def trouble(self, now: float) -> KprodError | None:
         """Why requests cannot be sent. None if they can, or before the first attempt to connect."""
         if self.connection is None or not self.connection.established:

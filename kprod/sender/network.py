@@ -94,19 +94,15 @@ class Network:
             elif known.address[1:3] != address[1:3]:
                 self._leaving.append(known)
                 self._add(address)
-        gone = [known for known in self._brokers if known >= 0 and known not in cluster]
-        for node_id in gone:
-            self._leaving.append(self._brokers[node_id])  # first: see _all_brokers
-            del self._brokers[node_id]
-        self._leaving[:] = [broker for broker in self._leaving if self._is_away(broker)]
+        for node_id in [known for known in self._brokers if known >= 0 and known not in cluster]:
+            self._leaving.append(self._brokers.pop(node_id))
+        used = set(self._brokers.values())
+        self._leaving = [broker for broker in self._leaving if broker not in used]
         self._keep_nodes()
 
     def _keep_nodes(self) -> None:
-        self.metrics.keep_nodes({broker.address.node_id for broker in self._all_brokers()})
-
-    def _is_away(self, broker: Broker) -> bool:
-        """True unless the broker is in use again."""
-        return self._brokers.get(broker.address.node_id) is not broker
+        brokers = [*self._brokers.values(), *self._leaving]
+        self.metrics.keep_nodes({broker.address.node_id for broker in brokers})
 
     def _take_over(
         self,
@@ -122,17 +118,15 @@ class Network:
         """
         known = away.pop(address[:3], None)
         if known is not None:
-            self._brokers[address.node_id] = known  # before it leaves _leaving: see _all_brokers
+            self._brokers[address.node_id] = known
             return
         bootstrap = reached.pop(address[1:3], None)
         if bootstrap is None:
             self._add(address)
             return
-        found = self._brokers[bootstrap]
-        fresh = Broker(found.address, self)  # for bootstrapping again
+        found = self._brokers[address.node_id] = self._brokers[bootstrap]
+        self._add(found.address)  # for bootstrapping again
         found.becomes(address)
-        self._brokers[address.node_id] = found  # first: see _all_brokers
-        self._brokers[bootstrap] = fresh
 
     def rebootstrap(self, now: float) -> None:
         """Forget all brokers except the bootstrap addresses, which are resolved again.
@@ -191,7 +185,10 @@ class Network:
             return min(usable, key=lambda broker: broker.in_flight)
         until = self._patience_ends(now)
         if now >= until:
-            self._connect_any(now)
+            if order := self._untried(now):
+                # The one whose last attempt is the oldest (Kafka's ``leastLoadedNode``).
+                self._rng.shuffle(order)
+                self._connect(min(order, key=lambda broker: broker.setup_began), now)
             self._tries.append(now)
             self._patient_until = now + PATIENCE
             until = self._patience_ends(now)
@@ -206,12 +203,6 @@ class Network:
         elif self._patient_until is None:
             self._patient_until = now + PATIENCE
         return self._patient_until
-
-    def _connect_any(self, now: float) -> None:
-        """Connect to the broker whose last attempt is the oldest (Kafka's ``leastLoadedNode``)."""
-        if order := self._untried(now):
-            self._rng.shuffle(order)
-            self._connect(min(order, key=lambda broker: broker.setup_began), now)
 
     def _untried(self, now: float) -> list[Broker]:
         """The brokers to try: known ones, or also the bootstrap addresses (KIP-899).
@@ -285,19 +276,11 @@ class Network:
                 return True
         return False
 
-    def _all_brokers(self) -> list[Broker]:
-        """Every broker. Any thread.
-
-        A broker that changes its place meanwhile may be in the list twice. It cannot be missing: it
-        gets the new place before it loses the old one, and ``_leaving`` is read last.
-        """
-        return [*self._brokers.values(), *self._leaving]
-
     def _close_idle_bootstrap(self, now: float) -> None:
         """Close idle bootstrap connections once a broker of the cluster can be asked instead."""
         asked = [broker for broker in self.transports.values() if broker.address.node_id < 0]
         self._asks_bootstrap = bool(asked)
-        idle = [broker for broker in asked if broker.idle_bootstrap]
+        idle = [broker for broker in asked if broker.can_send and not broker.in_flight]
         if idle and any(node >= 0 and broker.can_send for node, broker in self._brokers.items()):
             for broker in idle:
                 broker.close(now)
@@ -309,13 +292,13 @@ class Network:
                 broker.close(now)
         left = [each for each in self._leaving if each.connected or not each.may_connect(now)]
         if len(left) < len(self._leaving):
-            self._leaving[:] = left
+            self._leaving = left
             self._keep_nodes()
 
     @property
     def connected(self) -> bool:
         """True if any connection exists or is being made. Any thread."""
-        return any(broker.connected for broker in self._all_brokers())
+        return bool(self.transports)
 
     @property
     def out_of_reach(self) -> bool:
@@ -330,7 +313,7 @@ class Network:
     @property
     def in_flight(self) -> int:
         """The number of requests without a response. Any thread."""
-        return sum(broker.in_flight for broker in set(self._all_brokers()))
+        return sum(broker.in_flight for broker in list(self.transports.values()))
 
     def abandon(self) -> None:
         """Called in a forked child: drop the parent's connections without touching them."""
@@ -343,7 +326,7 @@ class Network:
         """
         now = self._clock.monotonic()
         mistake: Exception | None = None
-        for broker in self._all_brokers():
+        for broker in list(self.transports.values()):
             try:
                 broker.close(now)
             except Exception as error:
