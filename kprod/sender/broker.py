@@ -78,7 +78,8 @@ class Broker:
 
     def offers(self, api: ApiKey, cap: int | None = None) -> bool:
         """True if broker and kprod share a version of this request that is at most ``cap``."""
-        return self.connection is not None and self.connection.offers(api, cap)
+        versions = None if self.connection is None else self.connection.versions
+        return versions is not None and versions.offers(api, cap)
 
     @property
     def connected(self) -> bool:

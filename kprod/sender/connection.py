@@ -220,7 +220,7 @@ class BrokerConnection:
         self.login = login
         self.on_request = on_request
         self._frames = FrameReader(min(settings.max_frame_bytes, MAX_FRAME_OF_STRANGERS))
-        self._versions: ApiVersions | None = None
+        self.versions: ApiVersions | None = None  # what the broker offers, after the handshake
         self.unanswered: deque[Exchange] = deque()  # oldest first
         self.output: deque[Exchange] = deque()  # some bytes of each wait for the socket
         self.is_sending = False  # a transport has the output: after an exception it may have left
@@ -244,11 +244,7 @@ class BrokerConnection:
     def established(self) -> bool:
         """True when handshake and login are over, so that requests can be sent."""
         login = self.login
-        return self._versions is not None and (login is None or login.established)
-
-    def offers(self, api: ApiKey, cap: int | None = None) -> bool:
-        """True if broker and kprod share a version of this request that is at most ``cap``."""
-        return self._versions is not None and self._versions.offers(api, cap)
+        return self.versions is not None and (login is None or login.established)
 
     def open(self, now: float, version: int = SUPPORTED[ApiKey.API_VERSIONS][1]) -> None:
         """Bytes can be sent: start the handshake with ``version`` of its request."""
@@ -272,7 +268,7 @@ class BrokerConnection:
             except UnsupportedVersionError as error:
                 hint = f"; {HINTS[api]}" if api in HINTS else ""
                 raise UnsupportedVersionError(f"{error}{hint}") from None
-        self._versions = versions
+        self.versions = versions
         for learn in self._settings.learners:
             learn(versions)
         if self.login is not None:
@@ -284,7 +280,7 @@ class BrokerConnection:
         Raises KprodError if the login failed. The connection must then be closed.
         """
         login = self.login
-        if login is not None and self._versions is not None:
+        if login is not None and self.versions is not None:
             if now >= login.due:
                 login.begin(self.send, now)
             login.proceed(now)
@@ -321,9 +317,9 @@ class BrokerConnection:
         Nothing is queued then.
         """
         if version is None:
-            if self._versions is None:
+            if self.versions is None:
                 raise UnsupportedVersionError("the connection's handshake is not over")
-            version = self._versions.pick(exchange.api, exchange.version_cap)
+            version = self.versions.pick(exchange.api, exchange.version_cap)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
         exchange.left = frame = exchange.encode(version, correlation_id, self._settings.client_id)
@@ -447,7 +443,7 @@ class BrokerConnection:
         """
         self._closed = True
         self.output.clear()
-        self._versions = None
+        self.versions = None
         self.steady = self.can_send = False
         mistake: Exception | None = None
         while self.unanswered:

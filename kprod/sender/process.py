@@ -45,13 +45,7 @@ STATUS = 128 + signal.SIGTERM
 """The exit status that a shell reports for a process that SIGTERM has ended."""
 
 
-_ends = False
-
-
-def process_ends() -> None:
-    """The process is ending and delivers queued records: SIGTERM must not interrupt that."""
-    global _ends  # noqa: PLW0603  (one process, one end)
-    _ends = True
+_ends = False  # True while the process ends, and delivers queued records
 
 
 def exit_on_sigterm() -> None:
@@ -160,11 +154,7 @@ def _watch_over_celery() -> None:
     signals = sys.modules.get("celery.signals")
     if signals is not None:
         ends = signals.worker_process_shutdown
-        ends.connect(_end_of_worker, weak=False, dispatch_uid="kprod")  # once, as often as asked
-
-
-def _end_of_worker(**_: object) -> None:
-    _close_all()
+        ends.connect(_close_all, weak=False, dispatch_uid="kprod")  # once, as often as asked
 
 
 def forget(engine: Engine) -> None:
@@ -194,9 +184,10 @@ def _stop(engine: Engine, seconds: float) -> None:
         forget(engine)
 
 
-def _close_all() -> None:
+def _close_all(**_: object) -> None:
+    global _ends  # noqa: PLW0603  (one process, one end)
     after_fork()
-    process_ends()  # SIGTERM may arrive now, and SystemExit would leave the loop below
+    _ends = True  # SIGTERM may arrive now, and SystemExit would leave the loop below
     began = monotonic()  # one start for all: all producers work at the same time
     for records, seconds in list(_waiting.items()):
         records.await_at_exit(max(0.0, began + seconds - monotonic()))

@@ -230,12 +230,11 @@ class ProduceRequests:
         self._max_request_size = max_request_size
         self._load_watcher = load_watcher
         self._full: list[int] = []  # the nodes that could take nothing
-        self._snapshot: ClusterSnapshot | None = None  # that of the last iteration
 
     def run(self, now: float) -> bool:
         """Renumber batches, then send ready ones. True if more can be sent at once."""
         snapshot, partitions = self._metadata.snapshot, self._partitions
-        if snapshot is not self._snapshot:
+        if snapshot is not partitions.snapshot:
             self._follow(snapshot)
         if partitions.awaiting_epoch:
             self._renumber(now)
@@ -248,7 +247,6 @@ class ProduceRequests:
 
     def _follow(self, snapshot: ClusterSnapshot) -> None:
         """There is a new snapshot, from metadata or a leader hint. It may name a new broker."""
-        self._snapshot = snapshot
         self._forget_unused()
         self._network.adopt(snapshot.brokers)
 
