@@ -19,13 +19,12 @@ from kprod.sender.connection import BrokerSettings
 from kprod.sender.coordination import Coordination
 from kprod.sender.login import LoginSettings
 from kprod.sender.loop import LoopOwner, Sender
-from kprod.sender.metadata import MetadataRequests
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.partitions import PartitionSet, Window
 from kprod.sender.process import refuse_green_threads
 from kprod.sender.produce import LoadWatcher, ProduceRequests
-from kprod.sender.producer_id import ProducerIdRequests
+from kprod.sender.requests import MetadataRequests, ProducerIdRequests
 from kprod.sender.transactions import Transactions
 from kprod.wire.control import KPROD
 from kprod.wire.versions import ApiKey
@@ -109,9 +108,9 @@ def assemble(
     )
     outcomes = Outcomes(partitions, metadata, network, metrics, retries=config.retries)
     if transactions is None:
-        ProducerIdRequests(partitions, network, deadlines, retry_backoff)
+        ProducerIdRequests(partitions, network)
     else:
-        Coordination(transactions, outcomes, metadata, network, deadlines, retry_backoff)
+        Coordination(transactions, outcomes, network)
     metrics.look_up(partial(_gauges, metrics, accumulator, metadata, network))
     if load_watcher is not None:
         load_watcher.watch(partitions)

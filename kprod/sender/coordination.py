@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from kprod.clock import ExponentialBackoff
-from kprod.cluster.metadata import Metadata
 from kprod.errors import (
     BrokerError,
     ErrorCode,
@@ -27,7 +25,7 @@ from kprod.errors import (
 )
 from kprod.sender.broker import Broker
 from kprod.sender.connection import ControlRequest
-from kprod.sender.deadlines import FOREVER, Deadlines
+from kprod.sender.deadlines import FOREVER
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.retry import FATAL
@@ -92,28 +90,17 @@ class Coordination:
     no request with a batch is in flight. Used only by the sender's thread.
     """
 
-    def __init__(
-        self,
-        transactions: Transactions,
-        outcomes: Outcomes,
-        metadata: Metadata,
-        network: Network,
-        deadlines: Deadlines,
-        backoff: ExponentialBackoff,
-    ) -> None:
+    def __init__(self, transactions: Transactions, outcomes: Outcomes, network: Network) -> None:
         self._transactions = transactions
         self._outcomes = outcomes
         self._partitions = outcomes.partitions
         self._identity = outcomes.partitions.identity
-        self._metadata = metadata
+        self._metadata = outcomes.metadata
         self._network = network
-        self._deadlines = deadlines
-        self._backoff = backoff
+        self._deadlines = outcomes.partitions.deadlines
         self.due = FOREVER  # see Deadlines
         self.transactional_id = transactions.transactional_id
-        self.holds = False
-        """True for a moment after a transaction, when batches of the next one must wait."""
-        self._hold_until = 0.0
+        self._hold_until = 0.0  # batches of the next transaction wait till then; 0.0: they do not
         self._needs_epoch = False  # before the next transaction
         self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # node id, known since
         self._in_flight = False
@@ -123,7 +110,7 @@ class Coordination:
         self._closed_for = 0  # the transaction that takes no more records
         self._flushing = False
         self._forget_transaction()
-        transactions.changed = partial(deadlines.queued.append, self)
+        transactions.changed = partial(self._deadlines.queued.append, self)
         self._partitions.transaction = self
 
     def _forget_transaction(self) -> None:
@@ -153,7 +140,7 @@ class Coordination:
             return False
         if tp in self._added:
             return True
-        if self.implicit and not self.holds:
+        if self.implicit and not self._hold_until:
             self.started = True
             return True
         self._wanted[tp] = None
@@ -162,7 +149,7 @@ class Coordination:
 
     def release_hold(self) -> None:
         """Called a moment after a transaction has ended: let waiting partitions go on."""
-        self.holds = False
+        self._hold_until = 0.0
         if self.implicit:  # otherwise they are added now
             waiting, self._wanted = self._wanted, {}
             self._partitions.reopen(waiting)
@@ -189,7 +176,7 @@ class Coordination:
             accumulator = self._partitions.accumulator
             (accumulator.begin_flush if self._flushing else accumulator.end_flush)()
         drained = state in ENDING and self._gather(state, now)
-        if self.holds:
+        if self._hold_until:
             if now < self._hold_until:
                 self._deadlines.set(self, self._hold_until)
                 return
@@ -258,7 +245,7 @@ class Coordination:
             return self._initialize()
         ask: Ask | None = None
         if state in OPEN:
-            if self.holds:
+            if self._hold_until:
                 return None
             ask = self._to_add()
         elif state is State.ABORTING:
@@ -366,7 +353,7 @@ class Coordination:
 
     def _back_off(self, now: float, longest: float = FOREVER) -> None:
         self._failures += 1
-        self._retry_at = now + min(self._backoff.delay(self._failures), longest)
+        self._retry_at = now + min(self._partitions.retry_backoff.delay(self._failures), longest)
         self._deadlines.set(self, self._retry_at)
 
     # Answers --------------------------------------------------------------------------------------
@@ -430,7 +417,7 @@ class Coordination:
             if reply.producer is not None:
                 self._identify(*reply.producer)
             self._ended(renewed=reply.producer is not None)
-            self.holds, self._hold_until = True, now + MARKERS
+            self._hold_until = now + MARKERS
         else:
             self._identify(reply.producer_id, reply.producer_epoch)
             self._needs_epoch = False

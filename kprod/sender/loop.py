@@ -22,10 +22,10 @@ from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.quantities import in_seconds
 from kprod.sender.deadlines import FOREVER, Pending, PendingQueue
-from kprod.sender.metadata import MetadataQuery, MetadataRequests
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.produce import ProduceRequests
+from kprod.sender.requests import MetadataQuery, MetadataRequests
 from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
 from kprod.wire.control import MetadataReply

@@ -56,7 +56,7 @@ MUTANTS = (
         "sequences are forgotten while a topic is missing",
         28,
         (
-            ("kprod.sender.metadata.decode_metadata_response", order.watch_for_missing_topics),
+            ("kprod.sender.requests.decode_metadata_response", order.watch_for_missing_topics),
             (PARTITION, order.ForgetsMissingTopics),
         ),
     ),

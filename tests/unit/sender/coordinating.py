@@ -41,13 +41,15 @@ class Dialogue:
         self.transactions = Transactions("tx", 60_000)
         self.identity = ProducerIdentity()
         self.reopened: list[TopicPartition] = []
-        partitions = SimpleNamespace(identity=self.identity, reopen=self.reopened.extend)
-        outcomes: Any = SimpleNamespace(partitions=partitions)
-        nobody: Any = None  # no request is sent
-        backoff = ExponentialBackoff(1, 1, SteadyRandom())
-        self.coordination = Coordination(
-            self.transactions, outcomes, nobody, nobody, Deadlines(), backoff
+        partitions = SimpleNamespace(
+            identity=self.identity,
+            reopen=self.reopened.extend,
+            deadlines=Deadlines(),
+            retry_backoff=ExponentialBackoff(1, 1, SteadyRandom()),
         )
+        outcomes: Any = SimpleNamespace(partitions=partitions, metadata=None)
+        nobody: Any = None  # no request is sent
+        self.coordination = Coordination(self.transactions, outcomes, nobody)
         self.upgrade(2 if implicit else 1)
 
     def upgrade(self, level: int) -> None:
