@@ -63,7 +63,9 @@ def dead_letter(
         key, value = letter_bytes(key), letter_bytes(value)
         facts["truncated"] = sum(len(data) for data in (key, value) if data is not None)
         value, key, headers = beginning(value), beginning(key), []
-    return topic, value, key, [*(headers or ()), *letter_headers(facts)], None, _possible(timestamp)
+    possible = timestamp is not None and 0 <= timestamp < 1 << 62
+    headers = [*(headers or ()), *letter_headers(facts)]
+    return topic, value, key, headers, None, timestamp if possible else None
 
 
 class LetterBytes(bytes):
@@ -87,10 +89,6 @@ def _column(error: BaseException) -> str:
     said = str(error)
     named = ("timestamp", "header", "topic", "key")
     return next((name for name in named if f"its {name}" in said or f"no {name}" in said), "value")
-
-
-def _possible(timestamp: int | None) -> int | None:
-    return timestamp if timestamp is not None and 0 <= timestamp < 1 << 62 else None
 
 
 REFUSED_CODES = frozenset(

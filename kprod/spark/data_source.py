@@ -127,7 +127,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._task = task
 
     def write(self, iterator: Iterator[Any]) -> TaskOutcome:
-        """Write one partition. Raises if another attempt may succeed."""
+        """Write one partition of a batch. Raises if another attempt may succeed."""
         return self._task.run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -148,19 +148,15 @@ class BatchWriter(DataSourceArrowWriter):
 
 # Spark passes Arrow batches to every DataSourceArrowWriter, also in streams; Spark 4.0 has no
 # DataSourceStreamArrowWriter. The two classes have different signatures of commit and abort.
-_ArrowWriter: Any = DataSourceArrowWriter
+_BatchWriter: Any = BatchWriter
 
 
-class MicroBatchWriter(DataSourceStreamWriter, _ArrowWriter):  # type: ignore[misc]
+class MicroBatchWriter(_BatchWriter, DataSourceStreamWriter):  # type: ignore[misc]
     """Writes the partitions of micro-batches. Spark creates a new one for each micro-batch."""
 
     def __init__(self, task: JobTask, checkpoint: str | None = None) -> None:
-        self._task = task
+        super().__init__(task)
         self._checkpoint = checkpoint
-
-    def write(self, iterator: Iterator[Any]) -> TaskOutcome:
-        """Write one partition of a micro-batch. Raises if another attempt may succeed."""
-        return self._task.run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Complete a micro-batch. After a restart, Spark may repeat the micro-batch and this call.

@@ -89,10 +89,8 @@ class Terms:
     def job_name(self, task: TaskIdentity) -> JobName:
         """The name of the job that ``task`` belongs to. Raises ConfigError if it has none."""
         batch = task.batch if self.batch is None else self.batch
-        if self.scope is Scope.CALL and self.job_id is None and self.batch is None:
-            if batch is not None:
-                raise ConfigError(NAMELESS)
-            return JobName(self.fresh, 0, lasting=False)
+        if batch is not None and self.scope is Scope.CALL and self.job_id is None:
+            raise ConfigError(NAMELESS)
         if batch is not None:
             return JobName(self._of_stream(task), batch, lasting=True)
         if self.job_id is not None:

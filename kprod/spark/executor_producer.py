@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
+from kprod.config.option import plain_name
 from kprod.config.option_types import ProducerOptions
 from kprod.errors import InvalidBatchError, KprodError, KprodTimeoutError, SerializationError
 from kprod.intake.serializers import bound
@@ -109,16 +110,14 @@ def producer_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ConfigError for a placeholder that has no value here.
     """
-    name = f"kprod-spark-{socket.gethostname()}-{os.getpid()}"
     given: dict[str, Any] = {
-        option: _Around(value) if _is_serializer(option) and value is not None else value
-        for option, value in resolved(options).items()
+        name: _Around(value) if value is not None and plain_name(name) in SERIALIZERS else value
+        for name, value in resolved(options).items()
     }
-    return {"client_id": name, **given}
+    return {"client_id": f"kprod-spark-{socket.gethostname()}-{os.getpid()}", **given}
 
 
-def _is_serializer(option: str) -> bool:
-    return option.replace(".", "_") in ("key_serializer", "value_serializer")
+SERIALIZERS = ("key_serializer", "value_serializer")
 
 
 class _Around:

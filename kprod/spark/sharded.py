@@ -50,19 +50,15 @@ def key_partitions(count: int, *, arrow: bool = HAS_ARROW) -> Made:
     def of_array(keys: Any) -> Any:
         return chosen_partitions(keys, count)
 
-    if arrow:
-        of_array.__annotations__ = {"keys": pa.Array, "return": pa.Array}
-        return _made("arrow_udf", of_array)
-    import pandas as pd
-
     def of_series(keys: Any) -> Any:
         return of_array(pa.array(keys, pa.large_binary(), from_pandas=True)).to_pandas()
 
-    of_series.__annotations__ = {"keys": pd.Series, "return": pd.Series}
-    return _made("pandas_udf", of_series)
+    kind, function, column = "arrow_udf", of_array, pa.Array
+    if not arrow:
+        import pandas as pd
 
-
-def _made(kind: str, function: Made) -> Made:
+        kind, function, column = "pandas_udf", of_series, pd.Series
+    function.__annotations__ = {"keys": column, "return": column}
     made: Made = getattr(functions, kind)(function, "int")  # by name: it is not in Spark's types
     return made
 

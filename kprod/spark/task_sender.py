@@ -186,13 +186,11 @@ class TaskSender:
 
     def _send_slice(self, items: list[Any]) -> float:
         """Send the items, and return their bytes; infinity if the items were sent one by one."""
-        topic = self._topic
-        columns = None if topic is None else self._columns(items)
-        if topic is None or columns is None:
+        rows = self._as_rows(items)
+        if rows is None:
             for item in items:
                 self._send_item(item)
             return float("inf")
-        rows = Rows(topic, columns)
         self._send_rows(rows)
         return rows.nbytes
 
@@ -209,13 +207,14 @@ class TaskSender:
         else:
             self._send_one(arguments)
 
-    def _columns(self, items: list[Any]) -> Any:
-        """The values and keys as a record batch.
+    def _as_rows(self, items: list[Any]) -> Rows | None:
+        """The items as rows of values and keys.
 
         None if an item has other fields, if the items' kinds differ, or if each item has to be
         converted by itself.
         """
-        if self._plan.by_row or self._value.encodes or self._key.encodes:
+        topic = self._topic
+        if topic is None or self._plan.by_row or self._value.encodes or self._key.encodes:
             return None
         kind, *others = set(map(type, items))
         if others:
@@ -232,7 +231,7 @@ class TaskSender:
             payloads = {role: pa.array(cells, pa.large_binary()) for role, cells in columns.items()}
         except (pa.ArrowException, TypeError, ValueError):  # neither bytes nor text
             return None
-        return pa.RecordBatch.from_pydict(payloads)
+        return Rows(topic, pa.RecordBatch.from_pydict(payloads))
 
     def _places(self, rows: list[Any]) -> dict[str, int] | None:
         """The positions of value and key in these tuples; None if not known, or with others."""
