@@ -77,7 +77,7 @@ def assemble(
         goes_back=config.metadata_recovery_strategy == "rebootstrap",
     )
     deadlines = network.deadlines
-    loop_owner = LoopOwner(network, clock)
+    loop_owner = LoopOwner(network)
     metadata.subscribe(MetadataListener(wanted=loop_owner.wake))
     transactions: Transactions | None = None
     if config.transactional_id is not None:
@@ -116,7 +116,6 @@ def assemble(
         load_watcher.watch(partitions)
     return Sender(
         outcomes,
-        network,
         MetadataRequests(
             metadata,
             network,
@@ -127,12 +126,10 @@ def assemble(
         ),
         ProduceRequests(
             outcomes,
-            network,
             request_timeout_ms=config.request_timeout_ms,
             max_request_size=config.max_request_size,
             load_watcher=load_watcher,
         ),
-        clock,
         loop_owner,
         transactions=transactions,
     )

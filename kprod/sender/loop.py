@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from kprod.clock import Clock
 from kprod.errors import IllegalStateError, KprodError, KprodTimeoutError
 from kprod.latch import Latch
 from kprod.lock import Lock
@@ -68,10 +67,8 @@ class Sender:
     def __init__(
         self,
         outcomes: Outcomes,
-        network: Network,
         metadata_requests: MetadataRequests,
         produce_requests: ProduceRequests,
-        clock: Clock,
         loop_owner: LoopOwner,
         *,
         transactions: Transactions | None = None,
@@ -85,8 +82,8 @@ class Sender:
         self.deadlines = outcomes.partitions.deadlines
         self.accumulator = outcomes.partitions.accumulator
         self.metadata = outcomes.metadata
-        self.network = network
-        self.clock = clock
+        self.network = outcomes.network
+        self.clock = outcomes.network.clock
         self._metadata_requests = metadata_requests
         self.identity = outcomes.partitions.identity
         self._produce_requests = produce_requests
@@ -288,11 +285,11 @@ class LoopOwner:
     does not wait for the network.
     """
 
-    def __init__(self, network: Network, clock: Clock) -> None:
+    def __init__(self, network: Network) -> None:
         self.work: Sender | None = None
         self.wanted = False
         self._network = network
-        self._clock = clock
+        self._clock = network.clock
         self._lock = threading.Lock()  # held by the owner
         self._owner = 0  # its ident
         self._free = False  # the thread rests, or is about to, and no thread owns the loop

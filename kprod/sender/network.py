@@ -52,7 +52,7 @@ class Network:
         self.wake: Callable[[], None] = backend.wake  # ends a running or the next ``poll`` early
         self.settings = settings
         self.metrics = metrics
-        self._clock = clock
+        self.clock = clock
         self.on_failure = on_failure
         self.log = log or ConnectionLog(settings.client_id)
         self._rng = rng
@@ -236,7 +236,7 @@ class Network:
             # Only a caller: the thread would take the processor of callers that go on sending.
             self.backend.eager = not self.may_connect and self._awaits_answer()
         ready = self.backend.poll(timeout if timeout < FOREVER else None)
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if now >= self.metrics.mark_due:
             self.metrics.mark(now)
         for transport, readable, _ in ready:
@@ -324,7 +324,7 @@ class Network:
 
         An exception of a connection is raised at the end.
         """
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         mistake: Exception | None = None
         for broker in list(self.transports.values()):
             try:

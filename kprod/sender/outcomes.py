@@ -77,7 +77,7 @@ class Outcomes:
         self._accumulator = partitions.accumulator
         self._delivery_timeout = partitions.delivery_timeout
         self.metadata = metadata
-        self._network = network
+        self.network = network
         self.log = network.log
         self.metrics = metrics
         self._retries = retries
@@ -259,7 +259,7 @@ class Outcomes:
         if cause is None and self.partitions.needs_producer_id:
             cause = self.partitions.identity.trouble
         if cause is None and (leader := self.metadata.snapshot.leader(batch.tp)) is not None:
-            cause = self._network.trouble(leader.leader_id, now)
+            cause = self.network.trouble(leader.leader_id, now)
         return expired(batch, self._delivery_timeout, state, cause)
 
     def _end_unresolved(self, partition: Partition, now: float) -> None:

@@ -10,7 +10,6 @@ from kprod.cluster.snapshot import ClusterSnapshot, LeaderHint
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.sender.broker import Broker
 from kprod.sender.connection import Buffers, Exchange
-from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.partition import Partition
 from kprod.sender.partitions import PartitionSet, RequestGroup
@@ -215,7 +214,6 @@ class ProduceRequests:
     def __init__(
         self,
         outcomes: Outcomes,
-        network: Network,
         *,
         request_timeout_ms: int,
         max_request_size: int,
@@ -225,7 +223,7 @@ class ProduceRequests:
         self._partitions = outcomes.partitions
         self._memory = outcomes.partitions.accumulator.pool.total
         self._metadata = outcomes.metadata
-        self._network = network
+        self._network = outcomes.network
         self._request_timeout_ms = request_timeout_ms
         self._max_request_size = max_request_size
         self._load_watcher = load_watcher
