@@ -97,6 +97,7 @@ def assemble(
         exhausted=metrics.found_no_room,
         refusal=None if transactions is None else transactions.refusal,
     )
+    most = config.max_in_flight_requests_per_connection * config.max_request_size
     partitions = PartitionSet(
         accumulator,
         deadlines,
@@ -104,7 +105,9 @@ def assemble(
         max_in_flight=config.max_in_flight_requests_per_connection,
         delivery_timeout=config.delivery_timeout_ms / 1000,
         retry_backoff=retry_backoff,
-        new_window=partial(_window, config),
+        new_window=partial(
+            Window, config.batch_size, most, config.request_timeout_ms / 1000 * SLOW
+        ),
     )
     outcomes = Outcomes(partitions, metadata, network, metrics, retries=config.retries)
     if transactions is None:
@@ -169,11 +172,6 @@ def _login(config: ProducerConfig, rng: random.Random) -> LoginSettings | None:
 
 def _backoff(initial_ms: float, maximum_ms: float, rng: random.Random) -> ExponentialBackoff:
     return ExponentialBackoff(initial_ms / 1000, maximum_ms / 1000, rng)
-
-
-def _window(config: ProducerConfig) -> Window:
-    most = config.max_in_flight_requests_per_connection * config.max_request_size
-    return Window(config.batch_size, most, config.request_timeout_ms / 1000 * SLOW)
 
 
 def _gauges(

@@ -90,8 +90,6 @@ class Partition:
         self.tp: TopicPartition = queue.tp
         self._all = everything
         self.queue = queue
-        self._linger = queue.linger
-        self._codec: int = queue.settings.codec
         self._queued = everything.queued.setdefault(self.tp.topic, {})
         self.place = EMPTY
         self.leader: Leadership | None = None
@@ -145,7 +143,7 @@ class Partition:
             if batch.retry_at > now and (before is None or before == self.leader):
                 place, self._goes_on_at = BACKING_OFF, batch.retry_at
         elif not (full or batch.delivery.awaited or everything.hurries()):
-            self._goes_on_at = batch.created_at + self._linger
+            self._goes_on_at = batch.created_at + queue.linger
             if self._goes_on_at > now:
                 place = LINGERING
         self.move(place)
@@ -244,7 +242,8 @@ class Partition:
         Returns False if a caller is compressing it, or if it needs more than ``room``. It then
         stays in the queue.
         """
-        queue, codec = self.queue, self._codec
+        queue = self.queue
+        codec: int = queue.settings.codec
         if not codec:
             queue.close_head()
         elif not self._all.accumulator.compress(batch, queue):
