@@ -99,8 +99,8 @@ class Call(enum.Enum):
     __hash__ = object.__hash__
 
 
-ENDS: Mapping[State, Call] = {_S.COMMITTING: Call.COMMIT, _S.ABORTING: Call.ABORT}
-"""The call that has succeeded when the coordinator has ended a transaction in this state."""
+ENDS: Mapping[State, str] = {_S.COMMITTING: "committed", _S.ABORTING: "aborted"}
+"""What a transaction is once the coordinator has ended it in this state."""
 
 LEADS_TO: Mapping[Call, State] = MappingProxyType(
     {
@@ -190,13 +190,11 @@ class Transactions:
         self._level_as_of = -1
         self.fetches: PendingQueue[OffsetFetch] = PendingQueue()
         self.number = 0
-        self.ended_by: Call | None = None
-        """COMMIT or ABORT once the coordinator has ended the transaction that was begun last."""
-        self.may_be_committed = False
-        """True if a commit or prepare was asked for, and the transaction may still be committed."""
+        self.fate: str | None = None
+        """Of the transaction that was begun last: one of ``ENDS`` once the coordinator has ended it;
+        "unknown" if a commit or prepare was asked for, and it may still be committed."""
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
-        self._decided = False  # its transaction has ended as it asks for; only an epoch is missing
         self._offsets: list[PendingOffsets] = []  # of this transaction, until they are heard of
         self._closing = False
         self._lock = Lock()  # guards all of the above
@@ -213,7 +211,7 @@ class Transactions:
         with self._lock:
             self._check(Call.BEGIN)
             self.number += 1
-            self.ended_by, self.may_be_committed = None, False
+            self.fate = None
             self._offsets = []
             self._move(State.IN_TRANSACTION, Party.CALLER)
 
@@ -244,7 +242,8 @@ class Transactions:
             self._check(call)
             self._move(LEADS_TO[call], Party.CALLER)
             self._pending = begun
-            self.may_be_committed |= call in (Call.COMMIT, Call.PREPARE)
+            if call in (Call.COMMIT, Call.PREPARE):
+                self.fate = "unknown"
         return begun
 
     def start_offsets(
@@ -366,7 +365,6 @@ class Transactions:
         with self._lock:
             self._move(State.INITIALIZING, Party.SENDER)
             self.error = None
-            self._decided = True
 
     def fail(self, cause: KprodError, states: Container[State] = OPEN) -> None:
         """If the transaction is in one of ``states``, it can only be aborted now. Any thread."""
@@ -399,7 +397,7 @@ class Transactions:
         self._move(to, Party.SENDER)
         self.error = error
         if to is State.ABORTABLE_ERROR:
-            self.may_be_committed = False
+            self.fate = None
         self._end_pending(error)
         if error is not None:
             self._drop_offsets(error)
@@ -410,7 +408,7 @@ class Transactions:
             wrong = AssertionError if by is Party.SENDER else IllegalStateError
             raise wrong(f"no move from {self.state.name} to {to.name} by {by.name}")
         if to in (State.READY, State.INITIALIZING):
-            self.ended_by = ENDS.get(self.state, self.ended_by)
+            self.fate = ENDS.get(self.state, self.fate)
         self.state = to
         if to is State.ABORTING:
             self._drop_offsets(TransactionAbortedError(f"{self} was aborted"))
@@ -421,9 +419,9 @@ class Transactions:
         pending = self._pending
         if pending is None or pending.ended.is_open:
             return
-        # A commit must not fail for the sake of the next transaction: it would be made once more.
-        pending.error = None if self._decided else error
-        self._decided = False
+        # If its transaction has ended as it asks for, only an epoch was missing. A commit must not
+        # fail for the sake of the next transaction: it would be made once more.
+        pending.error = None if self.fate in ENDS.values() else error
         if self._closing:
             self._pending = None
         pending.ended.open()

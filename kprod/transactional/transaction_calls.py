@@ -178,11 +178,7 @@ class TransactionCalls:
         transactions = self._transactions
         if transactions is None:
             return None
-        if transactions.ended_by is Call.COMMIT:
-            return "committed"
-        if transactions.ended_by is Call.ABORT or transactions.state is State.ABORTING:
-            return "aborted"
-        return "unknown" if transactions.may_be_committed else None
+        return "aborted" if transactions.state is State.ABORTING else transactions.fate
 
     @property
     def transaction_name(self) -> str:
