@@ -355,12 +355,10 @@ class Acknowledgements:
         acknowledged = self.sent - failed - unknown
         places = [one.topic_partition for one in failures] + [one.waits_for for one in known]
         place = next(filter(None, places), None)
-        cause = failures[0].__cause__ if failures else None
-        why = (
-            f"{type(cause).__name__}: {cause}"
-            if failures
-            else f"no outcome after {self._timeout:g} s"
-        )
+        cause, why = None, f"no outcome after {self._timeout:g} s"
+        if failures:
+            cause = failures[0].__cause__
+            why = f"{type(cause).__name__}: {cause}"
         error = DeliveryError(
             f"{failed:,} of {self.sent:,} records failed, {unknown:,} have no outcome yet,"
             f" {acknowledged:,} were acknowledged; {f'first: {place}: ' if place else ''}{why}",

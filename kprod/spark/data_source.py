@@ -20,13 +20,19 @@ from kprod.config.reading import from_text
 from kprod.errors import ConfigError
 from kprod.schema.bounded_cache import BoundedCache
 from kprod.spark.delivery import Scope
-from kprod.spark.job_tasks import JobTask, TaskOutcome, abort_batch, commit_batch, end_here
+from kprod.spark.job_tasks import (
+    JobTask,
+    TaskOutcome,
+    abort_batch,
+    commit_batch,
+    end_here,
+    raise_failure,
+)
 from kprod.spark.options import OF_THE_WRITER, PREFIX, concealed_source, fingerprint_of
 from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.python_worker import freeze_modules, log_for_spark
 from kprod.spark.schema_check import check_schema
 from kprod.spark.sharded import check_placed
-from kprod.spark.write import raise_failure
 from kprod.spark.write_result import write_result
 
 COLUMN = "columns."
@@ -59,10 +65,13 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
     columns: dict[str, str] = {}
     for given, text in options.items():
         name = given.lower()
-        if name.startswith(PREFIX):
-            producer[_producers(given[len(PREFIX) :].lower())] = from_text(
-                given[len(PREFIX) :], text
+        if name in ("kafka.key.serializer", "kafka.value.serializer"):
+            raise ConfigError(
+                f"{name} is not supported: keys and values are binary or string columns. Set"
+                ' valueFormat to "json" or "avro", or create the bytes in the DataFrame'
             )
+        if name.startswith(PREFIX):
+            producer[name[len(PREFIX) :]] = from_text(given[len(PREFIX) :], text)
         elif name.startswith(COLUMN):
             columns[name[len(COLUMN) :]] = text
         elif name.replace("_", "") in OWN:
@@ -75,18 +84,7 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
     if "bootstrap.servers" not in producer:
         raise ConfigError(NO_BROKERS)
     servers = producer.pop("bootstrap.servers")
-    return task_writer(
-        own.pop("topic", None), bootstrap_servers=servers, columns=columns, **own, **producer
-    )
-
-
-def _producers(name: str) -> str:
-    if name in ("key.serializer", "value.serializer"):
-        raise ConfigError(
-            f"kafka.{name} is not supported: keys and values are binary or string columns. Set"
-            ' valueFormat to "json" or "avro", or create the bytes in the DataFrame'
-        )
-    return name
+    return task_writer(bootstrap_servers=servers, columns=columns, **own, **producer)
 
 
 def _unknown(given: str) -> ConfigError:

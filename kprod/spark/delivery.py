@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from kprod.errors import ConfigError
 from kprod.exactly_once.shard import PREFIX, Shard
 from kprod.intake.arguments import check_topic
+from kprod.spark.options import Delivery
 from kprod.spark.python_worker import NO_TASK, TaskIdentity
 from kprod.spark.shard_rows import Layout
 
@@ -142,8 +143,7 @@ class Terms:
         )  # fmt: skip
 
 
-DELIVERIES = ("at_least_once", "exactly_once", "atomic")
-AT_LEAST_ONCE, EXACTLY_ONCE, ATOMIC = DELIVERIES
+AT_LEAST_ONCE, _, ATOMIC = DELIVERIES = get_args(Delivery)
 
 
 def terms_of(topic: str | None, options: Mapping[str, Any]) -> Terms | None:

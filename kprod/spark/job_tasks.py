@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 
 from kprod.errors import (
@@ -39,10 +39,11 @@ from kprod.exactly_once.steps import PreparedShard
 from kprod.spark.acknowledgements import is_about_the_record
 from kprod.spark.errors import RowErrorLimitExceeded, WriteFailed
 from kprod.spark.executor_producer import producer_options
-from kprod.spark.partition_writer import PartitionWriter, rows_of_task
+from kprod.spark.partition_writer import PartitionWriter
 from kprod.spark.python_worker import this_task
+from kprod.spark.shard_rows import TaskRows
 from kprod.spark.spark_job import collect
-from kprod.spark.write_result import COMMITTED, PREPARED, PartitionReport
+from kprod.spark.write_result import COMMITTED, PREPARED, PartitionReport, WriteResult
 
 FOR_GOOD = frozenset(
     {
@@ -75,22 +76,14 @@ _KINDS = (
 
 def is_fatal(error: BaseException) -> bool:
     """Whether the next attempt and the other tasks would fail with the same error."""
-    return any(_is_fatal(one) for one in _causes(error))
-
-
-def _is_fatal(error: BaseException) -> bool:
-    if isinstance(error, BrokerError) and error.code in FOR_GOOD:
-        return True
-    return isinstance(error, KprodError) and (
-        isinstance(error, _KINDS) or is_about_the_record(error)
-    )
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BrokerError) and cause.code in FOR_GOOD:
+            return True
+        if isinstance(cause, _KINDS) or is_about_the_record(cause):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 OUTCOME_SCHEMA = "outcome binary"
@@ -110,14 +103,17 @@ class TaskOutcome(WriterCommitMessage):
     failure: KprodError | None = None
 
 
-def answer_row(answer: Any) -> Any:
-    """Encode a task's answer to the driver as a row of ``OUTCOME_SCHEMA``."""
-    return pa.RecordBatch.from_pydict({"outcome": pa.array([pickle.dumps(answer)], pa.binary())})
+def run_tasks(
+    df: DataFrame, task: Callable[[Iterator[Any]], Any], title: str, progress: bool = False
+) -> list[Any]:
+    """Run ``task`` with the record batches of each partition, and return its results."""
 
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        outcome = pa.array([pickle.dumps(task(batches))], pa.binary())
+        yield pa.RecordBatch.from_pydict({"outcome": outcome})
 
-def read_answer(row: Any) -> Any:
-    """Decode an ``answer_row`` of a task of the same job."""
-    return pickle.loads(bytes(row["outcome"]))
+    rows = collect(df.mapInArrow(run, OUTCOME_SCHEMA), title, progress)
+    return [pickle.loads(bytes(row["outcome"])) for row in rows]
 
 
 def call_in_task(spark: SparkSession, title: str, function: Callable[[], Any]) -> Any:
@@ -126,24 +122,16 @@ def call_in_task(spark: SparkSession, title: str, function: Callable[[], Any]) -
     This is for work that the driver cannot do, because it may be unable to reach the brokers, and
     may not have their password.
     """
-
-    def called(_: Iterator[Any]) -> Iterator[Any]:
-        yield answer_row(function())
-
-    (row,) = collect(spark.range(0, 1, 1, 1).mapInArrow(called, OUTCOME_SCHEMA), title, False)
-    return read_answer(row)
+    (answer,) = run_tasks(spark.range(0, 1, 1, 1), lambda _: function(), title)
+    return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask:
-    """Writes one Spark partition of a job. For ``mapInArrow`` with ``OUTCOME_SCHEMA``."""
+    """Writes one Spark partition of a job."""
 
     writer: PartitionWriter
     job: str
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Write the batches, and yield one row, the outcome. Raises as ``run``."""
-        yield answer_row(self.run(batches))
 
     def run(self, items: Iterable[Any]) -> TaskOutcome:
         """Write record batches or rows. Raises if another attempt may succeed."""
@@ -151,7 +139,7 @@ class JobTask:
         if self.job in _failed:  # by another task of this process: this one would wait as long
             return TaskOutcome(task=task, failure=_failed[self.job])
         try:
-            return TaskOutcome(task=task, report=self.writer.write(rows_of_task(items)))
+            return TaskOutcome(task=task, report=self.writer.write(TaskRows(items)))
         except KprodError as error:
             if not is_fatal(error):
                 raise
@@ -225,15 +213,30 @@ def end_here(end: BatchEnd, commits: bool) -> Ended | KprodError:
     return ended
 
 
-def end_in_task(spark: SparkSession) -> RunsEnd:
-    """Return a function that commits or aborts a batch in a Spark job with one task."""
+def end_in_task(spark: SparkSession, end: BatchEnd, commits: bool) -> Ended | KprodError:
+    """Commit or abort in a Spark job with one task."""
+    title = f"kprod: {'commit' if commits else 'abort'} batch {end.of.batch} of {end.of.job}"
+    ended: Ended | KprodError = call_in_task(spark, title, partial(end_here, end, commits))
+    return ended
 
-    def run(end: BatchEnd, commits: bool) -> Ended | KprodError:
-        title = f"kprod: {'commit' if commits else 'abort'} batch {end.of.batch} of {end.of.job}"
-        ended: Ended | KprodError = call_in_task(spark, title, partial(end_here, end, commits))
-        return ended
 
-    return run
+def raise_failure(
+    outcomes: Sequence[TaskOutcome], result: WriteResult | None = None, others: str = ""
+) -> None:
+    """If a task has an error that is not retriable, raise WriteFailed for the first such task.
+
+    ``others`` says what became of the other tasks; by default, what they wrote as in ``result``.
+    """
+    if result is not None:
+        others = f"; the other tasks wrote {result.records:,} records"
+    for found in outcomes:
+        if found.failure is not None:
+            raise WriteFailed(
+                f"task {found.task} failed permanently: {type(found.failure).__name__}:"
+                f" {found.failure}{others}",
+                task=found.task,
+                result=result,
+            ) from found.failure
 
 
 def commit_batch(
@@ -248,15 +251,13 @@ def commit_batch(
     end = _batch_end(writer, outcomes)
     if end is None or not end.is_atomic:
         return list(outcomes)
-    for found in outcomes:
-        if found.failure is not None:
-            abort_batch(writer, outcomes, run)
-            raise WriteFailed(
-                f"task {found.task} failed permanently: {type(found.failure).__name__}:"
-                f" {found.failure}; the transactions of the other tasks were aborted, unless the"
-                " commit decision was already stored",
-                task=found.task,
-            ) from found.failure
+    if any(found.failure is not None for found in outcomes):
+        abort_batch(writer, outcomes, run)
+        raise_failure(
+            outcomes,
+            others="; the transactions of the other tasks were aborted, unless the commit decision"
+            " was already stored",
+        )
     if not end.prepared:
         return list(outcomes)
     try:
@@ -271,7 +272,12 @@ def commit_batch(
     else:
         if not isinstance(ended, Ended):
             raise WriteFailed(f"{type(ended).__name__}: {ended}", task=-1) from ended
-    return [_committed(found) for found in outcomes]
+    return [
+        replace(found, report=replace(report, delivered=COMMITTED, prepared=None))
+        if (report := found.report) is not None and report.delivered == PREPARED
+        else found
+        for found in outcomes
+    ]
 
 
 def abort_batch(writer: PartitionWriter, outcomes: Sequence[TaskOutcome], run: RunsEnd) -> bool:
@@ -324,10 +330,3 @@ def _batch_end(writer: PartitionWriter, outcomes: Sequence[TaskOutcome]) -> Batc
         options=writer.producer.options,
         is_atomic=terms.is_atomic,
     )
-
-
-def _committed(found: TaskOutcome) -> TaskOutcome:
-    report = found.report
-    if report is None or report.delivered != PREPARED:
-        return found
-    return replace(found, report=replace(report, delivered=COMMITTED, prepared=None))

@@ -39,9 +39,6 @@ from kprod.spark.options import (
 )
 from kprod.spark.payload_options import key_format, value_format
 from kprod.spark.python_worker import (
-    acknowledge_at_once,
-    freeze_modules,
-    log_for_spark,
     this_task,
 )
 from kprod.spark.record_plan import RecordPlan
@@ -120,8 +117,6 @@ def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> P
     return PartitionWriter(
         plan=_plan(topic, own, config_of(shipped)),
         producer=JobProducer(options=shipped, timeout=timeout, policy=policy_of(own)),
-        limit=RateLimit(),
-        reports=True,
         terms=terms,
     )
 
@@ -160,8 +155,8 @@ class PartitionWriter:
 
     plan: RecordPlan
     producer: JobProducer
-    limit: RateLimit  # of one task
-    reports: bool
+    limit: RateLimit | None = None  # of one task
+    reports: bool = True
     terms: Terms | None = None  # of exactly once
 
     def named(
@@ -186,7 +181,7 @@ class PartitionWriter:
         records are not acknowledged, RecordTypeError for an invalid item, and the exceptions of
         ``KafkaProducer.send``.
         """
-        rows = rows_of_task(items)
+        rows = TaskRows(items)
         if rows.is_empty:
             return iter(())
         report = self.write(rows)
@@ -243,20 +238,9 @@ class PartitionWriter:
         return written
 
     def _send(self, rows: TaskRows, items: Iterator[Any], producer: MeasuringProducer) -> None:
-        limiter = None if self.limit.is_unlimited else RateLimiter(self.limit)
+        limiter = None if self.limit is None else RateLimiter(self.limit)
         sender = TaskSender(self.plan, producer, limiter)
         (sender.send_batches if rows.are_batches else sender.send_items)(items)
-
-
-def rows_of_task(items: Iterable[Any]) -> TaskRows:
-    """The items that Spark passes to a task.
-
-    A task calls this first, so that the JVM sends the rows sooner.
-    """
-    acknowledge_at_once()
-    freeze_modules()
-    log_for_spark()
-    return TaskRows(items)
 
 
 def _of_shard(

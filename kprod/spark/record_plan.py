@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -82,10 +82,6 @@ class RecordPlan:
         unknown = sorted(set(self.columns) - set(ROLES))
         if unknown:
             raise ConfigError(f"columns: expected parts of a record, {list(ROLES)}; got {unknown}")
-
-    def with_added(self, role: str, name: str) -> RecordPlan:
-        """This plan, with a column ``name`` for ``role`` that is added to the frame."""
-        return replace(self, columns={**self.columns, role: name}, added=self.added | {name})
 
     def find(self, columns: Sequence[str]) -> dict[str, str]:
         """The column of each role that has one. The value has none if it is packed.
@@ -168,25 +164,23 @@ class RecordPlan:
         partition: int | None = None,
         topic: str | None = None,
     ) -> SendArguments:
+        topic = self.topic or topic
+        if topic is None:
+            raise RecordTypeError(
+                "a record has no topic: set the option topic, or add a topic column"
+            )
         if self.encode_key and isinstance(key, str):
             key = key.encode()
         if self.encode_value and isinstance(value, str):
             value = value.encode()
         return (
-            required_topic(self.topic or topic),
+            topic,
             value,
             key,
             None if headers is None else read_headers(headers),
             partition,
             None if timestamp is None else read_timestamp(timestamp),
         )
-
-
-def required_topic(topic: str | None) -> str:
-    """The topic of a record. Raises RecordTypeError if it is None."""
-    if topic is None:
-        raise RecordTypeError("a record has no topic: set the option topic, or add a topic column")
-    return topic
 
 
 def as_it_came(item: Any) -> SendArguments:
@@ -258,7 +252,7 @@ def read_batch(
         return repeat(None)
 
     return zip(
-        repeat(required_topic(plan.topic)),
+        repeat(str(plan.topic)),
         cells("value", bytes_of if plan.encode_value else python_values),
         cells("key", bytes_of if plan.encode_key else python_values),
         cells("headers", _headers),

@@ -19,7 +19,12 @@ from kprod.exactly_once.marker import Marker, Ranges, check_rows
 from kprod.exactly_once.shard import MOST_SHARDS, Shard
 from kprod.exactly_once.steps import Written
 from kprod.spark.executor_producer import JobProducer, MeasuringProducer, TaskProducer
-from kprod.spark.python_worker import check_rows_ended
+from kprod.spark.python_worker import (
+    acknowledge_at_once,
+    check_rows_ended,
+    freeze_modules,
+    log_for_spark,
+)
 from kprod.spark.write_result import OffsetRange
 
 if TYPE_CHECKING:
@@ -71,6 +76,10 @@ class TaskRows:
     """
 
     def __init__(self, items: Iterable[Any]) -> None:
+        """Prepare the worker, so that the JVM sends the rows sooner, and take the first item."""
+        acknowledge_at_once()
+        freeze_modules()
+        log_for_spark()
         self.items = iter(items)
         first = next(self.items, _NOTHING)
         self.is_empty = first is _NOTHING

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +22,7 @@ from pyspark.sql.types import (
 from kprod.errors import ConfigError, KprodError
 from kprod.spark.delivery import UNPLACED, Terms
 from kprod.spark.errors import SchemaError
-from kprod.spark.job_tasks import call_in_task
+from kprod.spark.job_tasks import TaskOutcome, call_in_task, raise_failure
 from kprod.spark.options import config_of
 from kprod.spark.partition_writer import NEEDLESSLY_SHARDED, PartitionWriter
 from kprod.spark.repeatable import check_repeatable, quoted
@@ -34,11 +33,8 @@ CHUNK_ROWS = 1_024
 UNLIMITED = 2**62
 HAS_ARROW = hasattr(functions, "arrow_udf")  # since Spark 4.1
 
-Made = Callable[[Any], Any]
-"""Converts a column of keys to a column of partitions."""
 
-
-def key_partitions(count: int, *, arrow: bool = HAS_ARROW) -> Made:
+def key_partitions(count: int, *, arrow: bool = HAS_ARROW) -> Any:
     """Return a function that converts a column of keys to the partitions of their records.
 
     The topic has ``count`` partitions. Keys are text or binary. The result is an integer column
@@ -59,8 +55,7 @@ def key_partitions(count: int, *, arrow: bool = HAS_ARROW) -> Made:
 
         kind, function, column = "pandas_udf", of_series, pd.Series
     function.__annotations__ = {"keys": column, "return": column}
-    made: Made = getattr(functions, kind)(function, "int")  # by name: it is not in Spark's types
-    return made
+    return getattr(functions, kind)(function, "int")  # by name: it is not in Spark's types
 
 
 def chosen_partitions(keys: Any, count: int) -> Any:
@@ -118,8 +113,9 @@ def by_kafka_partition(
     if partition is not None:
         target = f"coalesce(cast({quoted(partition)} as bigint), {target})"
     placed = frame.selectExpr(*kept, f"{target} as {TARGET}")
-    writer = replace(writer, plan=writer.plan.with_added("partition", TARGET))
-    return _each_to_its_task(placed, TARGET, count), writer
+    columns = {**writer.plan.columns, "partition": TARGET}
+    plan = replace(writer.plan, columns=columns, added=frozenset({TARGET}))
+    return _each_to_its_task(placed, TARGET, count), replace(writer, plan=plan)
 
 
 def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame:
@@ -138,11 +134,11 @@ def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame
 def numbers_by_task(count: int) -> list[int]:
     """For each task, the smallest natural number that Spark's hash partitioning assigns to it."""
     found: dict[int, int] = {}
-    for x in itertools.count():
-        found.setdefault(spark_hash(x) % count, x)
-        if len(found) == count:
-            return [found[task] for task in range(count)]
-    raise AssertionError  # numbers do not end
+    number = 0
+    while len(found) < count:
+        found.setdefault(spark_hash(number) % count, number)
+        number += 1
+    return [found[task] for task in range(count)]
 
 
 def spark_hash(number: int) -> int:
@@ -165,7 +161,7 @@ def _rotated(word: int, bits: int) -> int:
 def partition_count(frame: DataFrame, writer: PartitionWriter) -> int:
     """The number of partitions of the writer's topic, requested in a task.
 
-    Raises the error of the executor's producer.
+    Raises WriteFailed for the errors of the executor's producer.
     """
 
     def ask() -> int | KprodError:
@@ -178,7 +174,7 @@ def partition_count(frame: DataFrame, writer: PartitionWriter) -> int:
     title = f"kprod: partitions of {writer.plan.topic}"
     answer = call_in_task(frame.sparkSession, title, ask)
     if isinstance(answer, KprodError):
-        raise answer
+        raise_failure([TaskOutcome(task=0, failure=answer)])
     return int(answer)
 
 

@@ -109,7 +109,6 @@ class TaskSender:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
-        self._topic = plan.topic
         self._value = ItemPayloads("value", plan.value)
         self._key = ItemPayloads("key", plan.key)
         self._producer = producer
@@ -144,10 +143,10 @@ class TaskSender:
     # Record batches -------------------------------------------------------------------------------
 
     def _send_columns(self, arranged: Any) -> None:
-        records = record_columns(arranged, self._topic, self._plan.value, self._plan.key)
+        records = record_columns(arranged, self._plan.topic, self._plan.value, self._plan.key)
         if records.faults:
             self._reject_faults(arranged, records)
-        for topic, part in records.split(self._topic):
+        for topic, part in records.split(self._plan.topic):
             if self._plan.by_row:
                 self._send_one_by_one(topic, part)
             else:
@@ -213,7 +212,7 @@ class TaskSender:
         None if an item has other fields, if the items' kinds differ, or if each item has to be
         converted by itself.
         """
-        topic = self._topic
+        topic = self._plan.topic
         if topic is None or self._plan.by_row or self._value.encodes or self._key.encodes:
             return None
         kind, *others = set(map(type, items))
@@ -299,11 +298,6 @@ class RateLimit:
             records=None if self.records is None else self.records / tasks,
             bytes=None if self.bytes is None else self.bytes / tasks,
         )
-
-    @property
-    def is_unlimited(self) -> bool:
-        """Whether there is no limit at all."""
-        return self.records is None and self.bytes is None
 
 
 class RateLimiter:

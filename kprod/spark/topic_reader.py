@@ -27,7 +27,7 @@ SCHEMA = (
 """The columns of Spark's own source with ``includeHeaders``, except ``timestampType``."""
 
 ISOLATION = {"read_committed": True, "read_uncommitted": False}
-EARLIEST, LATEST = "earliest", "latest"
+EARLIEST, LATEST = -2, -1  # as Spark's own source counts
 SPARKS_OWN = frozenset({"path", "includeheaders"})
 OWN = frozenset({"isolation", "startingoffsets", "endingoffsets", "failondataloss"})
 TRUTHS = {"true": True, "false": False}
@@ -50,15 +50,15 @@ class Span(InputPartition):
 class ReadOptions:
     """The topic and offsets to read, and the options for connecting. Immutable.
 
-    ``starting`` and ``ending`` are "earliest", "latest", or the offset of each partition.
+    ``starting`` and ``ending`` are EARLIEST, LATEST, or the offset of each partition.
     ``committed``: leave out the records of aborted and of open transactions.
     """
 
     topic: str
     client: Mapping[str, Any] = field(repr=False)  # those of ``concealed_source``
     committed: bool = True
-    starting: str | Mapping[int, int] = EARLIEST
-    ending: str | Mapping[int, int] = LATEST
+    starting: int | Mapping[int, int] = EARLIEST
+    ending: int | Mapping[int, int] = LATEST
     fails_on_loss: bool = True
     """Whether offsets that the topic does not have, or no longer has, are an error."""
 
@@ -161,8 +161,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         topic=topic,
         client=client,
         committed=_choice("isolation", own.get("isolation", "read_committed"), ISOLATION),
-        starting=_offsets("startingOffsets", own.get("startingoffsets", EARLIEST), topic),
-        ending=_offsets("endingOffsets", own.get("endingoffsets", LATEST), topic),
+        starting=_offsets("startingOffsets", own.get("startingoffsets", "earliest"), topic),
+        ending=_offsets("endingOffsets", own.get("endingoffsets", "latest"), topic),
         fails_on_loss=_choice("failOnDataLoss", loss, TRUTHS),
     )
 
@@ -173,10 +173,11 @@ def _choice(name: str, text: str, choices: Mapping[str, bool]) -> bool:
     return choices[text]
 
 
-def _offsets(name: str, text: str, topic: str) -> str | dict[int, int]:
+def _offsets(name: str, text: str, topic: str) -> int | dict[int, int]:
     """``earliest``, ``latest``, or offsets parsed from JSON in the format of Spark's own source."""
-    if text.lower() in (EARLIEST, LATEST):
-        return text.lower()
+    known = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
+    if known is not None:
+        return known
     try:
         offsets = json.loads(text)
         return {int(number): int(offset) for number, offset in offsets.get(topic, offsets).items()}
@@ -188,21 +189,19 @@ def _offsets(name: str, text: str, topic: str) -> str | dict[int, int]:
 
 
 def _check_named(
-    name: str, offsets: str | Mapping[int, int], topic: str, partitions: Collection[int]
+    name: str, offsets: int | Mapping[int, int], topic: str, partitions: Collection[int]
 ) -> None:
     """Raise ConfigError unless all partitions have an offset, as Spark's own source does."""
-    if not isinstance(offsets, str) and offsets.keys() != set(partitions):
+    if not isinstance(offsets, int) and offsets.keys() != set(partitions):
         raise ConfigError(
             f"{name}: {topic!r} has the partitions {sorted(partitions)}. Each needs an offset, -2"
             f" (earliest) or -1 (latest); got {sorted(offsets)}"
         )
 
 
-def _offset(offsets: str | Mapping[int, int], number: int, first: int, last: int) -> int:
-    if isinstance(offsets, str):
-        return first if offsets == EARLIEST else last
-    offset = offsets[number]
-    return {-1: last, -2: first}.get(offset, offset)  # as Spark's own source counts
+def _offset(offsets: int | Mapping[int, int], number: int, first: int, last: int) -> int:
+    offset = offsets if isinstance(offsets, int) else offsets[number]
+    return {EARLIEST: first, LATEST: last}.get(offset, offset)
 
 
 def _moment(timestamp_ms: int) -> datetime.datetime | None:

@@ -14,18 +14,17 @@ from typing import Any, Unpack
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kprod.errors import ConfigError, KprodError
+from kprod.errors import ConfigError
 from kprod.quantities import counted
 from kprod.spark.delivery import NAMELESS, Scope, Terms
 from kprod.spark.errors import WriteFailed
 from kprod.spark.job_tasks import (
-    OUTCOME_SCHEMA,
     JobTask,
-    TaskOutcome,
     abort_batch,
     commit_batch,
     end_in_task,
-    read_answer,
+    raise_failure,
+    run_tasks,
 )
 from kprod.spark.options import (
     OF_THE_JOB,
@@ -48,7 +47,7 @@ from kprod.spark.sharded import (
     shard_count,
     sharded,
 )
-from kprod.spark.spark_job import collect, faster_settings, is_connect, most_tasks_at_once, slots
+from kprod.spark.spark_job import faster_settings, is_connect, most_tasks_at_once, slots
 from kprod.spark.task_sender import RateLimit
 from kprod.spark.write_result import WriteResult, write_result
 
@@ -93,7 +92,7 @@ def write(df: DataFrame, topic: str | None = None, **options: Unpack[WriteOption
 class _Job:
     """The options of ``WriteOptions`` that apply to the whole job. Immutable."""
 
-    limit: RateLimit
+    limit: RateLimit | None
     repartition: str | None = None
     results: str = "shards"
     progress: bool = True
@@ -133,11 +132,9 @@ def _prepared(topic: str | None, options: Mapping[str, Any]) -> tuple[_Job, Part
     Raises ConfigError for all that can be checked without the rows, and what the registry raises.
     """
     chosen, of_task = divided(options, OF_THE_JOB)
-    limit = RateLimit(
-        records=chosen.pop("max_records_per_second", None),
-        bytes=chosen.pop("max_bytes_per_second", None),
-    )
-    job = _Job(limit=limit, **chosen)
+    rates = {each: chosen.pop(f"max_{each}_per_second", None) for each in ("records", "bytes")}
+    limited = any(rate is not None for rate in rates.values())
+    job = _Job(limit=RateLimit(**rates) if limited else None, **chosen)
     gathers = job.repartition == "kafka"
     writer = task_writer(topic, **(with_large_batches(of_task) if gathers else of_task))
     if gathers:
@@ -155,16 +152,22 @@ def _write(df: DataFrame, job: _Job, writer: PartitionWriter) -> WriteResult:
     started = time.monotonic()
     tasks = shard_count(df) if job.shards is None else job.shards
     if job.repartition is not None:
-        try:
-            tasks = partition_count(df, writer)
-        except KprodError as error:
-            raise _failed(error, 0, None) from error
+        tasks = partition_count(df, writer)
         df, writer = by_kafka_partition(df, writer, tasks)
-    if not job.limit.is_unlimited:
+    if job.limit is not None:
         df, at_once = _bounded(df, tasks)
         writer = replace(writer, limit=job.limit.shared_by(at_once))
-    ran = _run(df, writer, job.progress)
-    outcomes = commit_batch(writer, ran, end_in_task(df.sparkSession))
+    task = JobTask(writer=writer, job=uuid.uuid4().hex)
+    title = f"kprod: write to {writer.plan.topic or 'topics of the rows'}"
+    end = functools.partial(end_in_task, df.sparkSession)
+    try:
+        outcomes = run_tasks(df, task.run, title, job.progress)
+    except BaseException as error:  # of Spark's, or Ctrl-C: no task runs any more
+        abort_batch(writer, (), end)
+        if isinstance(error, PySparkException):
+            raise_in_words(str(error))
+        raise
+    outcomes = commit_batch(writer, outcomes, end)
     reports = [found.report for found in outcomes if found.report is not None]
     result = write_result(reports, time.monotonic() - started)
     raise_failure(outcomes, result)
@@ -219,26 +222,6 @@ def _bounded(df: DataFrame, tasks: int | None) -> tuple[DataFrame, int]:
     return df, most
 
 
-def raise_failure(outcomes: Sequence[TaskOutcome], result: WriteResult | None) -> None:
-    """If a task has an error that is not retriable, raise WriteFailed for the first such task."""
-    for found in outcomes:
-        if found.failure is not None:
-            raise _failed(found.failure, found.task, result) from found.failure
-
-
-def _run(df: DataFrame, writer: PartitionWriter, progress: bool) -> list[TaskOutcome]:
-    task = JobTask(writer=writer, job=uuid.uuid4().hex)
-    title = f"kprod: write to {writer.plan.topic or 'topics of the rows'}"
-    try:
-        rows = collect(df.mapInArrow(task, OUTCOME_SCHEMA), title, progress)
-    except BaseException as error:  # of Spark's, or Ctrl-C: no task runs any more
-        abort_batch(writer, (), end_in_task(df.sparkSession))
-        if isinstance(error, PySparkException):
-            raise_in_words(str(error))
-        raise
-    return [read_answer(row) for row in rows]
-
-
 OURS = re.compile(r"^kprod\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
 """Matches the last line of a traceback that ends with one of kprod's errors."""
 TASK = re.compile(r"Task (\d+) in stage \S+ failed (\d+) times")
@@ -258,15 +241,6 @@ def raise_in_words(text: str) -> None:
         number = -1 if task is None else int(task[1])
         times = "" if task is None else f" {counted(int(task[2]), 'time')}"
         raise WriteFailed(f"task {number} failed{times}: {kind}: {message}", task=number) from None
-
-
-def _failed(error: KprodError, task: int, result: WriteResult | None) -> WriteFailed:
-    written = "" if result is None else f"; the other tasks wrote {result.records:,} records"
-    return WriteFailed(
-        f"task {task} failed permanently: {type(error).__name__}: {error}{written}",
-        task=task,
-        result=result,
-    )
 
 
 OnResult = Callable[[WriteResult, int], object]
