@@ -111,20 +111,17 @@ def assemble(
     )
     outcomes = Outcomes(partitions, metadata, network, metrics, retries=config.retries)
     if transactions is None:
-        ProducerIdRequests(partitions, network)
+        ProducerIdRequests(outcomes)
     else:
-        Coordination(transactions, outcomes, network)
+        Coordination(transactions, outcomes)
     metrics.look_up(partial(_gauges, metrics, accumulator, metadata, network))
     if load_watcher is not None:
         load_watcher.watch(partitions)
     return Sender(
         outcomes,
         MetadataRequests(
-            metadata,
-            network,
-            deadlines,
+            outcomes,
             allow_auto_create=config.allow_auto_create_topics,
-            busy_topics=outcomes.busy_topics,
             rebootstrap_after=config.metadata_recovery_rebootstrap_trigger_ms / 1000,
         ),
         ProduceRequests(

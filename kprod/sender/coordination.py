@@ -26,7 +26,6 @@ from kprod.errors import (
 from kprod.sender.broker import Broker
 from kprod.sender.connection import ControlRequest
 from kprod.sender.deadlines import FOREVER
-from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.retry import FATAL
 from kprod.sender.transaction_requests import (
@@ -90,13 +89,13 @@ class Coordination:
     no request with a batch is in flight. Used only by the sender's thread.
     """
 
-    def __init__(self, transactions: Transactions, outcomes: Outcomes, network: Network) -> None:
+    def __init__(self, transactions: Transactions, outcomes: Outcomes) -> None:
         self._transactions = transactions
         self._outcomes = outcomes
         self._partitions = outcomes.partitions
         self._identity = outcomes.partitions.identity
         self._metadata = outcomes.metadata
-        self._network = network
+        self._network = outcomes.network
         self._deadlines = outcomes.partitions.deadlines
         self.due = FOREVER  # see Deadlines
         self.transactional_id = transactions.transactional_id

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from kprod.cluster.metadata import Metadata, MetadataListener
+from kprod.cluster.metadata import MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import BrokerError, ConnectionLost, ErrorCode, KprodError
 from kprod.sender.connection import ControlRequest, Failed
-from kprod.sender.deadlines import FOREVER, Deadlines, Owner, Pending
-from kprod.sender.network import Network
-from kprod.sender.partitions import PartitionSet
+from kprod.sender.deadlines import FOREVER, Owner, Pending
+from kprod.sender.outcomes import Outcomes
 from kprod.sender.retry import FATAL
 from kprod.types import ProducerId
 from kprod.wire.control import (
@@ -64,8 +63,7 @@ class MetadataQuery(Pending):
 class MetadataRequests:
     """Keeps the metadata fresh. Used only by the sender's thread.
 
-    ``Metadata`` queues it (see ``Deadlines``) when something is to be asked. ``busy_topics``
-    returns the topics with batches without an outcome, which are not idle.
+    ``Metadata`` queues it (see ``Deadlines``) when something is to be asked.
 
     ``rebootstrap_after``: if no broker has answered for this many seconds, all brokers are
     forgotten and the bootstrap addresses are asked (KIP-1102). The same happens if a broker asks
@@ -73,23 +71,16 @@ class MetadataRequests:
     """
 
     def __init__(
-        self,
-        metadata: Metadata,
-        network: Network,
-        deadlines: Deadlines,
-        *,
-        allow_auto_create: bool,
-        busy_topics: Callable[[], set[str]],
-        rebootstrap_after: float,
+        self, outcomes: Outcomes, *, allow_auto_create: bool, rebootstrap_after: float
     ) -> None:
-        self._metadata = metadata
-        self._network = network
-        self.deadlines = deadlines
+        self._outcomes = outcomes
+        self._metadata = outcomes.metadata
+        self._network = outcomes.network
+        self.deadlines = outcomes.partitions.deadlines
         self.due = FOREVER  # see Deadlines
-        metadata.subscribe(MetadataListener(due=partial(deadlines.queued.append, self)))
+        self._metadata.subscribe(MetadataListener(due=partial(self.deadlines.queued.append, self)))
         self._allow_auto_create = allow_auto_create
-        self._busy_topics = busy_topics
-        self._rebootstrap_after = rebootstrap_after if network.goes_back else FOREVER
+        self._rebootstrap_after = rebootstrap_after if self._network.goes_back else FOREVER
         self._asking_since: float | None = None  # None: the last answer is recent enough
 
     def fire(self, now: float) -> None:
@@ -154,7 +145,7 @@ class MetadataRequests:
         """Publish the new snapshot. The network adopts its brokers."""
         known = self._metadata.snapshot
         # A record may have come since the request left: the answer must not drop its topic.
-        self._metadata.used(self._busy_topics(), now)
+        self._metadata.used(self._outcomes.busy_topics(), now)
         if self._metadata.answered(reply, now):
             if known.is_of_another(reply.cluster_id):
                 self._network.log.warn(
@@ -193,18 +184,18 @@ class ProducerIdRequests:
     up.
     """
 
-    def __init__(self, partitions: PartitionSet, network: Network) -> None:
-        self._identity = partitions.identity
-        self._partitions = partitions
-        self._network = network
-        self._deadlines = partitions.deadlines
+    def __init__(self, outcomes: Outcomes) -> None:
+        self._partitions = outcomes.partitions
+        self._identity = outcomes.partitions.identity
+        self._network = outcomes.network
+        self._deadlines = outcomes.partitions.deadlines
         self.due = FOREVER  # see Deadlines
         self._in_flight = False
         self._failures = 0
         self._retry_at = 0.0
         self._identity.used_up = partial(self._deadlines.queued.append, self)
         self._identity.used_up()  # there is none yet
-        if not partitions.idempotent:
+        if not self._partitions.idempotent:
             self._identity.settled.open()
 
     def fire(self, now: float) -> None:

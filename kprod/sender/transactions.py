@@ -191,8 +191,8 @@ class Transactions:
         self.fetches: PendingQueue[OffsetFetch] = PendingQueue()
         self.number = 0
         self.fate: str | None = None
-        """Of the transaction that was begun last: one of ``ENDS`` once the coordinator has ended it;
-        "unknown" if a commit or prepare was asked for, and it may still be committed."""
+        """One of ``ENDS`` once the coordinator has ended the latest transaction. Before that, it is
+        "unknown" if a commit or prepare was asked for, and the transaction may be committed."""
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
         self._offsets: list[PendingOffsets] = []  # of this transaction, until they are heard of

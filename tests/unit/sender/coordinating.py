@@ -47,9 +47,9 @@ class Dialogue:
             deadlines=Deadlines(),
             retry_backoff=ExponentialBackoff(1, 1, SteadyRandom()),
         )
-        outcomes: Any = SimpleNamespace(partitions=partitions, metadata=None)
-        nobody: Any = None  # no request is sent
-        self.coordination = Coordination(self.transactions, outcomes, nobody)
+        # No request is sent.
+        outcomes: Any = SimpleNamespace(partitions=partitions, metadata=None, network=None)
+        self.coordination = Coordination(self.transactions, outcomes)
         self.upgrade(2 if implicit else 1)
 
     def upgrade(self, level: int) -> None:
