@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import io
 import logging
 import os
 import re
+import select
 import shutil
 import socket
 import subprocess
@@ -74,13 +76,13 @@ log = logging.getLogger("kprod")
 WORKER = ("pyspark", "worker.py")
 """The module whose function ``main`` reads the input of a task from its argument ``infile``."""
 CUT = (
-    "Spark has closed the input of this task before its last row: the task was killed, or its rows"
-    " could not be read. Nothing of this attempt is committed"
+    "Spark has closed the input of this task, because the task was killed or its rows could not be"
+    " read. Nothing of this attempt is committed"
 )
 
 
 def check_rows_ended() -> None:
-    """Raise ConnectionAbortedError if Spark has closed the input of this task before its last row.
+    """Raise ConnectionAbortedError if Spark has closed the input of this task.
 
     Call it when the iterator of rows has ended. Spark closes the input of a task that it kills, or
     whose rows it cannot compute or fetch, and PySpark takes this for the end of the rows. After the
@@ -93,8 +95,18 @@ def check_rows_ended() -> None:
     infile = _input_of_worker()
     if infile is None:
         log.warning("this version of Spark does not show whether a task has received all its rows")
-    elif not infile.peek(1):
+    elif not infile.peek(1) or _is_hung_up(infile):
         raise ConnectionAbortedError(CUT)
+
+
+def _is_hung_up(infile: Any) -> bool:
+    """Whether the JVM has closed its side: it does not wait for the task's result any more."""
+    waiting = select.poll()
+    try:
+        waiting.register(infile.fileno(), getattr(select, "POLLRDHUP", 0))
+    except io.UnsupportedOperation:  # without PySpark's daemon, it is a pair of files
+        return False
+    return bool(waiting.poll(0))
 
 
 def _input_of_worker() -> Any:

@@ -184,11 +184,12 @@ class ShardTask:
     producer: TaskProducer | None = None
 
     def write(self, producer: KafkaProducer, tick: Callable[[], None]) -> Written:
-        """Send every row in the open transaction. Raises as ``TaskProducer``."""
+        """Send every row in the open transaction. Raises as ``TaskProducer`` and ``each``."""
         task = TaskProducer(producer, self.of_job, in_transaction=True)
         self.producer = task
         self.send(task, tick)
         task.finish()
+        check_rows_ended()  # again: Spark may have killed the task meanwhile
         ranges = _ranges(task.ranges())
         return Written(rows=task.rows, bytes=task.bytes, digest=self.rows.digest, ranges=ranges)
 
