@@ -15,6 +15,9 @@ group. The protocol needs only ordinary transactions, without KIP-939. Why each 
 5. The decision is stored before the first transaction is committed. From then on the batch is never
    rolled back. This driver or the next one completes it. Tasks write the shards again whose
    transactions have timed out.
+6. A copy of a task may begin its transaction after step 4. So a task reads the decision once more
+   after it has prepared its transaction, and the driver lists open transactions once more after it
+   has committed the batch. A copy whose transaction is not in this list finds the decision.
 """
 
 from __future__ import annotations
@@ -95,6 +98,10 @@ def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
     written: Written = yield WriteRows(own.transactional_id)
     marker = marker_of(own, written)
     prepared: PreparedTransaction = yield Prepare(own.transactional_id, own.group, marker)
+    decision = yield from _on_record(shard, (prepared,), wait=False)
+    if decision is not None:  # the driver has counted another attempt
+        yield EndAll(_uncounted(decision, (prepared,)), committed=False)
+        return (yield from go_forward(shard, decision, patience))
     return Delivered(marker=marker, by_us=True, prepared=PreparedShard(own, prepared))
 
 
@@ -116,6 +123,7 @@ def commit(of: Shard, shards: int, prepared: Sequence[PreparedShard], patience: 
             markers = decided(of, shards, prepared)
             yield CommitMarkers(of.layout_id, tuple(markers))
             yield from _end(of, prepared, of.run)
+            yield from _fence_others(of, mine)
             return Ended(committed=True, by_us=True)
     except Fenced:
         decision = yield from _wait_for_decision(of, patience)
@@ -157,11 +165,11 @@ def abandon(of: Shard) -> Ending:
 
 
 def _on_record(
-    of: Shard, mine: tuple[PreparedTransaction, ...]
+    of: Shard, mine: tuple[PreparedTransaction, ...], *, wait: bool = True
 ) -> Generator[Step, Any, Decision | None]:
     """Return the decision stored for this batch, if any. On an error, abort ``mine``."""
     try:
-        found = yield from read_decision(of, wait=True)
+        found = yield from read_decision(of, wait=wait)
         is_decided = found is not None and is_done(found.layout, of)
     except ExactlyOnceError:
         yield EndAll(mine, committed=False)
@@ -171,8 +179,7 @@ def _on_record(
 
 def _make_sure(of: Shard, mine: tuple[PreparedTransaction, ...]) -> Generator[Step, Any, None]:
     """Abort all other open transactions of the job, and check that ``mine`` can be committed."""
-    opened: list[PreparedTransaction] = yield ListOpen(of.job_name)
-    yield FenceAll(_besides(opened, mine))
+    opened = yield from _fence_others(of, mine)
     still = {one[:3] for one in opened}
     lost = [one.transactional_id for one in mine if one[:3] not in still]
     try:
@@ -187,6 +194,16 @@ def _make_sure(of: Shard, mine: tuple[PreparedTransaction, ...]) -> Generator[St
     except ExactlyOnceError:
         yield EndAll(mine, committed=False)
         raise
+
+
+def _fence_others(
+    of: Shard, mine: tuple[PreparedTransaction, ...]
+) -> Generator[Step, Any, list[PreparedTransaction]]:
+    """Abort all open transactions of the job except ``mine``. Return those that were open."""
+    opened: list[PreparedTransaction] = yield ListOpen(of.job_name)
+    known = {one[:3] for one in mine}
+    yield FenceAll(tuple(one.transactional_id for one in opened if one[:3] not in known))
+    return opened
 
 
 def _finish(
@@ -245,13 +262,6 @@ def _wait_for_decision(of: Shard, patience: float) -> Generator[Step, Any, Decis
         yield Pause(pause)
         waited += pause
         pause = min(2 * pause, LONGEST_PAUSE)
-
-
-def _besides(
-    found: Sequence[PreparedTransaction], mine: Sequence[PreparedTransaction]
-) -> tuple[str, ...]:
-    known = {one.transactional_id for one in mine}
-    return tuple(one.transactional_id for one in found if one.transactional_id not in known)
 
 
 def _some(numbers: Sequence[int]) -> str:

@@ -31,6 +31,7 @@ TOGETHER = {
     "tests/simulation/test_mutants.py": "simulation",
     "tests/spark/exactly_once/test_cut_input.py": "spark_cluster",
     "tests/spark/exactly_once/test_repeatable.py": "spark_cluster",
+    "tests/spark/exactly_once/test_cut_input.py": "spark_cluster",
     "tests/spark/exactly_once/test_spark_facts.py": "spark_cluster",
     "tests/spark/exactly_once/test_surfaces.py": "spark_cluster",
     "tests/spark/test_cluster.py": "spark_cluster",

@@ -146,11 +146,8 @@ class AtomicDriver(Driver):
 
     def _check_nothing_open(self) -> None:
         """What the tasks of a cancelled driver have begun is ended when its abort is done."""
-        brokers = self._world.brokers
         for one in (one for tries in self._tasks.values() for one in tries):
-            for name, epoch in one.epochs.items():
-                if brokers.is_open(name, epoch):
-                    brokers.undecided.append(f"{name} stays open after the driver was cancelled")
+            self._world.check_closed(one, "after the driver was cancelled")
 
     def move(self) -> None:
         if self._world.changes and not self._cancelled and self._world.dice.random() < 0.004:
@@ -204,6 +201,8 @@ class AtomicDriver(Driver):
         elif world.dice.random() < 0.1:
             self._end(aborting=False)  # once more, with the same messages
         else:
+            if self._ending.result.by_us:
+                world.is_done([one for tries in self._tasks.values() for one in tries])
             world.finished()
             if not world.over:
                 self._begin()
@@ -250,6 +249,7 @@ class AtomicWorld(World):
         super().__init__(seed, version.deliver)
         self.version = version
         self.changes = changes
+        self._copies: list[Attempt] = []
         self._operator = operator
 
     def driver(self, shards: int) -> Driver:
@@ -279,6 +279,22 @@ class AtomicWorld(World):
             if self.brokers.is_open(name, epoch):
                 self.brokers.undecided.append(f"{name} stays open in front of a batch that is done")
         super().finished()
+
+    def is_done(self, tasks: list[Attempt]) -> None:
+        """The batch of these tasks is committed: what the others of them have prepared is not."""
+        self._copies = [one for one in tasks if not one.ended]
+        for one in tasks:
+            if one.result is not None:
+                self.check_closed(one, "when its batch was committed")
+
+    def has_ended(self, attempt: Attempt) -> None:
+        if attempt in self._copies:
+            self.check_closed(attempt, "by a copy after its batch was committed")
+
+    def check_closed(self, attempt: Attempt, when: str) -> None:
+        for name, epoch in attempt.epochs.items():
+            if self.brokers.is_open(name, epoch):
+                self.brokers.undecided.append(f"{name} stays open {when}")
 
     def kill(self, late: list[Attempt]) -> None:
         """These tasks end wherever they are."""

@@ -23,6 +23,7 @@ from kprod.exactly_once.steps import (
     Prepare,
     PreparedShard,
     Protocol,
+    ReadMarker,
     Step,
     TakeOver,
     WriteRows,
@@ -166,6 +167,29 @@ def prepared_stays(shard: Shard, patience: float) -> Protocol:
     return NothingFenced().of(deliver(shard, patience))
 
 
+class LooksOnce(Change):
+    """A copy that has prepared does not look whether the batch is decided meanwhile."""
+
+    def answer(self, step: Step, answer: Any) -> Any:
+        return None if isinstance(step, ReadMarker) and self.has_asked(Prepare) else answer
+
+
+def copy_looks_once(shard: Shard, attempt: int, patience: float) -> Protocol:
+    return LooksOnce().of(prepare(shard, attempt, patience))
+
+
+class ListsOnce(Change):
+    """What is opened between the list and the decision stays open."""
+
+    def ask(self, step: Step) -> Step | None:
+        is_late = isinstance(step, FenceAll) and self.has_asked(CommitMarkers)
+        return None if is_late else step
+
+
+def copies_listed_once(of: Shard, shards: int, prepared: Shards, patience: float) -> Ending:
+    return ListsOnce().of(commit(of, shards, prepared, patience))
+
+
 class MarkerElsewhere(Change):
     """What was committed is taken for lost, and written again."""
 
@@ -239,12 +263,14 @@ ATOMIC_MUTANTS = (
         lost_passes_for_done,
         everything_open_is_committed,
         losers_aborted_by_epoch,
+        copies_listed_once,
     ),
     Version("abort_after_decision", abort=abort_after_decision),
     *_prepares(
         marker_outside,
         rewritten_without_looking,
         committed_by_tasks,
+        copy_looks_once,
     ),
 )
 

@@ -357,7 +357,6 @@ def go_on(attempts: list[Attempt], brokers: Brokers, dice: random.Random) -> Non
         for one in attempts:
             if not one.ended:
                 one.move()
-    brokers.settle()
 
 
 Deliver = Callable[..., Protocol]
@@ -457,6 +456,7 @@ class World:
                 attempt.move()
                 if attempt.ended:
                     self.attempts.remove(attempt)
+                    self.has_ended(attempt)
         return self._judge()
 
     def _brokers_move(self, chance: float) -> None:
@@ -466,6 +466,9 @@ class World:
             self.brokers.time_out()
         else:
             self.brokers.tick()
+
+    def has_ended(self, attempt: Attempt) -> None:
+        """It has come to its end; nobody has killed it."""
 
     def driver(self, shards: int) -> Driver:
         """The next run."""
@@ -481,6 +484,9 @@ class World:
         if not self.over:
             return [f"stuck in batch {self.checkpoint}"]
         go_on(self.attempts, self.brokers, self.dice)
+        for attempt in self.attempts:
+            self.has_ended(attempt)
+        self.brokers.settle()
         wrong = sorted(set(self.brokers.undecided)) if self.atomic else []
         for batch in range(BATCHES):
             for row in range(ROWS):

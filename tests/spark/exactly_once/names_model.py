@@ -289,6 +289,7 @@ class NamesWorld:
 
     def _judge(self) -> list[str]:
         go_on(self.attempts, self.brokers, self.dice)
+        self.brokers.settle()
         stored: Counter[tuple[int, int]] = Counter()
         for (_, row, _, topic), count in self.brokers.log.items():
             stored[topic, row] += count
