@@ -118,7 +118,6 @@ class Coordination:
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._doubtful: Ask | None = None  # an addition that may have been made
-        self._may_come_late = False  # a request without an answer, which may arrive late
         self._refused_commit: BrokerError | None = None  # the answer to an abort explains it
         self._resumed = False  # another process has begun it
 
@@ -381,7 +380,10 @@ class Coordination:
         self._coordinators.pop(ask.coordinator, None)
         self._transactions.trouble = error
         if sent and ask.api in CHANGES:
-            self._may_come_late = True
+            # It is repeated, and may come a second time, to the next transaction: an end would end
+            # that too early (KAFKA-17754), offsets of an aborted transaction would be committed
+            # with it, and an addition would open one without an end.
+            self._needs_epoch = True
         if sent and ask.api in ADDITIONS:
             self._doubtful = ask
         if ask.api is ApiKey.OFFSET_FETCH and isinstance(error, UnsupportedVersionError):
@@ -438,10 +440,7 @@ class Coordination:
         upgraded = not self.implicit and self._transactions.level >= IMPLICIT_FROM
         if renewed:
             self._needs_epoch = False
-        elif upgraded or self._may_come_late or refused is not None:
-            # A question that got no answer and was repeated may come a second time, to the next
-            # transaction: an end would end that too early (KAFKA-17754), offsets of an aborted
-            # transaction would be committed with it, and an addition would open one without an end.
+        elif upgraded or refused is not None:
             # Brokers distinguish transactions of the two protocols by their epochs.
             self._needs_epoch = True
         if refused is not None:

@@ -92,17 +92,18 @@ class BelievesAddedAtOnce(Coordination):
 
 class BelievesLostEnds(Coordination):
     def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
-        before = self._may_come_late
+        before = self._needs_epoch
         super().failed(ask, error, now, sent=sent)
         if ask.api is ApiKey.END_TXN and sent:
-            self._may_come_late = before
+            self._needs_epoch = before
             self._ended(renewed=False)
 
 
 class TrustsLateEnds(Coordination):
-    def _ended(self, *, renewed: bool) -> None:
-        self._may_come_late = False
-        super()._ended(renewed=renewed)
+    def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
+        before = self._needs_epoch
+        super().failed(ask, error, now, sent=sent)
+        self._needs_epoch = before
 
 
 class KeepsTheEpoch(Coordination):
@@ -163,7 +164,7 @@ class GoesOnWithTheOldEpoch(Coordination):
     """After an end in doubt the next transaction has the epoch of the one before."""
 
     def _ended(self, *, renewed: bool) -> None:
-        self._needs_epoch = self._may_come_late = False
+        self._needs_epoch = False
         self._begin_anew()
 
 
