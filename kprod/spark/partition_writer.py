@@ -39,6 +39,7 @@ from kprod.spark.options import (
 )
 from kprod.spark.payload_options import key_format, value_format
 from kprod.spark.python_worker import (
+    exits_at_hang_up,
     this_task,
 )
 from kprod.spark.record_plan import RecordPlan
@@ -227,7 +228,10 @@ class PartitionWriter:
             of_job=self.producer,
         )
         options = producer_options(self.producer.options)
-        with Runner(shard=shard, options=options, rows=writes) as runner:
+        with (
+            exits_at_hang_up(),
+            Runner(shard=shard, options=options, rows=writes) as runner,
+        ):
             delivered = runner.follow(
                 prepare(shard, max(task.attempt, 0), runner.patience)
                 if self.terms.is_atomic

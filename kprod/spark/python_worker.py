@@ -10,10 +10,13 @@ import os
 import re
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,6 +121,30 @@ def _input_of_worker() -> Any:
             return frame.f_locals.get("infile")
         frame = frame.f_back
     return None
+
+
+@contextmanager
+def exits_at_hang_up() -> Iterator[None]:
+    """While the block runs, let SIGHUP raise SystemExit in it, instead of ending the process.
+
+    PySpark's daemon sends SIGHUP to its workers when its JVM ends: after Ctrl-C in a script, when
+    an application is stopped, or when the JVM is killed. A task can then still abort its
+    transaction. Otherwise the transaction would stay open until its time-out, if nobody starts the
+    job again. Does nothing in other threads than the main thread, where Python runs no handlers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _exit(number: int, _frame: Any) -> None:
+    signal.signal(number, signal.SIG_IGN)  # once: nothing interrupts what follows
+    raise SystemExit(128 + number)
 
 
 REUSED = "SPARK_REUSE_WORKER"

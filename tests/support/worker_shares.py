@@ -29,7 +29,6 @@ TOGETHER = {
     "tests/integration/test_transactional_faces.py": "shared_kafka",
     "tests/integration/test_transactions.py": "shared_kafka",
     "tests/simulation/test_mutants.py": "simulation",
-    "tests/spark/exactly_once/test_cut_input.py": "spark_cluster",
     "tests/spark/exactly_once/test_repeatable.py": "spark_cluster",
     "tests/spark/exactly_once/test_cut_input.py": "spark_cluster",
     "tests/spark/exactly_once/test_spark_facts.py": "spark_cluster",

@@ -196,6 +196,18 @@ def test_ctrl_c_in_a_data_source(tmp_path: Path, kafka: str, session: str, deliv
         assert_nothing_open(kafka, topic)
 
 
+@pytest.mark.parametrize(("how", "delivery"), [("save", "atomic"), ("write", "exactly_once")])
+def test_a_driver_that_is_killed(tmp_path: Path, kafka: str, how: str, delivery: str) -> None:
+    """Its JVM ends with it, and the workers abort what they have begun before they end."""
+    topic = f"killed-{how}-{delivery.replace('_', '-')}"
+    with started(kafka, tmp_path, "classic", sys.executable) as driver:
+        ask(driver, f"{how} {topic} {delivery}")
+        wait_for_open(kafka, 2)
+        driver.kill()
+        wait_until_none_is_open(kafka)
+        assert_nothing_open(kafka, topic)
+
+
 @pytest.mark.parametrize("delivery", ["atomic", "exactly_once"])
 @pytest.mark.parametrize("how", ["source", "function"])
 def test_a_query_that_is_stopped(
