@@ -123,6 +123,7 @@ def commit(of: Shard, shards: int, prepared: Sequence[PreparedShard], patience: 
             markers = decided(of, shards, prepared)
             yield CommitMarkers(of.layout_id, tuple(markers))
             yield from _end(of, prepared, of.run)
+            yield ReadMarker(of.layout_id)  # waits: from now on, copies find the decision
             yield from _fence_others(of, mine)
             return Ended(committed=True, by_us=True)
     except Fenced:

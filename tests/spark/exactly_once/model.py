@@ -99,9 +99,12 @@ class Brokers:
         self.epochs[name] = self.epochs.get(name, 0) + 1
         return self.epochs[name]
 
+    def is_changing(self, group: str) -> bool:
+        """Whether a transaction that is open, or whose markers are on their way, has its offset."""
+        return group in self._late or any(group in one.offsets for one in self.open.values())
+
     def read(self, group: str, wait: bool) -> Any:
-        pending = any(group in one.offsets for one in self.open.values())
-        if self._stable and (pending or group in self._late):
+        if self._stable and self.is_changing(group):
             return WAIT if wait else None
         found = self.groups.get(group)
         return None if found is None else read_marker(found[0], found[1].encode(), group)
