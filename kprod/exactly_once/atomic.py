@@ -83,7 +83,8 @@ def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
     """One attempt of a task: write the shard, and leave its transaction prepared.
 
     If the commit decision of the batch is already stored, the shard is committed instead, unless it
-    is already committed. Raises Fenced, and the errors of the functions in ``marker``.
+    is already committed. Raises Fenced, also if the decision was stored while this attempt wrote,
+    and the errors of the functions in ``marker``.
     """
     decision = yield from read_decision(shard, wait=False)
     if decision is not None and is_done(decision.layout, shard):
@@ -99,9 +100,10 @@ def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
     marker = marker_of(own, written)
     prepared: PreparedTransaction = yield Prepare(own.transactional_id, own.group, marker)
     decision = yield from _on_record(shard, (prepared,), wait=False)
-    if decision is not None:  # the driver has counted another attempt
-        yield EndAll(_uncounted(decision, (prepared,)), committed=False)
-        return (yield from go_forward(shard, decision, patience))
+    if decision is not None:
+        # This attempt has read its rows, so only another one can go forward.
+        yield EndAll((prepared,), committed=False)
+        raise Fenced(f"{shard}: the batch was decided meanwhile, without this attempt")
     return Delivered(marker=marker, by_us=True, prepared=PreparedShard(own, prepared))
 
 

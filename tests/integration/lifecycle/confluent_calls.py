@@ -106,6 +106,9 @@ def after_close(call: Call) -> Callable[[Any, str], Any]:
     return run
 
 
+COUNTS = ("poll(0)", "poll(0.1)", "flush(0)")
+
+
 def inside(name: str, outer: str = "flush()") -> Callable[[Any, str], Any]:
     """The call in the callback of the first of three records, run by another call."""
 
@@ -119,7 +122,9 @@ def inside(name: str, outer: str = "flush()") -> Callable[[Any, str], Any]:
 
         def report(_error: object, _message: object) -> None:
             if next(reports) == 1:
-                heard.append(outcome(CALLS[name], producer))
+                found = outcome(CALLS[name], producer)
+                # How many of the three were acknowledged by then is chance.
+                heard.append("a number" if name in COUNTS and found.isdigit() else found)
 
         for _ in range(3):
             producer.produce("t", b"value", on_delivery=report)
@@ -307,10 +312,10 @@ INSIDE: dict[str, tuple[Any, Any, str]] = {
     "produce": (["None", "0", 3], None, ""),
     "produce_batch": (["1", "0", 3], None, ""),
     "poll()": (WAITS, [STATE, "0", 3], DEADLOCK),
-    "poll(0)": (CRASHES, ["0", "0", 3], SAFE),
-    "poll(0.1)": (CRASHES, ["0", "0", 3], SAFE),
+    "poll(0)": (CRASHES, ["a number", "0", 3], SAFE),
+    "poll(0.1)": (CRASHES, ["a number", "0", 3], SAFE),
     "flush()": (WAITS, [STATE, "0", 3], DEADLOCK),
-    "flush(0)": (CRASHES, ["3", "0", 3], SAFE),
+    "flush(0)": (CRASHES, ["a number", "0", 3], SAFE),
     "flush(0.1)": (CRASHES, [STATE, "0", 3], DEADLOCK),
     "purge": (["None", "0", 3], None, ""),
     "list_topics": (CRASHES, ["ClusterMetadata", "0", 3], SAFE),

@@ -244,7 +244,7 @@ class Attempt:
         self._protocol = protocol
         self._brokers = brokers
         self.epochs: dict[str, int] = {}
-        self._left: list[Step] = []
+        self._written: Step | None = None
         self._step: Any = None
         self._go_on(lambda: next(protocol))
 
@@ -320,7 +320,9 @@ class Attempt:
         return None
 
     def _write(self, name: str) -> Any:
-        """Half of the rows, then the others."""
+        """Half of the rows, then the others. They come from Spark, and can be read once."""
+        assert self._written in (None, self._step), "rows are read a second time"
+        self._written = self._step
         half = len(self._rows) // 2
         parts = (self._rows[:half], self._rows[half:])
         if self._brokers.write(name, self.epochs[name], parts[self._part]) is WAIT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,13 @@ from kprod.exactly_once.errors import (
 from kprod.exactly_once.marker import Marker
 from kprod.exactly_once.protocol import decided
 from kprod.exactly_once.shard import Shard
-from kprod.exactly_once.steps import Delivered, PreparedShard
+from kprod.exactly_once.steps import (
+    CommitMarkers,
+    Delivered,
+    PreparedShard,
+    Step,
+    TakeOver,
+)
 from kprod.spark.job_tasks import BatchEnd, TaskOutcome, commit_batch, end_here
 from kprod.spark.options import job_options
 from kprod.spark.partition_writer import task_writer
@@ -155,20 +161,39 @@ def test_what_was_prepared_does_not_hide_what_exactly_once_writes(servers: str, 
     assert_there(servers, topic, BOTH + BOTH)
 
 
-def test_a_layout_of_another_run_hides_nothing_that_is_open(servers: str) -> None:
-    """A task that outlives its start lays out the batch while an atomic task is about to write.
-
-    It looks for open transactions before that one is, and the next start finds its layout.
-    """
+def test_an_attempt_aborts_what_the_batch_has_not_waited_for(servers: str) -> None:
+    """A task that outlives its start lays out the batch while an atomic task writes."""
     topic = "outlived"
-    write(
-        servers,
-        shard(topic, 1, run="second"),
-        rows_of(1),
-        before_rows=lambda: deliver(
-            servers, shard(topic, run="first"), lambda producer: send(producer, topic, 0)
-        ),
-    )
+    with pytest.raises(ProducerFencedError, match="without this attempt"):
+        write(
+            servers,
+            shard(topic, 1, run="second"),
+            rows_of(1),
+            before_rows=lambda: deliver(
+                servers, shard(topic, run="first"), lambda producer: send(producer, topic, 0)
+            ),
+        )
+    assert not [one for one in open_transactions(servers) if topic in one.transactional_id]
+    for n in (0, 1):
+        deliver(servers, shard(topic, n, run="third"), lambda p, n=n: send(p, topic, n))
+    assert_there(servers, topic, BOTH)
+
+
+def test_a_layout_of_another_run_hides_nothing_that_is_open(servers: str) -> None:
+    """A task has looked for open transactions, an atomic one prepares, and the layout is stored.
+
+    The next start finds the layout, and looks all the same.
+    """
+    topic = "hidden"
+    write(servers, shard(topic, 1, run="second"), rows_of(1))
+
+    def lay_out(of: Shard) -> Generator[Step, Any, None]:
+        yield TakeOver(of.layout_id)
+        layout = Marker(batch=0, shards=2, topic=of.target, run=of.run)
+        yield CommitMarkers(of.layout_id, ((of.layout_id, layout),))
+
+    with attempted(shard(topic, run="first"), options(servers), lambda _: None) as run:
+        run.follow(lay_out(run.shard))
     assert len([one for one in open_transactions(servers) if topic in one.transactional_id]) == 1
     for n in (0, 1):
         deliver(servers, shard(topic, n, run="third"), lambda p, n=n: send(p, topic, n))
