@@ -142,8 +142,12 @@ class World(Surroundings):
         self.backend.wake()
         self._be_patient()
 
-    def _be_patient(self) -> None:
-        """From now on something must come to its end within the longest time that may take."""
+    def _be_patient(self, *, woken: bool = False) -> None:
+        """From now on something must come to its end within the longest time that may take.
+
+        The application goes on between two turns. So if the sender has ended all and sleeps without
+        limit, the application is ``woken`` once.
+        """
         history, setup = self.app.history, self.setup
         known = len(history.ended) + len(history.refused)
         longest = (setup.delivery_timeout_ms + setup.max_block_ms) / 1000 + SLACK
@@ -151,9 +155,9 @@ class World(Surroundings):
         def look() -> None:
             if history.closed:
                 return
-            if self.sender.finished and self.app.idle:  # a turn that ends all sleeps without limit
+            if self.sender.finished and (self.app.idle or not woken):
                 self.backend.wake()
-                self._be_patient()
+                self._be_patient(woken=True)
             elif len(history.ended) + len(history.refused) > known:
                 self._be_patient()
             else:
