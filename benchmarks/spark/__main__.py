@@ -1,6 +1,7 @@
 """Measures every way of writing a DataFrame, line by line: ``python -m benchmarks.spark``.
 
     python -m benchmarks.spark --jars FOLDER [--rows-of KIND ...] [--broker NAME ...] [--rounds N]
+    python -m benchmarks.spark --jars FOLDER --conf spark.python.unix.domain.socket.enabled=true
 
 A line is one kind of rows and one broker, and all ways take turns in it. The jars are
 ``spark-sql-kafka-0-10_2.13`` and what it needs, for the Spark that is installed: ``pom.xml``, which
@@ -39,11 +40,8 @@ def main() -> None:
     given = _parser().parse_args()
     origin = provenance()
     origin["versions"]["pyspark"] = _pyspark_version()
-    whole = given.rows is None and (given.rows_of, given.broker, given.ways) == (
-        list(KINDS),
-        list(BROKERS),
-        list(WAYS),
-    )
+    chosen = (given.rows_of, given.broker, given.ways, given.rows, given.conf)
+    whole = chosen == (list(KINDS), list(BROKERS), list(WAYS), None, {})
     figures: dict[str, Any] = {}
     settings = {"master": f"local[{CORES}]", "rounds": given.rounds, "partitions": PARTITIONS}
     with tempfile.TemporaryDirectory() as scratch:
@@ -54,7 +52,7 @@ def main() -> None:
                 question=QUESTION,
                 command=command_line("benchmarks.spark"),
                 origin=origin,
-                settings=settings | {"tuned": TUNED},
+                settings=settings | {"tuned": TUNED, "conf": given.conf},
                 figures=figures,
             )
     print(f"\nStored in {file.relative_to(ROOT)}")
@@ -71,7 +69,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=int, help="of each kind; by default as many as is usual")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--name", help="of the file of results")
+    parser.add_argument(
+        "--conf",
+        action=_Conf,
+        default={},
+        metavar="NAME=VALUE",
+        help="a setting of the session, of all ways; may be repeated",
+    )
     return parser
+
+
+class _Conf(argparse.Action):
+    """Collects NAME=VALUE in a dict."""
+
+    def __call__(self, parser: Any, given: Any, value: Any, option: Any = None) -> None:
+        name, equals, text = value.partition("=")
+        if not equals:
+            parser.error(f"{option} {value}: NAME=VALUE is expected")
+        given.conf = {**given.conf, name: text}
 
 
 def _pyspark_version() -> str:
@@ -80,7 +95,7 @@ def _pyspark_version() -> str:
     return str(pyspark.__version__)
 
 
-def _session(jars: Path, folder: Path) -> Any:
+def _session(jars: Path, folder: Path, conf: dict[str, str]) -> Any:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -96,7 +111,7 @@ def _session(jars: Path, folder: Path) -> Any:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    for name, value in settings.items():
+    for name, value in (settings | conf).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -105,7 +120,7 @@ def _line(given: argparse.Namespace, kind: str, name: str, scratch: Path) -> dic
     """One line, measured and told. Spark ends before the broker does, which its workers know."""
     line = f"{kind} to {name}"
     with BROKERS[name]() as broker:
-        spark = _session(given.jars, scratch)
+        spark = _session(given.jars, scratch, given.conf)
         try:
             rows = stored_rows(spark, kind, given.rows, scratch)
             print(f"\n{line}: {rows.count:,} rows, {rows.bytes / 1e6:,.0f} MB", flush=True)
