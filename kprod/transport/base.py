@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 
@@ -60,6 +61,11 @@ class Readiness(NamedTuple):
     transport: Transport
     readable: bool
     writable: bool
+
+
+readiness: Callable[[tuple[Transport, bool, bool]], Readiness]
+readiness = partial(tuple.__new__, Readiness)
+"""Makes a ``Readiness`` of its fields without calling Python code, unlike the class itself."""
 
 
 class Backend(Protocol):

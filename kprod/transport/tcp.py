@@ -9,10 +9,9 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
 
 from kprod.errors import ConnectionLost, IllegalStateError
-from kprod.transport.base import Backend, Readiness, Transport
+from kprod.transport.base import Backend, Readiness, Transport, readiness
 from kprod.transport.tcp_transport import Address, TcpTransport
 from kprod_ext import Poller, let_signals_in
 
@@ -20,11 +19,6 @@ MOST_SILENT = 1000
 """Number of names whose unresponsive address is remembered; beyond that all are forgotten."""
 
 __all__ = ["Address", "Resolver", "TcpBackend", "UnixBackend", "resolve"]
-
-
-_readiness: Callable[[tuple[TcpTransport, bool, bool]], Readiness]
-_readiness = partial(tuple.__new__, Readiness)
-"""Makes a ``Readiness`` without calling Python code, unlike the class itself."""
 
 
 class NameLookup:
@@ -193,7 +187,7 @@ class TcpBackend(Backend):
         if self._stillborn:
             timeout = 0.0
         busy = self._busy_poll if self.eager else 0.0
-        ready = list(map(_readiness, let_signals_in(self._poller.wait, timeout, busy)))
+        ready = list(map(readiness, let_signals_in(self._poller.wait, timeout, busy)))
         if self._stillborn:
             ready += [Readiness(transport, True, True) for transport in self._stillborn]
         return ready

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kprod.errors import ConnectionLost, KprodError, TlsAuthenticationError
-from kprod.transport.base import Backend, Readiness, Transport
+from kprod.transport.base import Backend, Readiness, Transport, readiness
 from kprod.transport.tls_context import TlsContexts
 
 _HINTS = {
@@ -248,7 +248,8 @@ class TlsTransport:
         self._drained = False
         try:
             self._receive(limit, parts)
-            self._flush()  # OpenSSL may have produced output itself, for example for a key update
+            if self._unsent or self._outgoing.pending:  # OpenSSL's own, as for a key update
+                self._flush()
         except ssl.SSLError as error:
             self._broken = self._explained(error)
         except ConnectionLost as lost:
@@ -260,8 +261,14 @@ class TlsTransport:
         return b"" if self._announced else None
 
     def _receive(self, limit: int, parts: list[bytes]) -> None:
+        engine, incoming = self._engine, self._incoming
         while limit:
-            data = self._decrypt(limit)
+            data = None
+            if incoming.pending or engine.pending() or self._ended:
+                try:
+                    data = engine.read(limit)
+                except ssl.SSLWantReadError:
+                    data = None  # the rest of a TLS record has not arrived
             if data:
                 parts.append(data)
                 limit -= len(data)
@@ -270,15 +277,6 @@ class TlsTransport:
                 return
             elif self._drained or not self._fill():
                 return
-
-    def _decrypt(self, limit: int) -> bytes | None:
-        """At most ``limit`` bytes of one record; None if more input is needed, b"" at the end."""
-        if not (self._incoming.pending or self._engine.pending() or self._ended):
-            return None
-        try:
-            return self._engine.read(limit)
-        except ssl.SSLWantReadError:
-            return None
 
     def _fill(self) -> bool:
         """Read bytes from ``inner``; False if there are none now."""
@@ -330,6 +328,8 @@ def _first_bytes(buffers: Sequence[bytes | memoryview]) -> bytes | memoryview:
 
     Small buffers are joined, because OpenSSL makes a TLS record of every piece.
     """
+    if len(buffers) > 1 and sum(map(len, buffers)) <= WRITE_BYTES:
+        return b"".join(buffers)
     if len(buffers) == 1 or (buffers and len(buffers[0]) >= WRITE_BYTES):
         return memoryview(buffers[0])[:WRITE_BYTES]
     pieces: list[bytes | memoryview] = []
@@ -416,7 +416,7 @@ class TlsBackend(Backend):
         """See ``Backend.poll``."""
         by_inner = self._by_inner
         return [
-            Readiness(by_inner.get(inner, inner), readable, writable)
+            readiness((by_inner.get(inner, inner), readable, writable))
             for inner, readable, writable in self._inner.poll(timeout)
         ]
 
