@@ -10,6 +10,7 @@ import numpy
 import pytest
 
 from kprod.config import OPTIONS, ProducerConfig
+from kprod.config.table import PROFILES
 from kprod.errors import ConfigError
 
 TAKEN: list[tuple[str, Any, str, Any]] = [
@@ -107,11 +108,12 @@ def test_names_that_are_no_options(options: Mapping[Any, Any], words: str) -> No
 
 
 def test_all_problems_are_reported_at_once() -> None:
+    topics = {"a": {"linger_ms": -1, "acks": 7}, "b": {"lingerms": 1}}
     with pytest.raises(ConfigError) as raised:
-        configured(linger_ms=-1, acks=5, lingerms=3, ssl_cafile="ca.pem", retries="many")
+        configured(acks=5, lingerms=3, ssl_cafile="ca.pem", retries="many", topic_options=topics)
     text = str(raised.value)
-    assert text.startswith("5 problems with the options:")
-    for name in ("linger_ms: ", "acks: ", "'lingerms'", "ssl_cafile ", "retries: "):
+    assert text.startswith("7 problems with the options:")
+    for name in ("acks: ", "'lingerms'", "ssl_cafile ", "retries: ", "['a']: ", "['b']: "):
         assert name in text
 
 
@@ -128,3 +130,23 @@ def test_client_ids_are_numbered(value: str | None) -> None:
     first, second = configured(client_id=value).client_id, configured().client_id
     assert first.startswith("kprod-producer-")
     assert first != second
+
+
+# Profiles -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_is_the_options_it_names_unless_they_are_set(name: str) -> None:
+    profiled = configured(client_id="x", profile=name)
+    plain = configured(client_id="x", **PROFILES[name])
+    for option in OPTIONS.keys() - {"profile"}:
+        assert getattr(profiled, option) == getattr(plain, option), option
+    for option in PROFILES[name]:
+        given = {OPTIONS[option].spellings[-1]: OPTIONS[option].default}
+        found = getattr(configured(profile=name, **given), option)
+        assert found == getattr(configured(**given), option)
+
+
+def test_a_profile_gives_in_where_it_is_in_the_way() -> None:
+    assert configured(profile="throughput", max_request_size=200_000).batch_max_size == 200_000
+    assert not configured(profile="durable", acks=1).enable_idempotence

@@ -21,6 +21,8 @@ FOREIGN = [
     "basic.auth.user.info",
     "pasword",
 ]
+SECRETS = [(one.name, name) for one in OPTIONS.values() if one.secret for name in one.spellings]
+"""Options and all their spellings."""
 
 
 class Plugged:
@@ -47,25 +49,8 @@ def what_is_told_of(name: str, caplog: pytest.LogCaptureFixture) -> str:
     return told + caplog.text
 
 
-@pytest.mark.parametrize("name", FOREIGN)
-def test_the_value_of_an_option_kprod_has_not_is_never_shown(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    told = what_is_told_of(name, caplog)
-    assert name in told
-    assert SECRET not in told
-
-
-@pytest.mark.parametrize(
-    ("option", "name"),
-    [
-        (option.name, name)
-        for option in OPTIONS.values()
-        if option.secret
-        for name in option.spellings
-    ],
-)
-def test_the_value_of_a_secret_option_is_never_shown(
+@pytest.mark.parametrize(("option", "name"), [*((name, name) for name in FOREIGN), *SECRETS])
+def test_the_value_of_a_secret_or_foreign_option_is_never_shown(
     option: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = what_is_told_of(name, caplog)
@@ -83,10 +68,7 @@ def test_a_configuration_that_has_secrets_goes_into_no_pickle() -> None:
         }
     )
     assert SECRET not in repr(config)
-    assert "ssl_password=None" in repr(config)
-    with pytest.raises(
-        TypeError, match="sasl_plain_password was given as text, and secrets are not"
-    ):
+    with pytest.raises(TypeError, match="sasl_plain_password was given as text"):
         pickle.dumps(config)
 
 

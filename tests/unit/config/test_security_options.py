@@ -10,12 +10,15 @@ import pytest
 from kprod.config import ProducerConfig
 from kprod.errors import ConfigError
 
+TLS = {"security_protocol": "SSL"}
 JAAS = "org.apache.kafka.common.security.{} required {};"
 PLAIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
+PLAIN_MODULE = "plain.PlainLoginModule"
 LOGIN = {"sasl_plain_username": "u", "sasl_plain_password": "p"}
 BEARER = "oauthbearer.OAuthBearerLoginModule"
 OAUTH = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
 URL = "sasl_oauthbearer_token_endpoint_url"
+CLIENT = {"sasl_oauthbearer_client_id": "i", "sasl_oauthbearer_client_secret": "s"}
 
 
 @pytest.mark.parametrize(
@@ -25,26 +28,22 @@ URL = "sasl_oauthbearer_token_endpoint_url"
         ({"ssl_certfile": "f"}, "has no effect with security_protocol='PLAINTEXT'"),
         ({"ssl_check_hostname": False}, "set security_protocol='SSL'"),
         ({"security_protocol": "SASL_PLAINTEXT", "ssl_cafile": "f"}, "set security_protocol='SASL"),
-        ({"security_protocol": "SSL", "ssl_keyfile": "f"}, "ssl_keyfile is set without ssl_certf"),
-        ({"security_protocol": "SSL", "ssl_password": "p"}, "ssl_password is set without ssl_cer"),
-        ({"security_protocol": "SSL", "ssl_truststore_password": "p"}, "without ssl_cafile"),
-        ({"security_protocol": "SSL", "ssl_password": ""}, "ssl_password: expected"),
-        ({"security_protocol": "SSL", "ssl_minimum_version": "TLSv1"}, "ssl_minimum_version: exp"),
-        ({"security_protocol": "SSL", "ssl.enabled.protocols": "TLSv1.1"}, "ssl_enabled_protocols"),
-        ({"security_protocol": "SSL", "ssl.enabled.protocols": "TLSv9"}, "TLSv9"),
-        ({"security_protocol": "SSL", "ssl_enabled_protocols": 5}, "ssl_enabled_protocols: exp"),
+        ({**TLS, "ssl_keyfile": "f"}, "ssl_keyfile is set without ssl_certf"),
+        ({**TLS, "ssl_password": "p"}, "ssl_password is set without ssl_cer"),
+        ({**TLS, "ssl_truststore_password": "p"}, "without ssl_cafile"),
+        ({**TLS, "ssl_password": ""}, "ssl_password: expected"),
+        ({**TLS, "ssl_minimum_version": "TLSv1"}, "ssl_minimum_version: exp"),
+        ({**TLS, "ssl.enabled.protocols": "TLSv1.1"}, "ssl_enabled_protocols"),
+        ({**TLS, "ssl.enabled.protocols": "TLSv9"}, "TLSv9"),
+        ({**TLS, "ssl_enabled_protocols": 5}, "ssl_enabled_protocols: exp"),
         (
-            {
-                "security_protocol": "SSL",
-                "ssl_enabled_protocols": "TLSv1.2",
-                "ssl_minimum_version": "TLSv1.3",
-            },
+            {**TLS, "ssl_enabled_protocols": "TLSv1.2", "ssl_minimum_version": "TLSv1.3"},
             "ssl_enabled_protocols has no version from ssl_minimum_version='TLSv1.3' on",
         ),
         ({"ssl_enabled_protocols": "TLSv1.2"}, "set security_protocol='SSL'"),
-        ({"security_protocol": "SSL", "ssl_context": 5}, "ssl_context: expected an ssl.SSLContext"),
+        ({**TLS, "ssl_context": 5}, "ssl_context: expected an ssl.SSLContext"),
         ({"sasl_mechanism": "PLAIN"}, "set security_protocol='SASL_PLAINTEXT'"),
-        ({"security_protocol": "SSL", **LOGIN}, "set security_protocol='SASL_SSL'"),
+        ({**TLS, **LOGIN}, "set security_protocol='SASL_SSL'"),
         ({"security_protocol": "SASL_SSL"}, "needs sasl_mechanism: PLAIN"),
         (PLAIN, "needs sasl_plain_username and sasl_plain_password"),
         ({**PLAIN, "sasl_plain_username": "u"}, "needs sasl_plain_password"),
@@ -57,38 +56,17 @@ URL = "sasl_oauthbearer_token_endpoint_url"
         ({**OAUTH, URL: "https://h/"}, "set without sasl_oauthbearer_client_id and"),
         ({**OAUTH, "sasl_oauthbearer_client_id": "i"}, "set without sasl_oauthbearer_token"),
         ({**OAUTH, "sasl_oauth_token_provider": "t"}, "sasl_oauth_token_provider: expected"),
-        (
-            {**OAUTH, "sasl_oauth_token_provider": print, URL: "https://h/"},
-            "omit sasl_oauthbearer",
-        ),
+        ({**OAUTH, **CLIENT, "sasl_oauth_token_provider": print}, "omit sasl_oauthbearer"),
         *(
-            (
-                {
-                    **OAUTH,
-                    URL: url,
-                    "sasl_oauthbearer_client_id": "i",
-                    "sasl_oauthbearer_client_secret": "s",
-                },
-                "expected https://HOST/",
-            )
+            ({**OAUTH, **CLIENT, URL: url}, f"{URL}: expected https://HOST/")
             for url in (
-                "file:///etc/passwd",
-                "http://169.254.169.254/latest",
-                "ftp://h/",
-                "https://",
-                "h",
-                "http://evil\\@localhost/",
-                "http://localhost\\@evil/",
-                "http://localhost@evil/",
-                "https://user:secret@h/token",
-                "http://localhost:80:90/",
-                "http://localhost#@evil/",
-                "http://localhost%2eevil/",
-                "http://local\thost/",
-                "http://localhost\n/",
-                "https://h/to ken",
-                "https://h/t\\..\\u",
-                "https://h/\x1b",
+                *("file:///etc/passwd", "http://169.254.169.254/latest", "ftp://h/", "https://"),
+                *("h", "http://evil\\@localhost/", "http://localhost\\@evil/"),
+                *("http://localhost@evil/", "https://user:secret@h/token"),
+                *("http://localhost:80:90/", "http://localhost#@evil/"),
+                *("http://localhost%2eevil/", "http://local\thost/", "http://localhost\n/"),
+                *("https://h/to ken", "https://h/t\\..\\u", "https://h/\x1b"),
+                *("https://h:0/t?key=secret", "https://h:65536/t", "https://h:99999/t"),
             )
         ),
         ({**OAUTH, "sasl_oauthbearer_extensions": "auth=x"}, "sasl_oauthbearer_extensions"),
@@ -96,17 +74,13 @@ URL = "sasl_oauthbearer_token_endpoint_url"
         ({**PLAIN, "sasl_jaas_config": "nonsense"}, "sasl_jaas_config: expected"),
         ({**PLAIN, "sasl_jaas_config": JAAS.format("scram.ScramLoginModule", "")}, "is for SCRAM"),
         ({**PLAIN, "sasl_jaas_config": JAAS.format("x.OtherModule", "")}, "OtherModule is not one"),
-        ({**PLAIN, "sasl_jaas_config": JAAS.format("plain.PlainLoginModule", "debug=1")}, "debug"),
+        ({**PLAIN, "sasl_jaas_config": JAAS.format(PLAIN_MODULE, "debug=1")}, "debug"),
         (
-            {
-                **PLAIN,
-                **LOGIN,
-                "sasl_jaas_config": JAAS.format("plain.PlainLoginModule", 'username="u"'),
-            },
+            {**PLAIN, **LOGIN, "sasl_jaas_config": JAAS.format(PLAIN_MODULE, 'username="u"')},
             "sasl_plain_username is set twice",
         ),
         (
-            {**PLAIN, "sasl_jaas_config": JAAS.format("plain.PlainLoginModule", 'username=""')},
+            {**PLAIN, "sasl_jaas_config": JAAS.format(PLAIN_MODULE, 'username=""')},
             "sasl_jaas_config: username: expected a name",
         ),
         (
@@ -123,7 +97,7 @@ URL = "sasl_oauthbearer_token_endpoint_url"
             "sasl_oauthbearer_extensions is set twice",
         ),
         (
-            {**PLAIN, "sasl_jaas_config": JAAS.format("plain.PlainLoginModule", 'extension_a="b"')},
+            {**PLAIN, "sasl_jaas_config": JAAS.format(PLAIN_MODULE, 'extension_a="b"')},
             "PlainLoginModule has no option extension_a",
         ),
         ({"proxy_url": "ftp://h:1"}, "proxy_url: expected socks5://"),
@@ -137,6 +111,8 @@ def test_what_does_not_go_together(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as raised:
         ProducerConfig.from_options(options)
     assert words in str(raised.value)
+    assert "secret@" not in str(raised.value)
+    assert "=secret" not in str(raised.value)
 
 
 LOGINS: dict[str, dict[str, Any]] = {
@@ -150,7 +126,7 @@ LOGINS: dict[str, dict[str, Any]] = {
     "java": {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": JAAS.format("plain.PlainLoginModule", "username=\"u\" password='p'"),
+        "sasl.jaas.config": JAAS.format(PLAIN_MODULE, "username=\"u\" password='p'"),
     },
 }
 
@@ -200,15 +176,11 @@ def test_tls_in_the_words_of_other_clients(name: str, given: Any, option: str, k
 
 def test_extensions_of_a_token_in_javas_words() -> None:
     """``extension_NAME`` (KIP-342), as with Confluent Cloud."""
-    words = 'extension_logicalCluster="lkc-1" extension_identityPoolId="pool-2"'
-    options = {**OAUTH, "sasl_oauth_token_provider": print}
-    config = ProducerConfig.from_options(
-        {**options, "sasl.jaas.config": JAAS.format(BEARER, words)}
-    )
-    assert config.sasl_oauthbearer_extensions == (
-        ("logicalCluster", "lkc-1"),
-        ("identityPoolId", "pool-2"),
-    )
+    jaas = JAAS.format(BEARER, 'extension_logicalCluster="lkc-1" extension_poolId="pool-2"')
+    options = {**OAUTH, "sasl_oauth_token_provider": print, "sasl.jaas.config": jaas}
+    config = ProducerConfig.from_options(options)
+    extensions = (("logicalCluster", "lkc-1"), ("poolId", "pool-2"))
+    assert config.sasl_oauthbearer_extensions == extensions
 
 
 def test_only_socks_needs_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,16 +194,10 @@ def test_only_socks_needs_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://user:canary/ss@proxy:3128",
-        "http://user:canary?ss@proxy:3128",
-        "socks5://user:canary#ss@proxy:1080",
-        "socks5://user:12/canary@proxy:1080",
-        "http://user:can[ary@proxy:3128",
-        "http://proxy:canary",
-        "http://proxy:99999",
-        "socks5://proxy",
-        "socks5h://:1080",
-        "http://user:canary@",
+        *("http://user:canary/ss@proxy:3128", "http://user:canary?ss@proxy:3128"),
+        *("socks5://user:canary#ss@proxy:1080", "socks5://user:12/canary@proxy:1080"),
+        *("http://user:can[ary@proxy:3128", "http://proxy:canary", "http://proxy:99999"),
+        *("socks5://proxy", "socks5h://:1080", "http://user:canary@"),
     ],
 )
 def test_a_proxy_that_no_parser_could_find(url: str) -> None:
@@ -244,24 +210,13 @@ def test_a_proxy_that_no_parser_could_find(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://proxy",
-        "http://proxy:3128/",
-        "http://user:p%2Fw@[::1]:3128",
-        "socks5://u:p@w@proxy:1080",
-        "socks5h://proxy:1080",
+        *("http://proxy", "http://proxy:3128/", "http://user:p%2Fw@[::1]:3128"),
+        *("socks5://u:p@w@proxy:1080", "socks5h://proxy:1080"),
     ],
 )
 def test_ways_to_write_a_proxy(url: str) -> None:
     assert ProducerConfig.from_options({"proxy_url": url}).proxy_url is not None
 
 
-def test_the_port_of_an_issuer_is_a_port() -> None:
-    options = {
-        **OAUTH,
-        "sasl_oauthbearer_client_id": "c",
-        "sasl_oauthbearer_client_secret": "s",
-    }
-    for port in ("0", "65536", "99999"):
-        with pytest.raises(ConfigError, match=f"{URL}: expected https://HOST"):
-            ProducerConfig.from_options({**options, URL: f"https://issuer:{port}/t?key=canary"})
-    ProducerConfig.from_options({**options, URL: "https://issuer:65535/t"})
+def test_an_issuer_may_have_any_port() -> None:
+    ProducerConfig.from_options({**OAUTH, **CLIENT, URL: "https://issuer:65535/t"})
