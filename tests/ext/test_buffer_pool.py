@@ -1,15 +1,18 @@
-"""One thread and a pool: what is counted, kept and refused."""
+"""A pool and one thread, and threads that wait: what is counted, kept, refused, and passed on."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 import os
+import random
 import sys
+import threading
 
 import pytest
 
-from kprod_ext import BufferPool, PooledBuffer
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
+from tests.support.pool_waiter import PATIENCE, PoolWaiter, wait_until
 
 
 @pytest.mark.parametrize("size", [1001, 0, -1, sys.maxsize])
@@ -18,16 +21,6 @@ def test_sizes_no_pool_of_1000_has(size: int) -> None:
     with pytest.raises(ValueError, match="cannot allocate"):
         pool.allocate(size, 0)
     assert pool.available == 1000
-
-
-@pytest.mark.parametrize("timeout", [0, -1.0, float("-inf")])
-def test_an_exhausted_pool_refuses_at_once_when_told_not_to_wait(timeout: float) -> None:
-    pool = BufferPool(1000, 100)
-    kept = pool.allocate(950, 0)
-    with pytest.raises(TimeoutError):
-        pool.allocate(51, timeout)
-    assert pool.available == 50
-    pool.deallocate(kept)
 
 
 def address(buffer: PooledBuffer) -> int:
@@ -110,3 +103,192 @@ def test_a_forked_child_gives_nothing_back() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     del view, buffer
     assert pool.available == 1000
+
+
+def exhausted(pieces: int, size: int) -> tuple[BufferPool, list[PooledBuffer]]:
+    """A pool whose memory is all in use, in ``pieces`` buffers of the poolable ``size``."""
+    pool = BufferPool(pieces * size, size)
+    return pool, [pool.allocate(size, 0) for _ in range(pieces)]
+
+
+def test_a_large_request_is_not_starved() -> None:
+    pool, buffers = exhausted(4, 100)
+    large = PoolWaiter(pool, 350)
+    small = PoolWaiter(pool, 10)
+    for i in range(3):
+        pool.deallocate(buffers[i])
+        assert pool.waiting == 2
+        assert pool.available == 0, "what comes back is the first waiter's"
+        with pytest.raises(TimeoutError):
+            pool.allocate(1, 0)
+    pool.deallocate(buffers[3])
+    assert large.buffer().capacity == 350
+    assert small.buffer().capacity == 10
+    assert pool.available == 40
+
+
+def test_a_waiter_that_had_a_part_takes_a_pooled_block_instead() -> None:
+    pool = BufferPool(150, 100)
+    pooled, rest = pool.allocate(100, 0), pool.allocate(50, 0)
+    first = PoolWaiter(pool, 100)
+    second = PoolWaiter(pool, 50)
+    pool.deallocate(rest)
+    assert pool.available == 0
+    pool.deallocate(pooled)
+    assert first.buffer().capacity == 100
+    assert second.buffer().capacity == 50
+
+
+def test_who_gives_up_passes_on_its_share() -> None:
+    pool, buffers = exhausted(2, 100)
+    large = PoolWaiter(pool, 200, timeout=0.2)
+    small = PoolWaiter(pool, 60)
+    pool.deallocate(buffers[0])
+    assert isinstance(large.error(), TimeoutError)
+    assert small.buffer().capacity == 60
+    assert pool.available == 40
+    pool.deallocate(buffers[1])
+    assert pool.available == 140
+
+
+@pytest.mark.parametrize("leaver", [0, 1, 2])
+def test_the_queue_closes_behind_one_who_leaves(leaver: int) -> None:
+    pool, buffers = exhausted(1, 100)
+    timeouts = [0.2 if i == leaver else PATIENCE for i in range(3)]
+    waiters = [PoolWaiter(pool, 100, timeout) for timeout in timeouts]
+    assert isinstance(waiters.pop(leaver).error(), TimeoutError)
+    assert pool.waiting == 2
+    late = PoolWaiter(pool, 100)
+    free = buffers[0]
+    for waiter in [*waiters, late]:
+        pool.deallocate(free)
+        free = waiter.buffer()
+    assert pool.waiting == 0
+
+
+@pytest.mark.parametrize("timeout", [1e300, float("inf")])
+def test_a_wait_may_be_without_end(timeout: float) -> None:
+    pool, buffers = exhausted(1, 100)
+    waiter = PoolWaiter(pool, 100, timeout)
+    pool.deallocate(buffers[0])
+    assert waiter.buffer().capacity == 100
+
+
+def test_close_wakes_every_waiter() -> None:
+    pool, buffers = exhausted(2, 100)
+    waiters = [PoolWaiter(pool, 150), PoolWaiter(pool, 100), PoolWaiter(pool, 1)]
+    pool.deallocate(buffers[0])  # a part of what the first one wants
+    pool.close()
+    assert all(isinstance(waiter.error(), RuntimeError) for waiter in waiters)
+    assert pool.waiting == 0
+    assert pool.available == 100
+    pool.deallocate(buffers[1])
+    assert pool.available == 200
+
+
+def test_a_lost_buffer_wakes_a_waiter() -> None:
+    pool, buffers = exhausted(1, 100)
+    waiter = PoolWaiter(pool, 100)
+    buffers.clear()
+    assert waiter.buffer().capacity == 100
+
+
+def test_what_the_system_refuses_goes_to_the_next() -> None:
+    pool = BufferPool(2**62, 100)
+    most = 2**62 - 100
+    buffers = [pool.allocate(100, 0)]
+    greedy = PoolWaiter(pool, 2**62)
+    modest = PoolWaiter(pool, 50)
+    assert pool.available == 0
+    pool.deallocate(buffers.pop())
+    assert isinstance(greedy.error(), MemoryError)
+    assert modest.buffer().capacity == 50
+    assert pool.available == most + 50
+
+
+def test_what_a_batch_gives_up_on_closing_wakes_a_waiter() -> None:
+    pool = BufferPool(3000, 1000)
+    buffer = pool.allocate(1000, 0)
+    builder = MemoryRecordsBuilder(
+        buffer, write_limit=1000, compression=1, compression_ratio=0.1, pool=pool
+    )
+    while buffer.capacity == 1000:
+        builder.append(0, None, b"v" * 50)
+    waiter = PoolWaiter(pool, 2000)
+    builder.close(lambda records: records[:100])
+    assert buffer.capacity == 1000
+    assert waiter.buffer().capacity == 2000
+
+
+def test_many_threads_leave_nothing_behind() -> None:
+    pool = BufferPool(1000, 100)
+    failures: list[BaseException] = []
+
+    def churn(seed: int) -> None:
+        chance = random.Random(seed)
+        try:
+            for _ in range(400):
+                take_and_return(chance)
+        except Exception as error:
+            failures.append(error)
+
+    def take_and_return(chance: random.Random) -> None:
+        size = chance.choice([100, 100, 100, 1, 37, 250, 1000])
+        try:
+            buffer = pool.allocate(size, chance.choice([0, 0.0005, PATIENCE]))
+        except TimeoutError:
+            return
+        mark = bytes([chance.randrange(256)]) * size
+        with memoryview(buffer) as view:
+            view[:] = mark
+            assert bytes(view) == mark
+        if chance.random() < 0.9:  # else it is lost, and comes back by itself
+            pool.deallocate(buffer)
+
+    threads = [threading.Thread(target=churn, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not failures
+    wait_until(lambda: not any(thread.is_alive() for thread in threads))
+    assert (pool.available, pool.waiting) == (1000, 0)
+
+
+@pytest.mark.parametrize("ends_by", ["memory", "time"])
+def test_time_spent_waiting_is_added_up_when_it_ends(ends_by: str) -> None:
+    pool, buffers = exhausted(1, 100)
+    assert pool.waited == 0
+    if ends_by == "time":
+        with pytest.raises(TimeoutError):
+            pool.allocate(100, 0.02)
+        assert pool.waited >= 0.02
+        return
+    waiter = PoolWaiter(pool, 100)
+    assert pool.waited == 0
+    pool.deallocate(buffers[0])
+    waiter.buffer()
+    assert pool.waited > 0
+
+
+def test_it_is_told_when_a_wait_begins() -> None:
+    pool = BufferPool(100, 100)
+    taken = pool.allocate(100, 0, lambda: pytest.fail("nobody has to wait"))
+    told: list[int] = []
+
+    def free() -> None:
+        told.append(pool.waiting)
+        pool.deallocate(taken)
+
+    assert pool.allocate(100, PATIENCE, free).capacity == 100
+    assert told == [1]
+
+
+def test_a_wait_that_cannot_be_told_of_leaves_no_trace() -> None:
+    pool = BufferPool(100, 100)
+    taken = pool.allocate(100, 0)
+    with pytest.raises(ZeroDivisionError):
+        pool.allocate(100, PATIENCE, lambda: 1 // 0)
+    assert pool.waiting == 0
+    pool.deallocate(taken)
+    assert pool.available == 100

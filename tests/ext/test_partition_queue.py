@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -252,3 +253,33 @@ def test_a_batch_may_be_renumbered_and_end_while_its_appender_sums_it() -> None:
     queue.close_head()
     queue.take_head().release()
     assert pool.available == pool.total
+
+
+MINUTE = 60_000
+TICK_MS = 20
+"""No system has a coarser clock."""
+
+
+def told_by(*source: int) -> list[int]:
+    """What a clock tells whose source says this."""
+    moments = iter(source)
+    clock = RecordClock(lambda: next(moments))
+    return [clock.wall_ms() for _ in source]
+
+
+def test_it_waits_while_its_source_is_set_back_a_little() -> None:
+    assert told_by(MINUTE, MINUTE - 1, 1, MINUTE + 1) == [MINUTE, MINUTE, MINUTE, MINUTE + 1]
+
+
+def test_it_follows_a_source_that_was_wrong_and_was_set_right() -> None:
+    assert told_by(5 * MINUTE, 4 * MINUTE - 1, 4 * MINUTE) == [
+        5 * MINUTE,
+        4 * MINUTE - 1,
+        4 * MINUTE,
+    ]
+
+
+def test_without_a_source_it_is_the_time_of_day() -> None:
+    clock = RecordClock()
+    before = time.time_ns() // 1_000_000
+    assert before - TICK_MS <= clock.wall_ms() <= time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""One place to wait for sockets and for other threads, with and without going to sleep."""
+"""Bytes through sockets that do not block, and one place to wait for them and other threads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,57 @@ from types import FrameType
 
 import pytest
 
-from kprod_ext import Poller
+from kprod_ext import Poller, receive, send_buffers
 from tests.support.interruption import interruptible, repeat_until_interrupted
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 1000])
+def test_buffers_leave_in_order(pair: Pair, count: int) -> None:
+    ours, theirs = pair
+    pieces = [bytes([number % 251]) * (number % 3) for number in range(count)]
+    buffers = [memoryview(piece) if number % 2 else piece for number, piece in enumerate(pieces)]
+    whole = b"".join(pieces)
+    assert send_buffers(ours.fileno(), buffers) == len(whole)
+    ours.close()
+    with theirs.makefile("rb") as arrived:
+        assert arrived.read() == whole
+
+
+def test_of_too_many_buffers_the_first_are_sent(pair: Pair) -> None:
+    most = os.sysconf("SC_IOV_MAX")
+    assert send_buffers(pair[0].fileno(), [b"x"] * (most + 5)) == most
+
+
+def test_no_view_is_kept(pair: Pair) -> None:
+    ours, theirs = pair
+    data = bytearray(b"some bytes")
+    assert send_buffers(ours.fileno(), [memoryview(data)]) == 10
+    data.clear()  # refused while a view of it lives
+    theirs.close()
+    data += bytes(10)
+    with pytest.raises(BrokenPipeError):
+        send_buffers(ours.fileno(), (memoryview(data), memoryview(data)))
+    data.clear()
+
+
+@pytest.mark.parametrize("wrong", [[1], ["text"], [b"x", None]])
+def test_what_is_no_buffer_is_refused_and_nothing_sent(pair: Pair, wrong: list[bytes]) -> None:
+    with pytest.raises(TypeError):
+        send_buffers(pair[0].fileno(), wrong)
+    assert receive(pair[1].fileno(), 10) is None
+
+
+def test_what_the_system_refuses_is_an_error(pair: Pair) -> None:
+    number = pair[0].fileno()
+    pair[0].close()
+    with pytest.raises(OSError, match="descriptor"):
+        receive(number, 10)
+    with pytest.raises(OSError, match="descriptor"):
+        send_buffers(number, [b"x"])
+
 
 LONG = 20.0
 BUSY = 0.05
-
 Pair = tuple[socket.socket, socket.socket]
 
 
@@ -45,8 +90,6 @@ def later(work: Callable[[], object], seconds: float = 0.02) -> threading.Timer:
 
 
 # Descriptors ------------------------------------------------------------------------------------
-
-
 def test_what_is_forgotten_is_not_told_of(poller: Poller) -> None:
     ends = [os.pipe() for _ in range(20)]
     for number, (_, writing) in enumerate(ends):
@@ -63,8 +106,6 @@ def test_what_is_forgotten_is_not_told_of(poller: Poller) -> None:
 
 
 # Time -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("eager", [0.0, BUSY])
 def test_it_waits_no_shorter_than_told(poller: Poller, eager: float) -> None:
     for seconds in (0.0, 0.0004, 0.011):
@@ -85,8 +126,6 @@ def test_it_sees_what_comes_later(poller: Poller, pair: Pair, eager: float) -> N
 
 
 # Being woken ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("eager", [0.0, BUSY])
 def test_another_thread_ends_the_wait(poller: Poller, eager: float) -> None:
     for _ in range(3):
@@ -105,8 +144,6 @@ def test_waking_often_ends_one_wait(poller: Poller) -> None:
 
 
 # Signals ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("eager", [0.0, BUSY])
 def test_a_signal_handler_runs_and_the_wait_goes_on(poller: Poller, eager: float) -> None:
     ran: list[int] = []
@@ -152,8 +189,6 @@ def test_what_a_signal_handler_raises_ends_the_wait(poller: Poller, pair: Pair) 
 
 
 # The end ----------------------------------------------------------------------------------------
-
-
 def test_closed_it_can_only_be_woken(poller: Poller) -> None:
     poller.close()
     poller.close()

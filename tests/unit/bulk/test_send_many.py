@@ -6,13 +6,12 @@ import pickle
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from typing import Any, NamedTuple
 
 import pytest
 
-from kprod import KafkaProducer, TopicPartition
+from kprod import TopicPartition
 from kprod.errors import (
     BufferFullError,
     InvalidRecordError,
@@ -216,6 +215,21 @@ def test_an_error_of_a_record_names_it_by_its_number(
     assert stored(cluster) == [b"0", b"1"][:accepted]
 
 
+@pytest.mark.parametrize(
+    ("error", "bad", "partitions"),
+    [
+        (PartitionError, [b"0", b"1", "text"], [0, -1, 0]),
+        (SerializationError, [b"0", "text", b"2"], [0, 0, -1]),
+        (RecordTooLargeError, [b"0", bytes(2_000_000), "text"], [0, 0, -1]),
+    ],
+)
+def test_of_several_mistakes_that_of_the_first_record_is_told(
+    error: type[Exception], bad: list[Any], partitions: list[int]
+) -> None:
+    with producer_before(cluster_of()) as producer, pytest.raises(error, match=r"^record 1: "):
+        producer.send_many("t", bad, partitions=partitions)
+
+
 def test_what_failed_a_serializer_stays_the_cause_of_the_error() -> None:
     def text(value: Any) -> bytes:
         return memoryview(value).tobytes()
@@ -263,32 +277,6 @@ def test_a_producer_that_is_closed_meanwhile_ends_the_call() -> None:
         producer.send_many("t", values())
     assert raised.value.accepted == 512  # type: ignore[attr-defined]
     assert stored(cluster) == [b"%d" % number for number in range(512)]
-
-
-def test_calls_of_several_threads_keep_their_own_order() -> None:
-    cluster = cluster_of(4)
-    numbers = range(3000)
-
-    def many(producer: KafkaProducer, name: bytes) -> None:
-        pairs = [(b"%d" % (n % 17), b"%s %d" % (name, n)) for n in numbers]
-        assert producer.send_many("t", pairs).get(timeout=50).records == len(pairs)
-
-    def single(producer: KafkaProducer, name: bytes) -> None:
-        futures = [producer.send("t", b"%s %d" % (name, n), b"%d" % (n % 17)) for n in numbers]
-        assert all(future.get(timeout=50) for future in futures)
-
-    with producer_before(cluster, batch_size=500, linger_ms=1) as producer:
-        works = ((many, b"a"), (many, b"b"), (single, b"c"))
-        with ThreadPoolExecutor(3) as pool:
-            for ended in [pool.submit(work, producer, name) for work, name in works]:
-                ended.result(55)
-    for name in (b"a", b"b", b"c"):
-        by_partition = [
-            [int(v.split()[1]) for v in cluster.values("t", p) if v and v.split()[0] == name]
-            for p in range(4)
-        ]
-        assert all(found == sorted(found) for found in by_partition)
-        assert sorted(n for found in by_partition for n in found) == list(numbers)
 
 
 def test_what_lingers_leaves_in_time_while_more_is_awaited() -> None:
