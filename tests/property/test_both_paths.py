@@ -114,8 +114,10 @@ keys = st.binary(max_size=20) | st.binary(max_size=20).map(bytearray)
 class SteadyProducer(KafkaProducer):
     """Its clock goes on by a second with every record that it stamps, whatever path that takes."""
 
+    step_ms = 1_000
+
     def _record_clock(self) -> RecordClock:
-        moments = count(NOON, 1_000)
+        moments = count(NOON, self.step_ms)
         return RecordClock(lambda: next(moments))
 
 
@@ -163,21 +165,22 @@ class OnePath:
             return f"{type(error).__name__}: {error}"
 
 
-@settings(max_examples=examples(20))
-@given(sendings(keys))
-def test_both_paths_make_the_same_batches_and_tell_the_same(sent: list[Sending]) -> None:
-    assert OnePath().run(sent) == OnePath(Observer()).run(sent)
-
-
 OVERFLOW = [Sending(bytes(80), None, None, None, None)] * 12
 """Most open a batch, for they find no room in the one before: each path stamps them as often."""
 
 
-@settings(max_examples=examples(20))
-@given(sendings(st.none() | keys))
-@example(OVERFLOW)
-def test_records_without_keys_are_the_same_too(sent: list[Sending]) -> None:
-    assert OnePath(partitions=1).run(sent) == OnePath(Observer(), partitions=1).run(sent)
+@settings(max_examples=examples(40))
+@given(
+    st.tuples(st.just(PARTITIONS), sendings(keys))
+    | st.tuples(st.just(1), sendings(st.none() | keys))
+)
+@example((1, OVERFLOW))
+def test_both_paths_make_the_same_batches_and_tell_the_same(
+    given: tuple[int, list[Sending]],
+) -> None:
+    partitions, sent = given
+    compiled = OnePath(partitions=partitions).run(sent)
+    assert compiled == OnePath(Observer(), partitions=partitions).run(sent)
 
 
 class Telling:

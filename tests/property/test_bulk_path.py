@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,26 +12,13 @@ from hypothesis import strategies as st
 from kprod import KafkaProducer, KprodError
 from kprod.transport.memory import MemoryBackend
 from kprod.wire.versions import ApiKey
-from kprod_ext import RecordClock
-from tests.property.test_both_paths import NOON, Observer
+from tests.property.test_both_paths import Observer, SteadyProducer, payloads
+from tests.property.test_both_paths import Sending as Row
 from tests.support.scripted_cluster import ScriptedCluster, refuse
 from tests.support.tier import examples
 
 TOO_LARGE = 10
 
-
-@dataclass(frozen=True)
-class Row:
-    """The arguments of one send."""
-
-    value: bytes | None
-    key: bytes | None
-    partition: int | None
-    timestamp_ms: int | None
-    headers: Any
-
-
-payloads = st.none() | st.binary(max_size=120)
 pairs = st.lists(st.tuples(st.text(max_size=5), payloads), max_size=3)
 headers = (
     st.none()
@@ -43,11 +29,10 @@ headers = (
 )
 
 
-class SteadyProducer(KafkaProducer):
+class NoonProducer(SteadyProducer):
     """For its clock it is always noon: a bulk call asks less often than a loop of sends."""
 
-    def _record_clock(self) -> RecordClock:
-        return RecordClock(lambda: NOON)
+    step_ms = 0
 
 
 def rows(partitions: int) -> st.SearchStrategy[list[Row]]:
@@ -121,7 +106,7 @@ def run(
     cluster = ScriptedCluster(topics={"t": [1] * partitions})
     broker = cluster.add(1)
     broker.next(ApiKey.PRODUCE, *[refuse(TOO_LARGE)] * splits)
-    producer = SteadyProducer(
+    producer = NoonProducer(
         bootstrap_servers=f"{broker.host}:{broker.port}",
         transport=lambda: MemoryBackend(cluster.listeners),
         max_request_size=3_000,
@@ -156,44 +141,33 @@ def _fields(record: Any) -> tuple[Any, ...]:
     return record.timestamp, record.key, record.value, tuple(record.headers)
 
 
-ways = st.sampled_from([by_lists, by_iterators, by_pairs])
-
-
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(60))
 @given(
-    rows(3), ways, st.sampled_from([None, "gzip", "snappy", "lz4", "zstd"]), st.integers(80, 1000)
+    given=st.sampled_from([1, 3]).flatmap(lambda count: st.tuples(st.just(count), rows(count))),
+    way=st.sampled_from([by_lists, by_iterators, by_pairs]),
+    codec=st.sampled_from([None, None, "gzip", "snappy", "lz4", "zstd"]),
+    batch_size=st.integers(80, 1000),
+    splits=st.sampled_from([0, 0, 1, 2, 4]),
+    watched=st.booleans(),
 )
-def test_the_batches_are_those_of_a_loop(
-    sent: list[Row], way: Sending, codec: str | None, batch_size: int
+def test_the_batches_and_outcomes_are_those_of_a_loop(
+    given: tuple[int, list[Row]],
+    way: Sending,
+    codec: str | None,
+    batch_size: int,
+    splits: int,
+    watched: bool,
 ) -> None:
-    options: dict[str, Any] = {"partitions": 3, "compression_type": codec, "batch_size": batch_size}
-    assert run(way, sent, **options) == run(by_loop, sent, **options)
-
-
-@settings(max_examples=examples(15))
-@given(rows(1), ways, st.integers(80, 1000))
-def test_records_without_keys_make_the_same_batches(
-    sent: list[Row], way: Sending, batch_size: int
-) -> None:
-    options: dict[str, Any] = {"partitions": 1, "batch_size": batch_size}
-    assert run(way, sent, **options) == run(by_loop, sent, **options)
-
-
-@settings(max_examples=examples(15))
-@given(rows(3), ways, st.integers(1, 4))
-def test_outcomes_are_found_in_batches_that_were_split(
-    sent: list[Row], way: Sending, splits: int
-) -> None:
-    options: dict[str, Any] = {"partitions": 3, "batch_size": 1000, "splits": splits}
-    assert run(way, sent, **options) == run(by_loop, sent, **options)
-
-
-@settings(max_examples=examples(10))
-@given(rows(3), ways)
-def test_a_producer_with_interceptors_makes_the_same(sent: list[Row], way: Sending) -> None:
-    options: dict[str, Any] = {"partitions": 3, "batch_size": 300}
-    watched = run(way, sent, interceptors=[Observer()], **options)
-    assert watched == run(by_loop, sent, **options)
+    """Also of batches that are split, and of a producer with interceptors."""
+    partitions, sent = given
+    options: dict[str, Any] = {
+        "partitions": partitions,
+        "compression_type": codec,
+        "splits": splits,
+        "batch_size": 1000 if splits else batch_size,
+    }
+    found = run(way, sent, interceptors=[Observer()] if watched else [], **options)
+    assert found == run(by_loop, sent, **options)
 
 
 @pytest.mark.parametrize("partitions", [1, 300, pytest.param(70_000, marks=pytest.mark.full)])
