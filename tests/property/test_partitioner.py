@@ -1,4 +1,4 @@
-"""Whatever is sent, in whatever order: partitions exist, keys stick, batches are not cut short."""
+"""Whatever is sent: partitions exist, keys stick, batches are not cut short, loads have weights."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kprod.cluster.snapshot import PartitionInfo, Partitions, TopicInfo
 from kprod.intake.partitioner import DefaultPartitioner
+from kprod.intake.queue_loads import LoadTable
 
 leaders = st.lists(st.sampled_from([-1, 1, 2]), min_size=1, max_size=40)
 appends = st.lists(st.tuples(st.integers(1, 700), st.booleans()), max_size=100)
@@ -85,3 +86,19 @@ def test_draws_are_uniform(partitions: int, seed: int) -> None:
         chooser.appended(where, chosen, 1, True)
     # 400 expected each, standard deviation at most 20: seven of them is beyond any seed.
     assert all(260 <= count <= 540 for count in counts)
+
+
+partitions = st.lists(st.integers(0, 30), min_size=1, unique=True).map(sorted)
+queues = st.dictionaries(st.integers(0, 32), st.integers(1, 9))
+
+
+@given(partitions, queues)
+def test_every_partition_has_as_many_numbers_as_its_weight(
+    numbers: list[int], queued: dict[int, int]
+) -> None:
+    table = LoadTable(numbers, queued)
+    sizes = {partition: queued.get(partition, 0) for partition in numbers}
+    above = max(sizes.values()) + 1
+    expected = [number for number in numbers for _ in range(above - sizes[number])]
+    assert table.partitions(range(table.total)) == expected
+    assert table.even == (len(set(sizes.values())) == 1)

@@ -1,9 +1,15 @@
-"""A lock is one as ``threading.Lock`` is; Ctrl-C does not leave it held."""
+"""A lock is one as ``threading.Lock`` is, and no interruption leaves it or a latch held."""
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from kprod.latch import Latch
 from kprod.lock import Lock
 from tests.support.interruption import interruptible, repeat_until_interrupted
 
@@ -41,3 +47,47 @@ def test_an_exception_at_any_moment_of_a_block_leaves_it_free() -> None:
             other.start()
             other.join(LONG)
             assert not other.is_alive(), "an interrupted block has left the lock held"
+
+
+@pytest.mark.parametrize("timeout", [None, LONG, 10.0**12])
+def test_opening_wakes_everybody(timeout: float | None) -> None:
+    latch = Latch()
+    with ThreadPoolExecutor(5) as pool:
+        through = [pool.submit(latch.wait, timeout) for _ in range(5)]
+        latch.open()
+        assert [waiter.result(LONG) for waiter in through] == [True] * 5
+
+
+def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
+    with interruptible():
+        for number in range(500):
+            latch = Latch()
+            repeat_until_interrupted(lambda it=latch: it.wait(1e-6), 0.0002 + number * 3e-7)  # type: ignore[misc]
+            _others_wait_and_open(latch)
+
+
+@pytest.mark.parametrize("timeout", [None, LONG])
+def test_a_signal_that_another_thread_got_is_acted_on(timeout: float | None) -> None:
+    """As one is that comes between the last step of Python and the system call that waits."""
+    latch = Latch()
+    before = signal.signal(signal.SIGUSR1, lambda *_: latch.open())
+    other = threading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1))
+    other.start()
+    try:
+        began = time.monotonic()
+        assert latch.wait(timeout)
+        assert time.monotonic() - began < LONG / 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        other.join()
+
+
+def _others_wait_and_open(latch: Latch) -> None:
+    through: list[bool] = []
+    waiter = threading.Thread(target=lambda: through.append(latch.wait(LONG)), daemon=True)
+    waiter.start()
+    opener = threading.Thread(target=latch.open, daemon=True)
+    opener.start()
+    opener.join(LONG)
+    waiter.join(LONG)
+    assert through == [True], "an interrupted wait has left the lock held"

@@ -1,4 +1,4 @@
-"""Interceptors may change records and are told of outcomes; what they do wrong harms nobody."""
+"""Interceptors change records and are told of outcomes; all that is plugged in is closed once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kprod.errors import KprodError
-from kprod.intake.interceptors import Interceptors
+from kprod.intake.interceptors import Interceptors, close_all
 from kprod.types import ProducerRecord, RecordMetadata, TopicPartition
 from tests.support.steady_names import steady_repr
 
@@ -169,3 +169,36 @@ def test_a_log_handler_that_sends_does_not_run_in_circles() -> None:
     finally:
         logger.removeHandler(handler)
     assert handler.sent == 1
+
+
+class Plug:
+    """Counts its endings, and may fail at them."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+        if self.error is not None:
+            raise self.error
+
+
+def test_each_is_closed_once() -> None:
+    one, other = Plug(), Plug()
+    close_all([one, other, one])
+    assert (one.closed, other.closed) == (1, 1)
+
+
+def test_what_has_no_end_is_left_alone() -> None:
+    close_all([None, "json", str.encode, Plug, object(), type("Odd", (), {"close": 5})()])
+
+
+def test_a_failure_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    failing, other = Plug(ValueError("no")), Plug()
+    close_all([failing, other])
+    assert other.closed == 1
+    (told,) = caplog.records
+    assert "Plug.close failed" in told.getMessage()
+    assert told.exc_info is not None
+    assert str(told.exc_info[1]) == "no"

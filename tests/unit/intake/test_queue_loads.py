@@ -12,7 +12,7 @@ import pytest
 from kprod.cluster.snapshot import TopicInfo
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.intake.queue_loads import QueueLoads
-from tests.unit.intake.topics import topic
+from tests.unit.intake.test_partitioners import topic
 
 
 class Queues:

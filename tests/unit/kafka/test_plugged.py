@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, Partitions, TopicInfo
-from kprod.kafka import murmur2, partitioner
+from kprod.errors import PartitionError
+from kprod.kafka import KafkaProducer, murmur2, partitioner
 from kprod.kafka.partitioner import (
     Cluster,
     DefaultPartitioner,
@@ -21,11 +22,14 @@ from kprod.kafka.partitioner import (
 )
 from kprod.kafka.serializer import DefaultSerializer, JsonSerializer, SerializeWrapper
 from kprod.kafka.serializer import bound as bound_serializer
+from kprod.transport.memory import MemoryBackend
+from tests.support.scripted_cluster import ScriptedCluster
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
     import kafka.partitioner as theirs
     import kafka.serializer as their_serializers
+
 
 PARTITIONS = Partitions.of([PartitionInfo(0, 1), PartitionInfo(1), PartitionInfo(2, 1)])
 CLUSTER = Cluster(ClusterSnapshot(topics={"t": TopicInfo("t", None, PARTITIONS)}))
@@ -183,3 +187,77 @@ def test_a_sticky_partitioner_goes_on_when_no_partition_has_a_leader() -> None:
         sticky.on_new_batch("t", leaderless, before)
         seen.add((before, sticky.partition("t", None, None, "v", b"v", leaderless)))
     assert len({before for before, _ in seen}) == 3
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
+    import kafka.partitioner as theirs
+
+
+MANY_PARTITIONS = 6
+LATER = 60_000
+
+
+class Stubborn(theirs.Partitioner):  # type: ignore[misc]  # as above
+    """Chooses what it is told; turns by ``next``."""
+
+    def __init__(self, *chosen: int) -> None:
+        self.chosen = list(chosen)
+        self.told: list[Any] = []
+
+    def partition(self, *given: Any) -> int:
+        return self.chosen[0]
+
+    def on_new_batch(self, *given: Any) -> None:
+        self.told.append(given)
+        if len(self.chosen) > 1:
+            self.chosen.pop(0)
+
+
+@pytest.fixture
+def cluster() -> ScriptedCluster:
+    scripted = ScriptedCluster(topics={"t": [1] * MANY_PARTITIONS, "other": [1] * MANY_PARTITIONS})
+    scripted.add(1)
+    return scripted
+
+
+def producer_for(cluster: ScriptedCluster, partitioner: object, **options: Any) -> KafkaProducer:
+    return KafkaProducer(
+        bootstrap_servers="broker-1:9092",
+        transport=lambda **_: MemoryBackend(cluster.listeners),
+        partitioner=partitioner,
+        **{"linger_ms": LATER, **options},
+    )
+
+
+def test_the_record_that_would_begin_a_batch_goes_where_the_partitioner_turns_to(
+    cluster: ScriptedCluster,
+) -> None:
+    partitioner = Stubborn(2, 4)
+    with producer_for(cluster, partitioner) as producer:
+        future = producer.send("t", b"first")
+        ((topic, known, previous),) = partitioner.told
+        assert (topic, previous) == ("t", 2)
+        assert known.partitions_for_topic("t") == set(range(MANY_PARTITIONS))
+        producer.flush()
+        assert future.get(0).partition == 4
+
+
+class Broken(Stubborn):
+    def on_new_batch(self, *given: Any) -> None:
+        raise ZeroDivisionError
+
+
+def test_what_the_partitioner_raises_comes_through(cluster: ScriptedCluster) -> None:
+    with producer_for(cluster, Broken(2)) as producer, pytest.raises(ZeroDivisionError):
+        producer.send("t", b"v")
+
+
+@pytest.mark.parametrize("wrong", [MANY_PARTITIONS, -1, "2"])
+def test_a_turn_to_a_partition_that_is_not_there_is_refused(
+    cluster: ScriptedCluster, wrong: Any
+) -> None:
+    with producer_for(cluster, Stubborn(2, wrong)) as producer:
+        with pytest.raises(PartitionError, match="has chosen"):
+            producer.send("t", b"v")
+        assert producer.send("t", b"v", partition=0).get(20).partition == 0

@@ -1,4 +1,4 @@
-"""What every backend and its transports promise."""
+"""What every backend and its transports promise, and what only the one in memory does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kprod.errors import ConnectionLost, IllegalStateError
-from kprod.transport.base import Backend, Transport
+from kprod.transport.base import Backend, Readiness, Transport
+from kprod.transport.memory import MemoryBackend, MemoryTransport
+from tests.support.interruption import interruptible, repeat_until_interrupted
 from tests.unit.transport.networks import (
     UNKNOWN_HOST,
     MemoryNetwork,
@@ -23,8 +25,6 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "memory-in-crumbs": lambda: MemoryNetwork(send_chunk=7, receive_chunk=1),
 }
 LONG = 20.0  # seconds: never reached unless something is broken
-
-
 Use = Callable[[], object]
 
 
@@ -80,8 +80,6 @@ def use_until_lost(backend: Backend, *uses: Use) -> None:
 
 
 # Connecting -----------------------------------------------------------------------------------
-
-
 def test_a_dialled_transport_is_reported_until_it_is_connected(network: Network) -> None:
     transport = network.backend.dial(*network.address)
     reported = False
@@ -112,8 +110,6 @@ def test_a_name_that_does_not_exist_is_named(network: Network) -> None:
 
 
 # Moving bytes ---------------------------------------------------------------------------------
-
-
 def test_bytes_arrive_in_order(network: Network) -> None:
     transport = connected(network)
     network.answer(b"some bytes, ")
@@ -152,8 +148,6 @@ def test_a_full_pipe_takes_nothing_more_until_it_is_drained(network: Network) ->
 
 
 # The end of a connection ----------------------------------------------------------------------
-
-
 def test_what_came_before_the_end_is_received_first(network: Network) -> None:
     transport = connected(network)
     network.answer(b"last words")
@@ -190,8 +184,6 @@ def test_a_closed_transport_carries_nothing(network: Network) -> None:
 
 
 # Waiting --------------------------------------------------------------------------------------
-
-
 def test_write_interest_is_as_told(network: Network) -> None:
     transport = connected(network)
     assert ready_for(network.backend, transport, 0) == (False, False)
@@ -254,8 +246,6 @@ def test_no_wake_is_lost(network: Network) -> None:
 
 
 # Closing the backend --------------------------------------------------------------------------
-
-
 def test_a_closed_backend_serves_no_more(network: Network) -> None:
     transport = connected(network)
     network.backend.close()
@@ -293,3 +283,102 @@ def test_transports_of_others_are_refused(network: Network) -> None:
     with pytest.raises(TypeError, match="was not made by"):
         network.backend.watch(transport, write=True)
     foreign.close()
+
+
+ADDRESS = ("broker", 9092)
+
+
+class Recorder:
+    """Keeps what it receives and answers with what it was given."""
+
+    def __init__(self, answer: bytes = b"") -> None:
+        self.answer = answer
+        self.received: list[bytes] = []
+
+    def receive(self, data: bytes) -> bytes:
+        self.received.append(data)
+        return self.answer
+
+
+class Crash:
+    def receive(self, data: bytes) -> bytes:
+        raise ConnectionAbortedError("broker stopped")
+
+
+def in_memory(backend: MemoryBackend) -> MemoryTransport:
+    transport = backend.dial(*ADDRESS)
+    assert transport.advance()
+    backend.watch(transport, write=False)
+    return transport
+
+
+def test_one_piece_is_taken_between_two_polls() -> None:
+    server = Recorder()
+    backend = MemoryBackend({ADDRESS: lambda: server}, send_chunk=3)
+    transport = in_memory(backend)
+    backend.watch(transport, write=True)
+    taken = [transport.send([b"abcdefg"]), transport.send([b"defg"])]
+    assert backend.poll(0) == [Readiness(transport, False, True)]
+    taken += [transport.send([b"defg"]), transport.send([b"g"])]
+    assert taken == [3, 0, 3, 0]
+    assert server.received == [b"abc", b"def"]
+
+
+@pytest.mark.parametrize("ending", ["hang_up", "cut"])
+def test_the_end_ends_a_poll_in_another_thread(ending: str) -> None:
+    backend = MemoryBackend({ADDRESS: Recorder})
+    transport = in_memory(backend)
+    late = threading.Timer(0.02, getattr(transport, ending))
+    late.start()
+    assert backend.poll(20) == [Readiness(transport, True, False)]
+    late.join()
+
+
+def test_a_cut_loses_what_was_not_read() -> None:
+    transport = in_memory(MemoryBackend({ADDRESS: Recorder}))
+    transport.deliver(b"lost")
+    transport.cut("cable pulled")
+    transport.deliver(b"too late")
+    for _ in range(2):
+        with pytest.raises(ConnectionLost, match="broker:9092: cable pulled"):
+            transport.receive(100)
+
+
+def test_what_is_sent_after_the_server_hung_up_is_lost() -> None:
+    server = Recorder()
+    transport = in_memory(MemoryBackend({ADDRESS: lambda: server}))
+    transport.hang_up()
+    transport.deliver(b"too late")
+    assert transport.send([b"lost"]) == 4
+    assert server.received == []
+    assert transport.receive(100) == b""
+
+
+def test_a_server_that_raises_cuts_the_connection() -> None:
+    transport = in_memory(MemoryBackend({ADDRESS: Crash}))
+    assert transport.send([b"request"]) == 7
+    with pytest.raises(ConnectionLost, match="broker stopped"):
+        transport.receive(100)
+
+
+def test_a_listener_may_come_and_go() -> None:
+    listeners = {ADDRESS: Recorder}
+    backend = MemoryBackend(listeners)
+    first = in_memory(backend)
+    del listeners[ADDRESS]
+    with pytest.raises(ConnectionLost, match="refused"):
+        backend.dial(*ADDRESS).advance()
+    assert first.send([b"still there"]) == 11
+    listeners[ADDRESS] = Recorder
+    in_memory(backend)
+
+
+def test_an_interrupted_wake_leaves_poll_usable() -> None:
+    backend = MemoryBackend({ADDRESS: Recorder})
+    with interruptible():
+        for number in range(500):
+            repeat_until_interrupted(backend.wake, 0.0002 + number * 1e-7)
+            polling = threading.Thread(target=backend.poll, args=(0,), daemon=True)
+            polling.start()
+            polling.join(20)
+            assert not polling.is_alive(), "an interrupted call has left the lock held"

@@ -1,4 +1,4 @@
-"""What only sockets can do wrong."""
+"""What only sockets can do wrong: those we connect, those of others, and those with a path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kprod.errors import ConnectionLost
-from kprod.transport.tcp import Address, TcpBackend
+from kprod.transport.tcp import Address, TcpBackend, UnixBackend
 from kprod.transport.tcp_transport import TcpTransport
 from kprod_ext import Poller
 from tests.unit.transport.networks import RESET_ON_CLOSE, unused_address
@@ -234,3 +234,64 @@ def test_a_forked_child_lets_go_and_the_parent_goes_on(listener: socket.socket) 
 
 def open_files() -> set[str]:
     return {entry.name for entry in Path("/proc/self/fd").iterdir() if entry.exists()}
+
+
+def connected() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        peer, _ = listener.accept()
+    return ours, peer
+
+
+def test_one_whose_peer_has_reset_it() -> None:
+    ours, peer = connected()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    peer.close()
+    with pytest.raises(ConnectionResetError):
+        ours.recv(1)  # waits until it is known here
+    poller = Poller()
+    transport = TcpTransport("host:9092", None, [], poller)
+    assert not transport.adopt(ours)
+    assert ours.fileno() == -1
+    with pytest.raises(ConnectionLost, match="host:9092 broke at once"):
+        transport.advance()
+    transport.close()
+    poller.close()
+
+
+@pytest.fixture
+def unix(tmp_path: Path) -> Iterator[UnixBackend]:
+    (tmp_path / "in").mkdir()
+    made = UnixBackend(str(tmp_path / "in" / "{host}" / "socket"))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("host", ["../in", "..", ".", "", "/", "broker/..", "a\0b", "a/b"])
+def test_a_host_that_leads_elsewhere_is_not_connected_to(
+    host: str, unix: UnixBackend, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        with pytest.raises(ConnectionLost, match="does not fit into the path"):
+            unix.dial(host, 9092)
+
+
+@pytest.mark.parametrize("host", ["broker-1", "...", "..a", "10.0.0.1", "::1"])
+def test_a_host_that_is_a_name(host: str, unix: UnixBackend, tmp_path: Path) -> None:
+    (tmp_path / "in" / host).mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "in" / host / "socket"))
+        listener.listen()
+        assert unix.dial(host, 9092).advance()
+
+
+def test_a_path_without_the_host_is_the_same_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    unix = UnixBackend(str(path))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        assert unix.dial("../any", 1).advance()
+    unix.close()

@@ -1,4 +1,4 @@
-"""librdkafka's codes and words, and what kprod's errors are among them."""
+"""Errors, messages and partitions under librdkafka's names, codes and words."""
 
 from __future__ import annotations
 
@@ -6,22 +6,32 @@ import pickle
 import socket
 import subprocess
 import sys
+from functools import partial
+from typing import Any
 
 import confluent_kafka
 import pytest
 
 from kprod import errors as native
 from kprod.confluent import (
+    OFFSET_END,
     KafkaError,
     KafkaException,
     KeySerializationError,
+    Message,
     ProduceError,
     Producer,
+    TopicPartition,
     ValueSerializationError,
+    consistent,
+    fnv1a,
+    murmur2,
+    version,
 )
 from kprod.confluent.error_codes import BROKER, LOCAL
 from kprod.confluent.errors import from_native
 from kprod.types import Persisted
+from tests.support.ports import free_port
 
 THEIRS = {
     name: code for name, code in vars(confluent_kafka.KafkaError).items() if isinstance(code, int)
@@ -139,3 +149,105 @@ assert face.AIOProducer.__name__ == "AIOProducer" and "asyncio" in sys.modules
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == []
+
+
+ARGUMENTS = ("t", 1, 2, b"k", b"value", [("h", b"x")], None, (1, 4), 5.5, 3, 6)
+
+
+def test_a_message_tells_what_it_was_made_of() -> None:
+    message = Message(*ARGUMENTS)
+    told = (message.topic(), message.partition(), message.offset(), message.key(), message.value())
+    assert told == ARGUMENTS[:5]
+    rest = (message.headers(), message.error(), message.timestamp(), message.latency())
+    assert (*rest, message.leader_epoch(), message.delivery_count()) == ARGUMENTS[5:]
+    assert len(message) == 5
+    assert (message.deserialized_key(), message.deserialized_value()) == ARGUMENTS[3:5]
+
+
+def test_every_call_of_their_message_is_one_of_ours() -> None:
+    names = {name for name in vars(confluent_kafka.Message) if not name.startswith("_")}
+    assert names <= set(dir(Message))
+
+
+def test_what_is_not_known_is_none() -> None:
+    message = Message()
+    assert message.partition() is message.offset() is message.latency() is None
+    assert message.leader_epoch() is message.delivery_count() is message.topic() is None
+    assert message.timestamp() == (0, 0)
+    assert len(message) == 0
+    assert bool(message)
+
+
+def test_messages_are_compared_and_pickled_by_what_they_hold() -> None:
+    message = Message(*ARGUMENTS)
+    assert message == pickle.loads(pickle.dumps(message)) == Message(*ARGUMENTS)
+    assert message != Message()
+    assert message != 1
+    with pytest.raises(TypeError):
+        hash(message)
+    with pytest.raises(OverflowError):
+        Message(delivery_count=2**15)
+
+
+def test_keys_go_where_the_partitioners_put_them() -> None:
+    for key in (b"a", b"key", bytes(range(200))):
+        for function in (murmur2, consistent, fnv1a):
+            theirs = getattr(confluent_kafka, function.__name__)
+            assert function(key, 7) == theirs(key, 7)
+    with pytest.raises(ValueError, match="partition_count must be > 0"):
+        murmur2(b"k", 0)
+    with pytest.raises(TypeError):
+        murmur2("k", 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        murmur2(b"k", "1")  # type: ignore[arg-type]
+    assert version()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"topic": "t"},
+        {"topic": "t", "partition": 3, "offset": 7, "metadata": "mine", "leader_epoch": 2},
+        {"topic": "t", "leader_epoch": -1, "offset": OFFSET_END},
+    ],
+)
+def test_it_has_what_theirs_has(arguments: dict[str, Any]) -> None:
+    ours, theirs = TopicPartition(**arguments), confluent_kafka.TopicPartition(**arguments)
+    for name in ("topic", "partition", "offset", "metadata", "leader_epoch", "error"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert repr(ours) == str(ours) == str(theirs)
+
+
+def test_they_are_equal_and_sorted_by_topic_and_partition() -> None:
+    one, two = TopicPartition("a", 1, 5), TopicPartition("a", 1, 6)
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != ("a", 1)
+    assert sorted([TopicPartition("b", 0), TopicPartition("a", 3), one]) == [
+        one,
+        TopicPartition("a", 3),
+        TopicPartition("b", 0),
+    ]
+    assert TopicPartition("a", 0) < one <= two
+
+
+def test_a_pickle_of_it() -> None:
+    again = pickle.loads(pickle.dumps(TopicPartition("t", 3, 7, "mine", 2)))
+    assert str(again) == str(TopicPartition("t", 3, 7, "mine", 2))
+    assert again.metadata == "mine"
+
+
+def test_without_a_transactional_id_transactions_are_not_configured() -> None:
+    theirs = confluent_kafka.TopicPartition("t", 0, 1)
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{free_port()}"})
+    for call in (
+        producer.init_transactions,
+        producer.begin_transaction,
+        partial(producer.send_offsets_to_transaction, [theirs], "g"),
+        producer.commit_transaction,
+        producer.abort_transaction,
+    ):
+        with pytest.raises(KafkaException) as caught:
+            call()
+        assert caught.value.args[0].name() == "_NOT_CONFIGURED"
+    assert producer.close()
