@@ -166,7 +166,10 @@ class ClusterClient:
 
     def _usable(self, node: int | None, now: float) -> Connection | None:
         network = self._network
-        return network.any_usable(now) if node is None else network.usable(node, now)
+        if node is None:
+            return network.any_usable(now)
+        broker = network.broker(node)
+        return broker if broker is not None and network.reaches(broker, now) else None
 
     def _check_reachable(self, node: int | None) -> None:
         """Raise the errors of the brokers if all have failed, or if one has failed permanently."""

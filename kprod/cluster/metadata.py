@@ -9,7 +9,7 @@ updates for new topics, and back-off after failures and after answers without ch
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kprod.clock import Clock, ExponentialBackoff
@@ -413,15 +413,13 @@ class Metadata:
         with self._lock:
             self.snapshot = self.snapshot.with_leaders(hints)
 
-    def used(self, topics: Iterable[str], now: float) -> None:
-        """Mark these topics as in use: their records were just sent or are waiting."""
-        for topic in topics:
-            if topic in self._last_use:
-                self._last_use[topic] = now  # no lock: only this thread removes topics
-            else:
-                with self._lock:
-                    self._last_use[topic] = now
+    def used(self, topics: Mapping[str, float]) -> None:
+        """Topics are in use: when their records were sent last, or now, because some wait."""
+        with self._lock:
+            for topic, when in topics.items():
+                if topic not in self._last_use:
                     self._report_due()
+                self._last_use[topic] = max(when, self._last_use.get(topic, when))
 
     @property
     def dropped(self) -> set[str]:

@@ -20,8 +20,7 @@ from kprod.sender.coordination import Coordination
 from kprod.sender.login import LoginSettings
 from kprod.sender.loop import LoopOwner, Sender
 from kprod.sender.network import Network
-from kprod.sender.outcomes import Outcomes
-from kprod.sender.partitions import PartitionSet, Window
+from kprod.sender.partitions import PartitionSet
 from kprod.sender.process import refuse_green_threads
 from kprod.sender.produce import LoadWatcher, ProduceRequests
 from kprod.sender.requests import MetadataRequests, ProducerIdRequests
@@ -76,7 +75,6 @@ def assemble(
         rng,
         goes_back=config.metadata_recovery_strategy == "rebootstrap",
     )
-    deadlines = network.deadlines
     loop_owner = LoopOwner(network)
     metadata.subscribe(MetadataListener(wanted=loop_owner.wake))
     transactions: Transactions | None = None
@@ -97,35 +95,33 @@ def assemble(
         exhausted=metrics.found_no_room,
         refusal=None if transactions is None else transactions.refusal,
     )
-    most = config.max_in_flight_requests_per_connection * config.max_request_size
     partitions = PartitionSet(
         accumulator,
-        deadlines,
+        metadata,
+        network,
+        metrics,
         idempotent=config.enable_idempotence,
         max_in_flight=config.max_in_flight_requests_per_connection,
         delivery_timeout=config.delivery_timeout_ms / 1000,
+        retries=config.retries,
         retry_backoff=retry_backoff,
-        new_window=partial(
-            Window, config.batch_size, most, config.request_timeout_ms / 1000 * SLOW
-        ),
     )
-    outcomes = Outcomes(partitions, metadata, network, metrics, retries=config.retries)
     if transactions is None:
-        ProducerIdRequests(outcomes)
+        ProducerIdRequests(partitions)
     else:
-        Coordination(transactions, outcomes)
+        Coordination(transactions, partitions)
     metrics.look_up(partial(_gauges, metrics, accumulator, metadata, network))
     if load_watcher is not None:
         load_watcher.watch(partitions)
     return Sender(
-        outcomes,
+        partitions,
         MetadataRequests(
-            outcomes,
+            partitions,
             allow_auto_create=config.allow_auto_create_topics,
             rebootstrap_after=config.metadata_recovery_rebootstrap_trigger_ms / 1000,
         ),
         ProduceRequests(
-            outcomes,
+            partitions,
             request_timeout_ms=config.request_timeout_ms,
             max_request_size=config.max_request_size,
             load_watcher=load_watcher,
@@ -156,6 +152,11 @@ def broker_settings(
         software=(
             config.client_software_name or KPROD[0],
             config.client_software_version or KPROD[1],
+        ),
+        window=(
+            config.batch_size,
+            config.max_in_flight_requests_per_connection * config.max_request_size,
+            config.request_timeout_ms / 1000 * SLOW,
         ),
     )
 

@@ -5,6 +5,7 @@ It has at most one connection, which is made when needed, and again after a back
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from kprod.errors import (
@@ -25,6 +26,7 @@ from kprod.wire.versions import ApiKey
 
 if TYPE_CHECKING:
     from kprod.sender.network import Network
+    from kprod.sender.partition import Partition
 
 NEVER = -FOREVER
 LONG_SILENCE = 5.0
@@ -39,8 +41,77 @@ READS = range(READS_PER_TURN)
 PORT_HINT = "; does this port expect TLS or a login? see security_protocol"
 
 
+class Window:
+    """The bytes that may be in flight to one broker, and the maximum size of its batches.
+
+    It works like TCP's congestion window (RFC 5681): answers make it grow, and a loss halves it.
+    Some networks break every connection after a number of bytes, or carry less than a request
+    within ``request_timeout_ms``. Without a window, a large batch would never arrive there: its
+    repetition is as large as the first attempt. Bytes are those of batches. Times are seconds of
+    one clock.
+
+    ``size`` begins with ``least``, which is the size of a batch that has not grown, and grows to
+    ``most``. It grows by all answered bytes until it has half the size that it had before the last
+    loss (slow start). Then it grows by ``least`` for each answered window. An answer that took
+    longer than ``slow`` adds nothing, because twice as many bytes might take too long. After a
+    loss, ``size`` is half of the bytes that were in flight, but at least ``least``.
+
+    ``size`` always limits batches. If ``limits`` is True, it limits the bytes in flight as well:
+    from a loss until ``size`` is ``most`` again. ``in_flight``: the bytes of unanswered requests.
+    The maker of a request adds them; ``answered`` or ``failed`` subtracts them.
+
+    Used only by the sender's thread.
+    """
+
+    def __init__(self, least: int, most: int, slow: float) -> None:
+        self._least = least
+        self._most = max(least, most)
+        self._slow = slow
+        self._half = self._most  # where slow start ends
+        self._fell_at = -FOREVER
+        self.in_flight = 0
+        self.size = least
+        self.limits = False  # True: it limits requests, too
+
+    def room(self) -> int:
+        """The bytes that another request may have now; 0: it must wait.
+
+        If nothing is in flight, one batch may be sent, whatever its size.
+        """
+        if not self.limits:
+            return self._most
+        return max(self.size - self.in_flight, 0 if self.in_flight else 1)
+
+    def answered(self, nbytes: int, seconds: float) -> None:
+        """A request of ``nbytes`` was answered after ``seconds``."""
+        self.in_flight -= nbytes
+        size = self.size
+        if size < self._most and seconds <= self._slow:
+            size += nbytes if size < self._half else nbytes * self._least // size
+            self.size = size if size < self._most else self._most
+            if self.size == self._most:
+                self.limits = False  # the window has its former size again
+
+    def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
+        """A request of ``nbytes`` ended without an answer.
+
+        ``lost``: because its connection was lost. The loss of a connection counts once, for all
+        requests that it carried.
+        """
+        if lost and sent_at > self._fell_at:
+            self._fell_at = now
+            self.limits = True
+            self._half = max(self._least, self.size // 2)
+            self.size = max(self._least, min(self.size, self.in_flight) // 2)
+        self.in_flight -= nbytes
+
+
 class Broker:
     """Connects, moves bytes between transport and protocol, and enforces the time limits.
+
+    ``ready``: the partitions that it leads and that can send, the one that has waited longest
+    first. ``window`` limits their batches. If a broker leaves the cluster and returns, it has a new
+    one.
 
     A failure of the transport, the protocol or the peer ends the connection and fails its requests;
     it is not raised. Used only by the sender's thread.
@@ -52,6 +123,8 @@ class Broker:
         self._network = network
         self._settings = network.settings
         self._log = network.log
+        self.ready: OrderedDict[Partition, None] = OrderedDict()
+        self.window = Window(*self._settings.window)
         self.transport: Transport | None = None
         # By the first ``connect``: most brokers of a large cluster are never asked for anything.
         self._traffic: NodeCounters

@@ -182,7 +182,7 @@ class BrokerSettings:
     peer may not be a broker, or its answer may be garbled. Without this check, a request would find
     no version later, and fail its records. ``learners`` are called after every handshake with the
     API versions that the broker offers. ``software``: the name and the version that brokers are
-    told.
+    told. ``window``: the arguments of each broker's ``Window``.
     """
 
     client_id: str
@@ -196,6 +196,7 @@ class BrokerSettings:
     login: LoginSettings | None = None
     learners: list[Callable[[ApiVersions], None]] = field(default_factory=list)
     software: tuple[str, str] = KPROD
+    window: tuple[int, int, float] = (1, 1, FOREVER)
 
 
 class BrokerConnection:

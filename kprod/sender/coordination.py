@@ -26,7 +26,7 @@ from kprod.errors import (
 from kprod.sender.broker import Broker
 from kprod.sender.connection import ControlRequest
 from kprod.sender.deadlines import FOREVER
-from kprod.sender.outcomes import Outcomes
+from kprod.sender.partitions import PartitionSet
 from kprod.sender.retry import FATAL
 from kprod.sender.transaction_requests import (
     AGAIN,
@@ -89,14 +89,13 @@ class Coordination:
     no request with a batch is in flight. Used only by the sender's thread.
     """
 
-    def __init__(self, transactions: Transactions, outcomes: Outcomes) -> None:
+    def __init__(self, transactions: Transactions, partitions: PartitionSet) -> None:
         self._transactions = transactions
-        self._outcomes = outcomes
-        self._partitions = outcomes.partitions
-        self._identity = outcomes.partitions.identity
-        self._metadata = outcomes.metadata
-        self._network = outcomes.network
-        self._deadlines = outcomes.partitions.deadlines
+        self._partitions = partitions
+        self._identity = partitions.identity
+        self._metadata = partitions.metadata
+        self._network = partitions.network
+        self._deadlines = partitions.deadlines
         self.due = FOREVER  # see Deadlines
         self.transactional_id = transactions.transactional_id
         self._hold_until = 0.0  # batches of the next transaction wait till then; 0.0: they do not
@@ -199,7 +198,7 @@ class Coordination:
             self._closed_for = self._transactions.number
         if state in DOOMED:
             self._drop_queued(now)
-        drained = self._outcomes.drained
+        drained = self._partitions.drained
         if not drained:
             self._network.waiting[self] = None  # each answer may be the last
         return drained
@@ -216,7 +215,7 @@ class Coordination:
                 why = f"{self._transactions} was aborted before {batch.tp} had the record"
             error = TransactionAbortedError(why)
             error.__cause__ = cause
-            self._outcomes.give_up(batch, error, now)
+            batch.partition.give_up(batch, error, now)
 
     # The next request -----------------------------------------------------------------------------
 
@@ -331,16 +330,16 @@ class Coordination:
 
         If it seems unreachable, the coordinator is found anew.
         """
-        broker = self._network.usable(node_id, now)
-        if broker is not None:
+        broker = self._network.broker(node_id)
+        if broker is not None and self._network.reaches(broker, now):
             return broker
-        if node_id not in self._metadata.snapshot.brokers:
+        if broker is None or node_id not in self._metadata.snapshot.brokers:
             self._metadata.request_update(brokers=True)
             if now < since + PATIENCE:
                 self._deadlines.set(self, since + PATIENCE)
                 return None
         else:
-            trouble = self._network.trouble(node_id, now)
+            trouble = broker.trouble(now)
             if trouble is None:
                 return None
             self._transactions.trouble = trouble

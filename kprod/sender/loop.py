@@ -22,7 +22,7 @@ from kprod.lock import Lock
 from kprod.quantities import in_seconds
 from kprod.sender.deadlines import FOREVER, Pending, PendingQueue
 from kprod.sender.network import Network
-from kprod.sender.outcomes import Outcomes
+from kprod.sender.partitions import PartitionSet
 from kprod.sender.produce import ProduceRequests
 from kprod.sender.requests import MetadataQuery, MetadataRequests
 from kprod.sender.transactions import Transactions
@@ -66,7 +66,7 @@ class Sender:
 
     def __init__(
         self,
-        outcomes: Outcomes,
+        partitions: PartitionSet,
         metadata_requests: MetadataRequests,
         produce_requests: ProduceRequests,
         loop_owner: LoopOwner,
@@ -77,15 +77,14 @@ class Sender:
         self._companion: Companion | None = None
         self.loop_owner = loop_owner
         self._calls: PendingQueue[Pending] = PendingQueue()  # of any thread
-        self._outcomes = outcomes
-        self._partitions = outcomes.partitions
-        self.deadlines = outcomes.partitions.deadlines
-        self.accumulator = outcomes.partitions.accumulator
-        self.metadata = outcomes.metadata
-        self.network = outcomes.network
-        self.clock = outcomes.network.clock
+        self._partitions = partitions
+        self.deadlines = partitions.deadlines
+        self.accumulator = partitions.accumulator
+        self.metadata = partitions.metadata
+        self.network = partitions.network
+        self.clock = partitions.network.clock
         self._metadata_requests = metadata_requests
-        self.identity = outcomes.partitions.identity
+        self.identity = partitions.identity
         self._produce_requests = produce_requests
         self.broken_by: BaseException | None = None  # the exception that ended the last iteration
         self._ended_by: KprodError | None = None  # the error that callers get because of it
@@ -220,7 +219,7 @@ class Sender:
 
     def _end(self, batches: list[ProducerBatch], error: KprodError, now: float) -> None:
         for batch in batches:
-            self._outcomes.end(batch, error, now)
+            batch.partition.end(batch, error, now)
 
     def _end_rest(self, error: KprodError) -> None:
         try:
@@ -242,7 +241,7 @@ class Sender:
 
     def free(self) -> None:
         """Free the remaining memory, after the connections have ended."""
-        self._outcomes.free()
+        self._partitions.free()
 
     def disown(self, error: KprodError) -> None:
         """End every record without an outcome with ``error``, even while the sender is busy.

@@ -141,24 +141,17 @@ class Network:
 
     # Requests -------------------------------------------------------------------------------------
 
-    def usable(self, node_id: int, now: float) -> Broker | None:
-        """The broker, if it takes a request at once.
+    def broker(self, node_id: int) -> Broker | None:
+        """The broker with this id, or None."""
+        return self._brokers.get(node_id)
 
-        Otherwise None; a connection is begun if allowed.
-        """
-        broker = self._brokers.get(node_id)
-        if broker is None:
-            return None
+    def reaches(self, broker: Broker, now: float) -> bool:
+        """True if ``broker`` takes a request at once. If not, a connection is begun if allowed."""
         if broker.connection is not None:
-            return broker if broker.connection.can_send else None
+            return broker.connection.can_send
         if broker.may_connect(now):
             self._connect(broker, now)
-        return None
-
-    def trouble(self, node_id: int, now: float) -> KprodError | None:
-        """Why no request can be sent to the node; None if there is no reason, or none yet."""
-        broker = self._brokers.get(node_id)
-        return None if broker is None else broker.trouble(now)
+        return False
 
     def usable_for(self, api: ApiKey, preferred: int | None = None) -> Broker | None:
         """A connected broker that takes a request of this kind at once, or None.

@@ -21,18 +21,37 @@ Without idempotence, the same object keeps the order of retries and the limit of
 
 from __future__ import annotations
 
+import copy
 import enum
 from typing import TYPE_CHECKING
 
 from kprod.cluster.snapshot import Leadership
-from kprod.errors import ConnectionLost
+from kprod.errors import BrokerError, ConnectionLost, DeliveryTimeoutError, ErrorCode, KprodError
+from kprod.quantities import counted
 from kprod.sender.deadlines import FOREVER
-from kprod.types import ProducerId, TopicPartition
+from kprod.sender.retry import (
+    CORRUPT_ATTEMPTS,
+    FATAL,
+    MAKE_ANEW,
+    NEVER_SENT_BEFORE,
+    SEQUENCE_ERRORS,
+    TOO_LARGE,
+    errors_by_record,
+    expired,
+    proves,
+    too_large,
+    unknown_fate,
+)
+from kprod.sender_log import SenderLog
+from kprod.types import Persisted, ProducerId, TopicPartition
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue
 
 if TYPE_CHECKING:
-    from kprod.sender.partitions import PartitionSet, RequestGroup
+    from kprod.sender.broker import Broker
+    from kprod.sender.partitions import PartitionSet
+
+log = SenderLog(__name__)
 
 NO_OFFSET = -1
 LAST_SEQUENCE = 0x7FFFFFFF
@@ -82,8 +101,12 @@ class Partition:
 
     ``anchor_sequence`` and ``anchor_offset`` are the sequence number and the offset after the last
     acknowledged batch; the offset is -1 if it is unknown. ``has_gap``: the last used sequence
-    number may be missing in the log. ``group``: the partitions that can share a request with this
-    one. ``due``: see ``Deadlines``; it is never later than the next timed event of the partition.
+    number may be missing in the log. ``broker``: the leader. ``due``: see ``Deadlines``; it is
+    never later than the next timed event of the partition.
+
+    Each batch gets its outcome once, and its memory is freed when no request holds it. If a batch
+    expires on the wire, it has its outcome at once. Its memory is freed when the request has ended,
+    because the socket may still read it.
     """
 
     def __init__(self, queue: PartitionQueue, everything: PartitionSet) -> None:
@@ -93,7 +116,7 @@ class Partition:
         self._queued = everything.queued.setdefault(self.tp.topic, {})
         self.place = EMPTY
         self.leader: Leadership | None = None
-        self.group: RequestGroup | None = None  # None: no leader is known
+        self.broker: Broker | None = None  # None: no leader is known
         self._found_in = 0  # the number of the snapshot that names the leader
         self._goes_on_at = 0.0  # when linger or back-off end
         self.due = FOREVER
@@ -115,9 +138,9 @@ class Partition:
         """A caller has opened or filled a batch, or waits for one."""
         if self.place is EMPTY or self.place is LINGERING:
             self.find_place(now)
-        elif self.group is not None:
+        elif self.broker is not None:
             self._all.changes += 1
-            self.queue.grows_to = self.group.window.size
+            self.queue.grows_to = self.broker.window.size
 
     def find_place(self, now: float) -> None:
         """Move to the place of the oldest batch: the sender has changed it, or a time has come."""
@@ -129,14 +152,14 @@ class Partition:
             return
         if self._found_in != everything.snapshots:
             self._find_leader()
-        group, place = self.group, READY
+        broker, place = self.broker, READY
         when = batch.created_at + everything.delivery_timeout
         if when < self.due:
             everything.deadlines.set(self, when)
-        if group is None:
+        if broker is None:
             self.move(LEADERLESS)
             return
-        queue.grows_to = group.window.size
+        queue.grows_to = broker.window.size
         if batch.attempts:
             # A new leader has nothing to do with the old one's trouble (KIP-951).
             before = batch.attempted_leader
@@ -152,13 +175,13 @@ class Partition:
 
     def move(self, place: Place) -> None:  # noqa: C901  (one step for each place, twice)
         """Leave the present place, and enter ``place``."""
-        before, everything, group = self.place, self._all, self.group
+        before, everything, broker = self.place, self._all, self.broker
         if before is place:
             return
-        if before is READY and group is not None:
-            del group.ready[self]
-            if not group.ready:
-                del everything.groups[group]
+        if before is READY and broker is not None:
+            del broker.ready[self]
+            if not broker.ready:
+                del everything.ready[broker]
         elif before is EMPTY:
             self._queued[self.tp.partition] = self.queue
         elif before is LINGERING:
@@ -168,8 +191,8 @@ class Partition:
             if not everything.leaderless[self.tp.topic]:
                 del everything.leaderless[self.tp.topic]
         self.place = place
-        if place is READY and group is not None:
-            group.ready[self] = everything.groups[group] = None
+        if place is READY and broker is not None:
+            broker.ready[self] = everything.ready[broker] = None
         elif place is EMPTY:
             del self._queued[self.tp.partition]
         elif place is LINGERING:
@@ -180,18 +203,18 @@ class Partition:
     def _find_leader(self) -> None:
         everything = self._all
         self._found_in = everything.snapshots
-        self.leader = leader = everything.snapshot.leadership(self.tp)
-        self.group = None
-        if leader is not None:
-            self.group = everything.group_of(leader.leader_id, self.queue.acks)
+        leader = everything.snapshot.leadership(self.tp)
+        broker = None if leader is None else everything.network.broker(leader.leader_id)
+        if leader != self.leader or broker is not self.broker:
+            if self.place is READY:
+                self.move(WAITING)  # it is no longer ready for the broker before
+            self.leader, self.broker = leader, broker
 
     def follow(self, now: float) -> None:
         """There is a new snapshot, and a batch is queued."""
-        before = self.leader
-        if self.place is READY and self._all.snapshot.leadership(self.tp) != before:
-            self.move(WAITING)  # out of the group that it is in
+        before = self.leader, self.broker
         self._find_leader()
-        if self.leader != before:
+        if before != (self.leader, self.broker):
             self.find_place(now)
 
     def go_on(self) -> None:
@@ -204,7 +227,7 @@ class Partition:
     def fire(self, now: float) -> None:
         """A time has come: end expired batches, and leave a linger or back-off that is over."""
         for batch in sorted(self._take_late(now), key=age):
-            self._all.expire(batch, now)
+            self.expire(batch, now)
         if self.place is LINGERING or self.place is BACKING_OFF:
             self.find_place(now)
         when = self._oldest() + self._all.delivery_timeout
@@ -268,6 +291,7 @@ class Partition:
 
     def split(self, batch: ProducerBatch, count: int, now: float) -> list[ProducerBatch]:
         """Replace ``batch``, which is off the wire, by smaller ones with its sequence numbers."""
+        self._all.metrics.batches_split += 1
         parts = self._all.accumulator.parts(batch, self.queue, count)
         index = self.in_flight.index(batch)
         self.in_flight[index : index + 1] = parts
@@ -342,9 +366,11 @@ class Partition:
 
     def sent(self, batch: ProducerBatch, now: float) -> None:
         """A request with ``batch`` is about to be sent."""
+        everything = self._all
         batch.attempt(now, self.leader)
+        everything.used[self.tp.topic] = now
         self.on_wire += 1
-        self._all.on_wire += 1
+        everything.on_wire += 1
 
     # After an attempt -----------------------------------------------------------------------------
 
@@ -383,8 +409,10 @@ class Partition:
         numbers = (batch.base_sequence - self.anchor_sequence) & LAST_SEQUENCE
         return base_offset - self.anchor_offset >= numbers
 
-    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+    def stored(self, batch: ProducerBatch, base_offset: int, append_time: int, now: float) -> None:
         """The leader has stored ``batch`` at ``base_offset``, or at -1 if it did not say where."""
+        if self.unresolved:
+            self._resolve_by(batch, base_offset, now)
         self.off_wire(batch)
         if not batch.overtaken:
             records = batch.record_count
@@ -404,6 +432,222 @@ class Partition:
             for earlier in in_flight[: in_flight.index(batch)]:
                 earlier.overtaken = True
             in_flight.remove(batch)
+        self._succeed(batch, base_offset, append_time)
+
+    def _resolve_by(self, acknowledged: ProducerBatch, base_offset: int, now: float) -> None:
+        """Settle the unresolved batches: ``acknowledged`` is the first batch after them."""
+        roomy = self.leaves_room(acknowledged, base_offset)
+        unresolved, self.unresolved = self.unresolved, []
+        for batch in unresolved:
+            if roomy and proves(acknowledged, batch):
+                self._succeed(batch, -1, -1)
+            else:
+                self._leave_unresolved(batch, now)
+
+    def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        everything, ended_before = self._all, batch.delivery.done
+        if not ended_before:
+            everything.metrics.acknowledged(batch)
+        batch.release()
+        if not ended_before:
+            batch.delivery.succeed(base_offset, append_time)
+            # Last: a flush that looks in between must find the batch, and wait for its callbacks.
+            everything.accumulator.incomplete.discard(batch)
+
+    def attempt_failed(
+        self, batch: ProducerBatch, error: KprodError, now: float, *, maybe: bool = False
+    ) -> None:
+        """An attempt ended in ``error``.
+
+        ``maybe``: the broker may have stored the batch nevertheless.
+        """
+        was_on_wire = self.off_wire(batch)
+        repeated = batch.attempts > 1 or batch.maybe_written
+        batch.maybe_written = batch.maybe_written or maybe or error.persisted is Persisted.MAYBE
+        batch.failed(error)
+        if error.refreshes_metadata:
+            self._all.metadata.request_update()
+        if batch.delivery.done:
+            if was_on_wire:  # its time ran out on the wire, or the loop crashed
+                self.resolved(batch)
+                batch.release()
+            return
+        if batch not in self.in_flight:
+            raise AssertionError(f"the end of {batch!r} had begun before")
+        self._go_on_after(batch, error, now, repeated=repeated)
+
+    def _go_on_after(
+        self, batch: ProducerBatch, error: KprodError, now: float, *, repeated: bool
+    ) -> None:
+        """Send a batch whose attempt ended in ``error`` again, or give it up.
+
+        This follows how Kafka's ``Sender`` and ``TransactionManager`` handle Produce responses of
+        the idempotent producer, but one rule is stricter. A batch that *may* be in the log is never
+        sent again under a new epoch, because the broker could not distinguish the copy from a new
+        batch. ``repeated``: it was sent before this attempt, or is part of a split batch that may
+        be stored.
+        """
+        code = error.code if isinstance(error, BrokerError) else None
+        if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and batch.has_sequence:
+            # An earlier attempt was stored and its answer was lost; unless there was none.
+            if repeated:
+                self.stored(batch, -1, -1, now)
+            else:
+                self._refused(batch, error, now)
+        elif self._out_of_time(batch, now):
+            if self.in_flight[0] is batch:
+                self._refused(batch, error, now)
+            else:  # after the earlier batches, whose time is over as well
+                self.put_back(batch, now)
+        elif code in TOO_LARGE and batch.record_count > 1:
+            self._all.accumulator.refused_as_too_large(batch, self.queue)
+            self.split(batch, 2, now)
+        elif not self._has_attempts(batch, code):
+            self._refused(batch, error, now)
+        elif code in SEQUENCE_ERRORS and batch.has_sequence:
+            # If it is this code, the broker knows the producer and has a sequence to compare with.
+            known = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            self._out_of_sequence(batch, error, now, known=known)
+        elif error.retriable:
+            self._retry(batch, now)
+        else:
+            self._refused(batch, error, now)
+
+    def _has_attempts(self, batch: ProducerBatch, code: int | None) -> bool:
+        limit = self._all.retries
+        if code == ErrorCode.CORRUPT_MESSAGE:
+            limit = min(limit, CORRUPT_ATTEMPTS - 1)
+        return batch.attempts <= limit
+
+    def _out_of_sequence(
+        self, batch: ProducerBatch, error: KprodError, now: float, *, known: bool
+    ) -> None:
+        """The broker has refused the sequence or the epoch of ``batch``."""
+        if self.in_flight[0] is not batch:
+            self._retry(batch, now)  # an earlier one is on its way; after it the sequence will fit
+        elif not batch.maybe_written and self._all.transaction is None:
+            self._resequence(batch, now)
+        elif batch.maybe_written and known and self.is_provable(batch):
+            self._await_proof(batch)
+        else:
+            self._refused(batch, error, now)
+
+    def _retry(self, batch: ProducerBatch, now: float) -> None:
+        batch.last_attempt_at = now
+        self._all.metrics.retried(batch)
+        self.put_back(batch, now)
+
+    def _resequence(self, batch: ProducerBatch, now: float) -> None:
+        """Continue under a new epoch: the broker has refused a sequence for good."""
+        self._end_unresolved(now)
+        self.want_new_epoch()
+        self._retry(batch, now)
+
+    def _await_proof(self, batch: ProducerBatch) -> None:
+        self.resolved(batch)
+        self.unresolved.append(batch)
+
+    def _refused(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
+        """The error is final for this batch, or for all batches."""
+        everything = self._all
+        code = error.code if isinstance(error, BrokerError) else None
+        if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            batch.maybe_written = True
+            error.add_note(NEVER_SENT_BEFORE)
+            log.error("%r was taken for a repetition; %s", batch, NEVER_SENT_BEFORE)
+        elif everything.transaction is not None:
+            pass  # ``record_failed`` decides what becomes of the transaction
+        elif code in FATAL and everything.idempotent:
+            fatal = BrokerError(code, f"{batch.tp}, and with it everything else")
+            fatal.add_note(MAKE_ANEW)
+            everything.identity.fatal = fatal
+            error.add_note(MAKE_ANEW)
+        self.give_up(batch, error, now)
+
+    def _out_of_time(self, batch: ProducerBatch, now: float) -> bool:
+        return now >= batch.created_at + self._all.delivery_timeout
+
+    # A batch has ended ----------------------------------------------------------------------------
+
+    def expire(self, batch: ProducerBatch, now: float) -> None:
+        """End a batch whose delivery timeout has passed: on the wire, unresolved, or queued."""
+        if batch.on_wire:
+            state = "its last attempt is unanswered"
+        elif batch in self.unresolved:
+            state = "the broker refused its repetition"
+        else:
+            state = "it was still queued"
+        self.end(batch, self._expired(batch, state, now), now)
+
+    def end(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
+        """End a batch with ``error``. If it is on the wire, its request continues."""
+        if batch.on_wire:
+            batch.maybe_written = True
+            self._fail(batch, self._final(batch, error, now), now)
+        else:
+            self.give_up(batch, error, now)
+
+    def give_up(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
+        """End a batch with ``error``. It is neither queued nor on the wire."""
+        final = self._final(batch, error, now)
+        if batch in self.unresolved:
+            self.unresolved.remove(batch)
+        self.resolved(batch)
+        if not self.in_flight:
+            self._end_unresolved(now)
+        batch.release()
+        self._fail(batch, final, now)
+
+    def _end_unresolved(self, now: float) -> None:
+        """Fail the unresolved batches: no later batch will settle them."""
+        unresolved, self.unresolved = self.unresolved, []
+        for batch in unresolved:
+            self._leave_unresolved(batch, now)
+
+    def _leave_unresolved(self, batch: ProducerBatch, now: float) -> None:
+        batch.release()
+        self._fail(batch, unknown_fate(batch), now)
+
+    def _final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
+        """The error for the futures. ``persisted`` says whether the records may be in the log."""
+        if isinstance(error, BrokerError) and error.code in TOO_LARGE:
+            final = too_large(batch)
+        elif isinstance(error, DeliveryTimeoutError):
+            final = error
+        elif error.retriable and self._out_of_time(batch, now):
+            final = self._expired(batch, "no time was left", now)
+        else:
+            final = copy.copy(error)
+            if error.retriable:
+                final.add_note(f"retries were used up after {counted(batch.attempts, 'attempt')}")
+        final.persisted = Persisted.MAYBE if batch.maybe_written else Persisted.NO
+        return final
+
+    def _expired(self, batch: ProducerBatch, state: str, now: float) -> KprodError:
+        everything = self._all
+        cause = batch.last_error or everything.metadata.trouble(self.tp.topic)
+        if cause is None and everything.needs_producer_id:
+            cause = everything.identity.trouble
+        if cause is None and self.broker is not None:
+            cause = self.broker.trouble(now)
+        return expired(batch, everything.delivery_timeout, state, cause)
+
+    def _fail(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
+        everything = self._all
+        if not batch.delivery.done:  # else ``disown`` has ended and counted it
+            everything.metrics.failed(batch)
+        if everything.transaction is not None:
+            everything.transaction.record_failed(error)
+        if not batch.delivery.is_heard():
+            everything.network.log.unobserved(self.tp.topic, batch.record_count, error, now)
+        errors = errors_by_record(error, self.tp, batch.record_count)
+        if errors:
+            batch.delivery.fail_each(errors)
+        else:
+            batch.delivery.fail(error)
+        everything.accumulator.incomplete.discard(batch)
+
+    # Sequence numbers -----------------------------------------------------------------------------
 
     def resolved(self, batch: ProducerBatch) -> None:
         """``batch`` has its outcome, or the broker will say no more about it."""
@@ -437,10 +681,10 @@ class Partition:
         self.needs_new_epoch = True
         self._all.awaiting_epoch[self] = None
 
-    def renumber(self, now: float) -> list[ProducerBatch]:
+    def renumber(self, now: float) -> None:
         """Number the batches in flight again, under the present epoch. None is on the wire.
 
-        Removes those from the queue that may be in the log, and returns them: they must fail.
+        Those that may be in the log fail.
         """
         doomed = [batch for batch in self.in_flight if batch.maybe_written]
         self.in_flight = [batch for batch in self.in_flight if not batch.maybe_written]
@@ -453,4 +697,5 @@ class Partition:
         if doomed:
             self.find_place(now)
         self.go_on()
-        return doomed
+        for batch in doomed:
+            self.give_up(batch, unknown_fate(batch), now)

@@ -1,4 +1,4 @@
-"""All partitions of a producer, and what they share: producer id, epochs, groups for a request.
+"""All partitions of a producer, and what they share: producer id, epochs, the rules for batches.
 
 Kafka's ``RecordAccumulator.ready`` visits every partition in every iteration. Here, a partition is
 visited only after something has happened to it (decision 0106): a caller has changed its queue, its
@@ -8,17 +8,22 @@ has changed.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.clock import ExponentialBackoff
+from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import KprodError
 from kprod.latch import Latch
-from kprod.sender.deadlines import FOREVER, Deadlines
+from kprod.metrics.producer_metrics import ProducerMetrics
+from kprod.sender.broker import Broker
+from kprod.sender.deadlines import FOREVER
+from kprod.sender.network import Network
 from kprod.sender.partition import EMPTY, READY, WAITING, Partition, age
 from kprod.types import ProducerId, TopicPartition
 from kprod_ext.batch import ProducerBatch
@@ -50,125 +55,17 @@ class ProducerIdentity:
         self.used_up: Callable[[], object] = bool
 
 
-class Window:
-    """The bytes that may be in flight to one broker, and the maximum size of its batches.
-
-    It works like TCP's congestion window (RFC 5681): answers make it grow, and a loss halves it.
-    Some networks break every connection after a number of bytes, or carry less than a request
-    within ``request_timeout_ms``. Without a window, a large batch would never arrive there: its
-    repetition is as large as the first attempt. Bytes are those of batches. Times are seconds of
-    one clock.
-
-    ``size`` begins with ``least``, which is the size of a batch that has not grown, and grows to
-    ``most``. It grows by all answered bytes until it has half the size that it had before the last
-    loss (slow start). Then it grows by ``least`` for each answered window. An answer that took
-    longer than ``slow`` adds nothing, because twice as many bytes might take too long. After a
-    loss, ``size`` is half of the bytes that were in flight, but at least ``least``.
-
-    ``size`` always limits batches. If ``limits`` is True, it limits the bytes in flight as well:
-    from a loss until ``size`` is ``most`` again. ``in_flight``: the bytes of unanswered requests.
-    The maker of a request adds them; ``answered`` or ``failed`` subtracts them.
-
-    Used only by the sender's thread.
-    """
-
-    def __init__(self, least: int, most: int, slow: float) -> None:
-        self._least = least
-        self._most = max(least, most)
-        self._slow = slow
-        self._half = self._most  # where slow start ends
-        self._fell_at = -FOREVER
-        self.in_flight = 0
-        self.size = least
-        self.limits = False  # True: it limits requests, too
-
-    def room(self) -> int:
-        """The bytes that another request may have now; 0: it must wait.
-
-        If nothing is in flight, one batch may be sent, whatever its size.
-        """
-        if not self.limits:
-            return self._most
-        return max(self.size - self.in_flight, 0 if self.in_flight else 1)
-
-    def answered(self, nbytes: int, seconds: float) -> None:
-        """A request of ``nbytes`` was answered after ``seconds``."""
-        self.in_flight -= nbytes
-        size = self.size
-        if size < self._most and seconds <= self._slow:
-            size += nbytes if size < self._half else nbytes * self._least // size
-            self.size = size if size < self._most else self._most
-            if self.size == self._most:
-                self.limits = False  # the window has its former size again
-
-    def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
-        """A request of ``nbytes`` ended without an answer.
-
-        ``lost``: because its connection was lost. The loss of a connection counts once, for all
-        requests that it carried.
-        """
-        if lost and sent_at > self._fell_at:
-            self._fell_at = now
-            self.limits = True
-            self._half = max(self._least, self.size // 2)
-            self.size = max(self._least, min(self.size, self.in_flight) // 2)
-        self.in_flight -= nbytes
-
-
-class RequestGroup:
-    """The partitions whose batches can share a request: they have the same leader and ``acks``.
-
-    ``ready``: those that are ready, the one that has waited longest first. ``window``: that of the
-    leader, shared with its other groups.
-    """
-
-    __slots__ = ("acks", "node_id", "ready", "window")
-
-    def __init__(self, node_id: int, acks: int, window: Window) -> None:
-        self.node_id = node_id
-        self.acks = acks
-        self.window = window
-        self.ready: OrderedDict[Partition, None] = OrderedDict()
-
-    def drain(self, max_bytes: int, most: int, now: float) -> list[ProducerBatch]:
-        """Take at most one batch per partition for one request: closed, and with a sequence.
-
-        Together they have at most ``max_bytes``. If the first one alone is larger, it has at most
-        ``most``.
-        """
-        taken: list[ProducerBatch] = []
-        room, ready = max_bytes, self.ready
-        for _ in range(len(ready)):
-            partition = next(iter(ready))
-            batch = partition.queue.oldest
-            if batch is None:
-                raise AssertionError(f"{partition.tp} is ready, and has no batch")
-            if not partition.may_send(batch, now):
-                partition.move(WAITING)
-                continue
-            if taken and batch.size > room:
-                break
-            if partition.take(batch, room if taken else most):
-                room -= batch.size
-                taken.append(batch)
-            partition.find_place(now)
-            if partition in ready:
-                ready.move_to_end(partition)
-        return taken
-
-
 class PartitionSet:
-    """The partitions that the producer has written to.
+    """The partitions that the producer has written to, and what they need.
 
     ``transaction``: decides when batches of a transactional producer may be sent, otherwise None. A
-    transactional producer gets epochs only from its coordinator. ``expire`` is called with each
-    batch that has no outcome ``delivery_timeout`` seconds after it was created.
+    transactional producer gets epochs only from its coordinator.
 
-    ``groups``: those with ready partitions; the one that was served last is at the end.
-    ``leaderless``: by topic, the number of partitions that have a batch but no leader. ``queued``:
-    by topic and partition, the queues that have a batch; each partition updates its entries.
-    ``on_wire``: the number of batches that requests hold. ``changes`` grows when the length of a
-    queue may have changed. ``new_window`` makes the window of a broker.
+    ``ready``: the brokers with ready partitions. ``leaderless``: by topic, the number of partitions
+    that have a batch but no leader. ``queued``: by topic and partition, the queues that have a
+    batch; each partition updates its entries. ``on_wire``: the number of batches that requests
+    hold. ``used``: by topic, when a batch was last sent; ``take_used`` empties it. ``changes``
+    grows when the length of a queue may have changed.
 
     Used only by the sender's thread, except ``depths``.
     """
@@ -176,37 +73,40 @@ class PartitionSet:
     def __init__(
         self,
         accumulator: RecordAccumulator,
-        deadlines: Deadlines,
+        metadata: Metadata,
+        network: Network,
+        metrics: ProducerMetrics,
         *,
         idempotent: bool,
         max_in_flight: int,
         delivery_timeout: float,
+        retries: int,
         retry_backoff: ExponentialBackoff,
-        new_window: Callable[[], Window],
     ) -> None:
         self.accumulator = accumulator
-        self.deadlines = deadlines
+        self.metadata = metadata
+        self.network = network
+        self.deadlines = network.deadlines
+        self.metrics = metrics
         self.idempotent = idempotent
         self.max_in_flight = max_in_flight
         self.delivery_timeout = delivery_timeout
+        self.retries = retries
         self.retry_backoff = retry_backoff
         self.identity = ProducerIdentity()
         self.transaction: Coordination | None = None
-        self.expire: Callable[[ProducerBatch, float], None]
         self.snapshot = ClusterSnapshot()
         self.snapshots = 1  # how many there have been: a partition knows which one it looked into
         self._hurry: bool | None = None  # none lingers; None: not asked since the last look
         self.lingering: dict[Partition, None] = {}
         self.leaderless: Counter[str] = Counter()
         self.queued: dict[str, dict[int, PartitionQueue]] = {}
-        self.groups: dict[RequestGroup, None] = {}
+        self.ready: dict[Broker, None] = {}
         self.awaiting_epoch: dict[Partition, None] = {}
         self.on_wire = 0
+        self.used: dict[str, float] = {}
         self.changes = 0
         self._known: dict[TopicPartition, Partition] = {}
-        self._by_leader: dict[tuple[int, int], RequestGroup] = {}
-        self._new_window = new_window
-        self._windows: dict[int, Window] = {}  # by node
 
     @property
     def needs_producer_id(self) -> bool:
@@ -228,11 +128,11 @@ class PartitionSet:
     def look(self, snapshot: ClusterSnapshot, now: float) -> None:
         """Look at partitions to which something has happened.
 
-        ``groups`` then contains the ready ones.
+        The brokers in ``ready`` then have those that are ready.
         """
         if snapshot is not self.snapshot:
             self._follow(snapshot, now)
-        if not (self.accumulator.noted or self.lingering or self.groups):
+        if not (self.accumulator.noted or self.lingering or self.ready):
             return
         self._hurry = None
         if self.lingering and self.hurries():
@@ -270,26 +170,38 @@ class PartitionSet:
             self._hurry = None  # a flush may have ended since the last look
             for partition in self._waiting():
                 partition.follow(now)
-            brokers, groups, windows = snapshot.brokers, self._by_leader, self._windows
-            self._by_leader = {at: group for at, group in groups.items() if at[0] in brokers}
-            if brokers:  # a cluster that is looked for anew has none for a moment
-                self._windows = {node: each for node, each in windows.items() if node in brokers}
 
     def _waiting(self) -> Iterator[Partition]:
         """The partitions with a queued batch."""
         return (each for each in self._known.values() if each.place is not EMPTY)
 
-    def group_of(self, node_id: int, acks: int) -> RequestGroup:
-        """The group of partitions with this leader and this value of ``acks``."""
-        group = self._by_leader.get((node_id, acks))
-        if group is None:
-            window = self.window_of(node_id)
-            group = self._by_leader[node_id, acks] = RequestGroup(node_id, acks, window)
-        return group
+    def drain(self, broker: Broker, max_bytes: int, now: float) -> list[ProducerBatch]:
+        """Take at most one batch per partition for one request: closed, and with a sequence.
 
-    def window_of(self, node_id: int) -> Window:
-        """The window of a broker. If a broker leaves the cluster and returns, it gets a new one."""
-        return self._windows.get(node_id) or self._windows.setdefault(node_id, self._new_window())
+        Together they have at most ``max_bytes``, unless the first one alone is larger. The
+        partition that has waited longest comes first. A request has one value of ``acks``: batches
+        with another one are left for the next request.
+        """
+        taken: list[ProducerBatch] = []
+        room, acks, ready = max_bytes, None, broker.ready
+        for partition in list(ready):
+            if taken and partition.queue.acks != acks:
+                continue
+            batch = partition.queue.oldest
+            if batch is None:
+                raise AssertionError(f"{partition.tp} is ready, and has no batch")
+            if not partition.may_send(batch, now):
+                partition.move(WAITING)
+                continue
+            if taken and batch.size > room:
+                break
+            if partition.take(batch, room if taken else self.accumulator.pool.total):
+                room, acks = room - batch.size, partition.queue.acks
+                taken.append(batch)
+            partition.find_place(now)
+            if partition in ready:
+                ready.move_to_end(partition)
+        return taken
 
     # All of them ----------------------------------------------------------------------------------
 
@@ -310,11 +222,31 @@ class PartitionSet:
             found = [batch for each in self._known.values() for batch in each.unanswered()]
         return sorted(found + self.take_queued(now) if queued else found, key=age)
 
-    def sent(self) -> list[ProducerBatch]:
-        """The batches that were sent and have no outcome, and the unresolved ones."""
-        return [
-            batch for one in self._known.values() for batch in [*one.in_flight, *one.unresolved]
-        ]
+    @property
+    def drained(self) -> bool:
+        """True if every record has its outcome, and no request holds a batch."""
+        return not self.on_wire and len(self.accumulator.incomplete) == 0
+
+    def _unsettled(self) -> set[ProducerBatch]:
+        """All batches that have no outcome, are on the wire or unresolved."""
+        sent = ([*each.in_flight, *each.unresolved] for each in self._known.values())
+        return self.accumulator.incomplete.union(*sent)
+
+    def busy_topics(self) -> set[str]:
+        """The topics with batches that have no outcome or are on the wire."""
+        return {batch.tp.topic for batch in self._unsettled()}
+
+    def take_used(self, now: float) -> dict[str, float]:
+        """The topics that are in use, and since the last call were, with the times of last use."""
+        used, self.used = self.used, {}
+        return used | dict.fromkeys(self.busy_topics(), now)
+
+    def free(self) -> None:
+        """Free all memory. Every record has its outcome, and no request is in flight."""
+        for batch in self._unsettled():
+            with suppress(ValueError):  # its memory was given back before
+                batch.release()
+            self.accumulator.incomplete.discard(batch)
 
     def depths(self, topic: str) -> Mapping[int, int]:
         """The number of queued batches by partition, without empty queues. Any thread."""
@@ -326,12 +258,11 @@ class PartitionSet:
 
     # Epochs ---------------------------------------------------------------------------------------
 
-    def renumber(self, now: float) -> list[ProducerBatch]:
+    def renumber(self, now: float) -> None:
         """Renumber the partitions that wait for a new epoch and have no batch on the wire.
 
-        Returns the batches that must fail instead, because they may be in the log.
+        Batches that may be in the log fail instead.
         """
-        doomed: list[ProducerBatch] = []
         for partition in list(self.awaiting_epoch):
             if partition.on_wire or (partition.in_flight and not partition.needs_new_epoch):
                 continue
@@ -341,9 +272,8 @@ class PartitionSet:
                 self._bump_epoch()
             if self.identity.producer is None:
                 break  # the epochs of this id are used up; identity comes first
-            doomed += partition.renumber(now)
             del self.awaiting_epoch[partition]
-        return doomed
+            partition.renumber(now)
 
     def _bump_epoch(self) -> None:
         """Take the next epoch. Partitions with nothing in flight use it when they send again."""

@@ -6,14 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from kprod.cluster.snapshot import ClusterSnapshot, LeaderHint
+from kprod.cluster.snapshot import LeaderHint
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.sender.broker import Broker
 from kprod.sender.connection import Buffers, Exchange
-from kprod.sender.outcomes import Outcomes
 from kprod.sender.partition import Partition
-from kprod.sender.partitions import PartitionSet, RequestGroup
-from kprod.sender.retry import unknown_fate
+from kprod.sender.partitions import PartitionSet
 from kprod.types import Broker as Address
 from kprod.types import TopicPartition
 from kprod.wire.produce import Topics, decode_produce_response, encode_produce_request
@@ -65,16 +63,17 @@ class ProduceExchange(Exchange):
 
     def __init__(
         self,
-        outcomes: Outcomes,
-        group: RequestGroup,
+        partitions: PartitionSet,
+        broker: Broker,
         batches: list[ProducerBatch],
         timeout_ms: int,
         sent_at: float,
     ) -> None:
-        if not group.acks:
+        self._acks: int = batches[0].partition.queue.acks
+        if not self._acks:
             self.expects_response = False
-        self._outcomes = outcomes
-        self._group = group
+        self._partitions = partitions
+        self._broker = broker
         self._timeout_ms = timeout_ms
         self._sent_at = sent_at
         # The batches without a verdict yet.
@@ -94,8 +93,8 @@ class ProduceExchange(Exchange):
             nbytes += batch.size
             records += batch.record_count
         self._nbytes, self._records = nbytes, records
-        group.window.in_flight += nbytes
-        transaction = outcomes.partitions.transaction
+        broker.window.in_flight += nbytes
+        transaction = partitions.transaction
         if transaction is not None:
             self._transactional_id = transaction.transactional_id
             if not transaction.implicit:
@@ -114,7 +113,7 @@ class ProduceExchange(Exchange):
             version,
             correlation_id,
             client_id,
-            self._group.acks,
+            self._acks,
             self._timeout_ms,
             topics,
             self._transactional_id,
@@ -123,7 +122,7 @@ class ProduceExchange(Exchange):
     def answered(self, version: int, body: memoryview, now: float) -> int:
         if not self.expects_response:
             return self._taken(now)
-        outcomes, batches = self._outcomes, self._batches
+        partitions, batches = self._partitions, self._batches
         results, throttle_ms, brokers = decode_produce_response(
             version, body, len(batches), self._records
         )
@@ -141,23 +140,24 @@ class ProduceExchange(Exchange):
             if part.error_code:
                 self._refused(batch, part, now)
             else:
-                outcomes.stored(batch, part.base_offset, part.log_append_time_ms, now)
+                batch.partition.stored(batch, part.base_offset, part.log_append_time_ms, now)
             del batches[place]  # last: a batch that is not settled fails with the link
         if unasked:
-            what = f"broker {self._group.node_id} answers for partitions that were not asked for"
-            outcomes.log.seldom(what, f"{what}, {unasked} among them", now)
+            node_id = self._broker.address.node_id
+            what = f"broker {node_id} answers for partitions that were not asked for"
+            partitions.network.log.seldom(what, f"{what}, {unasked} among them", now)
         if batches:
             self._end_left_out(now)
         if self._moved is not None:
-            outcomes.metadata.take_leader_hints(self._moved)
+            partitions.metadata.take_leader_hints(self._moved)
         return throttle_ms
 
     def _ended_well(self, now: float, throttle_ms: int) -> None:
-        seconds, group = now - self._sent_at, self._group
-        group.window.answered(self._nbytes, seconds)
-        self._outcomes.metrics.answered(group.node_id, seconds, throttle_ms)
+        seconds, node_id = now - self._sent_at, self._broker.address.node_id
+        self._broker.window.answered(self._nbytes, seconds)
+        self._partitions.metrics.answered(node_id, seconds, throttle_ms)
         if throttle_ms:
-            self._outcomes.metadata.throttled(group.node_id, throttle_ms)
+            self._partitions.metadata.throttled(node_id, throttle_ms)
 
     def _taken(self, now: float) -> int:
         """The socket has taken a request without a response.
@@ -166,14 +166,15 @@ class ProduceExchange(Exchange):
         """
         self._ended_well(now, 0)
         while self._batches:
-            self._outcomes.stored(self._batches.popitem()[1], -1, -1, now)
+            _, batch = self._batches.popitem()
+            batch.partition.stored(batch, -1, -1, now)
         return 0
 
     def _end_left_out(self, now: float) -> None:
         while self._batches:
             _, batch = self._batches.popitem()
             left_out = ProtocolError(f"the broker's answer leaves out {batch.tp}")
-            self._outcomes.attempt_failed(batch, left_out, now, maybe=True)
+            batch.partition.attempt_failed(batch, left_out, now, maybe=True)
 
     def _refused(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
         error = BrokerError(part.error_code, _detail(batch, part))
@@ -187,13 +188,14 @@ class ProduceExchange(Exchange):
                 self._moved = {}
             topic_id = batch.attempted_leader.topic_id
             self._moved[batch.tp] = LeaderHint(part.leader_id, part.leader_epoch, broker, topic_id)
-        self._outcomes.attempt_failed(batch, error, now, maybe=stored)
+        batch.partition.attempt_failed(batch, error, now, maybe=stored)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         lost = isinstance(error, ConnectionLost)
-        self._group.window.failed(self._nbytes, self._sent_at, now, lost=lost)
+        self._broker.window.failed(self._nbytes, self._sent_at, now, lost=lost)
         while self._batches:
-            self._outcomes.attempt_failed(self._batches.popitem()[1], error, now, maybe=sent)
+            _, batch = self._batches.popitem()
+            batch.partition.attempt_failed(batch, error, now, maybe=sent)
 
 
 def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
@@ -206,24 +208,22 @@ def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
 
 
 class ProduceRequests:
-    """Sends ready batches to their leaders, in one request per group and iteration.
+    """Sends ready batches to their leaders, in one request per broker and iteration.
 
     ``request_timeout_ms`` is the broker's time limit. Used only by the sender's thread.
     """
 
     def __init__(
         self,
-        outcomes: Outcomes,
+        partitions: PartitionSet,
         *,
         request_timeout_ms: int,
         max_request_size: int,
         load_watcher: LoadWatcher | None = None,
     ) -> None:
-        self._outcomes = outcomes
-        self._partitions = outcomes.partitions
-        self._memory = outcomes.partitions.accumulator.pool.total
-        self._metadata = outcomes.metadata
-        self._network = outcomes.network
+        self._partitions = partitions
+        self._metadata = partitions.metadata
+        self._network = partitions.network
         self._request_timeout_ms = request_timeout_ms
         self._max_request_size = max_request_size
         self._load_watcher = load_watcher
@@ -232,64 +232,51 @@ class ProduceRequests:
     def run(self, now: float) -> bool:
         """Renumber batches, then send ready ones. True if more can be sent at once."""
         snapshot, partitions = self._metadata.snapshot, self._partitions
-        if snapshot is not partitions.snapshot:
-            self._follow(snapshot)
+        if snapshot is not partitions.snapshot:  # from metadata, or a leader hint with a new broker
+            self._forget_unused()
+            self._network.adopt(snapshot.brokers)
         if partitions.awaiting_epoch:
-            self._renumber(now)
+            partitions.renumber(now)
         partitions.look(snapshot, now)
-        more = bool(partitions.groups or self._full) and self._serve(now)
+        more = bool(partitions.ready or self._full) and self._serve(now)
         if partitions.leaderless:
-            self._metadata.used(partitions.leaderless, now)
+            self._metadata.used(dict.fromkeys(partitions.leaderless, now))
             self._metadata.request_update()
         return more
 
-    def _follow(self, snapshot: ClusterSnapshot) -> None:
-        """There is a new snapshot, from metadata or a leader hint. It may name a new broker."""
-        self._forget_unused()
-        self._network.adopt(snapshot.brokers)
-
     def _serve(self, now: float) -> bool:
-        """Make a request for every group whose node can take one; True if one has more to send.
-
-        A group that was served is the last one in the next iteration, so that a busy group does not
-        keep others waiting.
-        """
+        """Make a request for every broker that can take one; True if one has more to send."""
         partitions = self._partitions
         no_id = partitions.idempotent and partitions.identity.producer is None
         more = False
         full: list[int] = []
-        for group in list(partitions.groups):
-            node_id, window = group.node_id, group.window
-            broker = self._network.usable(node_id, now)
-            if broker is None or (window.limits and not window.room()):
-                if node_id not in full:
-                    full.append(node_id)
-            elif not no_id and self._request(broker, group, now) and group.ready:
-                del partitions.groups[group]
-                partitions.groups[group] = None
+        for broker in list(partitions.ready):
+            window = broker.window
+            if not self._network.reaches(broker, now) or (window.limits and not window.room()):
+                full.append(broker.address.node_id)
+            elif not no_id and self._request(broker, now) and broker.ready:
                 more = True
         if self._load_watcher is not None and (full or self._full):
             self._full = full
             self._load_watcher.waiting(full, now)
         return more
 
-    def _request(self, broker: Broker, group: RequestGroup, now: float) -> bool:
-        """Make a request for ``group``. False if none of its batches may be sent."""
-        window, most = group.window, self._max_request_size
+    def _request(self, broker: Broker, now: float) -> bool:
+        """Make a request for ``broker``. False if none of its batches may be sent."""
+        window, most = broker.window, self._max_request_size
         if window.limits:
             most = min(window.room(), most)
-        taken = group.drain(most, self._memory, now)
+        taken = self._partitions.drain(broker, most, now)
         if not taken:
             return False
         for batch in taken:
             if batch.size > window.size:
                 self._cut(taken, window.size, now)
                 break
-        if not taken:  # all were cut
-            return True
-        request = ProduceExchange(self._outcomes, group, taken, self._request_timeout_ms, now)
-        self._metadata.used(request.topics.values(), now)
-        broker.send(request, now)
+        if taken:  # else all were cut
+            timeout_ms = self._request_timeout_ms
+            request = ProduceExchange(self._partitions, broker, taken, timeout_ms, now)
+            broker.send(request, now)
         return True
 
     def _cut(self, taken: list[ProducerBatch], most: int, now: float) -> None:
@@ -302,25 +289,17 @@ class ProduceRequests:
             read = batch.maybe_written and batch.has_sequence
             if batch.size > most and batch.record_count > 1 and not read:
                 part = max(1, most // 2, most - batch.max_record_size - HEADER_BYTES)
-                self._outcomes.cut(batch, -(-batch.size // part), now)
+                batch.partition.split(batch, -(-batch.size // part), now)
                 taken.remove(batch)
-
-    def _renumber(self, now: float) -> None:
-        """Give partitions a new epoch after a refused sequence.
-
-        Fail batches that may be in the log.
-        """
-        for batch in self._partitions.renumber(now):
-            self._outcomes.give_up(batch, unknown_fate(batch), now)
 
     def _forget_unused(self) -> None:
         """Forget topics that metadata has dropped. Topics with batches are forgotten later."""
         unused = self._metadata.dropped
         if not unused:
             return
-        unused -= self._outcomes.busy_topics()
+        unused -= self._partitions.busy_topics()
         unused -= self._partitions.forget(unused)
-        self._outcomes.metrics.forget(unused)
+        self._partitions.metrics.forget(unused)
         if self._load_watcher is not None:
             self._load_watcher.forget(unused)
         self._metadata.forgotten(unused)

@@ -10,7 +10,7 @@ from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import BrokerError, ConnectionLost, ErrorCode, KprodError
 from kprod.sender.connection import ControlRequest, Failed
 from kprod.sender.deadlines import FOREVER, Owner, Pending
-from kprod.sender.outcomes import Outcomes
+from kprod.sender.partitions import PartitionSet
 from kprod.sender.retry import FATAL
 from kprod.types import ProducerId
 from kprod.wire.control import (
@@ -71,12 +71,12 @@ class MetadataRequests:
     """
 
     def __init__(
-        self, outcomes: Outcomes, *, allow_auto_create: bool, rebootstrap_after: float
+        self, partitions: PartitionSet, *, allow_auto_create: bool, rebootstrap_after: float
     ) -> None:
-        self._outcomes = outcomes
-        self._metadata = outcomes.metadata
-        self._network = outcomes.network
-        self.deadlines = outcomes.partitions.deadlines
+        self._partitions = partitions
+        self._metadata = partitions.metadata
+        self._network = partitions.network
+        self.deadlines = partitions.deadlines
         self.due = FOREVER  # see Deadlines
         self._metadata.subscribe(MetadataListener(due=partial(self.deadlines.queued.append, self)))
         self._allow_auto_create = allow_auto_create
@@ -145,7 +145,7 @@ class MetadataRequests:
         """Publish the new snapshot. The network adopts its brokers."""
         known = self._metadata.snapshot
         # A record may have come since the request left: the answer must not drop its topic.
-        self._metadata.used(self._outcomes.busy_topics(), now)
+        self._metadata.used(self._partitions.take_used(now))
         if self._metadata.answered(reply, now):
             if known.is_of_another(reply.cluster_id):
                 self._network.log.warn(
@@ -184,11 +184,11 @@ class ProducerIdRequests:
     up.
     """
 
-    def __init__(self, outcomes: Outcomes) -> None:
-        self._partitions = outcomes.partitions
-        self._identity = outcomes.partitions.identity
-        self._network = outcomes.network
-        self._deadlines = outcomes.partitions.deadlines
+    def __init__(self, partitions: PartitionSet) -> None:
+        self._partitions = partitions
+        self._identity = partitions.identity
+        self._network = partitions.network
+        self._deadlines = partitions.deadlines
         self.due = FOREVER  # see Deadlines
         self._in_flight = False
         self._failures = 0

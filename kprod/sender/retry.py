@@ -1,17 +1,13 @@
-"""The verdict on a batch after a failed attempt, and the errors of a batch that is given up.
+"""The codes in answers to Produce requests that need more than a retry, and the errors of batches.
 
-The verdict is a pure function of the failure and the state of the batch. It follows how Kafka's
-``Sender`` and ``TransactionManager`` handle produce responses of the idempotent producer, but one
-rule is stricter. A batch that *may* be in the log is never sent again under a new epoch, because
-the broker could not distinguish the copy from a new batch.
+What a code leads to is decided by the batch's partition (``Partition.attempt_failed``).
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from kprod.cluster.snapshot import Leadership
 from kprod.errors import (
     BrokerError,
     DeliveryTimeoutError,
@@ -43,75 +39,29 @@ FATAL = frozenset(
 CORRUPT_ATTEMPTS = 3
 
 
-class Verdict(enum.Enum):
-    """What to do with a batch after a failed attempt.
+NEVER_SENT_BEFORE = (
+    "it was never sent before: another producer writes with the same producer id, or the broker is"
+    " mistaken; whether it has stored the records is not known"
+)
+MAKE_ANEW = (
+    "an idempotent producer that is refused so can send nothing more: make a new one once its"
+    " principal is allowed to write"
+)
 
-    DONE: nothing, it is stored. RETRY: send it again with the same bytes and sequence. SPLIT: send
-    it again as two smaller batches. RESEQUENCE: send it again under a new epoch. UNRESOLVED: wait
-    for what later batches show (see ``Partition.unresolved``). FAIL: give up. EXPIRE: give up after
-    the earlier batches, whose time is over as well.
+
+def proves(acknowledged: ProducerBatch, earlier: ProducerBatch) -> bool:
+    """True if the acknowledgement of a later batch proves that the refused ``earlier`` is stored.
+
+    Both answers must come from the same broker, for the same topic id. Another broker, or a topic
+    that was created again, may not know the producer, and accepts any batch as the first. The
+    leader's epoch may have grown in between: after a restart, a refusal often comes before the
+    metadata with the new epoch.
     """
-
-    DONE = enum.auto()
-    RETRY = enum.auto()
-    SPLIT = enum.auto()
-    RESEQUENCE = enum.auto()
-    UNRESOLVED = enum.auto()
-    FAIL = enum.auto()
-    EXPIRE = enum.auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """The state of a batch at the moment its attempt failed.
-
-    ``oldest``: it is the first of its partition's batches in flight. ``provable``: the
-    acknowledgement of a later batch can prove that it is stored. ``maybe_written``: this or an
-    earlier attempt may have reached the log. ``repeated``: it was sent before this attempt, or it
-    is part of a split batch that may be stored. ``transactional``: it belongs to a transaction,
-    whose epoch cannot change before it ends.
-    """
-
-    records: int
-    attempts: int
-    retries: int
-    out_of_time: bool
-    has_sequence: bool
-    oldest: bool
-    provable: bool
-    maybe_written: bool
-    repeated: bool
-    transactional: bool = False
-
-
-def judge(error: KprodError, attempt: Attempt) -> Verdict:
-    """Decide what to do with a batch that failed with ``error``."""
-    code = error.code if isinstance(error, BrokerError) else None
-    if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and attempt.has_sequence:
-        # An earlier attempt was stored and its answer was lost; unless there was none.
-        return Verdict.DONE if attempt.repeated else Verdict.FAIL
-    if attempt.out_of_time:
-        return Verdict.FAIL if attempt.oldest else Verdict.EXPIRE
-    if code in TOO_LARGE:
-        return Verdict.SPLIT if attempt.records > 1 else Verdict.FAIL
-    limit = CORRUPT_ATTEMPTS - 1 if code == ErrorCode.CORRUPT_MESSAGE else attempt.retries
-    if attempt.attempts > min(limit, attempt.retries):
-        return Verdict.FAIL
-    if code in SEQUENCE_ERRORS and attempt.has_sequence:
-        return _out_of_sequence(attempt, known=code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    return Verdict.RETRY if error.retriable else Verdict.FAIL
-
-
-def _out_of_sequence(attempt: Attempt, *, known: bool) -> Verdict:
-    """The verdict on a batch that was refused for its sequence or epoch.
-
-    ``known``: the broker knows this producer and epoch, and has a sequence to compare with.
-    """
-    if not attempt.oldest:
-        return Verdict.RETRY  # an earlier batch is still on its way; after it the sequence will fit
-    if not attempt.maybe_written:
-        return Verdict.FAIL if attempt.transactional else Verdict.RESEQUENCE
-    return Verdict.UNRESOLVED if known and attempt.provable else Verdict.FAIL
+    now: Leadership | None = acknowledged.attempted_leader
+    then: Leadership | None = earlier.attempted_leader
+    if now is None or then is None or now.topic_id != then.topic_id:
+        return False
+    return now.leader_id == then.leader_id and now.leader_epoch >= then.leader_epoch
 
 
 # The errors of a batch, and those of its single records (KIP-467) ---------------------------------

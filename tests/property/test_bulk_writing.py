@@ -78,7 +78,7 @@ class Sending:
 
     def let_grow(self) -> None:
         """Batches begun from now on may grow to four times their size, where there are some."""
-        self.around.partitions.window_of(1).size = 4 * self.batch_size
+        self.around.broker(1).window.size = 4 * self.batch_size
         self.around.partitions.look(self.cluster, self.around.clock.now)
 
     def parts(self, metadata: Metadata | None = None) -> BulkParts:

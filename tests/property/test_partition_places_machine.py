@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, cast
 
 from hypothesis import settings
@@ -10,25 +9,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
-from kprod.clock import ExponentialBackoff
 from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, Partitions, TopicInfo
 from kprod.errors import BrokerError
-from kprod.sender.deadlines import FOREVER, Deadlines
-from kprod.sender.partitions import PartitionSet, Window
 from kprod.types import Broker, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue
 from tests.support.fake_clock import FakeClock
-from tests.support.steady_random import SteadyRandom
 from tests.support.tier import examples
-from tests.unit.buffer.accumulating import Shut
+from tests.unit.buffer.accumulating import Shut, partitions_of
 
 BATCH = 200
 TIMEOUT = 31.0
 NODES = (1, 2)
 TOPICS = {"slow": QueueSettings(linger=5.0), "fast": QueueSettings(linger=0.0, acks=1)}
 PARTITIONS = 3
+REFUSED = BrokerError(7)
 
 places = st.tuples(st.sampled_from(sorted(TOPICS)), st.integers(0, PARTITIONS - 1))
 leaders = st.lists(st.sampled_from([*NODES, -1]), min_size=PARTITIONS, max_size=PARTITIONS)
@@ -60,18 +56,11 @@ class PlacesMachine(RuleBasedStateMachine):
             wake=lambda: None,
         )
         self.gate = Shut()
-        self.deadlines = Deadlines()
-        self.partitions = PartitionSet(
-            self.accumulator,
-            self.deadlines,
-            idempotent=False,
-            max_in_flight=2,
-            delivery_timeout=TIMEOUT,
-            retry_backoff=ExponentialBackoff(1, 20, SteadyRandom()),
-            new_window=partial(Window, BATCH, 10 * BATCH, FOREVER),
+        self.partitions = partitions_of(
+            self.accumulator, self.clock, least=BATCH, max_in_flight=2, delivery_timeout=TIMEOUT
         )
         self.partitions.transaction = cast(Any, self.gate)
-        self.partitions.expire = self.expire
+        self.deadlines = self.partitions.deadlines
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.hastened: set[ProducerBatch] = set()  # those that a flush has made ready
 
@@ -120,20 +109,15 @@ class PlacesMachine(RuleBasedStateMachine):
         self.gate.shut.discard(partition)
         self.partitions.reopen([TopicPartition(topic, partition) for topic in TOPICS])
 
-    def expire(self, batch: ProducerBatch, now: float) -> None:
-        assert batch.created_at + TIMEOUT <= now
-        batch.delivery.fail(BrokerError(7))
-        if not batch.on_wire:
-            batch.partition.resolved(batch)
-
     # What the sender does -------------------------------------------------------------------------
 
     @rule(target=taken, most=st.sampled_from([1, 100_000]))
     def serve(self, most: int) -> list[ProducerBatch]:
         self.look()
         gone: list[ProducerBatch] = []
-        for group in list(self.partitions.groups)[:1]:
-            gone = group.drain(most, 1_000_000, self.clock.now)
+        for broker in list(self.partitions.ready)[:1]:
+            gone = self.partitions.drain(broker, most, self.clock.now)
+            assert len({batch.partition.queue.acks for batch in gone}) < 2
             for batch in gone:
                 batch.partition.sent(batch, self.clock.now)
         return gone
@@ -141,20 +125,13 @@ class PlacesMachine(RuleBasedStateMachine):
     @rule(batches=consumes(taken))
     def an_attempt_fails(self, batches: list[ProducerBatch]) -> None:
         for batch in batches:
-            batch.partition.off_wire(batch)
-            if batch.delivery.done:
-                batch.partition.resolved(batch)
-            else:
-                batch.last_attempt_at = self.clock.now
-                batch.partition.put_back(batch, self.clock.now)
+            batch.partition.attempt_failed(batch, REFUSED, self.clock.now)
         self.deadlines.fire(self.clock.now)
 
     @rule(batches=consumes(taken))
     def batches_are_acknowledged(self, batches: list[ProducerBatch]) -> None:
         for batch in batches:
-            batch.partition.off_wire(batch)
-            batch.partition.acknowledged(batch, -1)
-            batch.delivery.succeed(-1, -1)
+            batch.partition.stored(batch, -1, -1, self.clock.now)
 
     @rule()
     def everything_queued_ends(self) -> None:
@@ -163,11 +140,12 @@ class PlacesMachine(RuleBasedStateMachine):
         assert len(ended) == depth
         assert not any(queue.depth for queue in self.queues.values())
         for batch in ended:
-            batch.partition.resolved(batch)
+            batch.partition.give_up(batch, REFUSED, self.clock.now)
 
     # What a walk over all of them finds -----------------------------------------------------------
 
     def look(self) -> None:
+        self.partitions.network.adopt(self.snapshot.brokers)
         self.partitions.look(self.snapshot, self.clock.now)
         if self.flushes:
             self.hastened.update(queue.oldest for queue in self.queues.values() if queue.oldest)
@@ -176,7 +154,7 @@ class PlacesMachine(RuleBasedStateMachine):
     def every_look_sees_what_a_walk_would_see(self) -> None:
         self.look()
         now = self.clock.now
-        ready: dict[tuple[int, int], set[TopicPartition]] = {}
+        ready: dict[int, set[TopicPartition]] = {}
         leaderless: dict[str, int] = {}
         depths: dict[str, dict[int, int]] = {topic: {} for topic in TOPICS}
         for tp, queue in self.queues.items():
@@ -198,24 +176,24 @@ class PlacesMachine(RuleBasedStateMachine):
                 if when > now:
                     times.append(when)
                 elif queue.partition.may_send(batch, now):
-                    ready.setdefault((leader.leader_id, queue.acks), set()).add(tp)
+                    ready.setdefault(leader.leader_id, set()).add(tp)
             assert now < self.deadlines.first <= min(times)
         assert self._seen() == ready
         assert self.partitions.leaderless == leaderless
         assert {topic: self.partitions.depths(topic) for topic in TOPICS} == depths
 
-    def _seen(self) -> dict[tuple[int, int], set[TopicPartition]]:
-        seen: dict[tuple[int, int], set[TopicPartition]] = {}
-        for group in self.partitions.groups:
-            assert group.ready
+    def _seen(self) -> dict[int, set[TopicPartition]]:
+        seen: dict[int, set[TopicPartition]] = {}
+        for broker in self.partitions.ready:
+            assert broker.ready
             here = set()
-            for partition in group.ready:
+            for partition in broker.ready:
                 oldest = partition.queue.oldest
                 assert oldest is not None
                 if partition.may_send(oldest, self.clock.now):
                     here.add(partition.tp)
             if here:
-                seen[group.node_id, group.acks] = here
+                seen[broker.address.node_id] = here
         return seen
 
 

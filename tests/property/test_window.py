@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod.sender.partitions import Window
+from kprod.sender.broker import Window
 
 bytes_ = st.integers(1, 1 << 24)
 answers = st.tuples(st.just("answered"), bytes_, st.floats(0, 1e6))

@@ -16,8 +16,6 @@ from tests.simulation.planted import Bug
 
 PARTITION = "kprod.sender.partitions.Partition"
 PARTITIONS = "kprod.sender.assembly.PartitionSet"
-OUTCOMES = "kprod.sender.assembly.Outcomes"
-JUDGE = "kprod.sender.outcomes.judge"
 EXCHANGE = "kprod.sender.produce.ProduceExchange"
 CONNECTION = "kprod.sender.broker.BrokerConnection"
 SENDER = "kprod.sender"
@@ -28,7 +26,7 @@ QUEUE = "kprod.buffer.accumulator.PartitionQueue"
 LOOP = "kprod.sender.assembly.Sender"
 METADATA = "kprod.sender.assembly.Metadata"
 CONTEXT = "kprod.buffer.accumulator.AppendContext"
-WINDOW = "kprod.sender.assembly.Window"
+WINDOW = "kprod.sender.broker.Window"
 ENCODING = "kprod.sender.produce.encode_produce_request"
 
 
@@ -41,7 +39,7 @@ MUTANTS = (
     Bug(
         "a maybe batch goes out under a new epoch",
         24,
-        ((PARTITION, order.ResendsMaybe), (JUDGE, order.resequences_maybe)),
+        ((PARTITION, order.ResendsMaybe),),
     ),
     _one("a new epoch is taken for every partition at once", 92, PARTITIONS, order.BumpsAll),
     _one("a retry gets new sequence numbers", 5, PARTITION, order.Renumbers),
@@ -69,24 +67,24 @@ MUTANTS = (
     _one("halves of a batch change places", 41, SPLIT, outcomes.halves_reversed),
     # Outcomes
     _one("halves of a batch are beyond doubt", 1597, SPLIT, outcomes.halves_without_doubt),
-    _one("what is out of sequence was stored before", 202, JUDGE, outcomes.believes),
-    _one("a batch is acknowledged when its time runs out", 12, OUTCOMES, outcomes.AcksOnTimeout),
+    _one("what is out of sequence was stored before", 202, PARTITION, outcomes.Believes),
+    _one("a batch is acknowledged when its time runs out", 12, PARTITION, outcomes.AcksOnTimeout),
     Bug(
         "memory is given back while on the wire",
         24,
         (
-            (OUTCOMES, outcomes.FreesOnExpiry),
+            (PARTITION, outcomes.FreesOnExpiry),
             (BATCH, outcomes.FreesOnce),
             (PART, outcomes.FreesOnce),
         ),
     ),
-    _one("memory is given back twice", 0, OUTCOMES, outcomes.FreesTwice),
-    _one("expired batches on the wire are forgotten", 12, OUTCOMES, outcomes.ForgetsExpired),
-    _one("doubt is forgotten with the next attempt", 9, OUTCOMES, outcomes.ForgetsDoubt),
-    _one("offsets of retried batches are one too high", 0, OUTCOMES, outcomes.Miscounts),
-    _one("DUPLICATE is a failure", 43, JUDGE, outcomes.fails_duplicates),
-    _one("a passing error is final", 45, JUDGE, outcomes.fails_not_leader),
-    _one("a sequence refused for good is tried for ever", 124, JUDGE, outcomes.retries_for_ever),
+    _one("memory is given back twice", 0, PARTITION, outcomes.FreesTwice),
+    _one("expired batches on the wire are forgotten", 12, PARTITION, outcomes.ForgetsExpired),
+    _one("doubt is forgotten with the next attempt", 9, PARTITION, outcomes.ForgetsDoubt),
+    _one("offsets of retried batches are one too high", 0, PARTITION, outcomes.Miscounts),
+    _one("DUPLICATE is a failure", 43, PARTITION, outcomes.FailsDuplicates),
+    _one("a passing error is final", 45, PARTITION, outcomes.FailsNotLeader),
+    _one("a sequence refused for good is tried for ever", 124, PARTITION, outcomes.RetriesForEver),
     _one(
         "callbacks are called twice",
         0,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from kprod.sender.broker import Window
 from kprod.sender.connection import Buffers
 from kprod.sender.partition import LAST_SEQUENCE, Partition
-from kprod.sender.partitions import Window
 from kprod.wire.produce import encode_produce_request
 from kprod_ext import AppendContext
 from kprod_ext.batch import ProducerBatch

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,7 @@ from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BrokerError, KprodError
 from kprod.sender.partition import Partition
 from kprod.sender.partitions import PartitionSet
-from kprod.sender.retry import SEQUENCE_ERRORS, Attempt, Verdict, judge
+from kprod.sender.retry import SEQUENCE_ERRORS
 from kprod.types import TopicPartition
 from kprod.wire.control import decode_metadata_response
 from kprod_ext.batch import ProducerBatch
@@ -22,44 +21,37 @@ from kprod_ext.partition_queue import PartitionQueue
 class ResendsMaybe(Partition):
     """Kafka's clients do so after OUT_OF_ORDER; Redpanda#3039 made duplicates of it."""
 
-    def renumber(self, now: float) -> list[ProducerBatch]:
-        return _without_doubt(self, partial(super().renumber, now))
+    def renumber(self, now: float) -> None:
+        _without_doubt(self.in_flight, partial(super().renumber, now))
+
+    def _go_on_after(
+        self, batch: ProducerBatch, error: KprodError, *rest: Any, **more: Any
+    ) -> None:
+        refused = isinstance(error, BrokerError) and error.code in SEQUENCE_ERRORS
+        act = partial(super()._go_on_after, batch, error, *rest, **more)
+        _without_doubt([batch] if refused else [], act)
 
 
-def _without_doubt(
-    partition: Partition, act: Callable[[], list[ProducerBatch]]
-) -> list[ProducerBatch]:
+def _without_doubt(batches: Iterable[ProducerBatch], act: Callable[[], None]) -> None:
     """``act`` as if everything were known of every batch."""
-    doubtful = [batch for batch in partition.in_flight if batch.maybe_written]
+    doubtful = [batch for batch in batches if batch.maybe_written]
     for batch in doubtful:
         batch.maybe_written = False
-    outcome = act()
+    act()
     for batch in doubtful:
         batch.maybe_written = True
-    return outcome
-
-
-def resequences_maybe(error: KprodError, attempt: Attempt) -> Verdict:
-    """The verdict that goes with it."""
-    refused = isinstance(error, BrokerError) and error.code in SEQUENCE_ERRORS
-    return judge(error, replace(attempt, maybe_written=False) if refused else attempt)
 
 
 class BumpsAll(PartitionSet):
     """librdkafka#4953: what may be stored in another partition is sent again."""
 
-    def renumber(self, now: float) -> list[ProducerBatch]:
+    def renumber(self, now: float) -> None:
         partitions = list(self._known.values())
         if any(each.needs_new_epoch for each in partitions):
             for each in partitions:
                 each.want_new_epoch()
-        doubtful = [batch for batch in self.sent() if batch.maybe_written]
-        for batch in doubtful:
-            batch.maybe_written = False
-        outcome = super().renumber(now)
-        for batch in doubtful:
-            batch.maybe_written = True
-        return outcome
+        sent = [batch for each in partitions for batch in [*each.in_flight, *each.unresolved]]
+        _without_doubt(sent, partial(super().renumber, now))
 
 
 class Renumbers(Partition):

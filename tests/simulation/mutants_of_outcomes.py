@@ -9,26 +9,24 @@ from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.split import split
 from kprod.errors import BrokerError, KprodError
 from kprod.sender.loop import Sender
-from kprod.sender.outcomes import Outcomes
 from kprod.sender.partition import Partition
 from kprod.sender.partitions import PartitionSet
 from kprod.sender.produce import ProduceExchange
-from kprod.sender.retry import Attempt, Verdict, judge
 from kprod_ext import PartitionResponse
 from kprod_ext.batch import ProducerBatch
 
 
-class AcksOnTimeout(Outcomes):
+class AcksOnTimeout(Partition):
     def expire(self, batch: ProducerBatch, now: float) -> None:
         if batch.on_wire:
-            self.metrics.acknowledged(batch)
-            self._accumulator.incomplete.discard(batch)
+            self._all.metrics.acknowledged(batch)
+            self._all.accumulator.incomplete.discard(batch)
             batch.delivery.succeed(-1, -1)
         else:
             super().expire(batch, now)
 
 
-class FreesOnExpiry(Outcomes):
+class FreesOnExpiry(Partition):
     """CVE-2026-35554: the next batch is written into bytes that are still being sent."""
 
     def expire(self, batch: ProducerBatch, now: float) -> None:
@@ -47,22 +45,22 @@ class FreesOnce(ProducerBatch):
             super().release()
 
 
-class FreesTwice(Outcomes):
+class FreesTwice(Partition):
     def stored(self, batch: ProducerBatch, base_offset: int, append_time: int, now: float) -> None:
         super().stored(batch, base_offset, append_time, now)
         if batch.attempts > 1:
             batch.release()
 
 
-class ForgetsExpired(Outcomes):
+class ForgetsExpired(Partition):
     def attempt_failed(self, batch: ProducerBatch, *args: Any, **options: Any) -> None:
         if batch.delivery.done:
-            batch.partition.off_wire(batch)
+            self.off_wire(batch)
         else:
             super().attempt_failed(batch, *args, **options)
 
 
-class ForgetsDoubt(Outcomes):
+class ForgetsDoubt(Partition):
     """Confluent's PERSISTED status, had it been that of the last attempt only."""
 
     def attempt_failed(self, batch: ProducerBatch, *args: Any, **options: Any) -> None:
@@ -70,30 +68,40 @@ class ForgetsDoubt(Outcomes):
         super().attempt_failed(batch, *args, **options)
 
 
-class Miscounts(Outcomes):
+class Miscounts(Partition):
     def stored(self, batch: ProducerBatch, base_offset: int, append_time: int, now: float) -> None:
         off_by = 1 if batch.attempts > 1 and base_offset >= 0 else 0
         super().stored(batch, base_offset + off_by, append_time, now)
 
 
-def fails_duplicates(error: KprodError, attempt: Attempt) -> Verdict:
-    return Verdict.FAIL if _code(error) == 46 else judge(error, attempt)
+class FailsDuplicates(Partition):
+    final = 46
+
+    def _go_on_after(
+        self, batch: ProducerBatch, error: KprodError, now: float, *, repeated: bool
+    ) -> None:
+        if _code(error) == self.final:
+            self._refused(batch, error, now)
+        else:
+            super()._go_on_after(batch, error, now, repeated=repeated)
 
 
-def fails_not_leader(error: KprodError, attempt: Attempt) -> Verdict:
-    return Verdict.FAIL if _code(error) == 6 else judge(error, attempt)
+class FailsNotLeader(FailsDuplicates):
+    final = 6
 
 
-def retries_for_ever(error: KprodError, attempt: Attempt) -> Verdict:
+class RetriesForEver(Partition):
     """aiokafka#1017: the same refusal until somebody restarts the process."""
-    verdict = judge(error, attempt)
-    return Verdict.RETRY if verdict is Verdict.RESEQUENCE else verdict
+
+    def _resequence(self, batch: ProducerBatch, now: float) -> None:
+        self._retry(batch, now)
 
 
-def believes(error: KprodError, attempt: Attempt) -> Verdict:
+class Believes(Partition):
     """A batch that is out of sequence must have been stored before."""
-    verdict = judge(error, attempt)
-    return Verdict.DONE if verdict is Verdict.UNRESOLVED else verdict
+
+    def _await_proof(self, batch: ProducerBatch) -> None:
+        self.stored(batch, -1, -1, batch.last_attempt_at)
 
 
 def halves_without_doubt(batch: ProducerBatch, *args: Any) -> list[ProducerBatch]:

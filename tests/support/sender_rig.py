@@ -77,7 +77,7 @@ class SenderRig:
 
     def know(self, *topics: str) -> None:
         """Let the sender learn of the topics, as if somebody had waited for them."""
-        self.sender.metadata.used(topics, self.clock.now)
+        self.sender.metadata.used(dict.fromkeys(topics, self.clock.now))
         self.sender.metadata.request_update()
         assert self.run(lambda: all(self.sender.metadata.snapshot.topic(t) for t in topics))
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any, cast
 
 from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
 from kprod.buffer.compression import CODEC_IDS
 from kprod.clock import ExponentialBackoff
+from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership, PartitionInfo, Partitions, TopicInfo
 from kprod.errors import KprodError
+from kprod.metrics import ProducerMetrics
 from kprod.records.record_batch import RecordBatch, read_batches
-from kprod.sender.deadlines import Deadlines
-from kprod.sender.partitions import PartitionSet, Window
-from kprod.types import Broker, ProducerId, TopicPartition
+from kprod.sender.broker import Broker
+from kprod.sender.network import Network
+from kprod.sender.partitions import PartitionSet
+from kprod.types import Broker as Address
+from kprod.types import ProducerId, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import AppendResult
 from tests.support.fake_clock import FakeClock
 from tests.support.steady_random import SteadyRandom
+from tests.support.virtual_backend import VirtualBackend
+from tests.unit.sender.exchanges import SETTINGS
 
 BATCH = 1000
 """Bytes of a batch; one record of ``VALUE`` takes about half of it, two fill it."""
@@ -34,7 +40,7 @@ def cluster(
 ) -> ClusterSnapshot:
     """A topic with these leaders for partitions 0, 1, ..."""
     parts = Partitions.of(PartitionInfo(n, leader, epoch) for n, leader in enumerate(leaders))
-    brokers = {node: Broker(node, f"broker-{node}", 9092) for node in (1, 2, 3)}
+    brokers = {node: Address(node, f"broker-{node}", 9092) for node in (1, 2, 3)}
     return ClusterSnapshot(brokers, {topic: TopicInfo(topic, None, parts)})
 
 
@@ -57,11 +63,28 @@ class Shut:
         """Nobody is told."""
 
 
+def partitions_of(
+    accumulator: RecordAccumulator, clock: FakeClock, *, least: int = BATCH, **options: Any
+) -> PartitionSet:
+    """The sender's side of ``accumulator``, whose brokers are out of reach.
+
+    ``least``: the size that the windows of brokers begin with.
+    """
+    backoff, metrics = ExponentialBackoff(1, 8, SteadyRandom()), ProducerMetrics()
+    metadata = Metadata(clock=clock, max_age=300, max_idle=300, backoff=backoff)
+    settings = replace(SETTINGS, window=(least, 10 * least, float("inf")))
+    backend, rng = VirtualBackend(clock, {}), SteadyRandom()
+    network = Network(backend, [], settings, metrics, clock, metadata.connection_failed, rng)
+    kept = {"idempotent": False, "max_in_flight": 5, "delivery_timeout": float("inf")}
+    retrying: dict[str, Any] = {"retries": 1_000, "retry_backoff": backoff}
+    return PartitionSet(accumulator, metadata, network, metrics, **{**kept, **retrying, **options})
+
+
 class Accumulating:
     """``linger`` is 10 s, the back-off 1, 2, 4, 8 s; memory for ``batches`` batches.
 
     ``options`` are the accumulator's, or ``compression`` and ``compress`` of every topic, or the
-    ``delivery_timeout``; ``late`` are the batches that ran out of it.
+    ``delivery_timeout``.
     """
 
     def __init__(self, batches: int = 10, **options: Any) -> None:
@@ -81,20 +104,13 @@ class Accumulating:
                 **options,
             },
         )
-        self.deadlines = Deadlines()
         self.gate = Shut()
-        self.partitions = PartitionSet(
-            self.accumulator,
-            self.deadlines,
-            idempotent=False,
-            max_in_flight=5,
-            delivery_timeout=delivery_timeout,
-            retry_backoff=ExponentialBackoff(1, 8, SteadyRandom()),
-            new_window=partial(Window, BATCH, 10 * BATCH, float("inf")),
+        self.partitions = partitions_of(
+            self.accumulator, self.clock, delivery_timeout=delivery_timeout
         )
         self.partitions.transaction = cast(Any, self.gate)
-        self.late: list[ProducerBatch] = []
-        self.partitions.expire = lambda batch, now: self.late.append(batch)
+        self.partitions.network.adopt(cluster().brokers)
+        self.deadlines = self.partitions.deadlines
 
     @property
     def used(self) -> int:
@@ -111,13 +127,17 @@ class Accumulating:
     def look(self, leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH) -> None:
         """What the sender does before it looks which batches are ready."""
         self.deadlines.fire(self.clock.now)
-        self.partitions.look(cluster(leaders=leaders, epoch=epoch), self.clock.now)
+        snapshot = cluster(leaders=leaders, epoch=epoch)
+        self.partitions.network.adopt(snapshot.brokers)
+        self.partitions.look(snapshot, self.clock.now)
 
     def ready(self, leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH) -> dict[int, list[int]]:
         """Partitions that could be sent now, by node, in the order of their turn."""
         self.look(leaders, epoch)
-        groups = self.partitions.groups
-        return {each.node_id: [one.tp.partition for one in each.ready] for each in groups}
+        return {
+            broker.address.node_id: [one.tp.partition for one in broker.ready]
+            for broker in self.partitions.ready
+        }
 
     def next_check(self) -> float:
         self.look()
@@ -128,9 +148,13 @@ class Accumulating:
     ) -> list[ProducerBatch]:
         """What one request to ``node`` would carry, of everything that is ready."""
         self.look(leaders)
-        groups = [each for each in self.partitions.groups if each.node_id == node]
-        now, most = self.clock.now, self.pool.total
-        return [batch for each in groups for batch in each.drain(max_bytes, most, now)]
+        return self.partitions.drain(self.broker(node), max_bytes, self.clock.now)
+
+    def broker(self, node: int = 1) -> Broker:
+        """The leader of this id."""
+        broker = self.partitions.network.broker(node)
+        assert broker is not None
+        return broker
 
     def drain_each(self, count: int) -> list[ProducerBatch]:
         """So many batches of one partition, each once the one before it has its outcome."""

@@ -11,7 +11,7 @@ MOST = 5 * BATCH - 1
 def growing(batches: int = 100) -> Accumulating:
     """Batches for node 1, which leads all partitions, may grow as far as they ever may."""
     rig = Accumulating(batches, batch_max_size=MOST)
-    rig.partitions.window_of(1).size = MOST
+    rig.broker(1).window.size = MOST
     look_at_queues(rig)
     return rig
 
@@ -45,10 +45,10 @@ def test_growing_is_allowed_by_node() -> None:
         return counts
 
     assert grown() == {0: [2] * 6, 1: [2] * 6}, "before anything was allowed"
-    rig.partitions.window_of(1).size = 2 * BATCH
+    rig.broker(1).window.size = 2 * BATCH
     grown()  # the sender has looked at the queues only now
     assert grown() == {0: [4] * 3, 1: [2] * 6}
-    rig.partitions.window_of(1).size = 0
+    rig.broker(1).window.size = 0
     grown()
     assert grown() == {0: [2] * 6, 1: [2] * 6}, "what is allowed may be taken back"
 

@@ -90,7 +90,7 @@ def test_a_change_of_leaders_says_nothing_of_a_partition() -> None:
     for change in changes:
         metadata = new_metadata()
         metadata.answered(reply(topic("t", [1, 2])), 0.0)
-        metadata.used(["t"], 0.0)
+        metadata.used({"t": 0.0})
         metadata.look(metadata.search("other", None))
         assert metadata.wanted(1.0) == ["other"]  # under way while the caller begins to wait
         search = metadata.search("t", 2)

@@ -41,15 +41,16 @@ class Dialogue:
         self.transactions = Transactions("tx", 60_000)
         self.identity = ProducerIdentity()
         self.reopened: list[TopicPartition] = []
-        partitions = SimpleNamespace(
+        # No request is sent.
+        partitions: Any = SimpleNamespace(
             identity=self.identity,
             reopen=self.reopened.extend,
             deadlines=Deadlines(),
             retry_backoff=ExponentialBackoff(1, 1, SteadyRandom()),
+            metadata=None,
+            network=None,
         )
-        # No request is sent.
-        outcomes: Any = SimpleNamespace(partitions=partitions, metadata=None, network=None)
-        self.coordination = Coordination(self.transactions, outcomes)
+        self.coordination = Coordination(self.transactions, partitions)
         self.upgrade(2 if implicit else 1)
 
     def upgrade(self, level: int) -> None:

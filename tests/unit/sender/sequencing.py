@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from kprod.buffer.delivery import BatchDelivery
 from kprod.cluster.snapshot import Leadership
 from kprod.sender.partition import Partition
-from kprod.sender.partitions import PartitionSet, Window
 from kprod.types import ProducerId, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
-from tests.unit.buffer.accumulating import Accumulating
+from tests.unit.buffer.accumulating import Accumulating, partitions_of
 
 LEADER = Leadership(1, 5, None)
 FIRST_ID = ProducerId(7, 0)
@@ -26,14 +23,8 @@ class Line:
     ) -> None:
         around = Accumulating()
         self._accumulator = around.accumulator
-        self.partitions = PartitionSet(
-            around.accumulator,
-            around.deadlines,
-            idempotent=idempotent,
-            max_in_flight=max_in_flight,
-            delivery_timeout=120,
-            retry_backoff=around.partitions.retry_backoff,
-            new_window=partial(Window, SIZE, 10 * SIZE, 1.0),
+        self.partitions = partitions_of(
+            around.accumulator, around.clock, idempotent=idempotent, max_in_flight=max_in_flight
         )
         if idempotent:
             self.partitions.identity.producer = producer
@@ -75,8 +66,7 @@ class Line:
             self.store(batch, batch.base_sequence + 100)
 
     def store(self, batch: ProducerBatch, base_offset: int) -> None:
-        batch.partition.off_wire(batch)
-        batch.partition.acknowledged(batch, base_offset)
+        batch.partition.stored(batch, base_offset, -1, self.now)
 
     def refuse(self, *batches: ProducerBatch, maybe: bool = False) -> None:
         """An attempt failed, there will be another."""
@@ -88,9 +78,9 @@ class Line:
         """Let the leader acknowledge one batch of one record."""
         self.acknowledge(self.send(partition=partition))
 
-    def renumber(self) -> list[ProducerBatch]:
-        """Those that get no new number."""
-        return self.partitions.renumber(self.now)
+    def renumber(self) -> None:
+        """No batch may be in the log: each gets a new number."""
+        self.partitions.renumber(self.now)
 
 
 def place(batch: ProducerBatch) -> tuple[int, int, int]:

@@ -106,9 +106,10 @@ def test_a_batch_given_up_while_it_was_open_gets_no_more_records() -> None:
     rig = Accumulating(delivery_timeout=5)
     rig.append(0, b"open")
     rig.look()
+    (batch,) = rig.accumulator.incomplete
     rig.clock.advance(5)
     rig.look()
-    (batch,) = rig.late
+    assert batch.delivery.done
     rig.append(0, b"next")
     assert batch.record_count == 1
 

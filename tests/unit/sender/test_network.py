@@ -8,6 +8,7 @@ import pytest
 
 from kprod.errors import KprodError, UnsupportedVersionError
 from kprod.metrics import ProducerMetrics
+from kprod.sender.broker import Broker as Link
 from kprod.sender.connection import Exchange
 from kprod.sender.network import MOST_TRIES, PATIENCE, Network
 from kprod.types import Broker
@@ -71,10 +72,15 @@ class NetworkRig:
 
     def connect(self, node_id: int) -> None:
         for _ in range(20):
-            if self.network.usable(node_id, self.clock.now):
+            if self.usable(node_id):
                 return
             self.poll(0.1)
         raise AssertionError(f"node {node_id} cannot be reached: {self.errors}")
+
+    def usable(self, node_id: int) -> Link | None:
+        """The broker, if it takes a request."""
+        broker = self.network.broker(node_id)
+        return broker if broker and self.network.reaches(broker, self.clock.now) else None
 
     def send(self, node_id: int) -> Noted:
         exchange = Noted(REQUEST)
@@ -82,7 +88,7 @@ class NetworkRig:
         return exchange
 
     def hand_over(self, node_id: int, exchange: Exchange) -> None:
-        broker = self.network.usable(node_id, self.clock.now)
+        broker = self.usable(node_id)
         assert broker is not None
         broker.send(exchange, self.clock.now)
 
@@ -109,7 +115,7 @@ def test_a_request_the_broker_has_no_version_for_ends_the_connection() -> None:
     exchange = Noted(REQUEST, api=ApiKey.CREATE_TOPICS)
     rig.hand_over(node, exchange)
     assert exchange.ends == [("failed", False)]
-    assert not rig.network.usable(node, rig.clock.now), "the next handshake may tell more"
+    assert not rig.usable(node), "the next handshake may tell more"
 
 
 @pytest.mark.parametrize("idle", [True, False], ids=["idle", "busy"])
@@ -123,7 +129,7 @@ def test_a_request_that_no_version_of_the_broker_can_carry_leaves_the_connection
     rig.hand_over(node, unfit)
     assert unfit.ends == [("failed", False)]
     assert "boot:9092" in str(unfit.errors[0])
-    assert rig.network.usable(node, rig.clock.now)
+    assert rig.usable(node)
     for request in [*before, rig.send(node)]:
         rig.backend.connections[0].deliver(answer(request.correlation_ids[0], b"fine"))
         rig.poll(0)
@@ -268,7 +274,7 @@ def test_a_bootstrap_connection_is_kept_for_the_broker_it_reached() -> None:
     rig.adopt(boot=7)
     assert rig.network.connected
     assert rig.network.in_flight == 1
-    assert rig.network.usable(7, rig.clock.now)
+    assert rig.usable(7)
     assert len(rig.servers["boot"].ends) == 1
 
 

@@ -67,7 +67,7 @@ def test_a_handshake_that_breaks_every_time_is_tried_at_the_pace_of_the_back_off
 ) -> None:
     broker.next(ApiKey.API_VERSIONS, *[cut] * 2000)
     rig = SenderRig(broker.cluster)
-    rig.sender.metadata.used(["t"], rig.clock.now)
+    rig.sender.metadata.used({"t": rig.clock.now})
     rig.sender.metadata.request_update()
     assert turns_in(rig, 60) < 5 * 75
     assert 50 < broker.connections < 75

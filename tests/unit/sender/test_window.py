@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.sender.partitions import Window
+from kprod.sender.broker import Window
 
 LEAST, MOST, SLOW = 100, 6400, 7.5
 QUICK = 0.001
