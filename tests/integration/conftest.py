@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.support.apache_kafka.broker import ApacheKafka
+from tests.support.certificates import Certificates
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -20,6 +21,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = inspect.signature(pyfuncitem.obj).parameters
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """One authority for all tests of a process: keys take time to make."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 SharedKafka = Callable[[str], ApacheKafka]

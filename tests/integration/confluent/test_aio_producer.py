@@ -24,6 +24,10 @@ from tests.support.ports import free_port
 
 async def test_the_future_of_a_record_has_its_message(servers: str) -> None:
     async with AIOProducer({"bootstrap.servers": servers}) as producer:
+        await producer.set_sasl_credentials("user", "password")
+        topics = await producer.list_topics("t", LONG)
+        assert topics.cluster_id == await producer.cluster_id(LONG)
+        assert len(topics.topics["t"].partitions) == 3
         future = await producer.produce("t", "value", "key", partition=1, headers={"h": "x"})
         assert isinstance(future, asyncio.Future)
         assert len(producer) == 1
@@ -81,23 +85,32 @@ async def test_close_refuses_records_first_and_every_close_returns_at_the_end(
     await asyncio.gather(*closes)
 
 
-async def test_a_close_that_is_cancelled_ends_at_once(nobody: str) -> None:
-    producer = AIOProducer({"bootstrap.servers": nobody})
-    future = await producer.produce("t", b"v")
+async def given_up_by_close(producer: AIOProducer) -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(producer.close(), 0.05)
-    with pytest.raises(KafkaException):
-        await future
-    await producer.close()
 
 
-async def test_a_record_that_is_not_delivered_fails_its_future(nobody: str) -> None:
-    async with AIOProducer({"bootstrap.servers": nobody, "message.timeout.ms": 50}) as producer:
+async def given_up_by_time(producer: AIOProducer) -> None:
+    assert await producer.flush(0) == 1
+
+
+@pytest.mark.parametrize(
+    ("give_up", "options", "code"),
+    [
+        (given_up_by_close, {}, KafkaError._PURGE_QUEUE),
+        (given_up_by_time, {"message.timeout.ms": 50}, KafkaError._MSG_TIMED_OUT),
+        (AIOProducer.purge, {}, KafkaError._PURGE_QUEUE),
+    ],
+)
+async def test_a_record_that_is_not_delivered_fails_its_future(
+    nobody: str, give_up: Callable[[AIOProducer], Any], options: dict[str, Any], code: int
+) -> None:
+    async with AIOProducer({"bootstrap.servers": nobody, **options}) as producer:
         future = await producer.produce("t", b"v")
-        assert await producer.flush(0) == 1
+        await give_up(producer)
         with pytest.raises(KafkaException) as caught:
             await future
-        assert caught.value.args[0] == KafkaError._MSG_TIMED_OUT
+        assert caught.value.args[0] == code
 
 
 async def test_a_record_that_is_refused_fails_its_future_and_a_mistake_raises(servers: str) -> None:
@@ -117,15 +130,6 @@ async def test_a_future_that_is_cancelled_ends_no_record(servers: str) -> None:
         cancelled.cancel()
         assert (await kept).value() == b"second"
         assert await producer.flush() == 0
-
-
-async def test_purge_fails_what_is_queued(nobody: str) -> None:
-    async with AIOProducer({"bootstrap.servers": nobody}) as producer:
-        future = await producer.produce("t", b"v")
-        await producer.purge()
-        with pytest.raises(KafkaException) as caught:
-            await future
-        assert caught.value.args[0] == KafkaError._PURGE_QUEUE
 
 
 async def test_callbacks_run_in_the_loop_and_may_be_coroutines(nobody: str) -> None:
@@ -187,14 +191,6 @@ async def test_close_waits_for_no_thread_that_waits_for_a_broker(nobody: str) ->
     await producer.close()
     with pytest.raises(KafkaException, match="_DESTROY"):
         await asked
-
-
-async def test_what_a_broker_is_asked(servers: str) -> None:
-    async with AIOProducer({"bootstrap.servers": servers}) as producer:
-        await producer.set_sasl_credentials("user", "password")
-        topics = await producer.list_topics("t", LONG)
-        assert topics.cluster_id == await producer.cluster_id(LONG)
-        assert len(topics.topics["t"].partitions) == 3
 
 
 async def test_a_wait_for_a_broker_keeps_nobody_else_waiting() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kprod.broker import Authentication, EmbeddedBroker, make_listener, tls_context
 from kprod.broker.network.listener import Listener
@@ -99,12 +96,6 @@ def test_a_password_that_the_broker_refuses() -> None:
             sasl_password="wrong-42",
         )
     assert "wrong-42" not in heard.errors[0].str()
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    folder: Path = tmp_path_factory.mktemp("certificates")
-    return Certificates(folder)
 
 
 def test_a_certificate_of_somebody_else(certificates: Certificates) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -17,33 +15,15 @@ from kprod.confluent import KafkaError, KafkaException, Producer
 from kprod.confluent.credentials import OAuthTokens
 from kprod.errors import SaslAuthenticationError
 from tests.integration.confluent.test_producer import LONG, Reports
+from tests.support.fake_clock import FakeClock
+from tests.support.guarded_broker import unsigned_token
 
 OPTIONS = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "OAUTHBEARER"}
 
 
-def unsigned(subject: str, lifetime: float) -> str:
-    """A token as Kafka's unsecured login modules make and take it."""
-
-    def part(fields: dict[str, Any]) -> str:
-        return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
-
-    now = int(time.time())
-    return f"{part({'alg': 'none'})}.{part({'sub': subject, 'iat': now, 'exp': now + lifetime})}."
-
-
-class Clock:
-    """Seconds since 1970, as the test says."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 def test_a_producer_logs_in_with_the_token_it_was_given() -> None:
@@ -51,7 +31,7 @@ def test_a_producer_logs_in_with_the_token_it_was_given() -> None:
 
     def oauth_cb(config: Any) -> tuple[str, float]:
         asked.append(config)
-        return unsigned("alice", 300), time.time() + 300
+        return unsigned_token(300), time.time() + 300
 
     reports = Reports()
     login = Authentication(mechanisms=("OAUTHBEARER",))
@@ -95,29 +75,26 @@ def test_a_callback_is_called() -> None:
         Producer({**OPTIONS, "oauth_cb": "token"})
 
 
-def test_a_token_is_replaced_before_it_expires(clock: Clock) -> None:
-    names = iter("abc")
-    tokens = OAuthTokens(lambda config: (next(names), clock.now + 100), lambda: None, clock)
+def test_a_token_is_replaced_before_it_expires(clock: FakeClock) -> None:
+    names, more = iter("abc"), ("alice", {"logicalCluster": "lkc-1"})
+    tokens = OAuthTokens(
+        lambda config: (next(names), clock.now + 100, *more), lambda: None, clock.monotonic
+    )
     clock.now += 79
     assert tokens.token() == "a"
     clock.now += 2
     assert tokens.token() == "b"
-
-
-def test_extensions_go_with_their_token(clock: Clock) -> None:
-    answer = "a", clock.now + 100, "alice", {"logicalCluster": "lkc-1"}
-    tokens = OAuthTokens(lambda config: answer, lambda: None, clock)
     assert tokens.extensions() == (("logicalCluster", "lkc-1"),)
 
 
-def test_a_token_is_used_until_its_end_while_there_is_no_other(clock: Clock) -> None:
+def test_a_token_is_used_until_its_end_while_there_is_no_other(clock: FakeClock) -> None:
     answers: list[Any] = [("a", clock.now + 100)]
     failures: list[KafkaError] = []
 
     def oauth_cb(config: Any) -> Any:
         return answers.pop() if answers else raises(config)
 
-    tokens = OAuthTokens(oauth_cb, lambda: None, clock)
+    tokens = OAuthTokens(oauth_cb, lambda: None, clock.monotonic)
     tokens.keep_fresh(failures.append)
     tokens.close()  # from here on only logins replace it
     clock.now += 81

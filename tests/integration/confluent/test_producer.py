@@ -6,11 +6,9 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from confluent_kafka.serialization import IntegerSerializer, StringSerializer
@@ -126,34 +124,6 @@ def test_keys_go_by_the_partitions_there_are_now(servers: str) -> None:
             reports.heard.clear()
 
 
-def test_a_partition_that_is_not_there_is_reported(producer: Producer) -> None:
-    reports = Reports()
-    producer.produce("t", b"v", partition=99, on_delivery=reports)
-    producer.flush(LONG)
-    assert reports.codes == ["_UNKNOWN_PARTITION"]
-
-
-@pytest.mark.parametrize("topic", ["no such/topic", "x" * 250, "", ".."])
-def test_a_name_that_no_topic_has_is_reported(producer: Producer, topic: str) -> None:
-    reports = Reports()
-    producer.produce(topic, b"v", on_delivery=reports)
-    assert producer.flush(LONG) == len(producer) == 0
-    assert reports.codes == ["TOPIC_EXCEPTION"]
-    assert reports.heard[0][1].topic() == topic
-
-
-@pytest.mark.parametrize("call", ["poll", "flush", "close"])
-def test_what_a_callback_raises_comes_out(servers: str, call: str) -> None:
-    def fail(_error: object, _message: object) -> None:
-        raise LookupError("mine")
-
-    producer = Producer({"bootstrap.servers": servers})
-    producer.produce("t", b"v", on_delivery=fail)
-    with pytest.raises(LookupError, match="mine"):
-        getattr(producer, call)(LONG)
-    producer.close()
-
-
 def test_the_queue_is_bounded_and_poll_makes_room(servers: str) -> None:
     with Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 2}) as producer:
         producer.produce("t", b"v")
@@ -162,46 +132,6 @@ def test_the_queue_is_bounded_and_poll_makes_room(servers: str) -> None:
             producer.produce("t", b"v")
         producer.flush(LONG)
         producer.produce("t", b"v")
-
-
-def test_purged_records_are_reported(servers: str) -> None:
-    reports = Reports()
-    with alone() as unknown:
-        unknown.produce("t", b"v", on_delivery=reports)
-        unknown.purge(in_queue=False)
-        assert unknown.flush(0) == 1
-        unknown.purge(in_flight=False)
-        assert unknown.flush(LONG) == 0
-    with Producer({"bootstrap.servers": servers, "linger.ms": 60_000}) as known:
-        known.list_topics("t")
-        for in_flight in (True, False):
-            known.produce("t", b"v", on_delivery=reports)
-            known.purge(in_queue=False)
-            assert len(known) == 1
-            known.produce("t", b"v", on_delivery=reports)
-            known.purge(in_flight=in_flight)
-            assert known.poll(0) == 2
-        known.produce("t", b"v", on_delivery=reports)
-    assert reports.codes == ["_PURGE_QUEUE"] * 5 + [None]
-
-
-def test_what_is_on_its_way_is_purged_apart_from_what_is_queued() -> None:
-    reports = Reports()
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        options = {"bootstrap.servers": broker.bootstrap_servers, "max.in.flight": 1}
-        silent = Fault(api=ApiKey.PRODUCE, drop=True, times=None)
-        with broker.faults.active(silent), Producer(options) as producer:
-            producer.list_topics("t", timeout=LONG)
-            producer.produce("t", b"sent", on_delivery=reports)
-            while not silent.hits:
-                producer.poll(0.01)
-            producer.produce("t", b"queued", on_delivery=reports)
-            producer.purge(in_queue=False)
-            assert producer.poll(0) == 1
-            producer.purge(in_flight=False)
-            assert producer.poll(0) == 1
-    assert reports.codes == ["_PURGE_INFLIGHT", "_PURGE_QUEUE"]
-    assert [message.value() for _, message in reports.heard] == [b"sent", b"queued"]
 
 
 def test_batches_of_messages_are_queued_and_those_that_are_not_marked(servers: str) -> None:
@@ -219,56 +149,12 @@ def test_batches_of_messages_are_queued_and_those_that_are_not_marked(servers: s
     assert [m.value() for _, m in rest.heard] == [b"text"]
 
 
-@pytest.mark.parametrize(
-    ("messages", "said"),
-    [
-        ("text", "messages must be a list"),
-        ([{}, 3], "index 1 must be a dict"),
-        ([{"value": 3}], "Message value at index 0 must be bytes or str"),
-        ([{"key": []}], "Message key at index 0 must be bytes or str"),
-        ([{"partition": "1"}], "Message partition at index 0 must be int"),
-    ],
-)
-def test_a_batch_that_is_none_is_refused(producer: Producer, messages: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=said):
-        producer.produce_batch("t", messages)
-    with pytest.raises(NotImplementedError, match="timestamps"):
-        producer.produce_batch("t", [{"timestamp": 1}])
-    wrong: Any = 3
-    with pytest.raises(TypeError):
-        producer.produce_batch(wrong, [])
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [("a", "b"), ["text"], {"a": 3}, [("a", "b", "c")]],
-    ids=["tuple", "text", "int", "3"],
-)
-def test_headers_that_are_none_are_refused(producer: Producer, headers: Any) -> None:
-    with pytest.raises(TypeError):
-        producer.produce("t", b"v", headers=headers)
-
-
 def test_a_configuration_is_a_dict_of_options_and_callbacks() -> None:
     for conf in (None, "text"):
         with pytest.raises(TypeError, match="expected configuration dict"):
             Producer(conf)
     with pytest.raises(TypeError, match="expected stats_cb property as a callable function"):
         Producer({"stats_cb": 1})
-
-
-def test_a_closed_producer_does_nothing_more(servers: str) -> None:
-    producer = Producer({"bootstrap.servers": servers})
-    producer.produce("t", b"v")
-    assert producer.close()
-    assert producer.close()
-    assert len(producer) == 0
-    assert bool(producer)
-    for call in (producer.poll, producer.flush, producer.purge, producer.list_topics):
-        with pytest.raises(RuntimeError, match="Producer has been closed"):
-            call()
-    with pytest.raises(RuntimeError, match="Producer has been closed"):
-        producer.produce("t", b"v")
 
 
 def test_a_producer_that_was_never_made_is_closed() -> None:
@@ -280,32 +166,6 @@ def test_a_producer_that_was_never_made_is_closed() -> None:
         Half().poll(0)
     assert Half().close()
     assert len(Half()) == 0
-
-
-def test_the_cluster_is_told(producer: Producer) -> None:
-    cluster = producer.list_topics("t", timeout=LONG)
-    assert list(cluster.topics["t"].partitions) == [0, 1, 2]
-    assert len(cluster.brokers) == 1
-    for partition in cluster.topics["t"].partitions.values():
-        assert partition.replicas == partition.isrs == list(cluster.brokers)
-    assert cluster.controller_id in cluster.brokers
-    with alone() as other, pytest.raises(KafkaException) as caught:
-        other.list_topics(timeout=0.05)
-    assert caught.value.args[0] == KafkaError._TRANSPORT
-
-
-def test_every_topic_is_told_and_a_missing_one_with_its_error() -> None:
-    with (
-        EmbeddedBroker(topics={"a": 1, "b": 2}, auto_create_topics=False) as broker,
-        Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
-    ):
-        told = producer.list_topics(timeout=LONG).topics
-        assert {name: len(topic.partitions) for name, topic in told.items()} == {"a": 1, "b": 2}
-        missing = producer.list_topics("c", timeout=LONG).topics["c"]
-        assert missing.error is not None
-        assert missing.error.name() == "UNKNOWN_TOPIC_OR_PART"
-    with pytest.raises(RuntimeError, match="closed"):
-        producer.list_topics()
 
 
 def test_serializers_of_confluents_package_are_called_with_their_context(servers: str) -> None:
@@ -325,24 +185,6 @@ def test_serializers_of_confluents_package_are_called_with_their_context(servers
         producer.produce("t", value=7)
 
 
-def test_until_a_call_that_timed_out_has_ended_others_are_conflicts() -> None:
-    producer = alone(transactional_id="x")
-    with pytest.raises(KafkaException) as caught:
-        producer.init_transactions(0.01)
-    assert (caught.value.args[0].name(), caught.value.args[0].retriable()) == ("_TIMED_OUT", True)
-    for call in (
-        producer.begin_transaction,
-        partial(producer.send_offsets_to_transaction, [TopicPartition("t", 0, 1)], "g"),
-        partial(producer.commit_transaction, 0.01),
-        partial(producer.abort_transaction, 0.01),
-    ):
-        with pytest.raises(KafkaException) as caught:
-            call()
-        error = caught.value.args[0]
-        assert (error.name(), error.retriable(), error.fatal()) == ("_CONFLICT", True, False)
-    assert producer.close()
-
-
 def test_a_flush_that_is_interrupted_leaves_everything_for_the_next() -> None:
     reports = Reports()
     port = free_port()
@@ -360,12 +202,132 @@ def test_a_flush_that_is_interrupted_leaves_everything_for_the_next() -> None:
     assert reports.codes == [None, None]
 
 
-def test_close_tells_of_what_it_could_not_wait_for() -> None:
+def test_close_waits_for_its_timeout_once() -> None:
+    """The answer comes after it, and before twice as long."""
     reports = Reports()
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.list_topics("t", LONG)
+        with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=3.2)):
+            producer.produce("t", "value", on_delivery=reports)
+            assert producer.close(2)
+    assert reports.codes == ["_PURGE_INFLIGHT"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "code"),
+    [
+        ("t", 99, "_UNKNOWN_PARTITION"),
+        *((name, -1, "TOPIC_EXCEPTION") for name in ("no such/topic", "x" * 250, "", "..")),
+    ],
+)
+def test_a_place_that_is_not_there_is_reported(
+    producer: Producer, topic: str, partition: int, code: str
+) -> None:
+    reports = Reports()
+    producer.produce(topic, b"v", partition=partition, on_delivery=reports)
+    assert producer.flush(LONG) == len(producer) == 0
+    assert reports.failed == [(topic, code)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"value": 1}, TypeError),
+        ({"key": 1.5}, TypeError),
+        ({"partition": "1"}, TypeError),
+        ({"timestamp": "now"}, TypeError),
+        ({"timestamp": -5}, KafkaException),
+        ({"partition": -7}, KafkaException),
+        *(({"headers": headers}, TypeError) for headers in (("a", "b"), ["text"], {"a": 3})),
+        ({"headers": [("a", "b", "c")]}, TypeError),
+    ],
+)
+def test_what_is_no_record_raises_while_the_topic_is_unknown_too(
+    fields: dict[str, Any], error: type[Exception]
+) -> None:
     producer = alone()
-    producer.produce("t", "value", on_delivery=reports)
-    assert producer.close(0.01)
-    assert reports.codes == ["_PURGE_QUEUE"]
+    for known in (False, True):  # whether others wait for the topic
+        with pytest.raises(error):
+            producer.produce("t", **fields)
+        assert len(producer) == known
+        producer.produce("t", b"v")
+    producer.close(0)
+
+
+@pytest.mark.parametrize(
+    ("messages", "error", "said"),
+    [
+        ("text", TypeError, "messages must be a list"),
+        ([{}, 3], TypeError, "index 1 must be a dict"),
+        ([{"value": 3}], TypeError, "Message value at index 0 must be bytes or str"),
+        ([{"key": []}], TypeError, "Message key at index 0 must be bytes or str"),
+        ([{"partition": "1"}], TypeError, "Message partition at index 0 must be int"),
+        ([{"timestamp": 1}], NotImplementedError, "timestamps"),
+    ],
+)
+def test_a_batch_that_is_none_is_refused(
+    producer: Producer, messages: Any, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        producer.produce_batch("t", messages)
+    assert len(producer) == 0
+
+
+def test_what_is_on_its_way_is_purged_apart_from_what_is_queued() -> None:
+    reports = Reports()
+    with alone() as unknown:
+        unknown.produce("t", b"waits", on_delivery=reports)
+        unknown.purge(in_queue=False)
+        assert unknown.flush(0) == 1
+        unknown.purge(in_flight=False)
+        assert unknown.poll(0) == 1
+        unknown.produce("t", b"left", on_delivery=reports)
+        assert unknown.close(0.01)
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers, "max.in.flight": 1}
+        silent = Fault(api=ApiKey.PRODUCE, drop=True, times=None)
+        with broker.faults.active(silent), Producer(options) as producer:
+            producer.list_topics("t", timeout=LONG)
+            producer.produce("t", b"sent", on_delivery=reports)
+            while not silent.hits:
+                producer.poll(0.01)
+            producer.produce("t", b"queued", on_delivery=reports)
+            producer.purge(in_queue=False)
+            assert producer.poll(0) == 1
+            producer.purge(in_flight=False)
+            assert producer.poll(0) == 1
+    assert [message.value() for _, message in reports.heard] == [
+        *(b"waits", b"left", b"sent", b"queued")
+    ]
+    assert reports.codes == ["_PURGE_QUEUE", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_PURGE_QUEUE"]
+
+
+def test_the_cluster_and_its_topics_are_told() -> None:
+    with (
+        EmbeddedBroker(topics={"a": 1, "b": 2}, auto_create_topics=False) as broker,
+        Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+    ):
+        told = producer.list_topics(timeout=LONG)
+        assert {name: len(topic.partitions) for name, topic in told.topics.items()} == {
+            "a": 1,
+            "b": 2,
+        }
+        assert told.controller_id in told.brokers
+        assert producer.cluster_id(LONG) == told.cluster_id
+        for partition in told.topics["b"].partitions.values():
+            assert partition.replicas == partition.isrs == list(told.brokers)
+        missing = producer.list_topics("c", timeout=LONG).topics["c"]
+        assert missing.error is not None
+        assert missing.error.name() == "UNKNOWN_TOPIC_OR_PART"
+    with alone() as nobody:
+        for call, code in (
+            (nobody.list_topics, KafkaError._TRANSPORT),
+            (nobody.cluster_id, KafkaError._TIMED_OUT),
+        ):
+            with pytest.raises(KafkaException) as caught:
+                call(timeout=0.05)
+            assert caught.value.args[0] == code
 
 
 @pytest.mark.parametrize(
@@ -381,49 +343,3 @@ def test_a_topic_that_no_request_can_name_is_not_asked_about(
     producer.produce("t", "v", on_delivery=reports)
     assert producer.flush(LONG) == 0
     assert reports.codes == [None]
-
-
-def test_close_waits_for_its_timeout_once() -> None:
-    """The answer comes after it, and before twice as long."""
-    reports = Reports()
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-        producer.list_topics("t", LONG)
-        with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=3.2)):
-            producer.produce("t", "value", on_delivery=reports)
-            assert producer.close(2)
-    assert reports.codes == ["_PURGE_INFLIGHT"]
-
-
-def test_the_id_of_the_cluster(producer: Producer) -> None:
-    assert producer.cluster_id(LONG) == producer.list_topics(timeout=LONG).cluster_id
-    nobody = alone()
-    with pytest.raises(KafkaException) as caught:
-        nobody.cluster_id(0.01)
-    assert caught.value.args[0] == KafkaError._TIMED_OUT
-    nobody.close()
-    with pytest.raises(RuntimeError, match="Producer has been closed"):
-        nobody.cluster_id()
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"value": 1}, TypeError),
-        ({"key": 1.5}, TypeError),
-        ({"partition": "1"}, TypeError),
-        ({"timestamp": "now"}, TypeError),
-        ({"timestamp": -5}, KafkaException),
-        ({"partition": -7}, KafkaException),
-    ],
-)
-def test_what_is_no_record_raises_while_the_topic_is_unknown_too(
-    fields: dict[str, Any], error: type[Exception]
-) -> None:
-    producer = alone()
-    for known in (False, True):  # whether others wait for the topic
-        with pytest.raises(error):
-            producer.produce("t", **fields)
-        assert len(producer) == known
-        producer.produce("t", b"v")
-    producer.close(0)

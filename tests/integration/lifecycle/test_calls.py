@@ -16,12 +16,13 @@ import pytest
 from kprod.broker import EmbeddedBroker
 from tests.integration.lifecycle import confluent_calls
 from tests.support.forked_rows import Row
+from tests.support.tier import one_of
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 PROGRAM = confluent_calls.__name__
 CASES = [
     pytest.param(module, row, id=f"{module}-{row.name}")
-    for module in ("confluent_kafka", "kprod.confluent")
+    for module in one_of("kprod.confluent", "confluent_kafka")
     for row in confluent_calls.ROWS
 ]
 

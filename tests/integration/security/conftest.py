@@ -1,4 +1,4 @@
-"""One authority and one broker for all tests of this folder: keys take time to make."""
+"""One broker for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ import pytest
 
 from tests.support.certificates import Certificates
 from tests.support.guarded_broker import GuardedBroker, guarded_broker
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="session")
