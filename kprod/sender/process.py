@@ -165,13 +165,14 @@ def forget(engine: Engine) -> None:
 def _end_dropped(engine: Engine, seconds: float) -> None:
     if engine not in _engines or generation() != _generation:  # it has ended, or is the parent's
         return
-    if not engine.is_stopping:  # it is where close() did not wait until it had stopped
-        warnings.warn(f"{engine!r} was not closed; it ends in the background", ResourceWarning, 2)
+    is_stopping = engine.is_stopping
     # The garbage collector may call this in any thread at any moment, also where that thread holds
     # one of our locks, or one of the threading module. So another thread must do it, started by one
     # that is started without any. When the interpreter exits there is none: _close_all does it.
     with suppress(RuntimeError):
         _thread.start_new_thread(_stop_in_background, (engine, seconds))
+    if not is_stopping:  # it is where close() did not wait until it had stopped
+        warnings.warn(f"{engine!r} was not closed; it ends in the background", ResourceWarning, 2)
 
 
 def _stop_in_background(engine: Engine, seconds: float) -> None:

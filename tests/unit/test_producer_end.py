@@ -190,6 +190,16 @@ def test_what_it_held_is_delivered(broker: ScriptedBroker) -> None:
     assert future.succeeded()
 
 
+@pytest.mark.filterwarnings(
+    "error::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_it_ends_where_warnings_are_errors(broker: ScriptedBroker) -> None:
+    producer = lingering(broker)
+    future = producer.send("t", b"v")
+    del producer
+    assert has_ended(future)
+
+
 def test_one_in_a_cycle_that_the_garbage_collector_finds(broker: ScriptedBroker) -> None:
     told: list[object] = []
     producer = lingering(broker)
