@@ -143,17 +143,6 @@ def test_reading_begins_at_any_offset_and_time(broker: EmbeddedBroker) -> None:
         consumer.close()
 
 
-def test_a_record_beyond_the_limit_is_refused(broker: EmbeddedBroker) -> None:
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": 3_000_000}
-    producer = Producer(settings)
-    problems: list[KafkaError | None] = []
-    producer.produce("existing", b"x" * 2_000_000, on_delivery=lambda e, _: problems.append(e))
-    assert producer.flush(20) == 0
-    (problem,) = problems
-    assert problem is not None
-    assert problem.code() == KafkaError.MSG_SIZE_TOO_LARGE
-
-
 def test_admin(broker: EmbeddedBroker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic("made", 2, 1)])["made"].result(20)

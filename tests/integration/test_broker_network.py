@@ -44,14 +44,6 @@ def test_requests_are_answered_in_order_however_they_arrive(broker: EmbeddedBrok
             assert body.responses[0].partition_responses[0].base_offset == number
 
 
-def test_a_request_may_come_byte_by_byte(broker: EmbeddedBroker) -> None:
-    with WireClient(broker.bootstrap_servers) as client:
-        for byte in bytes.fromhex("0000000f001200000000000200056b70726f64"):
-            client.send_bytes(bytes([byte]))
-            time.sleep(0.001)
-        assert client.receive(*RANGES)[0] == 2
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -80,15 +72,6 @@ def test_other_languages_are_not_spoken(broker: EmbeddedBroker, data: bytes) -> 
     with WireClient(broker.bootstrap_servers) as client:
         client.send(*RANGES, {})
         assert client.receive(*RANGES)[1].error_code == 0
-
-
-def test_who_announces_much_and_sends_nothing_costs_nothing(broker: EmbeddedBroker) -> None:
-    waiting = [WireClient(broker.bootstrap_servers) for _ in range(30)]
-    for client in waiting:
-        client.send_bytes(struct.pack(">i", 100 * 1024 * 1024))
-    assert end_offsets(broker.bootstrap_servers, "t") == {0: 0, 1: 0}
-    for client in waiting:
-        client.close()
 
 
 def test_a_refusal_without_acks_ends_the_connection(broker: EmbeddedBroker) -> None:

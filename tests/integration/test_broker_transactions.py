@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from kprod.broker import EmbeddedBroker, TransactionConfig
 from tests.support.confluent_consumer import confluent_consumer, read
@@ -56,22 +56,6 @@ def test_confluent_commits_and_aborts(broker: EmbeddedBroker) -> None:
     consumer.close()
 
 
-def test_confluent_is_fenced_by_its_successor(broker: EmbeddedBroker) -> None:
-    topic = "fenced"
-    first = confluent_producer(broker, topic)
-    first.begin_transaction()
-    first.produce(topic, b"of the first", partition=0)
-    first.flush(20)
-    second = confluent_producer(broker, topic)
-    second.begin_transaction()
-    second.produce(topic, b"of the second", partition=0)
-    second.commit_transaction(20)
-    with pytest.raises(KafkaException) as caught:
-        first.commit_transaction(20)
-    assert caught.value.args[0].fatal()
-    assert values(broker, topic) == [b"of the second"]
-
-
 def test_confluent_consumes_transforms_and_produces(broker: EmbeddedBroker) -> None:
     source, target = "source", "target"
     servers = broker.bootstrap_servers
@@ -101,19 +85,6 @@ def test_confluent_consumes_transforms_and_produces(broker: EmbeddedBroker) -> N
     ends = committed.committed([TopicPartition(source, n) for n in range(2)], 20)
     assert sum(max(end.offset, 0) for end in ends) == 15
     committed.close()
-
-
-def test_confluent_times_out(broker: EmbeddedBroker) -> None:
-    topic = "slow"
-    producer = confluent_producer(broker, topic)
-    producer.begin_transaction()
-    producer.produce(topic, b"too late", partition=0)
-    assert producer.flush(20) == 0
-    broker.time_out_transactions()
-    with pytest.raises(KafkaException):
-        producer.commit_transaction(20)
-    assert values(broker, topic) == []
-    assert values(broker, topic, committed=False) == [b"too late"]
 
 
 def test_the_coordinator_moves_with_its_node() -> None:

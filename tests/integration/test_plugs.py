@@ -96,33 +96,3 @@ def test_what_is_plugged_in_is_closed_once_and_last(broker: EmbeddedBroker) -> N
     producer.close()
     producer.close()
     assert plug.calls == ["serialize", "serialize", "choose", "appended", "acknowledged", "close"]
-
-
-def test_closing_comes_after_the_outcomes_nobody_waited_for(broker: EmbeddedBroker) -> None:
-    plug = Everything()
-    producer = with_everything(broker, plug, linger_ms=60_000, delivery_timeout_ms=120_000)
-    producer.send("closing", b"")
-    producer.close(timeout=0)
-    assert plug.closed.wait(TIMEOUT)
-    assert plug.calls[-2:] in (["acknowledged", "close"], ["failed", "close"])
-
-
-def test_closing_in_a_callback_closes_what_is_plugged_in(broker: EmbeddedBroker) -> None:
-    plug = Everything()
-    producer = with_everything(broker, plug)
-    producer.send("closing", b"").add_callback(lambda _: producer.close())
-    producer.close()
-    assert plug.calls[-1] == "close"
-    assert plug.calls.count("close") == 1
-
-
-def test_a_plug_that_cannot_be_closed_is_logged(
-    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Stuck(Everything):
-        def close(self) -> None:
-            raise OSError("no")
-
-    with producer_for(broker, value_serializer=Stuck()) as producer:
-        producer.send("closing", b"").get(TIMEOUT)
-    assert "Stuck.close failed" in caplog.text

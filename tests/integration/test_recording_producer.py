@@ -8,7 +8,6 @@ import pytest
 
 from kprod import (
     BrokerError,
-    ConfigError,
     IllegalStateError,
     KafkaProducer,
     KprodError,
@@ -16,7 +15,7 @@ from kprod import (
 )
 from kprod.broker import EmbeddedBroker
 from kprod.testing import RecordingProducer
-from kprod.types import ProducerRecord, RecordMetadata
+from kprod.types import RecordMetadata
 
 OPTIONS: dict[str, Any] = {
     "key_serializer": "str",
@@ -75,11 +74,6 @@ def test_what_is_no_record_raises_the_same_and_is_not_kept(mistake: dict[str, An
     assert recording.records == []
 
 
-def test_options_are_checked() -> None:
-    with pytest.raises(ConfigError, match="linger_ms"):
-        RecordingProducer(linger_ms=-1)
-
-
 def test_a_partition_that_the_topic_has_not_is_refused() -> None:
     producer = RecordingProducer(partitions=2, topics={"wide": 5})
     assert producer.send("wide", b"v", partition=4).get(timeout=0).partition == 4
@@ -119,31 +113,6 @@ def test_flush_and_close_end_what_is_open() -> None:
     assert later.get(timeout=0).offset == 1
     with pytest.raises(ProducerClosedError):
         producer.send("t", b"v")
-
-
-def test_many_with_a_call() -> None:
-    producer = RecordingProducer(partitions=3)
-    report = producer.send_many("t", [b"a", b"b"], keys=[b"k", b"l"]).get(timeout=0)
-    assert report.records == 2
-    assert [(one.key, one.value) for one in producer.records_of("t")] == [
-        (b"k", b"a"),
-        (b"l", b"b"),
-    ]
-
-
-def test_interceptors_see_records_and_outcomes() -> None:
-    seen: list[Any] = []
-
-    class Interceptor:
-        def on_send(self, record: ProducerRecord) -> ProducerRecord:
-            seen.append(record.value)
-            return record
-
-        def on_acknowledgement(self, metadata: Any) -> None:
-            seen.append(metadata.offset)
-
-    RecordingProducer(interceptors=[Interceptor()]).send("t", b"v")
-    assert seen == [b"v", 0]
 
 
 def test_what_was_plugged_in_is_closed_once_when_all_records_have_ended() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 SECRETS = (
     "canary-pa55word",  # guarded_broker
-    "canary-5ecret-Zx9",  # test_canary
+    "canary-5ecret-Zx9",  # test_no_secret_is_told
     "canary %client&secret",  # token_server
     "canary+%25client%26secret",
     "canary-aws-5ecret",  # test_msk_iam

@@ -12,8 +12,7 @@ import aiokafka.errors as theirs
 import pytest
 from aiokafka import structs
 
-from kprod import errors as native
-from kprod.aio import AIOKafkaProducer, errors
+from kprod.aio import AIOKafkaProducer
 from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault, make_listener
 from kprod.kafka.partitioner import Partitioner
 from tests.integration.aio.conftest import Make
@@ -232,31 +231,6 @@ async def test_no_record_is_taken_while_a_transaction_ends(servers: str, end: st
             with pytest.raises(theirs.IllegalOperation):
                 await send("t", b"v")
         await ending
-
-
-@pytest.mark.parametrize(
-    ("error", "name"),
-    [
-        (native.ProducerFencedError("x"), "ProducerFenced"),
-        (native.BrokerError(45, "t"), "OutOfOrderSequenceNumber"),
-        (native.BrokerError(53, "t"), "TransactionalIdAuthorizationFailed"),
-        (native.BrokerError(2, "t"), "CorruptRecordException"),
-        (native.BrokerError(29, "t"), "TopicAuthorizationFailedError"),
-        (native.IllegalStateError("x"), "IllegalOperation"),
-        (native.ProducerClosedError("x"), "ProducerClosed"),
-    ],
-)
-def test_each_error_has_aiokafkas_name(error: native.KprodError, name: str) -> None:
-    told = errors.for_aiokafka(error)
-    assert type(told).__name__ == name
-    assert isinstance(told, getattr(theirs, name))
-    assert isinstance(told, getattr(errors, name))
-
-
-def test_what_has_no_name_there_is_no_error() -> None:
-    assert issubclass(errors.KafkaTimeoutError, theirs.KafkaTimeoutError)
-    with pytest.raises(AttributeError):
-        errors.NoSuchError  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -217,20 +217,6 @@ async def test_what_follows_a_batch_is_stored_behind_it(broker: EmbeddedBroker, 
     assert [r.value for r in broker.records("t")] == [*NUMBERS, b"one", b"another"] * 2
 
 
-@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-async def test_a_batch_belongs_to_the_transaction_that_is_open(
-    broker: EmbeddedBroker, make: Make, end: str
-) -> None:
-    async with make(max_batch_size=500_000, transactional_id="x") as producer:
-        await producer.begin_transaction()
-        await producer.send_batch(large(producer), "t", partition=0)
-        await getattr(producer, end)()
-        async with producer.transaction():
-            await producer.send("t", b"next", partition=0)
-    first = NUMBERS if end == "commit_transaction" else []
-    assert [r.value for r in broker.records("t", committed=True)] == [*first, b"next"]
-
-
 async def test_what_stops_and_flushes_waits_for_the_rest_of_a_batch(
     broker: EmbeddedBroker, make: Make
 ) -> None:

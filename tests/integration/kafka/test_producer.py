@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 import warnings
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from tests.support.ports import free_port
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
-    import kafka
     from kafka import errors as theirs
 
 
@@ -215,13 +213,6 @@ def test_a_timeout_that_is_no_number_has_not_passed(producer: KafkaProducer) -> 
     assert future.get(timeout=30)
 
 
-def test_a_time_to_close_below_0_is_refused_by_the_name_of_the_call(servers: str) -> None:
-    with KafkaProducer(bootstrap_servers=servers) as producer:
-        with pytest.raises(ValueError, match="close: timeout"):
-            producer.close(timeout=-1)
-        assert producer.send("t", b"v").get(timeout=30)
-
-
 def test_an_outcome_known_from_the_start_is_told_as_any_other(producer: KafkaProducer) -> None:
     kind = type(producer.send("t", b"v"))
     refused = kind(None, errors.InvalidTopicError("no"))
@@ -258,21 +249,6 @@ def test_metrics_have_their_groups_and_names(producer: KafkaProducer) -> None:
     name = next(name for name in raw if name.name == "record-send-total")
     assert isinstance(name, MetricName)
     assert raw[name].value() >= 1
-
-
-def test_metrics_can_be_switched_off(servers: str) -> None:
-    with KafkaProducer(bootstrap_servers=servers, metrics_enabled=False) as producer:
-        assert producer.metrics() is None
-
-
-def test_a_pickle_holds_the_options(producer: KafkaProducer) -> None:
-    with pickle.loads(pickle.dumps(producer)) as again:
-        assert again.config["bootstrap_servers"] == producer.config["bootstrap_servers"]
-
-
-def test_the_producer_has_every_name_of_theirs() -> None:
-    theirs_only = set(dir(kafka.KafkaProducer)) - set(dir(KafkaProducer))
-    assert all(name.startswith("_") for name in theirs_only)
 
 
 def test_transactions_may_be_initialized_again_and_go_on_as_they_were() -> None:

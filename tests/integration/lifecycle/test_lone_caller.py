@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -131,17 +130,6 @@ def test_what_a_handler_raises_is_not_taken_for_a_mistake_of_ours(
         signal.signal(signal.SIGUSR1, before)
     future.get(LONG)
     assert not caplog.records
-
-
-def test_the_thread_makes_the_connections(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, {TOPIC: 1}) as broker:
-        lone = Lone(broker.bootstrap_servers, reconnect_backoff_ms=1, retry_backoff_ms=1)
-        lone.settle_in()
-        broker.kill()
-        broker.start()
-        assert lone.send().get(LONG).offset >= 0
-        lone.settle_in()
-        lone.producer.close(LONG)
 
 
 def test_who_is_near_the_end_of_the_stack_leaves_the_work_to_the_thread(lone: Lone) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -40,17 +39,6 @@ def test_what_is_produced_is_consumed_by_the_same_file(
     ran = run(*read)
     assert ran.exit_code == 0, ran.output
     assert sorted(ran.stdout.split()) == ["a", "b"]
-
-
-def test_perf_and_demo_take_the_file_as_well(guarded: GuardedBroker, tmp_path: Path) -> None:
-    file = properties(guarded, tmp_path, "tls", "PLAIN")
-    ran = run("perf", "--config", file, "--records", "100", "--json")
-    assert ran.exit_code == 0, ran.output
-    assert "SASL_SSL" in json.loads(ran.stdout)["options"]
-    ran = run("demo", "--config", file, "--no-spark", "--records", "50", "-X", "linger_ms=1")
-    assert ran.exit_code == 0, ran.output
-    assert "linger_ms=1, " in ran.stdout
-    assert ran.stdout.splitlines()[-1].startswith("Exact")
 
 
 def test_a_wrong_password_is_told_and_not_shown(guarded: GuardedBroker, tmp_path: Path) -> None:

@@ -97,20 +97,3 @@ def test_records_arrive_by_unix_domain_sockets(
     path = str(folder / "{port}.sock")
     options |= {"transport": "unix", "unix_socket_path": path}
     assert send_all(options, f"{protection}-{mechanism}") == list(range(len(VALUES)))
-
-
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compressed_records_arrive(codec: str, guarded: GuardedBroker) -> None:
-    options = guarded.options("mtls", "SCRAM-SHA-512")
-    assert send_all({**options, "compression_type": codec}, codec) == list(range(len(VALUES)))
-
-
-def test_a_broker_that_is_started_again_is_logged_in_to_again(certificates: Certificates) -> None:
-    with guarded_broker(certificates, {"t": 1}) as guarded:
-        options = guarded.options("tls", "SCRAM-SHA-256")
-        with KafkaProducer(reconnect_backoff_ms=1, **options) as producer:
-            first = producer.send("t", b"before").get(timeout=20)
-            guarded.broker.kill()
-            second = producer.send("t", b"after")
-            guarded.broker.start()
-            assert second.get(timeout=30).offset == first.offset + 1

@@ -366,8 +366,3 @@ def test_the_wrong_protocol_is_told_with_the_first_attempt(
 ) -> None:
     options = {**guarded.secrets(*client), "bootstrap_servers": guarded.address(*listener)}
     assert "security_protocol" in told(caplog, **options)
-
-
-def test_http_is_recognised_without_tls(caplog: pytest.LogCaptureFixture) -> None:
-    with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
-        assert "this is an HTTP server" in told(caplog, bootstrap_servers=address)
