@@ -3,6 +3,7 @@
     python -m benchmarks.acceptance                 # 5 rounds; stores results/acceptance.json
     python -m benchmarks.acceptance --quick         # 2 short rounds; to see that it works
     python -m benchmarks.acceptance --tls           # by TLS 1.3; stores results/tls.json
+    python -m benchmarks.acceptance --busy          # all cores busy; stores results/busy.json
     python -m benchmarks.acceptance --faces         # programs of others; stores results/faces.json
     python -m benchmarks.acceptance --avro          # with a registry; stores results/avro.json
     python -m benchmarks.acceptance --defaults      # no option set; stores results/defaults.json
@@ -30,6 +31,7 @@ from benchmarks.result_file import write_result
 from benchmarks.rivals.comparison import Comparison, Taken, compare
 from benchmarks.rivals.comparisons import (
     avro_comparisons,
+    busy_comparisons,
     comparisons,
     default_comparisons,
     face_comparisons,
@@ -42,6 +44,7 @@ _KNOWN = {
     None: comparisons,
     "defaults": default_comparisons,
     "tls": tls_comparisons,
+    "busy": busy_comparisons,
     "faces": face_comparisons,
     "avro": avro_comparisons,
 }
@@ -102,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     for option, said in (
         ("defaults", "every client with its default options"),
         ("tls", "two clients only, by TLS 1.3"),
+        ("busy", "a lone record while other programs keep all cores busy"),
         ("faces", "kprod's faces and their originals"),
         ("avro", "Avro with a schema registry"),
     ):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.rivals.comparisons import (
     FEW,
     KPROD,
@@ -22,6 +24,7 @@ def _measures() -> dict[str, Turn]:
         "keyed": sides["keyed"][KPROD],
         "keyed-1000": sides["keyed-1000"][KPROD],
         "lone": sides["lone"][KPROD],
+        "lone-busy": replace(sides["lone"][KPROD], busy=True),
         "send_many": sides["bulk"][KPROD_MANY],
         "send_arrow": sides["bulk"][KPROD_ARROW],
         "lz4": sides["lz4"][KPROD],
@@ -37,6 +40,6 @@ MEASURES = _measures()
 
 FIGURES = {
     "throughput": ("records_per_second", "cpu_us_per_record"),
-    "lone": ("p50_us", "p99_us"),
+    "lone": ("p50_us", "p99_us", "cpu_us_per_record"),
 }
 """Which figures of a turn are compared, by what it measures."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -84,6 +86,8 @@ def take(turn: Turn, folder: Path = ROOT) -> dict[str, Any]:
     Raises TurnFailed when the client fails, takes too long, or the sink did not get every record.
     """
     with ExitStack() as stack:
+        if turn.busy:
+            stack.enter_context(busy_cores())
         pems = _pems(stack) if turn.tls else None
         sink = stack.enter_context(SinkProcess(turn.partitions, pems and pems[0]))
         measured = _in_a_process(turn, folder, sink.bootstrap_servers, *(pems or ())[1:])
@@ -98,9 +102,24 @@ def take(turn: Turn, folder: Path = ROOT) -> dict[str, Any]:
 def _in_a_process(turn: Turn, folder: Path, *places: str) -> dict[str, Any]:
     # An older checkout, to compare with, has no word for these, and needs none for other turns.
     late = ("tls", "defaults")
-    described = json.dumps({n: v for n, v in turn.as_json().items() if n not in late or v})
+    told = replace(turn, busy=False).as_json()
+    del told["busy"]  # the caller's affair
+    described = json.dumps({n: v for n, v in told.items() if n not in late or v})
     module = "benchmarks.rivals.turn"
     return figures_of([sys.executable, "-m", module, described, *places], folder)
+
+
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    """A process for each core that computes without end, for the block."""
+    command = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
 
 
 def _pems(stack: ExitStack) -> tuple[str, str]:

@@ -138,6 +138,14 @@ def tls_comparisons(scale: float = 1.0) -> list[Comparison]:
     return found
 
 
+def busy_comparisons(scale: float = 1.0) -> list[Comparison]:
+    """The lone record again, while other processes keep every core busy."""
+    lone = _lone(scale)
+    sides = {side: replace(lone.sides[side], busy=True) for side in (KPROD, CALLBACK)}
+    question = lone.question.rstrip("?") + ", while other programs keep all cores busy?"
+    return [Comparison("lone-busy", question, sides, lone.repeats)]
+
+
 def default_comparisons(scale: float = 1.0) -> list[Comparison]:
     """Those of a record a call, of many in a call and of the lone record, with default options."""
     found = []

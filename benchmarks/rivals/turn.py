@@ -40,7 +40,8 @@ class Turn:
     once, until the last outcome; "lone": one record after the other, each waited for; "memory":
     like throughput, with inputs that take no memory of their own; or "idle": what comes after the
     last outcome. ``warm_up`` records (1 or more) go first. ``tls``: by TLS 1.3. ``defaults``: every
-    client with its default options, so linger and batch size are not told.
+    client with its default options, so linger and batch size are not told. ``busy``: another
+    process computes on each core meanwhile.
     """
 
     client: str
@@ -58,6 +59,7 @@ class Turn:
     level: int | None = None
     tls: bool = False
     defaults: bool = False
+    busy: bool = False
 
     def settings(self, bootstrap_servers: str, cafile: str | None = None) -> Settings:
         """What the client is told."""
@@ -132,16 +134,19 @@ def _memory(
 
 
 def _lone(
-    client: Client, turn: Turn, values: Sequence[bytes], _keys: Sequence[bytes], _meter: Meter
+    client: Client, turn: Turn, values: Sequence[bytes], _keys: Sequence[bytes], meter: Meter
 ) -> dict[str, Any]:
     for value in islice(cycle(values), turn.warm_up):
         client.send_and_wait(value)
     now, taken = time.perf_counter, []
+    started = meter()
     for value in islice(cycle(values), turn.records):
-        started = now()
+        sent = now()
         client.send_and_wait(value)
-        taken.append(now() - started)
-    return {f"{name}_us": 1000 * ms for name, ms in percentiles(taken).items()}
+        taken.append(now() - sent)
+    cpu = started.read().cpu_seconds / turn.records * MEGA
+    waits = {f"{name}_us": 1000 * ms for name, ms in percentiles(taken).items()}
+    return waits | {"cpu_us_per_record": cpu}
 
 
 def _idle(
