@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -91,42 +90,3 @@ def _row(top: float, bar: Bar, unit: str, scale: float) -> str:
 
 def _limit_line(x: float, top: float, height: int) -> str:
     return f'<path d="M{x:.1f} {top:.1f}v{height}" class="limit"><title>goal</title></path>'
-
-
-TREND_WIDTH, SIDE, PLOT_HEIGHT, POINT, MARGIN = 920, 230, 140, 2.5, 8
-
-
-def trend_chart(title: str, unit: str, points: Sequence[tuple[float, float]], slope: float) -> str:
-    """A figure with a dot for each pair of hours and value, and a line of ``slope`` per hour.
-
-    The line goes through the medians of both. The values begin at the least. No points: an empty
-    string.
-    """
-    if not points:
-        return ""
-    hours, values = ([point[axis] for point in points] for axis in (0, 1))
-    least, most = min(values), max(values)
-    across = (TREND_WIDTH - 2 * SIDE) / ((max(hours) - min(hours)) or 1.0)
-    up = (PLOT_HEIGHT - 2 * MARGIN) / ((most - least) or 1.0)
-
-    def place(hour: float, value: float) -> tuple[float, float]:
-        return SIDE + (hour - min(hours)) * across, PLOT_HEIGHT - MARGIN - (value - least) * up
-
-    dots = "".join(
-        '<circle cx="{:.1f}" cy="{:.1f}" r="{}" class="ours"/>'.format(*place(*point), POINT)
-        for point in points
-    )
-    middle = statistics.median(values) - slope * statistics.median(hours)
-    ends = [place(hour, middle + slope * hour) for hour in (min(hours), max(hours))]
-    line = "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(*ends[0], *ends[1])
-    told = escape(title)
-    labels = "".join(
-        f'<text x="{SIDE - 8}" y="{place(0, value)[1] + 4:.1f}" class="value">'
-        f"{escape(f'{figure(value)} {unit}')}</text>"
-        for value in {least, most}
-    )
-    return (
-        f"<figure><figcaption>{told}</figcaption>"
-        f'<svg viewBox="0 0 {TREND_WIDTH} {PLOT_HEIGHT}" role="img" aria-label="{told}">'
-        f'{labels}{dots}<path d="{line}" class="limit"/></svg></figure>\n'
-    )

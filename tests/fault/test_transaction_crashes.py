@@ -1,16 +1,17 @@
 """Crashes of the broker amid transactions.
 
-Each point is what is on disk before a coordinator or a marker writes something: a workload of
-transactions over two partitions and a group's offsets is recorded with a copy of the data at each
-of these moments. The data are opened as after a crash. What was committed has to be there as a
-whole, what was aborted must not be, and a transaction whose producer had no answer is one of the
-two, with its offsets. Nothing may stay undecided.
+Each point is what is on disk before a coordinator, a producer or a marker writes something: a
+workload of transactions over two partitions and a group's offsets is recorded with a copy of the
+data at each of these moments. The data are opened as after a crash. What was committed has to be
+there as a whole, what was aborted must not be, and a transaction whose producer had no answer is
+one of the two, with its offsets. Nothing may stay undecided.
 """
 
 from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,12 +25,25 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_files import check_directory
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
+from kprod.clock import SystemClock, wall_ms
 from tests.support.tier import FULL, one_of
 from tests.unit.broker.asking_producer import AskingProducer
 from tests.unit.broker.nodes import ask, running_node
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, segment_index_bytes=400)
 NAMES = ("one", "two")
+
+
+class RecordingClock(SystemClock):
+    """Calls ``record`` before it tells the time, as whoever writes asks for it first."""
+
+    def __init__(self, record: Callable[[], None]) -> None:
+        self._record = record
+        self.wall_ms = self._wall_ms
+
+    def _wall_ms(self) -> int:
+        self._record()
+        return wall_ms()
 
 
 @dataclass(frozen=True)
@@ -63,7 +77,7 @@ class Workload:
             data,
             log_config=CONFIG,
             transaction_config=config,
-            before_write=self._record,
+            clock=RecordingClock(self._record),
             clean=False,
         ) as node:
             node.topics.create("t", 2)

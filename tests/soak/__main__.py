@@ -9,7 +9,7 @@ micro-batch of Spark. A consumer that is not ours finds each record once and in 
 descriptors, threads and latency must not grow (``trend.py``). Needs Java for Spark.
 
 Stores ``soak.json`` below ``benchmarks/results`` when it ran for three hours, else
-``soak-quick.json``, and ``build/soak/report.html``. The exit code is 1 when something grows or the
+``soak-quick.json``. The exit code is 1 when something grows or the
 run was too short to tell; what breaks a promise ends it at once.
 """
 
@@ -19,6 +19,7 @@ import argparse
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -26,8 +27,9 @@ from typing import Any
 from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
 from benchmarks.spread import significant
+from tests.soak.brokers import Brokers
 from tests.soak.command_process import ROOT, CommandProcess
-from tests.soak.page import page
+from tests.soak.load import Load
 from tests.soak.sampling import Sampler, points_of, python_family
 from tests.soak.trend import Measure, Point, Verdict, judge
 from tests.soak.turns import Turns
@@ -59,18 +61,18 @@ class Soak:
     def __init__(self, options: argparse.Namespace, stack: ExitStack) -> None:
         self._options = options
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        output = stack.enter_context((FOLDER / "output.txt").open("w"))
+        output = FOLDER / "output.txt"
+        output.write_text("")
         self.totals: dict[str, float] = {}
         self._latencies: dict[str, list[Point]] = {name: [] for name in LATENCY}
 
-        def process(name: str, **arguments: Any) -> CommandProcess:
-            module = f"tests.soak.{name}"
-            return stack.enter_context(CommandProcess(module, arguments, output))
+        def process(make: Callable[..., Any], **arguments: Any) -> CommandProcess:
+            return stack.enter_context(CommandProcess(make, arguments, output))
 
-        brokers = process("brokers", folder=folder)
+        brokers = process(Brokers, folder=folder)
         addresses = brokers.ask("options")
         servers = addresses["plain"]["bootstrap_servers"]
-        self._load = process("load", **addresses)
+        self._load = process(Load, **addresses)
         self._tell_heap = {"producers": self._load, "brokers": brokers}
         self._heaps: dict[str, list[Point]] = {name: [] for name in self._tell_heap}
         processes = {
@@ -79,7 +81,9 @@ class Soak:
         }
         spark = None
         if not options.without_spark:
-            spark = process("spark_batches", folder=folder, servers=servers)
+            from tests.soak.spark_batches import SparkBatches
+
+            spark = process(SparkBatches, folder=folder, servers=servers)
             processes["Spark's Python"] = partial(python_family, spark.pid)
         self._sampler = Sampler(processes)
         self.processes = list(processes)
@@ -157,9 +161,7 @@ def main() -> int:
         settings=vars(options) | {"turns": list(soak.turns.kinds), "warm_up": WARM_UP},
         figures=_figures(soak, verdicts),
     )
-    report = FOLDER / "report.html"
-    report.write_text(page(verdicts))
-    print(f"Stored in {stored.relative_to(ROOT)} and {report.relative_to(ROOT)}")
+    print(f"Stored in {stored.relative_to(ROOT)}")
     for process, measures in verdicts.items():
         for verdict in measures.values():
             print(f"{process}, {verdict.measure.name}: {verdict}")

@@ -1,20 +1,13 @@
-"""Three embedded brokers in one process, which restart, move leaders and change certificates.
-
-    python -m tests.soak.brokers '{"folder": "..."}'
-
-Logins last for some seconds. Commands are the methods of ``Brokers``.
-"""
+"""Three embedded brokers in one process, which restart, move leaders and change certificates."""
 
 from __future__ import annotations
 
-import json
-import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.soak.command_process import serve
 from tests.support.certificates import Certificates
-from tests.support.guarded_broker import GuardedBroker, guarded_broker
+from tests.support.guarded_broker import guarded_broker
 
 LOGIN_SECONDS = 2.0
 NODES = 3
@@ -23,9 +16,17 @@ NODES = 3
 class Brokers:
     """What happens to brokers. Every command returns once it has happened."""
 
-    def __init__(self, guarded: GuardedBroker) -> None:
-        self._guarded = guarded
-        self._broker = guarded.broker
+    def __init__(self, folder: str) -> None:
+        self._stack = ExitStack()
+        certificates = Certificates(Path(folder))
+        self._guarded = self._stack.enter_context(
+            guarded_broker(certificates, {}, lifetime=LOGIN_SECONDS, nodes=NODES)
+        )
+        self._broker = self._guarded.broker
+
+    def end(self) -> None:
+        """Stop all nodes."""
+        self._stack.close()
 
     def options(self) -> dict[str, Any]:
         """Those of a producer for an open listener, and for one with certificate and login."""
@@ -55,16 +56,3 @@ class Brokers:
         self._guarded.renew()
         for node in self._broker.node_ids:
             self.restart(node)
-
-
-def main() -> None:
-    """Serve the commands of standard input."""
-    folder = Path(json.loads(sys.argv[1])["folder"])
-    with guarded_broker(Certificates(folder), {}, lifetime=LOGIN_SECONDS, nodes=NODES) as guarded:
-        brokers = Brokers(guarded)
-        commands = ("options", "crash", "restart", "move_leaders", "renew_certificates")
-        serve({name: getattr(brokers, name) for name in commands})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,56 +1,49 @@
-"""A process that is told what to do by lines of JSON, and answers each by a line of JSON."""
+"""A process that holds an object, and calls its methods when it is told to."""
 
 from __future__ import annotations
 
 import gc
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+import multiprocessing
+import os
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from tests.support.held_resources import heap_bytes
 
 ROOT = Path(__file__).parents[2]
-Command = Callable[..., Any]
+SPAWN = multiprocessing.get_context("spawn")
 
 
 class CommandProcess:
-    """Runs ``python -m module``, which calls ``serve``. Thread: one.
+    """Holds ``make(**arguments)``, whose methods are the commands. Thread: one.
 
-    ``output`` takes what the process says on stderr. Leaving the ``with`` block closes its input,
-    which ends it.
+    Beside them, ``heap`` tells what the process has allocated (``heap_bytes``), without what the
+    garbage collector would free. ``output`` takes what the process says. What a command raises ends
+    the process, with its traceback there. So does leaving the ``with`` block.
     """
 
-    def __init__(self, module: str, arguments: Any, output: IO[str]) -> None:
-        command = [sys.executable, "-m", module, json.dumps(arguments)]
-        self._process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=output,
-            text=True,
-        )
+    def __init__(self, make: Callable[..., Any], arguments: dict[str, Any], output: Path) -> None:
+        self._pipe, theirs = SPAWN.Pipe()
+        self._process = SPAWN.Process(target=_serve, args=(theirs, make, arguments, str(output)))
+        self._process.start()
+        theirs.close()
 
     @property
     def pid(self) -> int:
         """Its process id."""
+        assert self._process.pid is not None
         return self._process.pid
 
     def begin(self, command: str, **arguments: Any) -> None:
         """Tell it to do something; ``answer`` has to be called before the next command."""
-        assert self._process.stdin is not None
-        print(json.dumps([command, arguments]), file=self._process.stdin, flush=True)
+        self._pipe.send((command, arguments))
 
     def answer(self) -> Any:
-        """Wait for the end of what was begun; AssertionError when the process has failed."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"the process has ended with {self._process.wait(30)}: see its output"
-        return json.loads(line)
+        """Wait for the end of what was begun; EOFError when the process has failed."""
+        return self._pipe.recv()
 
     def ask(self, command: str, **arguments: Any) -> Any:
         """Do something, and return what it came to."""
@@ -66,27 +59,27 @@ class CommandProcess:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(60)
-        except subprocess.TimeoutExpired:
+        self._pipe.close()
+        self._process.join(60)
+        if self._process.is_alive():
             self._process.kill()
-            self._process.wait()
+            self._process.join()
 
 
-def serve(commands: Mapping[str, Command]) -> None:
-    """Answer the lines on standard input until it ends.
-
-    Beside ``commands``, ``heap`` tells what the process has allocated (``heap_bytes``), without
-    what the garbage collector would free. What a command raises ends the process, with its
-    traceback on stderr.
-    """
-    commands = {"heap": _heap, **commands}
-    answers, sys.stdout = sys.stdout, sys.stderr  # what libraries print must not be an answer
-    for line in sys.stdin:
-        name, arguments = json.loads(line)
-        print(json.dumps(commands[name](**arguments)), file=answers, flush=True)
+def _serve(
+    pipe: Connection, make: Callable[..., Any], arguments: dict[str, Any], output: str
+) -> None:
+    log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for told in (1, 2):
+        os.dup2(log, told)
+    held = make(**arguments)
+    while True:
+        try:
+            command, given = pipe.recv()
+        except EOFError:
+            break
+        pipe.send(_heap() if command == "heap" else getattr(held, command)(**given))
+    getattr(held, "end", lambda: None)()
 
 
 def _heap() -> int:

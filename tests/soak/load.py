@@ -1,22 +1,13 @@
-"""The process under test: producers that live as long as the soak, and some that live briefly.
-
-    python -m tests.soak.load '{"plain": {...}, "guarded": {...}}'
-
-The options are those of ``KafkaProducer``: ``plain`` for an open listener, ``guarded`` for one that
-asks for a certificate and a login. Commands are the methods of ``Load``.
-"""
+"""The process under test: producers that live as long as the soak, and some that live briefly."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from kprod import KafkaProducer
 from kprod.types import DeliveryReport
-from tests.soak.command_process import serve
 from tests.support.numbered_records import numbered
 
 VALUE_BYTES = 100
@@ -38,7 +29,11 @@ LASTING: dict[str, Any] = {
 
 
 class Load:
-    """Each command sends numbered records to one topic, and returns once all are stored."""
+    """Each command sends numbered records to one topic, and returns once all are stored.
+
+    The options are those of ``KafkaProducer``: ``plain`` for an open listener, ``guarded`` for one
+    that asks for a certificate and a login.
+    """
 
     def __init__(self, plain: Mapping[str, Any], guarded: Mapping[str, Any]) -> None:
         self._plain = {**LASTING, **plain}
@@ -118,14 +113,3 @@ class Load:
         report: DeliveryReport = producer.flush(timeout=LEFT_SECONDS)
         assert (report.failed, report.pending) == (0, 0), report
         return {"sent": sent, "milliseconds": [1000 * each for each in took]}
-
-
-def main() -> None:
-    """Serve the commands of standard input."""
-    load = Load(**json.loads(sys.argv[1]))
-    commands = ("send", "send_briefly", "transact", "close")
-    serve({name: getattr(load, name) for name in commands})
-
-
-if __name__ == "__main__":
-    main()

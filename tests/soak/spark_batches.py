@@ -1,13 +1,7 @@
-"""A Spark driver that runs a micro-batch whenever it is asked to, from one checkpoint.
-
-    python -m tests.soak.spark_batches '{"folder": "...", "servers": "..."}'
-
-Needs Java. The command is ``write``.
-"""
+"""A Spark driver that runs a micro-batch whenever it is asked to, from one checkpoint."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -15,20 +9,20 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from kprod.spark import foreach_batch
-from tests.soak.command_process import serve
 from tests.spark.driver_process import SETTINGS
 
 MEMORY = "512m"
 
 
 class SparkBatches:
-    """One session and one query, which goes on from turn to turn.
+    """One session and one query, which goes on from turn to turn. Needs Java.
 
     Not a query for each turn: PySpark keeps a thread and a connection for every query with
     ``foreachBatch`` that was ever started, whatever the function does.
     """
 
     def __init__(self, folder: str, servers: str) -> None:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         self._lines = Path(folder, "lines")
         self._lines.mkdir()
         self._servers = servers
@@ -63,13 +57,3 @@ class SparkBatches:
         self._written += 1
         self._query.processAllAvailable()
         written.unlink()
-
-
-def main() -> None:
-    """Serve the command of standard input."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    serve({"write": SparkBatches(**json.loads(sys.argv[1])).write})
-
-
-if __name__ == "__main__":
-    main()

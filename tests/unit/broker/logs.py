@@ -10,7 +10,8 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_loader import LogLoader
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.file_slice import in_memory
-from kprod.records.record_batch import BatchHeader, read_batches
+from kprod.records.legacy_message import read_sets
+from kprod.records.record_batch import BatchHeader, StoredRecord
 from kprod.types import TopicPartition
 from tests.support.raw_batch import raw_batch
 
@@ -47,16 +48,22 @@ def read_log(log: PartitionLog, offset: int, max_bytes: int) -> bytes:
     return in_memory([log.locate(offset, max_bytes, whole_first=True).records])
 
 
-def values(log: PartitionLog) -> list[bytes | None]:
-    """Everything in the log, checked on the way: offsets without gap, CRCs right."""
-    found: list[bytes | None] = []
-    while log.start_offset + len(found) < log.end_offset:
-        fetched = read_log(log, log.start_offset + len(found), 1_500)
-        for batch in read_batches(fetched):
+def records(log: PartitionLog, start: int | None = None) -> list[StoredRecord]:
+    """All from an offset on, read piece by piece, with right CRCs."""
+    found: list[StoredRecord] = []
+    at = log.start_offset if start is None else start
+    while at < log.end_offset:
+        batches = list(read_sets(read_log(log, at, 1_500)))
+        assert batches, at
+        for batch in batches:
             assert batch.crc_ok
-            assert batch.partition_leader_epoch == 0
-            for record in batch.records():
-                if record.offset >= log.start_offset + len(found):
-                    assert record.offset == log.start_offset + len(found)
-                    found.append(record.value)
+            found += [record for record in batch.records() if record.offset >= at]
+            at = batch.last_offset + 1
     return found
+
+
+def values(log: PartitionLog) -> list[bytes | None]:
+    """Everything in the log, whose offsets are without a gap."""
+    found = records(log)
+    assert [record.offset for record in found] == list(range(log.start_offset, log.end_offset))
+    return [record.value for record in found]

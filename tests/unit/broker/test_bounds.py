@@ -178,6 +178,8 @@ def test_a_request_makes_no_more_partitions_than_apache_kafka_lets_it(node: Node
     ]
     made = ask(node, ApiKey.CREATE_TOPICS, 5, topics=wanted)
     assert {topic.error_code for topic in made.topics} == {ErrorCode.policy_violation}
+    with pytest.raises(BrokerError, match="INVALID_PARTITIONS"):
+        node.topics.create("t", MAX_PARTITIONS + 1)
     assert node.topics.all() == []
     node.topics.create("t", 1)
     node.topics.create("u", 1)

@@ -18,7 +18,6 @@ from kprod.broker.groups.group import (
     SyncRequest,
 )
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
-from kprod.broker.java_hash import java_hash
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
 from tests.unit.broker.nodes import ask, running_node
@@ -206,15 +205,6 @@ def test_a_commit_without_a_generation_is_for_a_group_without_members(rig: Rig) 
     assert commit("", -1) is None
     rig.join("b", instance_id="two")
     assert commit("", -1) is ErrorCode.unknown_member_id
-
-
-def test_java_hash() -> None:
-    assert [java_hash(text) for text in ("", "a", "hello", "polygenelubricants")] == [
-        0,
-        97,
-        99162322,
-        0,
-    ]
 
 
 def test_a_group_that_never_had_members_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import threading
 import uuid
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from kprod.broker.log.checkpoint_files import StorageError, read_offsets
 from kprod.broker.log.log_cleaner import CLEANER_CHECKPOINT
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories, decode_id, deleted_name, encode_id
-from kprod.broker.log.log_loader import LogLoader
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.batch_writer import write_batch
 from kprod.records.record_batch import BatchHeader
@@ -153,28 +150,6 @@ def test_the_files_of_a_deleted_partition_stay_for_a_while(tmp_path: Path) -> No
     directory.maintain(NOW + 60_000)
     assert doomed(tmp_path) == []
     assert values(directory.logs[WHERE]) == [b"another"]
-    directory.close()
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_so_many_threads_load_the_partitions_of_a_directory(
-    tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_one_partition(tmp_path).abandon()
-    for number in range(4, 12):
-        shutil.copytree(tmp_path / str(WHERE), tmp_path / f"some-topic.v1-{number}")
-    together, loading = threading.Barrier(threads), set[int]()
-    load = LogLoader.load
-
-    def slowly(loader: LogLoader) -> PartitionLog:
-        if len(loading) < threads and threading.get_ident() not in loading:
-            loading.add(threading.get_ident())
-            together.wait(60)
-        return load(loader)
-
-    monkeypatch.setattr(LogLoader, "load", slowly)
-    directory = LogDirectories([tmp_path], LogConfig(), recovery_threads=threads)
-    assert (len(directory.logs), len(loading)) == (9, threads)
     directory.close()
 
 

@@ -12,9 +12,9 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.batch_writer import write_batch
 from kprod.errors import BrokerError
-from kprod.records.record_batch import BatchHeader, read_batches
+from kprod.records.record_batch import BatchHeader
 from tests.support.crash_images import crash_images
-from tests.unit.broker.logs import append, open_log, produce, read_log, values
+from tests.unit.broker.logs import append, open_log, produce, records, values
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -37,16 +37,7 @@ def put(log: PartitionLog, *pairs: Pair, at: int = NOW) -> None:
 
 def pairs(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
     """Offset, key and value of every record there is."""
-    found, at = [], log.start_offset
-    while at < log.end_offset:
-        batches = list(read_batches(read_log(log, at, 1_500)))
-        if not batches:
-            break
-        for batch in batches:
-            assert batch.crc_ok
-            found += [(r.offset, r.key, r.value) for r in batch.records() if r.offset >= at]
-            at = batch.last_offset + 1
-    return found
+    return [(record.offset, record.key, record.value) for record in records(log)]
 
 
 def latest(records: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes | None, int]:

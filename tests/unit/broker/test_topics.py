@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import uuid
 from pathlib import Path
@@ -14,7 +13,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.broker.topics import MAX_PARTITIONS, Topics, is_legal_name
+from kprod.broker.topics import is_legal_name
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import append, values
@@ -29,18 +28,6 @@ def test_legal_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "ä", "a/b", "a\n", "a:b"])
 def test_illegal_names(name: str) -> None:
     assert not is_legal_name(name)
-
-
-def test_what_cannot_be_made(node: Node) -> None:
-    node.topics.create("t", 1)
-    for name, count, expected in (
-        ("t", 1, ErrorCode.topic_already_exists),
-        ("a/b", 1, ErrorCode.invalid_topic_exception),
-        ("u", 0, ErrorCode.invalid_partitions),
-        ("u", MAX_PARTITIONS + 1, ErrorCode.invalid_partitions),
-    ):
-        with pytest.raises(BrokerError, match=expected.name.upper()):
-            node.topics.create(name, count)
 
 
 def test_names_that_metrics_could_not_tell_apart(node: Node) -> None:
@@ -80,15 +67,6 @@ def test_many_who_want_the_same_topic_get_the_same(node: Node) -> None:
         thread.join()
     assert len(found) == 8
     assert len(set(found)) == 1
-
-
-def test_a_disk_that_refuses_is_a_storage_error(tmp_path: Path) -> None:
-    logs = LogDirectories([tmp_path / "data"], LogConfig())
-    topics = Topics(logs)
-    shutil.rmtree(tmp_path / "data")
-    with pytest.raises(BrokerError, match="KAFKA_STORAGE_ERROR"):
-        topics.create("t", 1)
-    logs.abandon()
 
 
 def test_a_deleted_topic_comes_back_empty_and_with_another_id(node: Node) -> None:

@@ -12,32 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprod.records.codecs import CorruptBatch
-from kprod.records.record_batch import RecordBatch, StoredRecord, read_batches
+from kprod.records.record_batch import RecordBatch, read_batches
 from tests.golden.record_batches import GOLDEN_BATCHES, GoldenBatch
 from tests.support.raw_batch import raw_batch, raw_record, varint
 
-SARAMA_RECORD = StoredRecord(
-    0, 0x0158_8DCD_5938 + 5, b"\1\2\3\4", b"\5\6\7", (("\x08\x09\x0a", b"\x0b\x0c"),)
-)
-SARAMA_BATCHES = {
-    "none": "0000000000000000000000460000000002547961fd000000000000000001588dcd59380000000000000000"
-    "00000000000000000000000000000000000128000a00080102030406050607020608090a040b0c",
-    "gzip": "00000000000000000000005f0000000002e74acea5000100000000000001588dcd59380000000000000000"
-    "0000000000000000000000000000000000011f8b080000096e8800ff001500eaff28000a000801020304060506"
-    "07020608090a040b0c0300adc9586715000000",
-    "snappy": "00000000000000000000005c00000000028564b224000200000000000001588dcd593800000000000000"
-    "0000000000000000000000000000000000000182534e4150505900000000010000000100000017155028000a00"
-    "080102030406050607020608090a040b0c",
-    "lz4": "00000000000000000000005900000000029d1291f8000300000000000001588dcd593800000000000000000"
-    "0000000000000000000000000000000000104224d186440a71500008028000a00080102030406050607020608090"
-    "a040b0c000000000c3bef92",
-    "gap at the end": "0000000000000000000000460000000002ca33bc05000000000001000001588dcd593800000"
-    "0000000000000000000000000000000000000000000000128000a00080102030406050607020608090a040b0c",
-}
-COMMIT_MARKER = bytes.fromhex(
-    "00000000000000000000004200000000027ccf046d0030000000000000018bcfe568640000018bcfe5686400000000"
-    "00000fa00003ffffffff000000012000000008000000010c00000000000700"
-)
 CODECS = {
     1: gzip.compress,
     2: lambda data: bytes(cramjam.snappy.compress_raw(data)),
@@ -60,21 +38,6 @@ def test_captured_batches_hold_the_records_they_are_known_for(golden: GoldenBatc
     assert found == [(w[0], w[1], w[2], tuple(w[3])) for w in golden.records]
     offsets = [record.offset for record in batch.records()]
     assert offsets == list(range(batch.base_offset, batch.last_offset + 1))
-
-
-@pytest.mark.parametrize("name", SARAMA_BATCHES)
-def test_batches_of_a_go_client_in_every_codec(name: str) -> None:
-    batch = only_batch(bytes.fromhex(SARAMA_BATCHES[name]))
-    assert batch.crc_ok
-    assert list(batch.records()) == [SARAMA_RECORD]
-
-
-def test_a_marker_of_a_coordinator_is_told_apart() -> None:
-    marker = only_batch(COMMIT_MARKER)
-    assert marker.crc_ok
-    assert marker.is_control
-    assert marker.is_transactional
-    assert (marker.producer_id, marker.producer_epoch, marker.base_sequence) == (4000, 3, -1)
 
 
 def test_append_time_is_the_time_of_every_record() -> None:

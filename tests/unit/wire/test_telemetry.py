@@ -15,10 +15,12 @@ from kprod.wire.telemetry import (
     decode_push_response,
     encode_get_subscriptions_request,
     encode_push_request,
+    metrics_data,
 )
 from kprod.wire.versions import ApiKey
 from tests.support import hostile_answers
 from tests.support.kio_messages import read_request
+from tests.support.metrics_data import read_metrics, read_resource, read_scope
 from tests.support.wire_samples import push_telemetry_response, telemetry_subscriptions_response
 
 OWN_ID = uuid.UUID("12345678-9abc-def0-0123-456789abcdef")
@@ -60,3 +62,10 @@ def test_a_subscription_to_more_names_than_any_client_has_is_refused() -> None:
 
 def test_the_answer_to_a_push() -> None:
     assert decode_push_response(0, push_telemetry_response(0)) == (118, 250)
+
+
+def test_resource_and_scope_as_opentelemetry_reads_them() -> None:
+    resource, scope = {"transactional_id": "ü" * 200, "other": ""}, ("kprod", "1.2")
+    written = metrics_data(resource, scope, [])
+    assert (read_resource(written), read_scope(written)) == (resource, scope)
+    assert read_metrics(metrics_data({}, scope, [])) == []
