@@ -31,7 +31,7 @@ FRESH_ID = 1000
 
 
 def transaction(state: TransactionState, **changes: Any) -> Transaction:
-    in_use = state in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT)
+    in_use = state in (ONGOING, *PREPARED)
     found = Transaction(
         "x",
         WHO.producer_id,
@@ -56,89 +56,58 @@ def outcome(act: Any) -> TransactionState | ErrorCode:
 
 
 def end(
-    present: Transaction, epoch: int, committed: bool, version: int, producer_id: int = 7
+    present: Transaction,
+    epoch: int,
+    committed: bool,
+    version: int,
+    producer_id: int = 7,
+    **options: bool,
 ) -> TransactionState | ErrorCode:
     who = ProducerIdentity(producer_id, epoch)
-    return outcome(lambda: rules.end(present, who, committed, version, NOW, lambda: FRESH_ID))
+    return outcome(
+        lambda: rules.end(present, who, committed, version, NOW, lambda: FRESH_ID, **options)
+    )
 
 
-STATES = (EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
+PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
+STATES = (EMPTY, ONGOING, *PREPARED, COMPLETE_COMMIT, COMPLETE_ABORT)
+OUTCOMES: dict[str, TransactionState | ErrorCode] = dict(
+    zip("FIWCAca", (FENCED, ILLEGAL, WAIT, *PREPARED, COMPLETE_COMMIT, COMPLETE_ABORT), strict=True)
+)
+VERSION_1 = dict(zip(STATES, ("II", "CA", "WI", "IW", "cI", "Ia"), strict=True))
+BY_VERSION_1 = {state: f"FF FF {ends} FF" for state, ends in VERSION_1.items()}
+BY_VERSION_2 = {
+    EMPTY: "FF FF IA FF",
+    ONGOING: "FF FF CA FF",
+    PREPARE_COMMIT: "WW WW WW WW",
+    PREPARE_ABORT: "WW WW WW WW",
+    COMPLETE_COMMIT: "FF cI IA FF",
+    COMPLETE_ABORT: "FF Ia IA FF",
+}
+# KAFKA-20785 changes one answer: to a commit that the coordinator's abort was faster than.
+WITH_LATE_COMMITS_FENCED = BY_VERSION_2 | {COMPLETE_ABORT: "FF Fa IA FF"}
 
 
+@pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize(
-    ("state", "commit", "abort"),
+    ("version", "ends", "options"),
     [
-        (EMPTY, ILLEGAL, ILLEGAL),
-        (ONGOING, PREPARE_COMMIT, PREPARE_ABORT),
-        (PREPARE_COMMIT, WAIT, ILLEGAL),
-        (PREPARE_ABORT, ILLEGAL, WAIT),
-        (COMPLETE_COMMIT, COMPLETE_COMMIT, ILLEGAL),
-        (COMPLETE_ABORT, ILLEGAL, COMPLETE_ABORT),
+        (0, BY_VERSION_1, {}),
+        (2, BY_VERSION_2, {}),
+        (2, WITH_LATE_COMMITS_FENCED, {"fences_late_commits": True}),
     ],
 )
-def test_ending_by_version_1(state: TransactionState, commit: Any, abort: Any) -> None:
-    present = transaction(state)
-    assert end(present, 4, True, 0) == commit
-    assert end(present, 4, False, 0) == abort
-    for epoch in (3, 5):
-        assert end(present, epoch, True, 0) == FENCED
-    assert end(present, 4, True, 0, producer_id=8) == UNMAPPED
-
-
-@pytest.mark.parametrize(
-    ("state", "epoch", "commit", "abort"),
-    [
-        (EMPTY, 4, ILLEGAL, PREPARE_ABORT),
-        (EMPTY, 3, FENCED, FENCED),
-        (ONGOING, 4, PREPARE_COMMIT, PREPARE_ABORT),
-        (ONGOING, 3, FENCED, FENCED),
-        (ONGOING, 5, FENCED, FENCED),
-        (PREPARE_COMMIT, 4, WAIT, WAIT),
-        (PREPARE_COMMIT, 3, WAIT, WAIT),
-        (PREPARE_ABORT, 4, WAIT, WAIT),
-        (PREPARE_ABORT, 2, WAIT, WAIT),
-        (COMPLETE_COMMIT, 4, ILLEGAL, PREPARE_ABORT),
-        (COMPLETE_COMMIT, 3, COMPLETE_COMMIT, ILLEGAL),
-        (COMPLETE_COMMIT, 2, FENCED, FENCED),
-        (COMPLETE_ABORT, 4, ILLEGAL, PREPARE_ABORT),
-        (COMPLETE_ABORT, 3, ILLEGAL, COMPLETE_ABORT),
-        (COMPLETE_ABORT, 5, FENCED, FENCED),
-    ],
-)
-def test_ending_by_version_2(state: TransactionState, epoch: int, commit: Any, abort: Any) -> None:
-    present = transaction(state)
-    assert end(present, epoch, True, 2) == commit
-    assert end(present, epoch, False, 2) == abort
-    ends = state in (PREPARE_COMMIT, PREPARE_ABORT)
-    assert end(present, epoch, True, 2, producer_id=8) == (WAIT if ends else UNMAPPED)
-
-
-@pytest.mark.parametrize(
-    ("state", "epoch", "commit", "abort"),
-    [
-        (COMPLETE_ABORT, 3, FENCED, COMPLETE_ABORT),
-        (COMPLETE_ABORT, 4, ILLEGAL, PREPARE_ABORT),
-        (PREPARE_ABORT, 4, WAIT, WAIT),
-        (COMPLETE_COMMIT, 3, COMPLETE_COMMIT, ILLEGAL),
-        (EMPTY, 4, ILLEGAL, PREPARE_ABORT),
-    ],
-)
-def test_brokers_that_fence_late_commits(
-    state: TransactionState, epoch: int, commit: Any, abort: Any
+def test_ending(
+    state: TransactionState, version: int, ends: dict[Any, str], options: dict[str, bool]
 ) -> None:
-    """KAFKA-20785 changes one answer: to a commit that the coordinator's abort was faster than."""
-
-    def end_late(committed: bool) -> TransactionState | ErrorCode:
-        who = ProducerIdentity(7, epoch)
-        present = transaction(state)
-        return outcome(
-            lambda: rules.end(
-                present, who, committed, 2, NOW, lambda: FRESH_ID, fences_late_commits=True
-            )
-        )
-
-    assert end_late(True) == commit
-    assert end_late(False) == abort
+    """What a commit and an abort come to, in the epochs from 2 to 5; the present one is 4."""
+    present = transaction(state)
+    for epoch, both in zip(range(2, 6), ends[state].split(), strict=True):
+        for committed, letter in zip((True, False), both, strict=True):
+            found = end(present, epoch, committed, version, **options)
+            assert found == OUTCOMES[letter], (epoch, committed)
+    stranger = end(present, 4, True, version, producer_id=8, **options)
+    assert stranger == (WAIT if version == 2 and state in PREPARED else UNMAPPED)
 
 
 def test_by_version_2_each_end_begins_an_epoch() -> None:
@@ -186,7 +155,7 @@ def test_a_new_producer_gets_the_next_epoch(state: TransactionState) -> None:
     assert (found.last_epoch, found.timeout_ms, found.started_ms) == (-1, 9_000, -1)
 
 
-@pytest.mark.parametrize("state", [PREPARE_COMMIT, PREPARE_ABORT])
+@pytest.mark.parametrize("state", PREPARED)
 def test_nobody_gets_one_while_the_last_transaction_ends(state: TransactionState) -> None:
     assert outcome(lambda: initialize(transaction(state))) == WAIT
     assert outcome(lambda: initialize(transaction(state), WHO)) == WAIT
@@ -250,7 +219,7 @@ def test_adding_partitions(state: TransactionState) -> None:
         return rules.add_partitions(present, who, partitions, NOW)
 
     strangers = [ProducerIdentity(8, 4), ProducerIdentity(7, 3), ProducerIdentity(7, 5)]
-    if state in (PREPARE_COMMIT, PREPARE_ABORT):
+    if state in PREPARED:
         for who in (WHO, *strangers):
             assert outcome(lambda who=who: add(who, T1)) == WAIT
         return
