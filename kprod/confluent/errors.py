@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from kprod import errors as native
 from kprod.confluent.error_codes import BROKER, LOCAL
-from kprod.sender.transaction_requests import FENCING
+from kprod.sender.retry import FENCING
 from kprod.types import NextStep, Persisted
 from kprod_ext.confluent import CLOSED
 

@@ -326,6 +326,7 @@ class BrokerConnection:
         exchange.left = frame = exchange.encode(version, correlation_id, self._settings.client_id)
         exchange.left_bytes = size = sum(map(len, frame))
         exchange.version, exchange.correlation_id, exchange.since = version, correlation_id, now
+        exchange.may_be_read = False  # if it is repeated
         self.output.append(exchange)
         self.unanswered.append(exchange)
         self.can_send = False

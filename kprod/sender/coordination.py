@@ -10,9 +10,9 @@ and the end of each transaction returns the epoch of the next one. The cluster's
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from kprod.errors import (
     BrokerError,
@@ -24,21 +24,10 @@ from kprod.errors import (
     UnsupportedVersionError,
 )
 from kprod.sender.broker import Broker
-from kprod.sender.connection import ControlRequest
+from kprod.sender.connection import Buffers, Exchange
 from kprod.sender.deadlines import FOREVER
 from kprod.sender.partitions import PartitionSet
-from kprod.sender.retry import FATAL
-from kprod.sender.transaction_requests import (
-    AGAIN,
-    BEFORE_IMPLICIT,
-    LATE,
-    Ask,
-    Coordinator,
-    Reaction,
-    by_topic,
-    finding,
-    reaction,
-)
+from kprod.sender.retry import AGAIN, FATAL, LATE, Reaction, reaction
 from kprod.sender.transactions import (
     DOOMED,
     ENDS,
@@ -50,6 +39,8 @@ from kprod.sender.transactions import (
 )
 from kprod.sender_log import SenderLog
 from kprod.types import NextStep, ProducerId, TopicPartition
+from kprod.wire import transactions as wire
+from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
 from kprod.wire.transactions import GROUP, TRANSACTION, GroupMetadata, OffsetsReply
 from kprod.wire.versions import ApiKey
 
@@ -78,6 +69,107 @@ FLUSHING = (State.COMMITTING, State.PREPARED)
 ENDING = FLUSHING + DOOMED
 PATIENCE = 1.0
 """Seconds for which metadata may lack a broker that was named as coordinator."""
+
+
+Coordinator: TypeAlias = tuple[int, str]
+"""The kind of a coordinator and its key, for example ``(wire.TRANSACTION, transactional id)``."""
+
+SINCE_2_5 = 3
+"""The first version of INIT_PRODUCER_ID that asks for an epoch (KIP-360), and of TXN_OFFSET_COMMIT
+that names a member (KIP-447)."""
+BEFORE_IMPLICIT = 4
+"""The last version of TXN_OFFSET_COMMIT and of END_TXN in protocol 1. No other request that changes
+a transaction has a later one."""
+
+_WIRE: Mapping[ApiKey, tuple[Callable[..., bytes], Callable[..., Any]]] = {
+    ApiKey.FIND_COORDINATOR: (
+        wire.encode_find_coordinator_request,
+        wire.decode_find_coordinator_response,
+    ),
+    ApiKey.INIT_PRODUCER_ID: (encode_init_producer_id_request, decode_init_producer_id_response),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        wire.encode_add_partitions_request,
+        wire.decode_add_partitions_response,
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: (wire.encode_add_offsets_request, wire.decode_add_offsets_response),
+    ApiKey.TXN_OFFSET_COMMIT: (
+        wire.encode_txn_offset_commit_request,
+        wire.decode_txn_offset_commit_response,
+    ),
+    ApiKey.OFFSET_FETCH: (wire.encode_offset_fetch_request, wire.decode_offset_fetch_response),
+    ApiKey.END_TXN: (wire.encode_end_txn_request, wire.decode_end_txn_response),
+}
+
+
+class Ask(Exchange):
+    """One question to a coordinator, which ``by`` asks.
+
+    ``coordinator`` gets the request; FIND_COORDINATOR asks any broker for it. ``fields`` are those
+    of the request, as its writer takes them. ``about`` is what the answer is about: partitions to
+    add, the id of a group to add, ``PendingOffsets``, an ``OffsetFetch``, whether to commit, or the
+    question that follows. ``count`` is the maximum number of partitions in the answer.
+    ``version_cap``: see ``Exchange``. ``older`` says what brokers before Apache Kafka 2.5 do, if
+    they must not get the request.
+    """
+
+    too_old = False
+    """True if a broker's versions could not express the question."""
+    by: Coordination
+
+    def __init__(
+        self,
+        api: ApiKey,
+        coordinator: Coordinator,
+        fields: tuple[Any, ...],
+        about: Any = None,
+        *,
+        count: int | None = None,
+        version_cap: int | None = None,
+        older: str = "",
+    ) -> None:
+        self.api = api
+        self.coordinator = coordinator
+        self.fields = fields
+        self.about = about
+        self.version_cap = version_cap
+        self._limits = () if count is None else (count,)
+        self._older = older
+
+    def __str__(self) -> str:
+        if self.api is not ApiKey.FIND_COORDINATOR:
+            return self.api.name
+        kind, key = self.coordinator
+        return f"{self.api.name} of the {'transactional id' if kind else 'group'} {key!r}"
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        if self._older and version < SINCE_2_5:
+            self.too_old = True
+            why = f"{self.api.name}: brokers before Apache Kafka 2.5 {self._older}"
+            raise UnsupportedVersionError(why)
+        return [_WIRE[self.api][0](version, correlation_id, client_id, *self.fields)]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        reply = _WIRE[self.api][1](version, body, *self._limits)
+        self.by.answered(self, reply, now)
+        throttle_ms: int = reply.throttle_ms
+        return throttle_ms
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        self.by.failed(self, error, now, sent=sent)
+
+
+def finding(then: Ask) -> Ask:
+    """The question to any broker which coordinator gets ``then``."""
+    kind, key = then.coordinator
+    return Ask(ApiKey.FIND_COORDINATOR, then.coordinator, (key, kind), then)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of the partitions of each topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
 
 
 class Coordination:
@@ -230,9 +322,9 @@ class Coordination:
         ask = self._next_of_transaction(drained=drained)
         # A question about a group changes nothing, so it may be asked at any time. But not again
         # and again before all others: the end of this very transaction may be what it waits for.
-        fetch = transactions.fetches.next() if transactions.fetches.calls else None
-        if fetch is None or (ask is not None and self._fetches):
+        if not transactions.fetches or (ask is not None and self._fetches):
             return ask
+        fetch = transactions.fetches[0]
         fields, count = (fetch.group_id, by_topic(fetch.partitions)), len(fetch.partitions)
         return Ask(ApiKey.OFFSET_FETCH, (GROUP, fetch.group_id), fields, fetch, count=count)
 
@@ -319,9 +411,8 @@ class Coordination:
             return
         self._in_flight = True
         self.leaves(ask)
-        answered, failed = partial(self.answered, ask), partial(self.failed, ask)
-        request = ControlRequest(ask.api, ask.encode, ask.decode, answered, failed, ask.version_cap)
-        broker.send(request, now)
+        ask.by = self
+        broker.send(ask, now)
 
     def _reachable(
         self, wanted: Coordinator, node_id: int, since: float, now: float
@@ -386,7 +477,7 @@ class Coordination:
         if sent and ask.api in ADDITIONS:
             self._doubtful = ask
         if ask.api is ApiKey.OFFSET_FETCH and isinstance(error, UnsupportedVersionError):
-            self._transactions.fetches.end(ask.about, error)
+            self._transactions.end_fetch(ask.about, error)
         if ask.too_old and ask.api is ApiKey.INIT_PRODUCER_ID:
             self._end_for_good(Reaction.START_AGAIN, error)
         elif ask.too_old:
@@ -492,7 +583,7 @@ class Coordination:
         if code and (code != ErrorCode.UNSTABLE_OFFSET_COMMIT or fetch.waits):
             return self._react(ask, code, f"of the group {fetch.group_id!r}")
         fetch.found = reply.offsets
-        self._transactions.fetches.end(fetch)
+        self._transactions.end_fetch(fetch)
         self._fetches = False
         return None
 
@@ -509,7 +600,7 @@ class Coordination:
             return found
         if then.api is ApiKey.OFFSET_FETCH:
             # Also if its caller has gone: the transaction has nothing to do with it.
-            self._transactions.fetches.end(then.about, error)
+            self._transactions.end_fetch(then.about, error)
         elif found is not Reaction.ABORT:
             self._end_for_good(found, error)
         elif state is State.INITIALIZING:

@@ -5,14 +5,12 @@ It also contains the calls of other threads that wait for the sender.
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from heapq import heapify, heappop, heappush
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from kprod.errors import KprodError
 from kprod.latch import Latch
-from kprod.lock import Lock
 
 FOREVER = float("inf")
 SLACK = 8
@@ -107,55 +105,8 @@ class Pending:
         self.ended = Latch()
         self.error: KprodError | None = None
 
-
-_P = TypeVar("_P", bound=Pending)
-
-
-class PendingQueue(Generic[_P]):
-    """The calls that are not over, oldest first. Thread-safe.
-
-    ``calls`` may be read without a lock. If a call is added at the same time, its caller wakes the
-    sender.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()  # guards both
-        self.calls: deque[_P] = deque()
-        self._closed_by: KprodError | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.calls)
-
-    def add(self, call: _P) -> None:
-        """Queue ``call``. A closed queue ends it at once."""
-        with self._lock:
-            closed_by = self._closed_by
-            if closed_by is None:
-                self.calls.append(call)
-        if closed_by is not None:
-            self.end(call, copy.copy(closed_by))
-
-    def withdraw(self, call: _P) -> None:
-        """Remove ``call``, whose caller has stopped waiting."""
-        with self._lock:
-            if call in self.calls:
-                self.calls.remove(call)
-
-    def next(self) -> _P | None:
-        """The oldest call, or None."""
-        with self._lock:
-            return self.calls[0] if self.calls else None
-
-    def end(self, call: _P, error: KprodError | None = None) -> None:
-        """End ``call``, with the result that was set before or with ``error``."""
-        call.error = error
-        self.withdraw(call)
-        call.ended.open()
-
-    def close(self, error: KprodError) -> None:
-        """End all calls with ``error``, including those that are added later."""
-        with self._lock:
-            self._closed_by = error
-            calls = list(self.calls)
-        for call in calls:
-            self.end(call, error)
+    def end(self, error: KprodError | None = None) -> None:
+        """End the call with ``error``, or with the result that was set, unless it has ended."""
+        if not self.ended.is_open:
+            self.error = error
+            self.ended.open()

@@ -20,7 +20,7 @@ from kprod.errors import IllegalStateError, KprodError, KprodTimeoutError
 from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.quantities import in_seconds
-from kprod.sender.deadlines import FOREVER, Pending, PendingQueue
+from kprod.sender.deadlines import FOREVER, Pending
 from kprod.sender.network import Network
 from kprod.sender.partitions import PartitionSet
 from kprod.sender.produce import ProduceRequests
@@ -76,7 +76,8 @@ class Sender:
         self.transactions = transactions
         self._companion: Companion | None = None
         self.loop_owner = loop_owner
-        self._calls: PendingQueue[Pending] = PendingQueue()  # of any thread
+        self._calls: set[Purge | MetadataQuery] = set()  # of any thread, until they have ended
+        self._takes_no_calls: KprodError | None = None  # why they end at once
         self._partitions = partitions
         self.deadlines = partitions.deadlines
         self.accumulator = partitions.accumulator
@@ -143,17 +144,23 @@ class Sender:
         """
 
         def end_records(now: float) -> None:
-            left = self._partitions.withdraw(now, queued=queued, in_flight=in_flight)
             try:
+                left = self._partitions.withdraw(now, queued=queued, in_flight=in_flight)
                 self._end(left, reason, now)
             finally:
-                self._calls.end(purge)
+                self._calls.discard(purge)
+                purge.end()
 
         purge = Purge(end_records)
-        self._calls.add(purge)
-        self.deadlines.queued.append(purge)
-        self.loop_owner.wake()
+        self._begin(purge)
         return purge.ended
+
+    def _begin(self, call: Purge | MetadataQuery) -> None:
+        self._calls.add(call)
+        if self._takes_no_calls is not None:  # last: who sets it ends the calls after that
+            call.end(copy.copy(self._takes_no_calls))
+        self.deadlines.queued.append(call)
+        self.loop_owner.wake()
 
     def fetch_metadata(self, topics: Sequence[str] | None, timeout: float) -> MetadataReply:
         """Ask a broker about ``topics``; None means all. The snapshot does not change. Any thread.
@@ -162,14 +169,12 @@ class Sender:
         KprodTimeoutError, the error of the request, and ProducerClosedError if the producer ends.
         """
         query = MetadataQuery(topics, self._metadata_requests)
-        self._calls.add(query)
-        self.deadlines.queued.append(query)
-        self.loop_owner.wake()
+        self._begin(query)
         try:
             query.ended.wait(timeout)
         finally:
-            self._calls.withdraw(query)
-            query.ended.open()  # nobody asks for it any more
+            self._calls.discard(query)
+            query.end()  # nobody asks for it any more
         if query.error is not None:
             raise query.error
         if query.reply is None:
@@ -232,7 +237,9 @@ class Sender:
 
     def _end_waits(self, error: KprodError) -> None:
         """End the calls that wait for something other than records."""
-        self._calls.close(error)
+        self._takes_no_calls = error
+        for call in self._calls.copy():
+            call.end(error)
         if self.transactions is not None:
             self.transactions.end(error)
         self.identity.settled.open()

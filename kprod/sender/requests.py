@@ -50,14 +50,13 @@ class MetadataQuery(Pending):
 
     def _answered(self, reply: MetadataReply, now: float) -> None:
         self.reply = reply
-        self.ended.open()
+        self.end()
 
     def _failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         if isinstance(error, ConnectionLost):
             self._requests.deadlines.queued.append(self)  # another connection carries it
         else:
-            self.error = error
-            self.ended.open()
+            self.end(error)
 
 
 class MetadataRequests:

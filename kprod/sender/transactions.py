@@ -4,7 +4,7 @@ It follows Kafka's ``TransactionManager`` (KIP-98, KIP-360, KIP-588, KIP-890), w
 state. The table also names the party that may make a move: callers make the moves that they ask
 for, and the sender makes those that follow from answers of brokers. If a call is not allowed, it
 raises and changes nothing. If the sender makes a move that is not allowed, this is a bug of kprod,
-which ends the sender's loop. ``transaction_requests`` contains the requests to the coordinator.
+which ends the sender's loop. ``coordination`` contains the requests to the coordinator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kprod.errors import (
     UnfinishedCallError,
 )
 from kprod.lock import Lock
-from kprod.sender.deadlines import Pending, PendingQueue
+from kprod.sender.deadlines import Pending
 from kprod.sender_log import SenderLog
 from kprod.types import TopicPartition
 from kprod.wire.transactions import CommittedOffset, GroupMetadata, OffsetToCommit
@@ -85,7 +85,7 @@ MOVES: Mapping[tuple[State, State], Party] = MappingProxyType(
 transaction needs another epoch that only the coordinator can assign."""
 
 
-class Call(enum.Enum):
+class Call(enum.StrEnum):
     """The calls of an application, with the names of the methods."""
 
     INIT = "init_transactions"
@@ -95,8 +95,6 @@ class Call(enum.Enum):
     PREPARE = "prepare_transaction"
     COMMIT = "commit_transaction"
     ABORT = "abort_transaction"
-
-    __hash__ = object.__hash__
 
 
 ENDS: Mapping[State, str] = {_S.COMMITTING: "committed", _S.ABORTING: "aborted"}
@@ -188,7 +186,8 @@ class Transactions:
         """The level that the transaction is written under; the sender sets it between two
         transactions. None if that is not known of a resumed one: it ends under ``level``."""
         self._level_as_of = -1
-        self.fetches: PendingQueue[OffsetFetch] = PendingQueue()
+        self.fetches: list[OffsetFetch] = []  # that have not ended, oldest first
+        self._no_fetches: KprodError | None = None  # why they end at once
         self.number = 0
         self.fate: str | None = None
         """One of ``ENDS`` once the coordinator has ended the latest transaction. Before that, it is
@@ -285,8 +284,25 @@ class Transactions:
 
     def fetch(self, fetch: OffsetFetch) -> None:
         """Ask for the committed offsets of a group. ``fetch.ended`` opens with the answer."""
-        self.fetches.add(fetch)
+        with self._lock:
+            if self._no_fetches is None:
+                self.fetches = [*self.fetches, fetch]  # not in place: the sender reads them
+            else:
+                fetch.end(copy.copy(self._no_fetches))
         self.changed()
+
+    def end_fetch(self, fetch: OffsetFetch, error: KprodError | None = None) -> None:
+        """End ``fetch``: it has its result or an error, or its caller has stopped waiting."""
+        with self._lock:
+            self.fetches = [each for each in self.fetches if each is not fetch]
+        fetch.end(error)
+
+    def _end_fetches(self, error: KprodError) -> None:
+        with self._lock:
+            self._no_fetches = error
+            fetches, self.fetches = self.fetches, []
+        for fetch in fetches:
+            fetch.end(error)
 
     def close(self) -> None:
         """The producer closes: abort an open transaction. A prepared one stays prepared."""
@@ -297,7 +313,7 @@ class Transactions:
                 self._move(State.ABORTING, Party.CALLER)
             elif self.state is State.INITIALIZING:
                 self._end_pending(ProducerClosedError("closed during init_transactions()"))
-        self.fetches.close(ProducerClosedError("closed before the coordinator has answered"))
+        self._end_fetches(ProducerClosedError("closed before the coordinator has answered"))
 
     def _check(self, call: Call) -> None:
         """Raise if ``call`` is not allowed, or if another call must be repeated first.
@@ -307,7 +323,7 @@ class Transactions:
         pending = self._pending
         if pending is not None and self.state is not State.FATAL_ERROR:
             raise UnfinishedCallError(
-                f"{call.value}(): call {pending.call.value}() again first, to hear how it ends"
+                f"{call}(): call {pending.call}() again first, to hear how it ends"
             )
         if not allowed(call, self.state):
             raise self._refused(call)
@@ -319,7 +335,7 @@ class Transactions:
         why = "is not possible now"
         if call is Call.INIT and self.state is not State.PREPARED:  # a resumed one has its id
             why = "was called before, and once is enough"
-        return IllegalStateError(f"{call.value}() {why}: {self.state.value}")
+        return IllegalStateError(f"{call}() {why}: {self.state.value}")
 
     # The sender -----------------------------------------------------------------------------------
 
@@ -335,8 +351,9 @@ class Transactions:
         if self._closing:
             return self.state in (State.COMMITTING, State.ABORTING)
         pending = self._pending
-        asked = bool(self.fetches) or self.next_offsets() is not None
-        return asked or (pending is not None and not pending.ended.is_open)
+        if self.fetches or self.next_offsets() is not None:
+            return True
+        return pending is not None and not pending.ended.is_open
 
     def next_offsets(self) -> PendingOffsets | None:
         """The offsets to send next, or None."""
@@ -388,7 +405,7 @@ class Transactions:
     def end(self, error: KprodError) -> None:
         """The producer has ended: callers that still wait get ``error``."""
         self.end_for_good(error)
-        self.fetches.close(error)
+        self._end_fetches(error)
 
     # Both, with the lock held ---------------------------------------------------------------------
 
@@ -428,9 +445,7 @@ class Transactions:
 
     def _drop_offsets(self, error: KprodError) -> None:
         for pending in self._offsets:
-            if not pending.ended.is_open:
-                pending.error = error
-                pending.ended.open()
+            pending.end(error)
 
     def __str__(self) -> str:
         return f"transaction {self.number} of {self.transactional_id!r}"

@@ -101,14 +101,14 @@ class TransactionCalls:
         anything is sent, IllegalStateError outside a transaction, and TransactionAbortableError if
         the coordinator rejects the offsets.
         """
-        check_seconds(Call.OFFSETS.value, timeout, FOREVER)
+        check_seconds(Call.OFFSETS, timeout, FOREVER)
         member, checked = group_member(group_metadata), offsets_to_commit(offsets)
         self._ensure_usable()
         transactions = self._transactional(Call.OFFSETS)
         if not checked:
             transactions.check(Call.OFFSETS)
             return
-        self._engine.refuse_inside(Call.OFFSETS.value)
+        self._engine.refuse_inside(Call.OFFSETS)
         self._await(transactions, transactions.start_offsets(checked, member), timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
@@ -191,10 +191,11 @@ class TransactionCalls:
         self, call: Call, timeout: float | None, meanwhile: Callable[[], object] | None = None
     ) -> None:
         """Start a call and wait for it. A drop-in package's ``meanwhile`` runs between waits."""
-        check_seconds(call.value, timeout, FOREVER)
+        if timeout is not None:
+            check_seconds(call, timeout, FOREVER)
         self._ensure_usable()
         transactions = self._transactional(call)
-        self._engine.refuse_inside(call.value)
+        self._engine.refuse_inside(call)
         self._await(transactions, transactions.start(call), timeout, meanwhile)
 
     def _await(
@@ -239,15 +240,14 @@ class TransactionCalls:
         trouble = transactions.trouble
         why = "" if trouble is None else f"; the last error was: {trouble}"
         error = TransactionTimeoutError(
-            f"{call.value}() has not ended after {in_seconds(seconds)} and goes on: call it again"
-            f"{why}"
+            f"{call}() has not ended after {in_seconds(seconds)} and goes on: call it again{why}"
         )
         error.__cause__ = trouble
         return error
 
     def _transactional(self, call: Call) -> Transactions:
         if self._transactions is None:
-            raise IllegalStateError(f"{call.value}() needs a producer with a transactional_id")
+            raise IllegalStateError(f"{call}() needs a producer with a transactional_id")
         return self._transactions
 
     def _ensure_usable(self) -> None:

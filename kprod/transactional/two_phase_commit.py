@@ -155,7 +155,7 @@ class TwoPhaseCommit:
         try:
             ended = producer._engine.wait(fetch.ended, seconds)
         finally:
-            transactions.fetches.withdraw(fetch)
+            transactions.end_fetch(fetch)
         if fetch.error is not None:
             raise fetch.error
         if not ended:

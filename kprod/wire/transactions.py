@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from kprod.errors import ProtocolError
@@ -29,7 +30,12 @@ PartitionResults = list[tuple[str, int, int]]
 
 def _body(api: ApiKey, version: int, body: memoryview) -> WireReader:
     flexible = is_flexible(api, version)
-    return WireReader(body, f"{api.name} v{version} response", flexible=flexible)
+    return WireReader(body, _subject(api, version), flexible=flexible)
+
+
+@cache
+def _subject(api: ApiKey, version: int) -> str:
+    return f"{api.name} v{version} response"
 
 
 # FindCoordinator ------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from collections.abc import Container
 from typing import Any
 
 from kprod.errors import BrokerError, ErrorCode, KprodError
-from kprod.sender.coordination import Coordination
-from kprod.sender.transaction_requests import Ask, Reaction, by_topic
+from kprod.sender.coordination import Ask, Coordination, by_topic
+from kprod.sender.retry import Reaction
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.types import ProducerId, TopicPartition
 from kprod.wire import transactions as wire

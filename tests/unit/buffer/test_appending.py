@@ -9,7 +9,9 @@ from contextlib import suppress
 import pytest
 
 from kprod.errors import BufferFullError, ProducerClosedError
+from kprod.types import TopicPartition
 from kprod_ext.futures import FutureRecordMetadata
+from kprod_ext.partition_queue import PartitionQueue
 from tests.support.pool_waiter import wait_until
 from tests.unit.buffer.accumulating import BATCH, VALUE, Accumulating, read
 
@@ -116,3 +118,17 @@ def test_a_record_that_was_taken_before_closing_is_there_after_closing() -> None
     for batch in batches:
         batch.release()
     assert rig.used == 0
+
+
+def test_threads_that_want_the_queue_of_a_partition_get_the_same() -> None:
+    rig = Accumulating()
+    start = threading.Barrier(4)
+
+    def want(_: int) -> list[PartitionQueue]:
+        start.wait()
+        queue_of = rig.accumulator.partition_queue
+        return [queue_of(TopicPartition("t", number)) for number in range(200)]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(want, range(4)))
+    assert all(mine == found[0] for mine in found)

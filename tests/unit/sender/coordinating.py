@@ -7,13 +7,10 @@ from typing import Any
 
 from kprod.clock import ExponentialBackoff
 from kprod.errors import ConnectionLost
-from kprod.sender.coordination import Coordination
+from kprod.sender.coordination import Ask, Coordination
 from kprod.sender.deadlines import Deadlines
 from kprod.sender.partitions import ProducerIdentity
-from kprod.sender.transaction_requests import (
-    Ask,
-    Reaction,
-)
+from kprod.sender.retry import Reaction
 from kprod.sender.transactions import Call, Transactions
 from kprod.types import ProducerId, TopicPartition
 from kprod.wire.control import InitProducerIdReply

@@ -12,13 +12,8 @@ from kprod.errors import (
     TransactionError,
     UnsupportedVersionError,
 )
-from kprod.sender.transaction_requests import (
-    AGAIN,
-    LATE,
-    Reaction,
-    finding,
-    reaction,
-)
+from kprod.sender.coordination import finding
+from kprod.sender.retry import AGAIN, LATE, Reaction, reaction
 from kprod.sender.transactions import Call, State
 from kprod.types import TopicPartition
 from kprod.wire.transactions import GROUP, CoordinatorReply, GroupMetadata, PartitionsReply

@@ -6,10 +6,8 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.errors import BrokerError, ProducerClosedError, UnsupportedVersionError
-from kprod.sender.transaction_requests import (
-    Reaction,
-    finding,
-)
+from kprod.sender.coordination import finding
+from kprod.sender.retry import Reaction
 from kprod.sender.transactions import Call, OffsetFetch, State
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from kprod.transport.tcp import TcpBackend
@@ -25,7 +23,7 @@ FOUND = CommittedOffset("t", 0, 4, b"note", 0)
 
 def asked(dialogue: Dialogue) -> OffsetFetch:
     question = OffsetFetch("group", (T0,))
-    dialogue.transactions.fetches.add(question)
+    dialogue.transactions.fetch(question)
     return question
 
 
@@ -71,7 +69,7 @@ def test_a_question_that_is_repeated_lets_the_transaction_go_on(found: bool) -> 
 def test_an_offset_that_may_change_is_none_for_who_does_not_wait() -> None:
     dialogue = Dialogue(implicit=True)
     question = OffsetFetch("group", (T0,), waits=False)
-    dialogue.transactions.fetches.add(question)
+    dialogue.transactions.fetch(question)
     assert told(dialogue, 88) is None
     assert [found.error_code for found in question.found] == [88]
 
@@ -98,7 +96,7 @@ def test_a_refusal_that_comes_after_its_caller_has_gone_ends_nothing(state: Stat
         dialogue.transactions.start(Call.COMMIT)
     question = asked(dialogue)
     ask = finding(dialogue.due())
-    dialogue.transactions.fetches.withdraw(question)
+    dialogue.transactions.end_fetch(question)
     assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0), 0.0) is None
     assert dialogue.transactions.state is state
 
