@@ -40,6 +40,13 @@ class Silent(str):
     __repr__ = __str__
 
 
+class Odd(bytes):
+    """Bytes that say they are others."""
+
+    def __bytes__(self) -> bytes:
+        return b"other"
+
+
 class Topics(enum.StrEnum):
     """Topic names as applications like to keep them."""
 
@@ -65,20 +72,11 @@ def test_topics_kafka_does_not_have(topic: str) -> None:
     assert f"of {len(topic)} characters" in text
 
 
-@pytest.mark.parametrize(
-    ("topic", "shown"),
-    [
-        (None, "None"),
-        (b"flights", "b'flights' (bytes)"),
-        (5, "5 (int)"),
-        (["flights"], "['flights'] (list)"),
-        (b"x" * 10**6, "(1000000 bytes) (bytes)"),
-    ],
-)
-def test_a_topic_that_is_not_text(topic: Any, shown: str) -> None:
-    text = refused(check_topic, topic, RecordTypeError)
-    assert text.startswith("topic: expected a str, got ")
-    assert text.endswith(shown)
+def test_a_topic_that_is_not_text() -> None:
+    for topic, shown in ((None, "None"), (b"x" * 10**6, "(1000000 bytes) (bytes)")):
+        text = refused(check_topic, topic, RecordTypeError)
+        assert text.startswith("topic: expected a str, got ")
+        assert text.endswith(shown)
 
 
 @pytest.mark.parametrize("topic", [Silent("flights"), Topics.FLIGHTS], ids=["silent", "enum"])
@@ -96,11 +94,8 @@ def test_other_integers_become_plain_ones() -> None:
 @pytest.mark.parametrize(
     ("timestamp", "hint"),
     [
-        (True, ""),
-        ("1700000000000", ""),
+        ("1700000000000", "(str)"),
         (1.7e12, "pass int(...) of milliseconds since 1970"),
-        (float("nan"), "pass int(...) of milliseconds since 1970"),
-        (float("inf"), "pass int(...) of milliseconds since 1970"),
         (datetime(2024, 1, 1), "pass int(moment.timestamp() * 1000)"),
     ],
     ids=steady_repr,
@@ -108,35 +103,23 @@ def test_other_integers_become_plain_ones() -> None:
 def test_a_timestamp_that_is_no_number(timestamp: Any, hint: str) -> None:
     text = refused(check_timestamp, timestamp, RecordTypeError)
     assert text.startswith("timestamp_ms: expected an int or None, got ")
-    assert text.endswith(hint or f"({type(timestamp).__name__})")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [bytearray(b"12"), memoryview(b"12"), memoryview(b"1x2x")[::2], Topics],
-    ids=steady_repr,
-)
-def test_buffers_become_bytes(value: Any) -> None:
-    if value is Topics:
-        value = type("Bytes", (bytes,), {"__bytes__": lambda _: b"other"})(b"12")
-    [(_, frozen)] = freeze_headers([("a", value)])
-    assert frozen == b"12"
-    assert type(frozen) is bytes
+    assert text.endswith(hint)
 
 
 @pytest.mark.parametrize(
     "headers",
     [
-        {"a": b"1", "b": None},
-        MappingProxyType({"a": b"1", "b": None}),
-        {"a": b"1", "b": None}.items(),
-        [["a", b"1"], ("b", None)],
-        [{"key": "a", "value": b"1"}, {"value": None, "key": "b"}],
+        MappingProxyType({"a": b"12", "b": None}),
+        {"a": bytearray(b"12"), "b": None}.items(),
+        [["a", memoryview(b"1x2x")[::2]], ("b", None)],
+        [{"key": "a", "value": Odd(b"12")}, {"value": None, "key": "b"}],
     ],
     ids=steady_repr,
 )
 def test_headers_in_the_forms_they_come_in(headers: Any) -> None:
-    assert freeze_headers(headers) == (("a", b"1"), ("b", None))
+    frozen = freeze_headers(headers)
+    assert frozen == (("a", b"12"), ("b", None))
+    assert type(frozen[0][1]) is bytes
 
 
 def test_a_header_name_that_is_no_unicode_text() -> None:
@@ -144,14 +127,11 @@ def test_a_header_name_that_is_no_unicode_text() -> None:
     assert text.startswith("headers[0]: the name '\\ud800' (str) cannot be encoded as UTF-8")
 
 
-@pytest.mark.parametrize("value", ["text", 5, [b""], array("H", [1]), True], ids=steady_repr)
-def test_a_header_value_that_is_not_bytes(value: Any) -> None:
-    text = refused(freeze_headers, [("a", value)], RecordTypeError)
-    assert text.startswith("headers[0]: expected bytes or None as the value, got ")
-    assert ("encode text with .encode()" in text) == isinstance(value, str)
-
-
-def test_a_released_header_value() -> None:
+def test_a_header_value_that_is_not_bytes() -> None:
+    for value in ("text", array("H", [1])):
+        text = refused(freeze_headers, [("a", value)], RecordTypeError)
+        assert text.startswith("headers[0]: expected bytes or None as the value, got ")
+        assert ("encode text with .encode()" in text) == isinstance(value, str)
     view = memoryview(b"12")
     view.release()
     assert "headers[0]: " in refused(freeze_headers, [("a", view)], InvalidRecordError)

@@ -74,10 +74,7 @@ def test_each_sees_the_output_of_the_one_before() -> None:
     [
         (ValueError("broken"), "ValueError: broken"),
         (None, "expected a ProducerRecord, got NoneType"),
-        (b"value", "expected a ProducerRecord, got bytes"),
         (ProducerRecord("no such topic"), "topic: expected 1 to 249"),
-        (ProducerRecord("flights", partition=-1), "partition: expected a number"),
-        (ProducerRecord("flights", timestamp_ms=-1), "timestamp_ms: expected"),
         (ProducerRecord("flights", headers=[("a", 1)]), "headers[0]: expected bytes"),  # type: ignore[list-item]
     ],
     ids=steady_repr,
@@ -129,6 +126,7 @@ class Resending:
 
 
 def test_a_hook_that_sends_is_not_entered_again() -> None:
+    """Nor is a dead letter that fails reported to itself."""
     resending = Resending()
     chain = Interceptors([resending])
     resending.send = lambda: chain.on_send(RECORD)
@@ -136,14 +134,9 @@ def test_a_hook_that_sends_is_not_entered_again() -> None:
     assert resending.calls == 1
     chain.on_send(RECORD)
     assert resending.calls == 2
-
-
-def test_a_dead_letter_that_fails_is_not_reported_to_itself() -> None:
-    resending = Resending()
-    chain = Interceptors([resending])
     resending.send = lambda: chain.on_send_error(RECORD, KprodError("lost again"))
     chain.on_send_error(RECORD, KprodError("lost"))
-    assert resending.calls == 1
+    assert resending.calls == 3
 
 
 class SendingHandler(logging.Handler):
@@ -184,20 +177,11 @@ class Plug:
             raise self.error
 
 
-def test_each_is_closed_once() -> None:
-    one, other = Plug(), Plug()
-    close_all([one, other, one])
-    assert (one.closed, other.closed) == (1, 1)
-
-
-def test_what_has_no_end_is_left_alone() -> None:
-    close_all([None, "json", str.encode, Plug, object(), type("Odd", (), {"close": 5})()])
-
-
-def test_a_failure_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_plug_that_has_an_end_is_closed_once(caplog: pytest.LogCaptureFixture) -> None:
     failing, other = Plug(ValueError("no")), Plug()
-    close_all([failing, other])
-    assert other.closed == 1
+    no_end = [None, "json", str.encode, Plug, object(), type("Odd", (), {"close": 5})()]
+    close_all([*no_end, failing, other, failing])
+    assert (failing.closed, other.closed) == (1, 1)
     (told,) = caplog.records
     assert "Plug.close failed" in told.getMessage()
     assert told.exc_info is not None

@@ -24,7 +24,6 @@ from kprod.intake.partitioner import (
     AHEAD,
     FNV1A,
     DefaultPartitioner,
-    KeyHash,
     Partitioner,
     RoundRobinPartitioner,
     magnitude,
@@ -147,26 +146,15 @@ def test_an_empty_key(name: str, together: bool) -> None:
     assert stays_together(partitioner_for(name, BATCH), b"") is together
 
 
-def test_keys_can_be_ignored() -> None:
-    assert stays_together(partitioner_for("default", BATCH, ignore_keys=True), b"kafka")
-
-
-def test_topics_take_turns_apart() -> None:
+def test_partitions_that_have_a_leader_take_turns_in_each_topic() -> None:
     chooser, one, other = RoundRobinPartitioner(), topic(3, name="one"), topic(3, name="other")
     assert [chooser.choose(t, None) for t in (one, other, one, other)] == [0, 0, 1, 1]
-
-
-def test_partitions_without_a_leader_have_no_turn() -> None:
-    chooser, where = RoundRobinPartitioner(), topic(5, leaderless=[0, 3])
-    assert [chooser.choose(where, None) for _ in range(4)] == [1, 2, 4, 1]
-
-
-def test_all_have_a_turn_when_none_has_a_leader() -> None:
-    chooser, where = RoundRobinPartitioner(), topic(2, leaderless=range(2))
-    assert [chooser.choose(where, None) for _ in range(3)] == [0, 1, 0]
-
-
-def test_a_topic_without_partitions_has_no_turns() -> None:
+    for where, turns in (
+        (topic(5, leaderless=[0, 3]), [1, 2, 4, 1]),
+        (topic(2, leaderless=range(2)), [0, 1, 0, 1]),
+    ):
+        chooser = RoundRobinPartitioner()
+        assert [chooser.choose(where, None) for _ in range(4)] == turns
     with pytest.raises(PartitionError, match="topic 't' has no partitions"):
         RoundRobinPartitioner().choose(topic(0), None)
 
@@ -236,11 +224,7 @@ def test_what_the_topic_does_not_have(way: int, result: Any) -> None:
         both(result)[way].choose(topic(3), None)
     text = str(raised.value)
     assert text.startswith("partitioner ")
-    assert text.endswith(
-        f"expected an int from 0 to 2 for topic 't', got {result!r} ({type(result).__name__})"
-        if result is not None
-        else "expected an int from 0 to 2 for topic 't', got None"
-    )
+    assert f"expected an int from 0 to 2 for topic 't', got {result!r}" in text
 
 
 @pytest.mark.parametrize("way", [0, 1], ids=["callable", "object"])
@@ -260,20 +244,9 @@ def test_one_that_fails_after_the_record_is_queued(caplog: pytest.LogCaptureFixt
 
 # From the test suite of FNV's authors (FNV-1a, 32 bit).
 FNV1A_VECTORS = [
-    (b"", 0x811C9DC5),
-    (b"a", 0xE40C292C),
-    (b"b", 0xE70C2DE5),
-    (b"f", 0xE30C2799),
-    (b"fo", 0x6222E842),
-    (b"foo", 0xA9F37ED7),
-    (b"foob", 0x3F5076EF),
-    (b"fooba", 0x39AAA18A),
-    (b"foobar", 0xBF9CF968),
+    *((b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"b", 0xE70C2DE5), (b"fo", 0x6222E842)),
+    *((b"foo", 0xA9F37ED7), (b"foob", 0x3F5076EF), (b"foobar", 0xBF9CF968)),
 ]
-
-
-def partition(key_hash: KeyHash, key: bytes | bytearray | memoryview, count: int) -> int:
-    return key_hash.partition(key, count)
 
 
 @pytest.mark.parametrize(("data", "expected"), FNV1A_VECTORS)
@@ -294,7 +267,7 @@ def test_fnv1a_with_saramas_sign_rule(data: bytes, hashed: int, count: int) -> N
     signed = hashed - (1 << 32) if hashed >> 31 else hashed
     # In Go the remainder has the sign of the dividend; Sarama then drops the sign.
     remainder = signed - count * int(signed / count)
-    assert partition(FNV1A, data, count) == abs(remainder)
+    assert FNV1A.partition(data, count) == abs(remainder)
 
 
 def test_the_hash_without_a_magnitude() -> None:

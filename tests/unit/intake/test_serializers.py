@@ -60,6 +60,11 @@ NEEDED = "expected bytes, bytearray, memoryview or None, got "
 VIEW = "expected a contiguous memoryview of"
 
 
+class WithBytes:
+    def __bytes__(self) -> bytes:
+        return b""
+
+
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize(
     ("data", "start", "advice"),
@@ -67,16 +72,9 @@ VIEW = "expected a contiguous memoryview of"
         ("text", f"{NEEDED}str; pass ", '_serializer="str"'),
         (5, f"{NEEDED}int; pass ", '"json"'),
         (True, f"{NEEDED}bool; pass ", '"json"'),
-        ([1], f"{NEEDED}list; pass ", '"json"'),
         ({"a": 1}, f"{NEEDED}dict; pass ", '"json"'),
-        ((b for b in [b""]), f"{NEEDED}generator; pass ", "to turn it into bytes"),
         (array("H", [1]), f"{NEEDED}array; pass ", "to turn it into bytes"),
-        (numpy.zeros((2, 2)), f"{NEEDED}ndarray; pass ", "to turn it into bytes"),
-        (
-            type("WithBytes", (), {"__bytes__": lambda _: b""})(),
-            f"{NEEDED}WithBytes; pass ",
-            "to turn it into bytes",
-        ),
+        (WithBytes(), f"{NEEDED}WithBytes; pass ", "to turn it into bytes"),
         (memoryview(b"abcdef")[::2], VIEW, "pass view.cast('B') or view.tobytes()"),
         (memoryview(array("H", [1, 2])), VIEW, "pass view.cast('B') or view.tobytes()"),
         (memoryview(bytes(4)).cast("B", (2, 2)), VIEW, "pass view.cast('B') or view.tobytes()"),
@@ -150,37 +148,20 @@ def test_what_an_error_of_kprods_own_says_stands() -> None:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("result", [bytearray(b"x"), memoryview(b"x"), b"", None], ids=steady_repr)
-def test_results_that_can_be_sent(field: str, result: Any) -> None:
-    serialized = Serializers(**{field: lambda _: result}).apply(record(field, object()))
-    assert serialized[FIELDS.index(field)] is result
-
-
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("result", ["text", 5, [b""], array("B", [1])], ids=steady_repr)
-def test_results_that_cannot(field: str, result: Any) -> None:
-    text = refused(Serializers(**{field: lambda _: result}), record(field, object()))
-    assert text.endswith(f"got {type(result).__name__}; that is what {field}_serializer returned")
-
-
-@pytest.mark.parametrize("field", FIELDS)
-def test_a_serializer_that_fails(field: str) -> None:
+def test_what_serializers_return_is_checked_and_their_errors_are_told(field: str) -> None:
+    for good in (bytearray(b"x"), memoryview(b"x"), b"", None):
+        serialized = Serializers(**{field: lambda _, good=good: good}).apply(record(field, 5))
+        assert serialized[FIELDS.index(field)] is good
+    for bad in ("text", 5, array("B", [1])):
+        text = refused(Serializers(**{field: lambda _, bad=bad: bad}), record(field, 5))
+        assert text.endswith(f"got {type(bad).__name__}; that is what {field}_serializer returned")
     text = refused(Serializers(**{field: str.encode}), record(field, 5))
-    assert text.startswith(
-        f"{field} for topic 'flights': {field}_serializer failed on int: TypeError"
-    )
+    assert text.startswith(f"{field} for topic 'flights': {field}_serializer failed on int: Type")
 
 
-@pytest.mark.parametrize("name", NAMED_SERIALIZERS)
-def test_null_stays_null(name: str) -> None:
-    assert NAMED_SERIALIZERS[name](None) is None
-
-
-def test_text() -> None:
+def test_null_stays_null_and_text_and_json_are_utf_8() -> None:
+    assert {serialize(None) for serialize in NAMED_SERIALIZERS.values()} == {None}
     assert str_serializer("Übergröße") == b"\xc3\x9cbergr\xc3\xb6\xc3\x9fe"
-
-
-def test_json() -> None:
     assert json_serializer({"a": [1, None], "ü": True}) == '{"a":[1,null],"ü":true}'.encode()
 
 
@@ -219,11 +200,8 @@ NO_NUMBERS: list[Any] = [True, "1", b"1", [1], {}]
 @pytest.mark.parametrize(
     ("serializer", "value", "error"),
     [
-        *(
-            (kind, value, TypeError)
-            for kind in (int_serializer, int32_serializer)
-            for value in NO_INTEGERS
-        ),
+        *((int_serializer, value, TypeError) for value in NO_INTEGERS),
+        *((int32_serializer, value, TypeError) for value in NO_INTEGERS),
         *((float_serializer, value, TypeError) for value in NO_NUMBERS),
         (int_serializer, 2**63, OverflowError),
         (int_serializer, -(2**63) - 1, OverflowError),
@@ -238,16 +216,9 @@ def test_no_numbers(serializer: Any, value: Any, error: type[Exception]) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("str", 5, "expects str, got int"),
-        ("int", "5", "expects int, got str"),
-        ("int32", 2.5, "expects int, got float"),
-        ("float", [5], "expects float, got list"),
-    ],
+    ("name", "value", "wanted"),
+    [("str", 5, "str"), ("int", "5", "int"), ("int32", 2.5, "int"), ("float", [5], "float")],
 )
-def test_an_object_of_another_type_is_refused_by_name(name: str, value: Any, text: str) -> None:
-    serializers = Serializers(key=name)
-    with pytest.raises(SerializationError) as caught:
-        serializers.apply(ProducerRecord("t", key=value))
-    assert str(caught.value) == f"key for topic 't': key_serializer {text}"
+def test_an_object_of_another_type_is_refused_by_name(name: str, value: Any, wanted: str) -> None:
+    text = refused(Serializers(key=name), record("key", value))
+    assert text.endswith(f"key_serializer expects {wanted}, got {type(value).__name__}")
