@@ -17,7 +17,8 @@ from kprod.errors import ConnectionLost
 from kprod.transport.tcp import Address, TcpBackend, UnixBackend
 from kprod.transport.tcp_transport import TcpTransport
 from kprod_ext import Poller
-from tests.unit.transport.networks import RESET_ON_CLOSE, unused_address
+from tests.support.ports import free_port
+from tests.unit.transport.test_contract import RESET_ON_CLOSE
 
 LONG = 20.0
 IP_LOCAL_PORT_RANGE = 51  # Linux 6.3; the socket module has no name for it
@@ -25,6 +26,10 @@ IP_LOCAL_PORT_RANGE = 51  # Linux 6.3; the socket module has no name for it
 
 def ipv4(host: str, port: int) -> Address:
     return Address(socket.AF_INET, (host, port))
+
+
+NOWHERE = ipv4("255.255.255.255", 9)
+"""An attempt to connect to it fails at once."""
 
 
 def until_connected(transport: TcpTransport, wait: Callable[[], Sequence[object]]) -> None:
@@ -73,20 +78,14 @@ def silent_address() -> Iterator[Address]:
         yield ipv4(*listener.getsockname())
 
 
-def test_an_address_that_refuses_is_passed_over(listener: socket.socket) -> None:
-    with backend_of(ipv4(*unused_address()), ipv4(*listener.getsockname())) as backend:
-        connect(backend)
-
-
-def test_an_address_that_fails_at_once_is_passed_over(listener: socket.socket) -> None:
-    nowhere = ipv4("255.255.255.255", 9)
-    with backend_of(nowhere, ipv4(*listener.getsockname())) as backend:
+def test_addresses_that_refuse_or_fail_at_once_are_passed_over(listener: socket.socket) -> None:
+    there = ipv4(*listener.getsockname())
+    with backend_of(ipv4("127.0.0.1", free_port()), NOWHERE, there) as backend:
         connect(backend)
 
 
 def test_the_cause_is_told_for_every_address() -> None:
-    refusing = unused_address()
-    with backend_of(ipv4(*refusing), ipv4("255.255.255.255", 9)) as backend:
+    with backend_of(ipv4("127.0.0.1", free_port()), NOWHERE) as backend:
         with pytest.raises(ConnectionLost) as raised:
             connect(backend, "kafka.example", 9092)
         told = str(raised.value)
@@ -97,7 +96,7 @@ def test_the_cause_is_told_for_every_address() -> None:
 
 def test_failing_at_every_address_at_once_is_reported_by_poll() -> None:
     """``dial`` returns, so that failures to connect are dealt with in one place."""
-    with backend_of(ipv4("255.255.255.255", 9)) as backend:
+    with backend_of(NOWHERE) as backend:
         transport = resolved(backend)
         assert backend.poll(LONG) == backend.poll(LONG) == [(transport, True, True)]
         with pytest.raises(ConnectionLost, match=r"255\.255\.255\.255: "):
@@ -131,7 +130,7 @@ def test_a_silent_address_without_an_alternative_is_tried_again() -> None:
 
 def test_a_socket_connected_to_itself_is_no_connection() -> None:
     """It happens when a port of the ephemeral range is dialled while nobody listens there."""
-    host, port = unused_address()
+    host, port = "127.0.0.1", free_port()
     if not can_choose_ports():
         pytest.skip("needs IP_LOCAL_PORT_RANGE (Linux 6.3) to choose the port of its own end")
     [first_and_last] = struct.unpack("i", struct.pack("HH", port, port))
@@ -196,7 +195,7 @@ def test_every_file_descriptor_is_given_back(listener: socket.socket) -> None:
     backend = TcpBackend()
     transports = [connect(backend, *listener.getsockname()) for _ in range(3)]
     with pytest.raises(ConnectionLost):
-        connect(backend, *unused_address())
+        connect(backend, "127.0.0.1", free_port())
     assert len(open_files()) > len(before)
     transports[0].close()
     backend.close()
