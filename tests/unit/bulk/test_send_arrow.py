@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyarrow import csv
 
-from kprod import TopicPartition
+from kprod import KafkaProducer, TopicPartition
 from kprod.bulk.arrow_batches import ArrowBatches
 from kprod.errors import (
     InvalidRecordError,
@@ -96,10 +97,8 @@ def test_timestamps_of_every_unit(kind: Any, cells: list[Any]) -> None:
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64()], ids=str)
 def test_partitions_of_a_column(kind: Any) -> None:
-    batch = pa.record_batch(
-        {"value": [b"a", b"b", b"c", b"d"], "p": pa.array([2, 0, None, 2], kind)}
-    )
-    keyed = batch.append_column("key", pa.array([b"k"] * 4))
+    columns = {"p": pa.array([2, 0, None, 2], kind), "key": [b"k"] * 4}
+    keyed = pa.record_batch({"value": [b"a", b"b", b"c", b"d"], **columns})
     cluster = sent(keyed, 3, partition="p", key="key")
     assert {b"a", b"d"} <= {r.value for r in stored(cluster, 2)}
     assert b"b" in {r.value for r in stored(cluster, 0)}
@@ -133,23 +132,20 @@ def test_headers_of_lists_and_maps(kind: Any) -> None:
 def test_the_batches_are_those_of_send_many() -> None:
     values = [b"%d" % n * (n % 50) for n in range(4000)]
     keys = [b"%d" % (n % 97) for n in range(4000)]
+    data = pa.table({"value": values, "key": keys, "at": [7] * 4000})
+    ways: list[Callable[[KafkaProducer], Any]] = [
+        lambda producer: producer.send_arrow("t", data, key="key", timestamp="at"),
+        lambda producer: producer.send_many("t", values, keys=keys, timestamps_ms=7),
+    ]
     logs = []
-    for arrow in (True, False):
+    for way in ways:
         cluster = cluster_of(3)
         with producer_before(cluster, batch_size=700, linger_ms=60_000) as producer:
-            if arrow:
-                data = pa.table({"value": values, "key": keys, "at": [7] * 4000})
-                told = list(_done(producer.send_arrow("t", data, key="key", timestamp="at")))
-            else:
-                told = list(_done(producer.send_many("t", values, keys=keys, timestamps_ms=7)))
-        logs.append((told, [[b.crc for b in log] for _, log in sorted(cluster.log.items())]))
-    assert logs[0][0] == logs[1][0]
+            handle = way(producer)
+            handle.get(timeout=30)
+        stored_as = [[b.crc for b in log] for _, log in sorted(cluster.log.items())]
+        logs.append((list(handle), stored_as))
     assert logs[0] == logs[1]
-
-
-def _done(handle: Any) -> Any:
-    handle.get(timeout=30)
-    return handle
 
 
 def test_serializers_get_the_bytes_of_the_columns() -> None:
@@ -193,46 +189,32 @@ def named(names: list[bytes]) -> Any:
     return pa.ListArray.from_arrays(list(range(len(names) + 1)), pairs)
 
 
-@pytest.mark.parametrize(
-    ("error", "said", "data", "arguments"),
-    [
-        (RecordTypeError, "data: expected Arrow data", [b"a"], {}),
-        (RecordTypeError, "data: expected Arrow data", pa.array([b"a"]), {}),
-        (RecordTypeError, "value: there is no column 'v' among", table(), {"value": "v"}),
-        (RecordTypeError, "key: there is no column 'k'", table(), {"key": "k"}),
-        (RecordTypeError, "key: there is no column 5 among 1", table(), {"key": 5}),
-        (RecordTypeError, "key: expected a column's name", table(), {"key": 1.5}),
-        (RecordTypeError, "key: column 'k' must be binary or text", table(k=[1, 2]), {"key": "k"}),
-        (RecordTypeError, "not int64", table(k=[1, 2]), {"key": "k"}),
-        (RecordTypeError, "int32 or int64, not double", table(p=[1.0, 2.0]), {"partition": "p"}),
-        (RecordTypeError, "a timestamp, or int64 of ms", table(t=["a", "b"]), {"timestamp": "t"}),
-        (RecordTypeError, "of int32", table(h=BAD_HEADERS), {"headers": "h"}),
-        (
-            RecordTypeError,
-            "dictionary-encoded",
-            table(d=pa.array(["a", "b"]).dictionary_encode()),
-            {"key": "d"},
-        ),
-        (InvalidRecordError, "record 1: a header or", table(h=NULL_HEADER), {"headers": "h"}),
-        (InvalidRecordError, "record 1: a header or", table(h=MASKED_HEADER), {"headers": "h"}),
-        (InvalidRecordError, r"1: .* not UTF-8", table(h=named([b"k", b"\xff"])), {"headers": "h"}),
-        (PartitionError, "record 1: its partition", table(p=[0, -1]), {"partition": "p"}),
-        (PartitionError, "record 0: its partition", table(p=[2**31, 0]), {"partition": "p"}),
-        (InvalidRecordError, "record 1: its timestamp", table(t=[1, -1]), {"timestamp": "t"}),
-        (
-            InvalidRecordError,
-            "record 0: its timestamp",
-            table(t=pa.array([2**62, 1], pa.timestamp("s"))),
-            {"timestamp": "t"},
-        ),
-        (
-            RecordTooLargeError,
-            r"record 1: a record for topic 't' takes up to 2000089 bytes, more than max_request_s",
-            table(k=[b"", b"x" * 2_000_000]),
-            {"key": "k"},
-        ),
-    ],
-)
+BAD: list[tuple[type[KprodError], str, Any, dict[str, Any]]] = [
+    (RecordTypeError, "data: expected Arrow data", [b"a"], {}),
+    (RecordTypeError, "data: expected Arrow data", pa.array([b"a"]), {}),
+    (RecordTypeError, "value: there is no column 'v' among", table(), {"value": "v"}),
+    (RecordTypeError, "key: there is no column 5 among 1", table(), {"key": 5}),
+    (RecordTypeError, "key: expected a column's name", table(), {"key": 1.5}),
+]
+BAD_COLUMNS: list[tuple[type[KprodError], str, str, Any]] = [
+    (RecordTypeError, "key: column 'c' must be binary or text .*, not int64", "key", [1, 2]),
+    (RecordTypeError, "int32 or int64, not double", "partition", [1.0, 2.0]),
+    (RecordTypeError, "a timestamp, or int64 of ms", "timestamp", ["a", "b"]),
+    (RecordTypeError, "of int32", "headers", BAD_HEADERS),
+    (RecordTypeError, "dictionary-encoded", "key", pa.array(["a", "b"]).dictionary_encode()),
+    (InvalidRecordError, "record 1: a header or", "headers", NULL_HEADER),
+    (InvalidRecordError, "record 1: a header or", "headers", MASKED_HEADER),
+    (InvalidRecordError, r"1: .* not UTF-8", "headers", named([b"k", b"\xff"])),
+    (PartitionError, "record 1: its partition", "partition", [0, -1]),
+    (PartitionError, "record 0: its partition", "partition", [2**31, 0]),
+    (InvalidRecordError, "record 1: its timestamp", "timestamp", [1, -1]),
+    (InvalidRecordError, "0: its timestamp", "timestamp", pa.array([2**62, 1], pa.timestamp("s"))),
+    (RecordTooLargeError, "1: .* 2000089 bytes, more than max_r", "key", [b"", b"x" * 2_000_000]),
+]
+BAD += [(error, said, table(c=cells), {role: "c"}) for error, said, role, cells in BAD_COLUMNS]
+
+
+@pytest.mark.parametrize(("error", "said", "data", "arguments"), BAD)
 def test_what_cannot_be_sent_is_refused_before_anything_is_queued(
     error: type[KprodError], said: str, data: Any, arguments: dict[str, Any]
 ) -> None:
@@ -259,28 +241,12 @@ def test_names_of_headers_are_those_that_python_takes_for_utf8(name: bytes) -> N
         assert batch.next()
 
 
-class ExportedOnce:
+@pytest.mark.parametrize("form", ["__arrow_c_array__", "__arrow_c_stream__"])
+def test_what_was_exported_can_be_sent_once(form: str) -> None:
     """Data that hands out the same capsules with every call."""
-
-    def __init__(self, data: Any) -> None:
-        self._array = data.__arrow_c_array__()
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
-        return self._array
-
-
-class StreamedOnce:
-    """As ``ExportedOnce``, a stream."""
-
-    def __init__(self, data: Any) -> None:
-        self._stream = data.__arrow_c_stream__()
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self._stream
-
-
-@pytest.mark.parametrize("once", [ExportedOnce(table().to_batches()[0]), StreamedOnce(table())])
-def test_what_was_exported_can_be_sent_once(once: Any) -> None:
+    data = table() if "stream" in form else table().to_batches()[0]
+    capsules = getattr(data, form)()
+    once = SimpleNamespace(**{form: lambda requested_schema=None: capsules})
     cluster = cluster_of()
     with producer_before(cluster) as producer:
         producer.send_arrow("t", once).get(20)
@@ -330,10 +296,7 @@ def test_records_are_numbered_through_all_batches(
         told = str(raised.value)
         assert told.startswith(f"record {place}")
         assert getattr(raised.value, "accepted", 0) == place // 2 * 2
-        if place < 2:
-            assert told.startswith(f"record {place}: its timestamp")
-        else:
-            assert f"(row {place % 2} of batch " in told
+        assert (": its timestamp" if place < 2 else f"(row {place % 2} of batch ") in told
     assert [r.value for r in stored(cluster)] == [b"%d" % n for n in range(place // 2 * 2)]
 
 

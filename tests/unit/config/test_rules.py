@@ -12,20 +12,92 @@ from kprod.errors import ConfigError
 
 LARGEST = 2**31 - 2**24
 """Of a request: what surrounds its records has room in the frame."""
+WAITS = "partitioner_availability_timeout_ms"
 BACK_OFFS = ("retry_backoff", "reconnect_backoff", "socket_connection_setup_timeout")
 NOT_ADAPTIVE: list[dict[str, Any]] = [
     {"partitioner": "round_robin"},
     {"partitioner": hash},
     {"partitioner_adaptive_partitioning_enable": False},
 ]
+IN_FLIGHT = "max_in_flight_requests_per_connection"
 NOT_IDEMPOTENT = [
     ({"acks": 1}, "acks=1, not all"),
     ({"acks": 0}, "acks=0, not all"),
     ({"retries": 0}, "retries=0"),
+    ({IN_FLIGHT: 6}, f"{IN_FLIGHT}=6, more than 5"),
+]
+
+
+def compressed(codec: str | None, level: int) -> dict[str, Any]:
+    return {"compression_type": codec, "compression_level": level}
+
+
+def delivering(delivery: int, linger: int, request: int) -> dict[str, Any]:
+    times = {"delivery_timeout": delivery, "linger": linger, "request_timeout": request}
+    return {f"{name}_ms": value for name, value in times.items()}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"enable_idempotence": True, "acks": 1, "retries": 0}, "acks=1, not all and retries=0"),
+    # The words are those of kafka-python.
+    ({"transactional_id": "t", "enable_idempotence": False}, "transactional_id without enable_i"),
+    (delivering(30_004, 5, 30_000), "^delivery_timeout_ms=30004 .*linger_ms=5 .*timeout_ms=30000$"),
+    (delivering(1000, 2000, 1), "^delivery_timeout_ms=1000 .*linger_ms=2000 .*timeout_ms=1$"),
+    (delivering(1000, 0, 1001), "^delivery_timeout_ms=1000 .*linger_ms=0 .*timeout_ms=1001$"),
+    # A rule is silent about an option that is wrong in itself.
+    ({"delivery_timeout_ms": 1000, "linger_ms": "2000"}, "^linger_ms: expected"),
+    ({"buffer_memory": 16383}, "batch_size=16384 must be at most buffer_memory=16383"),
+    ({"max_request_size": LARGEST + 1}, f"from 1 to {LARGEST}, or 2147483647"),
     (
-        {"max_in_flight_requests_per_connection": 6},
-        "max_in_flight_requests_per_connection=6, more than 5",
+        {"batch_size": 100, "batch_max_size": 99},
+        "max_size=99 must be at least batch_size=100",
     ),
+    ({"batch_max_size": 1_048_577}, "must be at most max_request_size=1048576$"),
+    ({"compression_level": 3}, "needs compression_type gzip, lz4 or zstd"),
+    (compressed("snappy", 3), "needs compression_type gzip, lz4 or zstd"),
+]
+for options, reason in NOT_IDEMPOTENT:
+    REFUSED.append(
+        ({"enable_idempotence": True, **options}, f"^enable_idempotence=True .* with {reason}$")
+    )
+for name in BACK_OFFS:
+    problem = f"^{name}_max_ms=10 must be at least {name}_ms=20$"
+    REFUSED.append(({f"{name}_ms": 20, f"{name}_max_ms": 10}, problem))
+for partitioner in ("crc32", "fnv1a", "round_robin", hash):
+    ignoring = {"partitioner": partitioner, "partitioner_ignore_keys": True}
+    REFUSED.append((ignoring, "^partitioner_ignore_keys=True needs partitioner='def"))
+REFUSED += [({WAITS: 5, **options}, f"^{WAITS}=5 needs partiti") for options in NOT_ADAPTIVE]
+for codec, level in [("gzip", 10), ("gzip", -2), ("gzip", 22), ("lz4", 18), ("lz4", 0)]:
+    told = f"^compression_level={level} is not a level of {codec}: "
+    REFUSED.append((compressed(codec, level), told))
+
+KEPT: list[tuple[dict[str, Any], str, Any]] = [
+    ({"delivery_timeout_ms": 30_005}, "delivery_timeout_ms", 30_005),
+    ({"request_timeout_ms": 200_000}, "delivery_timeout_ms", 200_005),
+    ({"linger_ms": 100_000}, "delivery_timeout_ms", 130_000),
+    *(({f"{name}_ms": 50_000}, f"{name}_max_ms", 50_000) for name in BACK_OFFS),
+    *(({f"{name}_max_ms": 10}, f"{name}_ms", 10) for name in BACK_OFFS),
+    ({"buffer_memory": 16384}, "buffer_memory", 16384),
+    ({"max_request_size": 2**31 - 1}, "max_request_size", LARGEST),
+    ({"max_request_size": LARGEST}, "max_request_size", LARGEST),
+    *((compressed("gzip", level), "compression_level", level) for level in (-1, 9)),
+    *((compressed("lz4", level), "compression_level", level) for level in (1, 17)),
+    *((compressed("zstd", level), "compression_level", level) for level in (-131072, 22)),
+    ({"partitioner": "murmur2", "partitioner_ignore_keys": True}, "partitioner_ignore_keys", True),
+    *(({WAITS: 0, **options}, WAITS, 0) for options in NOT_ADAPTIVE),
+    # Batches grow, but for those that were asked to be small.
+    ({}, "batch_max_size", 262_144),
+    ({"batch_size": 16_384}, "batch_max_size", 262_144),
+    ({"batch_size": 131_072}, "batch_max_size", 262_144),
+    ({"batch_size": 16_383}, "batch_max_size", 16_383),
+    ({"batch_size": 0}, "batch_max_size", 1),
+    # The largest size by default gives in, and is as large as batch_size.
+    ({"batch_size": 500_000}, "batch_max_size", 500_000),
+    ({"max_request_size": 100_000}, "batch_max_size", 100_000),
+    ({"max_request_size": 1_000}, "batch_max_size", 16_384),
+    ({"batch_size": 100, "batch_max_size": 200}, "batch_max_size", 200),
+    ({"batch.max.size": 5_000}, "batch_max_size", 5_000),
+    ({"batch.max.size": 5_000}, "batch_size", 5_000),
 ]
 
 
@@ -43,126 +115,12 @@ def test_idempotence_by_default_gives_in_with_a_warning(
     assert f"idempotence is off because of {reason}" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        *(
-            (
-                {"enable_idempotence": True, **options},
-                f"^enable_idempotence=True cannot be used with {reason}$",
-            )
-            for options, reason in NOT_IDEMPOTENT
-        ),
-        (
-            {"enable_idempotence": True, "acks": 1, "retries": 0},
-            "acks=1, not all and retries=0",
-        ),
-        *(
-            (
-                {"delivery_timeout_ms": delivery, "linger_ms": linger, "request_timeout_ms": r},
-                f"^delivery_timeout_ms={delivery} .*linger_ms={linger} .*request_timeout_ms={r}",
-            )
-            for delivery, linger, r in [(30_004, 5, 30_000), (1000, 2000, 1), (1000, 0, 1001)]
-        ),
-        # The words are those of kafka-python.
-        (
-            {"transactional_id": "t", "enable_idempotence": False},
-            "transactional_id without enable_idempotence",
-        ),
-        *(
-            (
-                {f"{name}_ms": 20, f"{name}_max_ms": 10},
-                f"^{name}_max_ms=10 must be at least {name}_ms=20$",
-            )
-            for name in BACK_OFFS
-        ),
-        ({"buffer_memory": 16383}, "batch_size=16384 must be at most buffer_memory=16383"),
-        ({"max_request_size": LARGEST + 1}, f"from 1 to {LARGEST}, or 2147483647"),
-        *(
-            (
-                {"partitioner": partitioner, "partitioner_ignore_keys": True},
-                r"^partitioner_ignore_keys=True needs partitioner='def",
-            )
-            for partitioner in ("crc32", "fnv1a", "round_robin", hash)
-        ),
-        *(
-            (
-                {"partitioner_availability_timeout_ms": 5, **options},
-                r"^partitioner_availability_timeout_ms=5 needs partiti",
-            )
-            for options in NOT_ADAPTIVE
-        ),
-        # A rule is silent about an option that is wrong in itself.
-        ({"delivery_timeout_ms": 1000, "linger_ms": "2000"}, "^linger_ms: expected"),
-        (
-            {"batch_size": 100, "batch_max_size": 99},
-            "batch_max_size=99 must be at least batch_size=100",
-        ),
-        ({"batch_max_size": 1_048_577}, r"must be at most max_request_size=1048576$"),
-        *(
-            (
-                {"compression_type": codec, "compression_level": level},
-                f"^compression_level={level} is not a level of {codec}: ",
-            )
-            for codec, level in [("gzip", 10), ("gzip", -2), ("gzip", 22), ("lz4", 18), ("lz4", 0)]
-        ),
-        ({"compression_level": 3}, "needs compression_type gzip, lz4 or zstd"),
-        (
-            {"compression_level": 3, "compression_type": "snappy"},
-            "needs compression_type gzip, lz4 or zstd",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("options", "words"), REFUSED)
 def test_what_does_not_go_together_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         configured(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "name", "kept"),
-    [
-        ({"delivery_timeout_ms": 30_005}, "delivery_timeout_ms", 30_005),
-        ({"request_timeout_ms": 200_000}, "delivery_timeout_ms", 200_005),
-        ({"linger_ms": 100_000}, "delivery_timeout_ms", 130_000),
-        *(({f"{name}_ms": 50_000}, f"{name}_max_ms", 50_000) for name in BACK_OFFS),
-        *(({f"{name}_max_ms": 10}, f"{name}_ms", 10) for name in BACK_OFFS),
-        ({"buffer_memory": 16384}, "buffer_memory", 16384),
-        ({"max_request_size": 2**31 - 1}, "max_request_size", LARGEST),
-        ({"max_request_size": LARGEST}, "max_request_size", LARGEST),
-        *(
-            ({"compression_type": codec, "compression_level": level}, "compression_level", level)
-            for codec, level in [
-                *(("gzip", -1), ("gzip", 9), ("lz4", 1), ("lz4", 17)),
-                *(("zstd", -131072), ("zstd", 22)),
-            ]
-        ),
-        (
-            {"partitioner": "murmur2", "partitioner_ignore_keys": True},
-            "partitioner_ignore_keys",
-            True,
-        ),
-        *(
-            (
-                {"partitioner_availability_timeout_ms": 0, **options},
-                "partitioner_availability_timeout_ms",
-                0,
-            )
-            for options in NOT_ADAPTIVE
-        ),
-        # Batches grow, but for those that were asked to be small.
-        ({}, "batch_max_size", 262_144),
-        ({"batch_size": 16_384}, "batch_max_size", 262_144),
-        ({"batch_size": 131_072}, "batch_max_size", 262_144),
-        ({"batch_size": 16_383}, "batch_max_size", 16_383),
-        ({"batch_size": 0}, "batch_max_size", 1),
-        # The largest size by default gives in, and is as large as batch_size.
-        ({"batch_size": 500_000}, "batch_max_size", 500_000),
-        ({"max_request_size": 100_000}, "batch_max_size", 100_000),
-        ({"max_request_size": 1_000}, "batch_max_size", 16_384),
-        ({"batch_size": 100, "batch_max_size": 200}, "batch_max_size", 200),
-        ({"batch.max.size": 5_000}, "batch_max_size", 5_000),
-        ({"batch.max.size": 5_000}, "batch_size", 5_000),
-    ],
-)
+@pytest.mark.parametrize(("options", "name", "kept"), KEPT)
 def test_what_was_not_set_gives_in(options: dict[str, Any], name: str, kept: Any) -> None:
     assert getattr(configured(**options), name) == kept
