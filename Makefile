@@ -169,11 +169,11 @@ acceptance: build
 
 # Every module, with the first line of its docstring.
 file-map:
-	@$(BIN)/python -m tests.architecture.file_map
+	@$(BIN)/python -m tools.file_map
 
 # The diagrams, from the code; needs Graphviz (apt-get install graphviz).
 diagrams: build
-	$(BIN)/python -m tests.architecture.diagrams
+	$(BIN)/python -m tools.diagrams
 
 # Not --quiet, which hides warnings from --strict as well.
 docs: $(VENV)/docs

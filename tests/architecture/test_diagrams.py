@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tests.architecture.diagrams import DIAGRAMS, PLACE, drawn_edges
+from tools.diagrams import DIAGRAMS, PLACE, drawn_edges
 
 
 @pytest.mark.parametrize("name", DIAGRAMS)

@@ -1,6 +1,6 @@
 """The diagrams of the documentation, drawn by Graphviz from the code, and from a table of its own.
 
-    python -m tests.architecture.diagrams
+    python -m tools.diagrams
 
 writes ``docs/diagrams``: the layers, from the contract that holds them; the state machines of
 transactions, that of the producer and that of the broker, from their tables of moves; and which
@@ -22,8 +22,8 @@ from pathlib import Path
 from benchmarks.report.chart import COLOURS
 from kprod.broker.transactions.transaction import LEGAL
 from kprod.sender.transactions import LEADS_TO, MOVES, Party, State
-from tests.architecture.sources import ROOT
 
+ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "docs" / "diagrams"
 Edge = tuple[str, str]
 """From, to."""

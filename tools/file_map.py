@@ -1,6 +1,6 @@
 """Prints every module with the first line of its docstring.
 
-python -m tests.architecture.file_map
+python -m tools.file_map
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ import ast
 import re
 from pathlib import Path
 
-from tests.architecture.sources import ROOT, files
-
+ROOT = Path(__file__).parents[1]
 PACKAGES = ("kprod", "kprod_ext")
+SUFFIXES = (".py", ".pyx", ".pxd")
 DOCSTRING = re.compile(r'\A(?:#[^\n]*\n)*\s*"""(.*?)"""', re.DOTALL)
 
 
 def file_map() -> str:
     """The table of each folder, as Markdown."""
     folders: dict[Path, list[Path]] = {}
-    for path in files(".py", ".pyx", ".pxd", folders=PACKAGES):
+    sources = (path for package in PACKAGES for path in (ROOT / package).rglob("*"))
+    for path in sorted(path for path in sources if path.suffix in SUFFIXES):
         if path.name != "__init__.py" and not _declares_a_module(path):
             folders.setdefault(path.parent, []).append(path)
     return "\n".join(_table(folder, members) for folder, members in sorted(folders.items()))
