@@ -114,14 +114,11 @@ def test_a_callback_may_wait_for_memory(broker: ScriptedBroker) -> None:
 
 
 def test_waiting_for_itself_is_refused(producer: KafkaProducer) -> None:
-    for call in (producer.flush, partial(producer.flush, 1), partial(producer.flush, 0)):
-        refused = in_a_callback(producer, call)
-        assert isinstance(refused, IllegalStateError)
-        assert "flush() inside a delivery callback" in str(refused)
-    for call in (producer.close, partial(producer.close, 1)):
-        refused = in_a_callback(producer, call)
-        assert isinstance(refused, IllegalStateError)
-        assert "close() inside a delivery callback" in str(refused)
+    for name, timeouts in (("flush", (None, 1, 0)), ("close", (None, 1))):
+        for timeout in timeouts:
+            refused = in_a_callback(producer, partial(getattr(producer, name), timeout))
+            assert isinstance(refused, IllegalStateError)
+            assert f"{name}() inside a delivery callback" in str(refused)
     assert producer.send("t", b"still open").get(LONG).offset >= 0
 
 
@@ -193,12 +190,8 @@ def test_as_in_java_interceptors_see_the_partition_that_was_named_or_chosen(
                 producer.send("t", b"v", key=b"k", partition=partition).get(LONG)
         producer.flush()
     chosen = MURMUR2.partition(b"k", 2)
-    assert [heard[:2] for heard in ear.heard] == [
-        ("sends", None),
-        ("failed", chosen),
-        ("sends", 1),
-        ("failed", 1),
-    ]
+    expected = [("sends", None), ("failed", chosen), ("sends", 1), ("failed", 1)]
+    assert [heard[:2] for heard in ear.heard] == expected
 
 
 class Interrupting:

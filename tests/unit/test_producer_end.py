@@ -18,7 +18,7 @@ from kprod.errors import (
 from kprod.types import DeliveryReport, Persisted
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster, refuse, silence
+from tests.support.scripted_cluster import Heard, ScriptedBroker, refuse, silence
 from tests.support.scripted_producer import producer_before
 
 LONG = 20.0
@@ -159,12 +159,6 @@ def test_nothing_is_left_behind(producer: KafkaProducer) -> None:
 
 
 # Nobody there -------------------------------------------------------------------------------------
-def test_a_producer_can_be_made_and_closed_without_a_broker() -> None:
-    started = time.monotonic()
-    with producer_before(ScriptedCluster()) as producer:
-        assert not producer.bootstrap_connected()
-        assert producer.flush() == DeliveryReport(0, 0, 0)
-    assert time.monotonic() - started < LONG
 
 
 def lingering(broker: ScriptedBroker) -> KafkaProducer:

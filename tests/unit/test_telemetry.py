@@ -65,15 +65,12 @@ def due_in(made: Telemetry, now: float) -> float:
     return max(0.0, made.due_at - now)
 
 
+ASK, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
+OLD, NEW = (0, 0), (1, 2)
+
+
 @pytest.mark.parametrize(
-    "ranges",
-    [
-        {},
-        {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0)},
-        {ApiKey.PUSH_TELEMETRY: (0, 0)},
-        {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (1, 2), ApiKey.PUSH_TELEMETRY: (0, 0)},
-        {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), ApiKey.PUSH_TELEMETRY: (1, 2)},
-    ],
+    "ranges", [{}, {ASK: OLD}, {PUSH: OLD}, {ASK: NEW, PUSH: OLD}, {ASK: OLD, PUSH: NEW}]
 )
 def test_nothing_is_due_until_a_broker_takes_both_requests(
     ranges: dict[int, tuple[int, int]],
@@ -95,12 +92,9 @@ def test_the_id_is_the_first_that_was_given() -> None:
     assert made.identified.is_open
     made.subscribed(subscription(instance_id=None), 1)
     assert made.instance_id == OWN_ID
-
-
-def test_an_answer_without_an_id_ends_it() -> None:
-    made = telemetry()
-    made.subscribed(subscription(instance_id=None), 0)
-    assert made.over
+    never_told = telemetry()
+    never_told.subscribed(subscription(instance_id=None), 0)
+    assert never_told.over
 
 
 @pytest.mark.parametrize("jitter", [0.5, 1.5])
@@ -108,16 +102,12 @@ def test_the_first_push_is_spread_and_the_others_keep_the_interval(jitter: float
     made = subscribed(10, jitter=jitter)
     assert due_in(made, 10) == 60 * jitter
     made.pushed(PushReply(0, 0), 200, last=False)
-    assert due_in(made, 200) == 60
-    assert due_in(made, 230) == 30
+    assert (due_in(made, 200), due_in(made, 230)) == (60, 30)
     assert made.subscription is not None
-
-
-def test_who_wants_nothing_is_asked_again_after_the_interval() -> None:
-    made = telemetry()
-    made.subscribed(subscription(metrics=()), 10)
-    assert made.subscription is None
-    assert due_in(made, 10) == 60
+    wants_nothing = telemetry()
+    wants_nothing.subscribed(subscription(metrics=()), 300)
+    assert wants_nothing.subscription is None
+    assert due_in(wants_nothing, 300) == 60, "it is asked again after the interval"
 
 
 @pytest.mark.parametrize(("interval_ms", "seconds"), [(1, SHORTEST_INTERVAL), (0, 300), (-1, 300)])
@@ -170,27 +160,25 @@ def test_a_push_that_was_on_its_way_is_followed_by_the_last() -> None:
     assert due_in(made, 12) == 0
 
 
-@pytest.mark.parametrize("code", [117, 118, 42])
-def test_a_refusal_at_the_end_is_the_end(code: int) -> None:
-    made = subscribed()
-    made.leave(11)
-    made.pushed(PushReply(code, 0), 12, last=False)
-    assert made.over
-
-
-def test_who_wants_nothing_is_told_nothing_at_the_end() -> None:
-    made = telemetry()
-    made.subscribed(subscription(metrics=()), 10)
-    made.leave(11)
-    assert made.over
-    made = subscribed()
-    made.leave(11)
-    made.failed(LOST, 12, sent=True)
-    assert made.over
+def test_at_the_end_nobody_is_asked_again() -> None:
+    for code in (117, 118, 42):
+        made = subscribed()
+        made.leave(11)
+        made.pushed(PushReply(code, 0), 12, last=False)
+        assert made.over
+    lost = subscribed()
+    lost.leave(11)
+    lost.failed(LOST, 12, sent=True)
+    wants_nothing = telemetry()
+    wants_nothing.subscribed(subscription(metrics=()), 10)
+    wants_nothing.leave(11)
+    assert lost.over
+    assert wants_nothing.over
 
 
 BEGIN, NOW, LATER = 1_000, 2_000, 3_000
 LARGE = 1_000_000
+DOMAIN = "org.apache.kafka.producer."
 GROUPS = {
     "producer-topic-metrics.a.b-c": {"record-send-total": 3.0, "compression-rate": 0.5},
     "producer-node-metrics.node-1": {"request-latency-avg": 1.5},
@@ -212,41 +200,25 @@ def told(
 
 
 def test_names_units_and_attributes_are_those_of_kafka() -> None:
-    domain = "org.apache.kafka.producer"
+    topic = {"topic": "a.b-c"}
+    rows: list[tuple[str, str, str, float, dict[str, str]]] = [
+        ("connection.creation.rate", "connections/s", "gauge", 0.25, {}),
+        ("connection.creation.total", "connections", "cumulative", 2.0, {}),
+        ("node.request.latency.avg", "ms", "gauge", 1.5, {"node_id": "node-1"}),
+        ("topic.record.send.total", "records", "cumulative", 3.0, topic),
+        ("topic.compression.rate", "ratio", "gauge", 0.5, topic),
+    ]
     assert told(GROUPS, wanted("*")) == [
-        ToldMetric(
-            f"{domain}.connection.creation.rate", "connections/s", "gauge", 0.25, 0, NOW, {}
-        ),
-        ToldMetric(
-            f"{domain}.connection.creation.total", "connections", "cumulative", 2.0, BEGIN, NOW, {}
-        ),
-        ToldMetric(
-            f"{domain}.node.request.latency.avg", "ms", "gauge", 1.5, 0, NOW, {"node_id": "node-1"}
-        ),
-        ToldMetric(
-            f"{domain}.topic.record.send.total",
-            "records",
-            "cumulative",
-            3.0,
-            BEGIN,
-            NOW,
-            {"topic": "a.b-c"},
-        ),
-        ToldMetric(
-            f"{domain}.topic.compression.rate", "ratio", "gauge", 0.5, 0, NOW, {"topic": "a.b-c"}
-        ),
+        ToldMetric(DOMAIN + name, unit, kind, value, BEGIN * (kind != "gauge"), NOW, attributes)
+        for name, unit, kind, value, attributes in rows
     ]
 
 
 STANDARD = {
-    "connection.creation.rate",
-    "connection.creation.total",
-    "node.request.latency.avg",
-    "node.request.latency.max",
-    "produce.throttle.time.avg",
-    "produce.throttle.time.max",
-    "record.queue.time.avg",
-    "record.queue.time.max",
+    *("connection.creation.rate", "connection.creation.total"),
+    *("node.request.latency.avg", "node.request.latency.max"),
+    *("produce.throttle.time.avg", "produce.throttle.time.max"),
+    *("record.queue.time.avg", "record.queue.time.max"),
 }
 
 
@@ -254,7 +226,7 @@ def test_every_metric_that_the_kip_asks_of_a_producer_is_told() -> None:
     metrics = ProducerMetrics()
     metrics.node(1)
     names = {one.name for one in told(metrics.groups(0.0), wanted("*"))}
-    assert {f"org.apache.kafka.producer.{name}" for name in STANDARD} <= names
+    assert {DOMAIN + name for name in STANDARD} <= names
 
 
 @pytest.mark.parametrize(
@@ -263,8 +235,8 @@ def test_every_metric_that_the_kip_asks_of_a_producer_is_told() -> None:
         ((), 0),
         (("",), 5),
         (("org.apache.kafka.consumer.",), 0),
-        (("org.apache.kafka.producer.connection.creation",), 2),
-        (("org.apache.kafka.producer.node.", "org.apache.kafka.producer.topic.record"), 2),
+        ((f"{DOMAIN}connection.creation",), 2),
+        ((f"{DOMAIN}node.", f"{DOMAIN}topic.record"), 2),
     ],
 )
 def test_what_was_subscribed_to_is_told(prefixes: tuple[str, ...], count: int) -> None:
@@ -286,13 +258,8 @@ def test_differences_count_from_what_a_broker_has_taken() -> None:
     payload.taken()
     third = sums(payload, 10, LATER + 1)
     assert (third.value, third.since) == (3, LATER)
-
-
-def test_a_topic_that_was_forgotten_counts_from_nothing() -> None:
-    payload = TelemetryPayload(BEGIN, {})
-    sums(payload, 5, NOW)
     payload.taken()
-    assert sums(payload, 2, LATER).value == 2
+    assert sums(payload, 2, LATER + 2).value == 2, "a topic that was forgotten counts from nothing"
 
 
 def test_what_does_not_fit_is_left_out_beginning_with_topics() -> None:

@@ -13,7 +13,7 @@ from kprod.cli.app import app
 from kprod.errors import BufferFullError, KprodTimeoutError
 
 
-@pytest.mark.parametrize("name", ["KP-1302", "kp-1302", "1302", "BufferFullError"])
+@pytest.mark.parametrize("name", ["kp-1302", "1302", "BufferFullError"])
 def test_a_page_is_found_by_number_and_by_name(name: str) -> None:
     ran = CliRunner().invoke(app, ["errors", name])
     assert ran.exit_code == 0

@@ -45,9 +45,6 @@ def test_every_code_has_their_name_and_words() -> None:
         assert (ours.name(), ours.str()) == (original.name(), original.str())
         assert repr(ours) == str(ours) == repr(original)
     assert set(THEIRS.values()) == {*LOCAL, *BROKER}
-
-
-def test_a_code_nobody_knows_has_no_attribute() -> None:
     with pytest.raises(AttributeError, match="_NO_SUCH_CODE"):
         KafkaError._NO_SUCH_CODE  # noqa: B018
     assert KafkaError(4242).code() == 4242
@@ -88,19 +85,19 @@ def test_exceptions_carry_them() -> None:
         (native.InvalidRecordError("x"), "_INVALID_ARG", "Local: Invalid argument or config"),
         (native.ConnectionLost("x"), "_TRANSPORT", "Local: Broker transport failure: x"),
         (native.KprodError("x"), "_FAIL", "Local: Communication failure with broker: x"),
+        (native.IllegalStateError("x"), "_STATE", "Local: "),
+        (native.UnfinishedCallError("x"), "_CONFLICT", "Local: "),
+        (native.TlsAuthenticationError("x"), "_SSL", "Local: "),
+        (native.SaslAuthenticationError("x"), "_AUTHENTICATION", "Local: "),
     ],
 )
 def test_errors_of_kprod_have_a_code(error: native.KprodError, code: str, words: str) -> None:
     told = from_native(error)
     assert told.name() == code
     assert told.str().startswith(words)
-    assert told.retriable() == error.retriable
-
-
-def test_a_call_while_another_has_not_ended_is_a_conflict_that_passes() -> None:
-    told = from_native(native.UnfinishedCallError("x"))
-    assert (told.name(), told.retriable(), told.fatal()) == ("_CONFLICT", True, False)
-    assert from_native(native.IllegalStateError("x")).name() == "_STATE"
+    conflict = isinstance(error, native.UnfinishedCallError)  # which passes
+    assert told.retriable() == (error.retriable or conflict)
+    assert not told.fatal()
 
 
 def test_what_never_left_and_what_may_have_been_stored_are_told_apart_by_purge() -> None:
@@ -110,15 +107,10 @@ def test_what_never_left_and_what_may_have_been_stored_are_told_apart_by_purge()
     assert from_native(closed).name() == "_PURGE_INFLIGHT"
 
 
-def test_a_connection_that_is_refused_for_a_reason_has_its_code() -> None:
+def test_a_name_that_was_not_resolved_has_its_code() -> None:
     resolving = native.ConnectionLost("x")
     resolving.__cause__ = socket.gaierror(-2, "Name or service not known")
-    for error, name in (
-        (native.TlsAuthenticationError("x"), "_SSL"),
-        (native.SaslAuthenticationError("x"), "_AUTHENTICATION"),
-        (resolving, "_RESOLVE"),
-    ):
-        assert from_native(error).name() == name
+    assert from_native(resolving).name() == "_RESOLVE"
 
 
 def test_an_error_can_be_raised() -> None:
