@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from kprod.exactly_once.atomic import Ending
-from kprod.exactly_once.errors import ExactlyOnceError, ShardCountChanged, TransactionTooSlow
+from kprod.exactly_once.errors import ExactlyOnceError, TransactionTooSlow
 from kprod.exactly_once.marker import Marker, check_rows, read_marker
 from kprod.exactly_once.shard import Shard, names_of_attempts
 from kprod.exactly_once.steps import (
@@ -42,11 +42,6 @@ Row = tuple[int, ...]
 Offset = tuple[int, str, int]
 """With its metadata, and its place in the order in which offsets were sent."""
 
-ROWS = 12
-BATCHES = 3
-SHARDS = (2, 3, 4)
-PATIENCE = 3.0
-MOST_MOVES = 20_000
 LAYOUT = "p.j.layout"
 WAIT = object()
 """Brokers say: not yet."""
@@ -77,7 +72,7 @@ class Transaction:
 class Brokers:
     """What is stored; ``deferred`` are markers of transactions that were decided."""
 
-    def __init__(self, dice: random.Random, *, stable: bool = True) -> None:
+    def __init__(self, dice: random.Random) -> None:
         self.epochs: dict[str, int] = {}
         self.open: dict[str, Transaction] = {}
         self.groups: dict[str, Offset] = {}
@@ -87,7 +82,6 @@ class Brokers:
         self._late: dict[str, Offset] = {}  # markers are written, the group not told yet
         self._timed_out: set[tuple[str, int]] = set()
         self._dice = dice
-        self._stable = stable
         self._offsets = 0
 
     def take_over(self, name: str) -> Any:
@@ -104,7 +98,7 @@ class Brokers:
         return group in self._late or any(group in one.offsets for one in self.open.values())
 
     def read(self, group: str, wait: bool) -> Any:
-        if self._stable and self.is_changing(group):
+        if self.is_changing(group):
             return WAIT if wait else None
         found = self.groups.get(group)
         return None if found is None else read_marker(found[0], found[1].encode(), group)
@@ -360,142 +354,5 @@ def go_on(attempts: list[Attempt], brokers: Brokers, dice: random.Random) -> Non
         if dice.random() < 0.01:
             brokers.time_out()
         for one in attempts:
-            if not one.ended:
+            if not one.ended and dice.random() < 0.5:  # in step they may fence each other for ever
                 one.move()
-
-
-Deliver = Callable[..., Protocol]
-Named = Callable[[Shard, int], Shard]
-
-
-class Driver:
-    """One run of the job: batches from the checkpoint on, until it dies or all are done."""
-
-    def __init__(self, world: World, run: int, shards: int) -> None:
-        self.shards = shards
-        self.refused: int | None = None
-        self.failed = False
-        self._world = world
-        self._run = run
-        self._tries: Counter[int] = Counter()
-        self._tasks: dict[int, list[Attempt]] = {}
-        self._begin()
-
-    def _begin(self) -> None:
-        self._tasks = {number: [self._start(number)] for number in range(self.shards)}
-
-    def _start(self, number: int) -> Attempt:
-        world, batch = self._world, self._world.checkpoint
-        shard = Shard(
-            prefix="p", job="j", number=number, batch=batch, shards=self.shards, topic="t",
-            run=str(self._run),
-        )  # fmt: skip
-        self._tries[number] += 1
-        shard = world.named(shard, self._run * 100 + self._tries[number])
-        rows: list[Row] = [
-            (batch, row) for row in range(ROWS) if hash((row, 7)) % self.shards == number
-        ]
-        attempt = Attempt(world.deliver(shard, PATIENCE), shard, rows, world.brokers)
-        world.attempts.append(attempt)
-        return attempt
-
-    def move(self) -> None:
-        """Look after the tasks: failed ones are started again, slow ones perhaps twice."""
-        for number, attempts in self._tasks.items():
-            for attempt in attempts:
-                if isinstance(attempt.error, ShardCountChanged):
-                    self.refused = attempt.error.begun_with
-                    return
-            running = [one for one in attempts if not one.ended and one in self._world.attempts]
-            done = any(one.result is not None for one in attempts)
-            if not done and (not running or self._world.dice.random() < 0.01):
-                attempts.append(self._start(number))
-        if all(any(a.result is not None for a in one) for one in self._tasks.values()):
-            self._world.finished()
-            if not self._world.over:
-                self._begin()
-
-
-class World:
-    """A job from its first batch to the last, whatever happens to it."""
-
-    atomic = False
-
-    def __init__(
-        self, seed: int, deliver: Deliver, named: Named = lambda shard, _: shard, **how: bool
-    ) -> None:
-        self.dice = random.Random(seed)
-        self.brokers = Brokers(self.dice, **how)
-        self.deliver = deliver
-        self.named = named
-        self.attempts: list[Attempt] = []
-        self.checkpoint = 0
-        self.runs = 0
-
-    @property
-    def over(self) -> bool:
-        return self.checkpoint >= BATCHES
-
-    def finished(self) -> None:
-        """The batch is done; the checkpoint says so unless the driver dies first."""
-        if self.dice.random() < 0.8:
-            self.checkpoint += 1
-
-    def play(self) -> list[str]:
-        """To the end; what is wrong then."""
-        driver = self.driver(self.dice.choice(SHARDS))
-        for _ in range(MOST_MOVES):
-            if self.over:
-                break
-            chance = self.dice.random()
-            if driver.refused is not None:
-                driver = self._again(driver.refused)
-            elif driver.failed or chance < 0.004:
-                driver = self._again(self.dice.choice(SHARDS))
-            elif chance < 0.25:
-                self._brokers_move(chance)
-            elif chance < 0.5:
-                driver.move()
-            elif self.attempts:
-                attempt = self.dice.choice(self.attempts)
-                attempt.move()
-                if attempt.ended:
-                    self.attempts.remove(attempt)
-                    self.has_ended(attempt)
-        return self._judge()
-
-    def _brokers_move(self, chance: float) -> None:
-        if chance < 0.02 and self.attempts:
-            self.attempts.pop(self.dice.randrange(len(self.attempts)))  # killed, or lost
-        elif chance < 0.021:
-            self.brokers.time_out()
-        else:
-            self.brokers.tick()
-
-    def has_ended(self, attempt: Attempt) -> None:
-        """It has come to its end; nobody has killed it."""
-
-    def driver(self, shards: int) -> Driver:
-        """The next run."""
-        return Driver(self, self.runs, shards)
-
-    def _again(self, shards: int) -> Driver:
-        """The driver has died; some of its tasks have not heard of it yet."""
-        self.runs += 1
-        self.attempts = [one for one in self.attempts if self.dice.random() < 0.5]
-        return self.driver(shards)
-
-    def _judge(self) -> list[str]:
-        if not self.over:
-            return [f"stuck in batch {self.checkpoint}"]
-        go_on(self.attempts, self.brokers, self.dice)
-        for attempt in self.attempts:
-            self.has_ended(attempt)
-        self.brokers.settle()
-        wrong = sorted(set(self.brokers.undecided)) if self.atomic else []
-        for batch in range(BATCHES):
-            for row in range(ROWS):
-                times = self.brokers.log[batch, row]
-                if times != 1:
-                    wrong.append(f"row {row} of batch {batch} is there {times} times")
-        return wrong

@@ -1,7 +1,6 @@
 """Wrong versions of both protocols, written by real tasks, with real producers, to real brokers.
 
-They are those that the model finds (``tests.spark.exactly_once.mutants``, ``atomic_mutants``), and
-take the place of the right protocol in ``Runner.follow``.
+They are those that the model finds (``tests.spark.exactly_once.bugs``).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kprod.exactly_once.runner import Runner
+from kprod.exactly_once import atomic, protocol
 from kprod.exactly_once.steps import Delivered
 from kprod.spark import sharded
 from kprod.spark.delivery import Terms
@@ -19,20 +18,18 @@ from kprod.spark.job_tasks import OUTCOME_SCHEMA, BatchEnd
 from kprod.spark.options import job_options
 from kprod.spark.python_worker import this_task
 from kprod.spark.shard_rows import TaskRows
-from tests.spark.exactly_once.atomic_model import Version
-from tests.spark.exactly_once.atomic_mutants import ATOMIC_MUTANTS
 from tests.spark.exactly_once.attempts import attempt
-from tests.spark.exactly_once.mutants import MUTANTS, Mutant
+from tests.spark.exactly_once.bugs import ATOMIC, ONCE
 from tests.spark.exactly_once_kills.jobs import Job
+from tests.support.planted import Bug
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RIGHT = "right"
 
-
-_ONCE = {mutant.name: mutant for mutant in MUTANTS}
-_ATOMIC = {version.name: version for version in ATOMIC_MUTANTS}
+def _bug(job: Job) -> Bug:
+    found = ATOMIC if job.delivery == "atomic" else ONCE
+    return next((bug for bug in found if bug.name == job.planted), Bug("none", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,32 +55,28 @@ class PlantedTask:
                 for row in batch.to_pylist():
                     producer.send(self.job.topic, row["value"].encode(), row["key"].encode())
 
-        with attempt(shard, self.options, send_rows) as run:
-            delivered = self._deliver(run, max(task.attempt, 0))
+        with attempt(shard, self.options, send_rows) as run, _bug(self.job).planted():
+            steps = (
+                atomic.prepare(shard, max(task.attempt, 0), run.patience)
+                if self.job.delivery == "atomic"
+                else protocol.deliver(shard, run.patience)
+            )
+            delivered: Delivered = run.follow(steps)
         told = pickle.dumps(delivered)
         yield pa.RecordBatch.from_pydict({"outcome": pa.array([told], pa.binary())})
-
-    def _deliver(self, run: Runner, attempt: int) -> Delivered:
-        name = self.job.planted or RIGHT
-        if self.job.delivery == "atomic":
-            version = _ATOMIC.get(name, Version())
-            return run.follow(version.prepare(run.shard, attempt, run.patience))
-        mutant = _ONCE.get(name, Mutant(RIGHT))
-        run.shard = mutant.named(run.shard, attempt)
-        return run.follow(mutant.delivers(run.shard, run.patience))
 
 
 @dataclass(frozen=True, slots=True)
 class PlantedEnd:
     """Ends an atomic batch by the version of this name: for ``mapInArrow``."""
 
-    name: str
+    job: Job
     end: BatchEnd
 
     def __call__(self, _: Iterator[Any]) -> Iterator[Any]:
         """Yield nothing."""
-        end, version = self.end, _ATOMIC.get(self.name, Version())
-        end.follow(lambda patience: version.commit(end.of, end.shards, end.prepared, patience))
+        with _bug(self.job).planted():
+            self.end.commit()
         yield from ()
 
 
@@ -107,10 +100,7 @@ def write_wrongly(spark: SparkSession, frame: DataFrame, job: Job) -> None:
             prepared=prepared,
             options=options,
         )
-        ended = spark.range(0, 1, 1, 1).mapInArrow(
-            PlantedEnd(job.planted or RIGHT, end), OUTCOME_SCHEMA
-        )
-        ended.collect()
+        spark.range(0, 1, 1, 1).mapInArrow(PlantedEnd(job, end), OUTCOME_SCHEMA).collect()
 
 
 def _terms(job: Job) -> Terms:
