@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md, in Python and in compiled code."""
+"""The layers of docs/architecture.md, in Python and in compiled code, and the locks of both."""
 
 from __future__ import annotations
 
@@ -53,3 +53,33 @@ def _sources() -> list[Path]:
 
 def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+MADE = re.compile(r"\bthreading\.(?:R?Lock|Event|Condition|(?:Bounded)?Semaphore|Barrier|Timer)\(")
+IMPORTED = re.compile(r"\b(?:from threading c?import|import threading as)\b")
+BELL = "a bell: one thread takes it by name, another one releases it by name"
+REASONS = {
+    "kprod/confluent/credentials.py": BELL,
+    "kprod/latch.py": BELL,
+    "kprod/sender/loop.py": "taken and released by name, while signals are held",
+    "kprod/security/http_request.py": "a Timer's Event: for the request's thread and its own only",
+    "kprod_ext/buffer_pool.pyx": BELL,
+    "kprod_ext/confluent.pyx": BELL,
+    "kprod_ext/lock.pyx": "inside the lock itself; compiled code enters and leaves it in one step",
+}
+BROKER = "kprod/broker/"
+"""Its threads are its own: what breaks off there costs a test its broker, no producer a record."""
+
+
+def _texts() -> dict[str, str]:
+    found = files(".py", ".pyx", ".pxd", folders=("kprod", "kprod_ext"))
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in found}
+    return {name: text for name, text in texts.items() if not name.startswith(BROKER)}
+
+
+def test_each_lock_of_threading_has_a_reason() -> None:
+    assert {name for name, text in _texts().items() if MADE.search(text)} == set(REASONS)
+
+
+def test_no_lock_of_threading_goes_by_another_name() -> None:
+    assert [name for name, text in _texts().items() if IMPORTED.search(text)] == []

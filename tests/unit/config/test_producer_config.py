@@ -1,9 +1,12 @@
-"""What the configuration holds for options that are right, however they are spelled."""
+"""What the configuration holds for options that are right, and says of those that are wrong."""
 
 from __future__ import annotations
 
 import logging
+import re
+import sys
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy
@@ -11,7 +14,7 @@ import pytest
 
 from kprod.config import OPTIONS, ProducerConfig
 from kprod.config.table import PROFILES
-from kprod.errors import ConfigError
+from kprod.errors import ConfigError, KprodError
 
 TAKEN: list[tuple[str, Any, str, Any]] = [
     ("acks", "all", "acks", -1),
@@ -133,8 +136,6 @@ def test_client_ids_are_numbered(value: str | None) -> None:
 
 
 # Profiles -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_profile_is_the_options_it_names_unless_they_are_set(name: str) -> None:
     profiled = configured(client_id="x", profile=name)
@@ -150,3 +151,229 @@ def test_a_profile_is_the_options_it_names_unless_they_are_set(name: str) -> Non
 def test_a_profile_gives_in_where_it_is_in_the_way() -> None:
     assert configured(profile="throughput", max_request_size=200_000).batch_max_size == 200_000
     assert not configured(profile="durable", acks=1).enable_idempotence
+
+
+MILLISECONDS = [
+    name for name in OPTIONS if name.endswith("_ms") or name == "close_timeout_ms_at_exit"
+]
+NUMBERS = [
+    *MILLISECONDS,
+    "batch_size",
+    "buffer_memory",
+    "max_request_size",
+    "retries",
+    "max_in_flight_requests_per_connection",
+    "send_buffer_bytes",
+    "receive_buffer_bytes",
+    "busy_poll_us",
+    "receive_message_max_bytes",
+    "compression_level",
+]
+NOT_NUMBERS = [True, False, "5", "", b"5", 0.5, float("nan"), float("-inf"), 1j, Fraction(5), [5]]
+
+
+def problem(**options: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.from_options(options)
+    assert isinstance(raised.value, KprodError)
+    assert isinstance(raised.value, ValueError)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_option_refuses_what_is_no_number_in_its_range(name: str) -> None:
+    """Times have the range of an int32."""
+    for value in NOT_NUMBERS:
+        text = problem(**{name: value})
+        assert text.startswith(f"{name}: expected a whole number")
+        assert f"{value!r} ({type(value).__name__})" in text
+    for value in (-(10**12), 2**63, *([10**12, -1] if name in MILLISECONDS else [])):
+        range_and_value = rf"{name}: .* number .*from -?\d+ to \d+.*; got {value} \(int\)"
+        assert re.match(range_and_value, problem(**{name: value}))
+
+
+SWITCH = ("expected True or False; got", [None, 0, 1, "true", "False", numpy.bool_(True)])
+SOFTWARE = ("expected letters and digits", ["", "-a", "a.", "a b", "\xe9", "x" * 32768, 1])
+REFUSED: dict[str, tuple[str, list[Any]]] = {
+    "enable_idempotence": SWITCH,
+    "allow_auto_create_topics": SWITCH,
+    "partitioner_adaptive_partitioning_enable": SWITCH,
+    "partitioner_ignore_keys": SWITCH,
+    "acks": (
+        'expected "all" (or -1), 0 or 1; got',
+        [2, -2, "2", "none", "", True, False, 1.0, None, [1]],
+    ),
+    "compression_type": (
+        'expected None, "gzip", "snappy", "lz4" or "zstd"; got',
+        ["zip", "", 0, 1, True, False, ["gzip"], b"gzip"],
+    ),
+    "client_id": ("expected text", [1, b"name", True, ["a"]]),
+    "client_software_name": SOFTWARE,
+    "client_software_version": SOFTWARE,
+    "partitioner": ('expected "default", "murmur2", ', ["sticky", "", 3, [hash]]),
+    "interceptors": ("expected a list of objects", [object(), "audit", {"a": 1}, [object()]]),
+    "profile": ('expected None, "throughput"', ["fast"]),
+    "transport": ("expected the name of a transport", [None, "", 3, b"tcp"]),
+    "security_protocol": ('expected "PLAINTEXT", "SSL", ', ["TLS", "", None, 3, True]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_option_says_what_it_expects_instead(name: str) -> None:
+    expected, values = REFUSED[name]
+    for value in values:
+        assert problem(**{name: value}).startswith(f"{name}: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("codec", "module", "package"),
+    [("snappy", "cramjam", "kprod[snappy]"), ("lz4", "lz4", "lz4"), ("zstd", *["zstandard"] * 2)],
+)
+def test_codec_that_is_not_installed(
+    codec: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)  # what the import system calls "not there"
+    text = problem(compression_type=codec)
+    assert f"compression_type='{codec}' needs the package {module}" in text
+    assert f"pip install '{package}'" in text
+
+
+class NeedsInstance:
+    """A serializer that somebody may pass without making an instance of it."""
+
+    def serialize(self, topic: str, headers: Any, data: Any) -> bytes:
+        return b""
+
+
+async def encode_later(data: Any) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("JSON", "got 'JSON' (str)"),
+        (5, "got 5 (int)"),
+        (NeedsInstance, "it is a class: pass an instance"),
+        (encode_later, "a coroutine function cannot be used here"),
+    ],
+)
+def test_serializers(value: Any, reason: str) -> None:
+    for name in ("key_serializer", "value_serializer"):
+        text = problem(**{name: value})
+        assert text.startswith(f'{name}: expected "bytes", "str", "json", "int", "int32", "float"')
+        assert text.endswith(f", or None; {reason}")
+
+
+class Unspeakable:
+    """Fails when it is written out."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"linger_ms": 10**5000}, "got <a huge integer> (int)"),
+        ({"linger_ms": Unspeakable()}, "Unspeakable"),
+        ({"client_id": "x" * 32768}, "it has 32768 bytes"),
+        ({"client_id": "\ud800"}, "cannot be encoded as UTF-8"),
+    ],
+    ids=["huge", "unspeakable", "long", "no unicode"],
+)
+def test_what_can_hardly_be_told_is_told_all_the_same(options: dict[str, Any], words: str) -> None:
+    assert words in problem(**options)
+
+
+def addresses(value: Any) -> tuple[tuple[str, int], ...]:
+    return ProducerConfig.from_options({"bootstrap_servers": value}).bootstrap_servers
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("kafka", (("kafka", 9092),)),
+        ("kafka:1", (("kafka", 1),)),
+        ("kafka:65535", (("kafka", 65535),)),
+        ("a:1,b:2", (("a", 1), ("b", 2))),
+        (" a:1 , b ", (("a", 1), ("b", 9092))),
+        (["a:1", "b"], (("a", 1), ("b", 9092))),
+        (("a:1", "b:2,c:3"), (("a", 1), ("b", 2), ("c", 3))),
+        ("127.0.0.1:9094", (("127.0.0.1", 9094),)),
+        ("[::1]", (("::1", 9092),)),
+        ("[::1]:9094", (("::1", 9094),)),
+        ("[fe80::1%eth0]:9094", (("fe80::1%eth0", 9094),)),
+        ("a:1,b:2,a:1", (("a", 1), ("b", 2))),
+        ("under_score.example.com:1", (("under_score.example.com", 1),)),
+        ("bücher.example:1", (("bücher.example", 1),)),
+        ([("a", 1), ("::1", 2)], (("a", 1), ("::1", 2))),
+    ],
+)
+def test_accepted(value: Any, expected: tuple[tuple[str, int], ...]) -> None:
+    assert addresses(value) == expected
+
+
+def test_the_parsed_form_is_accepted_again() -> None:
+    parsed = addresses("a:1,[::1]:2")
+    assert addresses(parsed) == parsed
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("", "it has an empty address"),
+        ("   ", "it has an empty address"),
+        ("a:1,,b:2", "it has an empty address"),
+        ("a:1,", "it has an empty address"),
+        ([], "it has no address"),
+        ([""], "it has an empty address"),
+        ("host:0", "'host:0' has no port from 1 to 65535"),
+        ("host:99999", "'host:99999' has no port from 1 to 65535"),
+        ("host:999999999999", "'host:999999999999' has no port from 1 to 65535"),
+        ("host:", "'host:' has no port from 1 to 65535"),
+        ("host:-1", "'host:-1' has no port from 1 to 65535"),
+        ("host:90 92", "'host:90 92' has no port from 1 to 65535"),
+        (
+            "host:\uff19\uff10\uff19\uff12",
+            "'host:\uff19\uff10\uff19\uff12' has no port from 1 to 65535",
+        ),
+        ("host:kafka", "'host:kafka' has no port from 1 to 65535"),
+        (":9092", "':9092' has no valid host name or IP address"),
+        ("ho st:9092", "'ho st:9092' has no valid host name or IP address"),
+        ("a/b:9092", "'a/b:9092' has no valid host name or IP address"),
+        ("a\x00:9092", "'a\\x00:9092' has no valid host name or IP address"),
+        ("x" * 254, "has no valid host name or IP address"),
+        ("[::1", "'[::1' is not an IPv6 address in brackets"),
+        ("[::1]x", "'[::1]x' is not an IPv6 address in brackets"),
+        ("[]:1", "'[]:1' has no valid host name or IP address"),
+        ("[::g]:1", "'[::g]:1' has no valid host name or IP address"),
+        ("::1", "'::1': put an IPv6 address in brackets"),
+        ("plaintext://host:9092", "'plaintext://host:9092': omit the scheme"),
+        (["a:1", 9092], "9092 (int) is not an address"),
+        (["a:1", None], "None is not an address"),
+        (("localhost", 9092), "9092 (int) is not an address"),
+        ([("a", True)], "'a:True' has no port from 1 to 65535"),
+        ([("a", "1")], "('a', '1') (tuple) is not an address"),
+        (None, "got None"),
+        (9092, "got 9092 (int)"),
+        (b"a:1", "got b'a:1' (bytes)"),
+        ({"a": 1}, "got {'a': 1} (dict)"),
+        ([f"h{n}" for n in range(100_000)], "100000 addresses; a few are enough"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_refused(value: Any, reason: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        addresses(value)
+    text = str(raised.value)
+    assert text.startswith('bootstrap_servers: expected "host:port"')
+    assert reason in text
+    assert len(text) < 500
+
+
+@pytest.mark.parametrize("value", ["user:secret@host:9092", "sasl://user:secret@host:0"])
+def test_a_password_in_an_address_is_not_repeated(value: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        addresses(value)
+    assert "secret" not in str(raised.value)

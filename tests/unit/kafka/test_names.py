@@ -1,0 +1,257 @@
+"""Errors, options and futures under kafka-python's names, with its package and without."""
+
+from __future__ import annotations
+
+import logging
+import math
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from kprod import errors as native
+from kprod.config import OPTIONS, ProducerConfig
+from kprod.config.reading import concealed
+from kprod.errors import ConfigError
+from kprod.kafka import Future, errors
+from kprod.kafka.errors import KafkaConfigurationError, KafkaTimeoutError, translated
+from kprod.kafka.options import DEFAULT_CONFIG, PROVIDERS, Config, native_options
+from kprod.types import Persisted
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
+    from kafka import errors as theirs
+
+
+THEIR_CLASSES = {
+    name: found
+    for name, found in vars(theirs).items()
+    if isinstance(found, type) and issubclass(found, theirs.KafkaError)
+}
+
+
+def test_every_class_of_theirs_has_one_here_with_the_same_relations() -> None:
+    for name, original in THEIR_CLASSES.items():
+        ours = getattr(errors, name)
+        assert issubclass(ours, original)
+        assert issubclass(ours, native.KafkaError)
+        for attribute in ("errno", "message", "retriable", "invalid_metadata"):
+            assert getattr(ours, attribute, None) == getattr(original, attribute, None)
+        above = [other for other in THEIR_CLASSES if issubclass(original, THEIR_CLASSES[other])]
+        assert all(issubclass(ours, getattr(errors, other)) for other in above)
+
+
+def test_every_code_has_its_class() -> None:
+    assert errors.for_code(3) is errors.UnknownTopicOrPartitionError
+    assert set(theirs.kafka_errors) - {None} <= set(errors.kafka_errors)
+    unknown = errors.for_code(999)
+    assert (unknown.errno, issubclass(unknown, theirs.UnknownError)) == (999, True)
+
+
+def test_errors_read_as_theirs_do() -> None:
+    for kind in ("KafkaTimeoutError", "UnknownTopicOrPartitionError", "KafkaError"):
+        for args in ((), ("why",)):
+            assert str(getattr(errors, kind)(*args)) == str(getattr(theirs, kind)(*args))
+    assert errors.KafkaTimeoutError("a") == errors.KafkaTimeoutError("a")
+    assert errors.KafkaTimeoutError("a") != errors.KafkaError("a")
+    assert len({errors.KafkaError("a"), errors.KafkaError("a")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (native.BrokerError(3, "t"), errors.UnknownTopicOrPartitionError),
+        (native.BrokerError(29), errors.TopicAuthorizationFailedError),
+        (native.BrokerError(999), errors.UnknownError),
+        (native.RecordTooLargeError("x"), errors.MessageSizeTooLargeError),
+        (native.BufferFullError("x"), errors.KafkaTimeoutError),
+        (native.DeliveryTimeoutError("x"), errors.KafkaTimeoutError),
+        (native.ConnectionLost("x"), errors.KafkaConnectionError),
+        (native.ProtocolError("x"), errors.KafkaProtocolError),
+        (native.ConfigError("x"), errors.KafkaConfigurationError),
+        (native.ProducerClosedError("x"), errors.IllegalStateError),
+        (native.InvalidBatchError("x"), errors.InvalidRecordError),
+        (native.KprodError("x"), errors.KafkaError),
+        (errors.KafkaError("x"), errors.KafkaError),
+    ],
+)
+def test_errors_of_kprod_become_theirs(error: native.KprodError, expected: type[Exception]) -> None:
+    error.persisted = Persisted.MAYBE
+    told = translated(error)
+    assert type(told) is expected
+    assert told is error or told.__cause__ is error
+    assert getattr(told, "persisted", None) is Persisted.MAYBE
+    again = pickle.loads(pickle.dumps(told))
+    assert (type(again), again.args) == (type(told), told.args)
+
+
+def test_a_code_that_is_not_known_keeps_its_number() -> None:
+    told: Any = translated(native.BrokerError(999, "odd"))
+    assert (told.errno, told.message) == (999, "UNKNOWN_ERROR_999")
+    assert pickle.loads(pickle.dumps(told)).errno == 999
+
+
+def test_errors_of_arguments_are_what_they_were() -> None:
+    for error in (native.RecordTypeError("x"), native.PartitionError("x")):
+        assert translated(error) is error
+
+
+ALONE = """
+import sys, types
+sys.modules["kafka"] = {fake}
+import kprod.kafka.errors as errors
+try:
+    raise errors.NoBrokersAvailable("nobody")
+except errors.KafkaTimeoutError as error:
+    print(error)
+print(errors.KafkaError.__bases__)
+"""
+
+
+@pytest.mark.parametrize("fake", ["None", "types.ModuleType('kafka')"])
+def test_without_kafka_python_they_stand_alone(fake: str) -> None:
+    """Also where something else is called ``kafka``: a folder of the application's, perhaps."""
+    ran = subprocess.run(
+        [sys.executable, "-c", ALONE.format(fake=fake)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines() == [
+        "NoBrokersAvailable: nobody",
+        "(<class 'kprod.errors.KprodError'>,)",
+    ]
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
+    import kafka
+
+
+THEIRS = kafka.KafkaProducer.DEFAULT_CONFIG
+OBJECTS = {"partitioner", "selector", "kafka_client"}
+
+
+def configured(**options: Any) -> ProducerConfig:
+    return ProducerConfig.from_options(native_options(options))
+
+
+def test_the_defaults_are_theirs() -> None:
+    assert DEFAULT_CONFIG.keys() == THEIRS.keys()
+    same = DEFAULT_CONFIG.keys() - OBJECTS
+    assert {k: DEFAULT_CONFIG[k] for k in same} == {k: THEIRS[k] for k in same}
+
+
+@pytest.mark.parametrize("name", sorted(THEIRS.keys() - OBJECTS))
+def test_each_default_is_taken_without_a_word(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        configured(**{name: DEFAULT_CONFIG[name]})
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "expected"),
+    [
+        ({"bootstrap_servers": {"b:1", "a:2"}}, "bootstrap_servers", (("a", 2), ("b", 1))),
+        ({"bootstrap_servers": "PLAINTEXT://a:1,b"}, "bootstrap_servers", (("a", 1), ("b", 9092))),
+        ({"bootstrap_servers": ["plaintext://a:1"]}, "bootstrap_servers", (("a", 1),)),
+        ({"linger_ms": 0.5}, "linger_ms", 1),
+        ({}, "linger_ms", 0),
+        ({"retries": "3"}, "retries", 3),
+        ({"delivery_timeout_ms": math.inf}, "delivery_timeout_ms", 2**31 - 1),
+        ({"enable_idempotence": None}, "enable_idempotence", False),
+        ({"metadata_max_age_ms": -1}, "metadata_max_age_ms", 2**31 - 1),
+        ({"connections_max_idle_ms": -1}, "connections_max_idle_ms", 2**31 - 1),
+        ({"reconnect_backoff_ms": 60000}, "reconnect_backoff_max_ms", 60000),
+        ({"batch_size": 2**26}, "buffer_memory", 2**26),
+        ({"ssl_cafile": "x", "ssl_check_hostname": False}, "security_protocol", "PLAINTEXT"),
+        ({"sasl_plain_password": "x"}, "security_protocol", "PLAINTEXT"),
+    ],
+)
+def test_what_they_take_leniently_is_taken(
+    given: dict[str, Any], name: str, expected: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    idempotence_is_dropped = given == {"enable_idempotence": None}
+    with caplog.at_level(logging.WARNING):
+        assert getattr(configured(**given), name) == expected
+    assert not caplog.records or idempotence_is_dropped
+
+
+def test_what_cannot_be_is_refused_in_words() -> None:
+    """An option that nobody knows, and a call that would end before its request."""
+    with pytest.raises(ConfigError, match="did you mean 'linger_ms'"):
+        configured(lingr_ms=3)
+    with pytest.raises(KafkaConfigurationError, match="default_api_timeout_ms=10 is smaller"):
+        configured(default_api_timeout_ms=10)
+    both = configured(reconnect_backoff_ms=500, reconnect_backoff_max_ms=100)
+    assert both.reconnect_backoff_max_ms == 500
+
+
+def test_what_config_shows_has_no_password_in_it() -> None:
+    secret = "-----BEGIN https://user:hunter2@host/"  # in whichever way an option may have one
+    options = {name: secret for name, option in OPTIONS.items() if option.secret}
+    config = Config(concealed({**options, "client_id": "me"}), **dict.fromkeys(PROVIDERS, secret))
+    shown = f"{config!r} {config}"
+    assert "hunter2" not in shown
+    assert "'client_id': 'me'" in shown
+
+
+def test_callbacks_are_called_in_order_and_later_ones_at_once() -> None:
+    heard: list[object] = []
+    future = Future()
+    future.add_callback(heard.append).add_callback(lambda extra, v: heard.append((extra, v)), 1)
+    future.add_errback(heard.append)
+    future.success(7)
+    future.add_both(heard.append)
+    assert heard == [7, (1, 7), 7]
+    assert (future.succeeded(), future.failed(), future.retriable()) == (True, False, False)
+
+
+def test_an_error_reaches_errbacks_and_the_chain() -> None:
+    first, second = Future(), Future()
+    first.chain(second)
+    first.failure(KafkaTimeoutError)
+    assert second.failed()
+    assert second.retriable()
+    assert second.exception is first.exception
+    with pytest.raises(TypeError):
+        Future().failure("text")  # type: ignore[arg-type]
+
+
+def test_what_a_callback_raises_is_logged_and_raised_where_that_is_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Strict(Future):
+        error_on_callbacks = True
+
+    def fail(_: object) -> None:
+        raise LookupError
+
+    with caplog.at_level(logging.ERROR):
+        Future().add_callback(fail).success(1)
+        with pytest.raises(LookupError):
+            Strict().add_callback(fail).success(1)
+    assert len(caplog.records) == 2
+
+
+def _outcome(future: Future) -> Generator[Future, None, object]:
+    async def wait() -> object:
+        return await future
+
+    return wait().__await__()
+
+
+def test_a_coroutine_gets_the_outcome_at_once_or_hands_the_future_to_its_loop() -> None:
+    with pytest.raises(StopIteration) as stored:
+        next(_outcome(Future().success(7)))
+    assert stored.value.value == 7
+    with pytest.raises(LookupError):
+        next(_outcome(Future().failure(LookupError())))
+    pending = Future()
+    waiting = _outcome(pending)
+    assert next(waiting) is pending
+    pending.success(8)
+    with pytest.raises(StopIteration) as resumed:
+        next(waiting)
+    assert resumed.value.value == 8
