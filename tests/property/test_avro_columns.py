@@ -166,19 +166,10 @@ def test_defaults_are_written() -> None:
         encode({"double": 1, "int": None})
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        "string",
-        {"type": "record", "name": "Tree", "fields": [{"name": "t", "type": ["null", "Tree"]}]},
-        {"type": "array", "items": "long"},
-    ],
-)
-def test_fastavro_writes_what_is_no_flat_record(schema: Any) -> None:
-    assert flat_fields(fastavro.parse_schema(schema)) is None
-
-
-def test_a_type_that_is_named_again_is_left_to_fastavro() -> None:
+def test_fastavro_writes_what_is_no_flat_record() -> None:
+    tree = {"type": "record", "name": "Tree", "fields": [{"name": "t", "type": ["null", "Tree"]}]}
+    for other in ("string", tree, {"type": "array", "items": "long"}):
+        assert flat_fields(fastavro.parse_schema(other)) is None
     fields = [{"name": "a", "type": ENUM}, {"name": "b", "type": "State"}]
     schema = {"type": "record", "name": "R", "fields": fields}
     data = {"a": "NEW", "b": "SENT"}
@@ -190,6 +181,18 @@ PAIR = {"type": "record", "name": "Pair", "fields": [{"name": "x", "type": ["nul
 moments_of_utc = st.datetimes(timezones=st.just(UTC))
 longs = st.integers(-(2**63), 2**63 - 1)
 pairs = st.fixed_dictionaries({"x": st.none() | st.integers(-(2**31), 2**31 - 1)})
+NESTED = pa.array([[None, {"x": 1}], [{"x": 1}, {"x": 2**40}]])
+TEXT_MAP = pa.map_(pa.string(), pa.string())
+
+
+def array_of(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def map_of(values: Any) -> dict[str, Any]:
+    return {"type": "map", "values": values}
+
+
 COLUMNS: dict[str, tuple[Any, Any, st.SearchStrategy[Any]]] = {
     "boolean": ("boolean", pa.bool_(), st.booleans()),
     "int": ("int", pa.int32(), st.integers(-(2**31), 2**31 - 1)),
@@ -206,13 +209,9 @@ COLUMNS: dict[str, tuple[Any, Any, st.SearchStrategy[Any]]] = {
     "millis": (MILLIS, pa.timestamp("us", "UTC"), moments_of_utc),
     "micros": (MICROS, pa.timestamp("us", "Europe/Rome"), moments_of_utc),
     "local": (LOCAL, pa.timestamp("us"), st.datetimes()),
-    "list": (
-        {"type": "array", "items": ["long", "null"]},
-        pa.list_(pa.int64()),
-        st.lists(st.none() | longs, max_size=3),
-    ),
+    "list": (array_of(["long", "null"]), pa.list_(pa.int64()), st.lists(st.none() | longs)),
     "map": (
-        {"type": "map", "values": PAIR},
+        map_of(PAIR),
         pa.map_(pa.string(), pa.struct([("x", pa.int32())])),
         st.dictionaries(st.text(max_size=3), pairs, max_size=3),
     ),
@@ -275,21 +274,9 @@ def encoded(kind: Any, column: Any, name: str = "f") -> tuple[list[Any], dict[in
         (ENUM, pa.array(["NEW", "OLD"]), "f: none of the symbols NEW, PAID, SENT"),
         (FIXED, pa.array([b"1234", b"12345"]), "f: not of 4 bytes"),
         (DECIMAL, pa.array([Decimal("1.5"), Decimal(10_000)], pa.decimal128(9, 1)), "f: a decimal"),
-        (
-            {"type": "array", "items": "int"},
-            pa.array([[1], [1, None]]),
-            "f[]: null, which the schema does not allow",
-        ),
-        (
-            {"type": "array", "items": ["null", PAIR]},
-            pa.array([[None, {"x": 1}], [{"x": 1}, {"x": 2**40}]]),
-            "f[].x: an integer that no int has",
-        ),
-        (
-            {"type": "map", "values": ENUM},
-            pa.array([[], [("k", "OLD")]], pa.map_(pa.string(), pa.string())),
-            "f[]: none of the symbols",
-        ),
+        (array_of("int"), pa.array([[1], [1, None]]), "f[]: null, which the schema does not allow"),
+        (array_of(["null", PAIR]), NESTED, "f[].x: an integer that no int has"),
+        (map_of(ENUM), pa.array([[], [("k", "OLD")]], TEXT_MAP), "f[]: none of the symbols"),
     ],
     ids=steady_repr,
 )
@@ -313,13 +300,9 @@ def test_a_cell_that_does_not_fit_is_the_fault_of_its_row(kind: Any, column: Any
         (MICROS, pa.array([1], pa.timestamp("us")), r"depends on a zone: cast it to TIMESTAMP"),
         (LOCAL, pa.array([1], pa.timestamp("us", "UTC")), "cast it to TIMESTAMP_NTZ"),
         (["null", "int", "string"], pa.array([1.5]), "any branch of the union"),
-        (
-            {"type": "map", "values": "int"},
-            pa.array([[(1, 1)]], pa.map_(pa.int8(), pa.int8())),
-            "texts",
-        ),
+        (map_of("int"), pa.array([[(1, 1)]], pa.map_(pa.int8(), pa.int8())), "texts"),
         (PAIR, pa.array([{"x": 1, "y": 2}]), r"f: no field of \['x'\] .* columns \['y'\]"),
-        ({"type": "array", "items": PAIR}, pa.array([[{"z": 1}]]), r"f\[\]: no field .*'z'"),
+        (array_of(PAIR), pa.array([[{"z": 1}]]), r"f\[\]: no field .*'z'"),
     ],
     ids=steady_repr,
 )
@@ -360,16 +343,8 @@ def test_a_field_without_a_column_is_null_or_refused() -> None:
             "ffffffffff80",
         ),
         ({"type": "string", "logicalType": "uuid"}, pa.array(["a"]), "0261"),
-        (
-            {"type": "array", "items": ["null", "int"]},
-            pa.array([[1, None]], pa.list_(pa.int32())),
-            "0402020000",
-        ),
-        (
-            {"type": "map", "values": "int"},
-            pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
-            "02026b0200",
-        ),
+        (array_of(["null", "int"]), pa.array([[1, None]], pa.list_(pa.int32())), "0402020000"),
+        (map_of("int"), pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())), "02026b0200"),
         (["string", "null"], pa.nulls(1), "02"),
     ],
     ids=steady_repr,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -40,116 +41,114 @@ def renews(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """The coroutine as a test: it is run to its end."""
+
+    @wraps(test)
+    def run(**fixtures: Any) -> None:
+        asyncio.run(test(**fixtures))
+
+    return run
+
+
 async def soon(wait: Awaitable[Any]) -> Any:
     return await asyncio.wait_for(wait, LONG)
 
 
-def test_asyncio_takes_it_for_a_future_and_makes_no_task(renews: bool) -> None:
-    async def main() -> None:
-        batch = Batch(300, renews=renews)
-        one = batch.records[0]
-        assert asyncio.isfuture(one)
-        assert isinstance(one, asyncio.Future)
-        assert asyncio.ensure_future(one) is one
-        with pytest.raises(TypeError):
-            asyncio.create_task(one)  # noqa: RUF006
-        together = asyncio.gather(*batch.records)
-        assert len(asyncio.all_tasks()) == 1
-        asyncio.get_running_loop().call_soon(batch.end)
-        stored = await soon(together)
-        assert [told.offset for told in stored] == list(range(100, 400))
-        assert stored == await soon(asyncio.gather(*batch.records))
-
-    asyncio.run(main())
+@in_a_loop
+async def test_asyncio_takes_it_for_a_future_and_makes_no_task(renews: bool) -> None:
+    batch = Batch(300, renews=renews)
+    one = batch.records[0]
+    assert asyncio.isfuture(one)
+    assert isinstance(one, asyncio.Future)
+    assert asyncio.ensure_future(one) is one
+    with pytest.raises(TypeError):
+        asyncio.create_task(one)  # noqa: RUF006
+    together = asyncio.gather(*batch.records)
+    assert len(asyncio.all_tasks()) == 1
+    asyncio.get_running_loop().call_soon(batch.end)
+    stored = await soon(together)
+    assert [told.offset for told in stored] == list(range(100, 400))
+    assert stored == await soon(asyncio.gather(*batch.records))
 
 
-def test_before_and_after_its_outcome_it_tells_what_asyncios_futures_do(renews: bool) -> None:
-    async def main() -> None:
-        batch = Batch(1, renews=renews)
-        record = batch.records[0]
-        assert not record.done()
-        assert not record.cancelled()
-        assert "pending" in repr(record)
-        for ask in (record.result, record.exception):
-            with pytest.raises(asyncio.InvalidStateError):
-                ask()
-        batch.end()
-        assert (record.done(), record.exception(), record.result().offset) == (True, None, 100)
-        assert record.cancel() is False
-        assert record.get_loop() is asyncio.get_running_loop()
-        with pytest.raises(AttributeError):
-            record.no_such_name  # noqa: B018
-        assert record.topic_partition == ("t", 0)  # of the native future
-        assert record.is_done
-        assert (await soon(record)).offset == 100
-
-    asyncio.run(main())
+@in_a_loop
+async def test_before_and_after_its_outcome_it_tells_what_asyncios_futures_do(renews: bool) -> None:
+    batch = Batch(1, renews=renews)
+    record = batch.records[0]
+    assert not record.done()
+    assert not record.cancelled()
+    assert "pending" in repr(record)
+    for ask in (record.result, record.exception):
+        with pytest.raises(asyncio.InvalidStateError):
+            ask()
+    batch.end()
+    assert (record.done(), record.exception(), record.result().offset) == (True, None, 100)
+    assert record.cancel() is False
+    assert record.get_loop() is asyncio.get_running_loop()
+    with pytest.raises(AttributeError):
+        record.no_such_name  # noqa: B018
+    assert record.topic_partition == ("t", 0)  # of the native future
+    assert record.is_done
+    assert (await soon(record)).offset == 100
 
 
-def test_many_waits_that_were_given_up_can_begin_anew_together() -> None:
-    async def main() -> None:
-        batch = Batch(30_000)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*batch.records), 0.001)
-        together = asyncio.gather(*batch.records)
-        asyncio.get_running_loop().call_soon(batch.end)
-        assert len(await soon(together)) == 30_000
-
-    asyncio.run(main())
+@in_a_loop
+async def test_many_waits_that_were_given_up_can_begin_anew_together() -> None:
+    batch = Batch(30_000)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.gather(*batch.records), 0.001)
+    together = asyncio.gather(*batch.records)
+    asyncio.get_running_loop().call_soon(batch.end)
+    assert len(await soon(together)) == 30_000
 
 
-def test_a_wait_that_was_given_up_finds_the_outcome_that_came_since() -> None:
-    async def main() -> None:
-        batch = Batch(2)
-        for exceptions in (False, True):
-            given_up = asyncio.gather(*batch.records, return_exceptions=exceptions)
-            given_up.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await given_up
-            assert all(record.cancelled() for record in batch.records)
-        batch.end()
-        assert not any(record.cancelled() for record in batch.records)
-        stored = await soon(asyncio.gather(*batch.records))
-        assert [told.offset for told in stored] == [100, 101]
-
-    asyncio.run(main())
+@in_a_loop
+async def test_a_wait_that_was_given_up_finds_the_outcome_that_came_since() -> None:
+    batch = Batch(2)
+    for exceptions in (False, True):
+        given_up = asyncio.gather(*batch.records, return_exceptions=exceptions)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        assert all(record.cancelled() for record in batch.records)
+    batch.end()
+    assert not any(record.cancelled() for record in batch.records)
+    stored = await soon(asyncio.gather(*batch.records))
+    assert [told.offset for told in stored] == [100, 101]
 
 
-def test_a_task_that_is_cancelled_ends_no_other_wait() -> None:
-    async def main() -> None:
-        batch = Batch(1)
+@in_a_loop
+async def test_a_task_that_is_cancelled_ends_no_other_wait() -> None:
+    batch = Batch(1)
 
-        async def outcome() -> Any:
-            return await batch.records[0]
+    async def outcome() -> Any:
+        return await batch.records[0]
 
-        cancelled, other = asyncio.create_task(outcome()), asyncio.create_task(outcome())
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        await asyncio.wait([cancelled])
-        asyncio.get_running_loop().call_soon(batch.end)
-        assert (await soon(other)).offset == 100
-        assert cancelled.cancelled()
-
-    asyncio.run(main())
+    cancelled, other = asyncio.create_task(outcome()), asyncio.create_task(outcome())
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    asyncio.get_running_loop().call_soon(batch.end)
+    assert (await soon(other)).offset == 100
+    assert cancelled.cancelled()
 
 
-def test_in_the_drop_in_a_cancelled_future_stays_cancelled() -> None:
-    async def main() -> None:
-        batch = Batch(2, renews=False)
-        record = batch.records[0]
-        called: list[Any] = []
-        record.add_done_callback(called.append)
-        assert record.cancel("why")
-        assert record.cancel() is False
-        batch.end()
-        with pytest.raises(asyncio.CancelledError, match="why"):
-            await record
-        assert record.cancelled()
-        await asyncio.sleep(0)  # the turn in which callbacks are called
-        assert called == [record]
-        assert (await soon(batch.records[1])).offset == 101
-
-    asyncio.run(main())
+@in_a_loop
+async def test_in_the_drop_in_a_cancelled_future_stays_cancelled() -> None:
+    batch = Batch(2, renews=False)
+    record = batch.records[0]
+    called: list[Any] = []
+    record.add_done_callback(called.append)
+    assert record.cancel("why")
+    assert record.cancel() is False
+    batch.end()
+    with pytest.raises(asyncio.CancelledError, match="why"):
+        await record
+    assert record.cancelled()
+    await asyncio.sleep(0)  # the turn in which callbacks are called
+    assert called == [record]
+    assert (await soon(batch.records[1])).offset == 101
 
 
 def test_callbacks_run_in_the_loop_in_their_contexts_and_may_fail(renews: bool) -> None:
@@ -220,26 +219,24 @@ def test_a_callback_that_ends_the_loop_keeps_the_outcome_from_no_other(renews: b
     assert called == 2 * batches[0].records
 
 
-def test_other_threads_and_loops_may_wait_too() -> None:
-    async def main() -> None:
-        batch = Batch(1)
-        record, told = batch.records[0], list[Any]()
+@in_a_loop
+async def test_other_threads_and_loops_may_wait_too() -> None:
+    batch = Batch(1)
+    record, told = batch.records[0], list[Any]()
 
-        async def outcome() -> Any:
-            return await record
+    async def outcome() -> Any:
+        return await record
 
-        threads = [
-            threading.Thread(target=lambda: told.append(record.get(LONG))),
-            threading.Thread(target=lambda: told.append(asyncio.run(outcome()))),
-        ]
-        for thread in threads:
-            thread.start()
-        batch.end()
-        for thread in threads:
-            await asyncio.to_thread(thread.join, LONG)
-        assert [stored.offset for stored in told] == [100, 100]
-
-    asyncio.run(main())
+    threads = [
+        threading.Thread(target=lambda: told.append(record.get(LONG))),
+        threading.Thread(target=lambda: told.append(asyncio.run(outcome()))),
+    ]
+    for thread in threads:
+        thread.start()
+    batch.end()
+    for thread in threads:
+        await asyncio.to_thread(thread.join, LONG)
+    assert [stored.offset for stored in told] == [100, 100]
 
 
 def test_nobody_is_told_in_a_loop_that_was_closed(renews: bool) -> None:
@@ -254,47 +251,44 @@ def test_nobody_is_told_in_a_loop_that_was_closed(renews: bool) -> None:
     assert made[0].records[0].done()
 
 
-def test_no_callback_is_lost_between_asking_and_settling(renews: bool) -> None:
-    async def main() -> None:
-        for _ in range(200):
-            batch = Batch(3, renews=renews)
-            start = threading.Barrier(2)
+@in_a_loop
+async def test_no_callback_is_lost_between_asking_and_settling(renews: bool) -> None:
+    for _ in range(200):
+        batch = Batch(3, renews=renews)
+        start = threading.Barrier(2)
 
-            def settle(start: threading.Barrier = start, batch: Batch = batch) -> None:
-                start.wait(LONG)
-                batch.delivery.succeed(0, -1)
-
-            settler = threading.Thread(target=settle)
-            settler.start()
+        def settle(start: threading.Barrier = start, batch: Batch = batch) -> None:
             start.wait(LONG)
-            told = await soon(asyncio.gather(*batch.records))
-            assert [stored.offset for stored in told] == [0, 1, 2]
-            settler.join(LONG)
+            batch.delivery.succeed(0, -1)
 
-    asyncio.run(main())
+        settler = threading.Thread(target=settle)
+        settler.start()
+        start.wait(LONG)
+        told = await soon(asyncio.gather(*batch.records))
+        assert [stored.offset for stored in told] == [0, 1, 2]
+        settler.join(LONG)
 
 
-def test_other_tasks_get_their_turns_while_records_that_are_done_are_awaited(renews: bool) -> None:
+@in_a_loop
+async def test_other_tasks_get_their_turns_while_records_that_are_done_are_awaited(
+    renews: bool,
+) -> None:
     """None of these awaits has anything to wait for; together they take many milliseconds."""
+    batch = Batch(1, renews=renews)
+    batch.end()
+    turns = 0
 
-    async def main() -> None:
-        batch = Batch(1, renews=renews)
-        batch.end()
-        turns = 0
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        running = asyncio.create_task(other())
-        for _ in range(200_000):
-            await batch.records[0]
-        running.cancel()
-        assert turns > 1
-
-    asyncio.run(main())
+    running = asyncio.create_task(other())
+    for _ in range(200_000):
+        await batch.records[0]
+    running.cancel()
+    assert turns > 1
 
 
 async def ended_by(ask: Callable[[LoopTurns], Awaitable[None]], tasks: int) -> list[int]:

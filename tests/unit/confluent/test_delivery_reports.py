@@ -27,13 +27,11 @@ def new_reports() -> DeliveryReports:
 
 def test_every_waiting_thread_is_woken() -> None:
     reports = new_reports()
-    waiters = [threading.Thread(target=reports.wait, args=(LONG,)) for _ in range(4)]
-    for waiter in waiters:
-        waiter.start()
-    reports.call_soon(lambda: None)
-    for waiter in waiters:
-        waiter.join(LONG)
-    assert not any(waiter.is_alive() for waiter in waiters)
+    with ThreadPoolExecutor(THREADS) as pool:
+        waits = [pool.submit(reports.wait, LONG) for _ in range(THREADS)]
+        reports.call_soon(lambda: None)
+        for wait in waits:
+            wait.result(LONG / 2)
 
 
 @pytest.mark.parametrize("timeout", [0.0, -1.0, 0.05])
@@ -93,8 +91,7 @@ def test_threads_begin_and_end_waits_while_others_have_something_ready() -> None
 
     with ThreadPoolExecutor(THREADS) as pool:
         work = (wait_often, have_ready)
-        calls = [pool.submit(work[n % 2], 10_000) for n in range(THREADS)]
-        for call in calls:
+        for call in [pool.submit(work[n % 2], 10_000) for n in range(THREADS)]:
             call.result(LONG)
     assert reports.serve() == 10_000 * THREADS // 2
 

@@ -7,6 +7,7 @@ import logging
 import os
 import ssl
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,15 +41,9 @@ def test_names_of_authorities_may_have_any_letters(
     for source in (str(bundle), text):
         assert len(TlsContexts(TlsSettings(cafile=source)).current().get_ca_certs()) == 1
         assert len(trusting(source).get_ca_certs()) == 1
-
-
-def test_a_mark_of_the_byte_order_is_no_part_of_a_certificate(
-    certificates: Certificates, tmp_path: Path
-) -> None:
-    marked = tmp_path / "marked.pem"
-    marked.write_bytes(b"\xef\xbb\xbf" + Path(certificates.ca).read_bytes())
-    assert read_pem("ssl_cafile", str(marked)).startswith("-----BEGIN CERTIFICATE")
-    assert len(TlsContexts(TlsSettings(cafile=str(marked))).current().get_ca_certs()) == 1
+    if encoding == "utf-8-sig":  # a mark of the byte order is no part of a certificate
+        bundle.write_bytes(b"\xef\xbb\xbf" + Path(certificates.ca).read_bytes())
+        assert read_pem("ssl_cafile", str(bundle)).startswith("-----BEGIN CERTIFICATE")
 
 
 def test_authorities_are_found_in_a_directory(certificates: Certificates) -> None:
@@ -97,37 +92,29 @@ def test_what_a_password_fails_with_is_told_by_its_type(certificates: Certificat
     assert CANARY not in "".join(shown.format())
 
 
-def test_a_password_that_comes_after_its_key_is_found(
+def test_a_key_whose_password_is_wrong_or_fails_leaves_what_was_read(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Until the password that goes with it comes."""
     key = certificates.encrypted_key()
-    password = [KEY_PASSWORD]
-    contexts = TlsContexts(TlsSettings(certfile=key, key_password=lambda: password[0]))
-    before = contexts.current()
-    os.utime(key, (1, 1))  # as replaced by one that has the next password
-    password[0] = "the last one"
-    with caplog.at_level(logging.WARNING):
-        assert contexts.current() is contexts.current() is before
-    assert caplog.text.count("cannot be used") == 1
-    password[0] = KEY_PASSWORD
-    assert contexts.current() is not before
+    passwords: list[Callable[[], str]] = [lambda: KEY_PASSWORD]
 
+    def latest() -> str:
+        return passwords[0]()
 
-def test_a_password_that_fails_later_leaves_what_was_read(
-    certificates: Certificates, caplog: pytest.LogCaptureFixture
-) -> None:
-    key = certificates.encrypted_key()
-    fails: list[bool] = []
-    contexts = TlsContexts(
-        TlsSettings(certfile=key, key_password=lambda: failing() if fails else KEY_PASSWORD)
-    )
+    contexts = TlsContexts(TlsSettings(certfile=key, key_password=latest))
     before = contexts.current()
-    fails.append(True)
-    os.utime(key, (1, 1))
-    with caplog.at_level(logging.WARNING):
-        assert contexts.current() is before
+    for moment, password in enumerate((lambda: "the last one", failing), start=1):
+        os.utime(key, (moment, moment))  # as replaced by one that has the next password
+        passwords[0] = password
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert contexts.current() is contexts.current() is before
+        assert caplog.text.count("cannot be used") == 1
+        assert CANARY not in caplog.text
     assert "RuntimeError" in caplog.text
-    assert CANARY not in caplog.text
+    passwords[0] = lambda: KEY_PASSWORD
+    assert contexts.current() is not before
 
 
 @pytest.mark.parametrize("host", ["kafka..example.com", ".example.com", "x" * 64 + ".com"])
