@@ -134,12 +134,15 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             config,
             self._metrics,
             self._clock,
-            load_watcher=watched,
+            nodes_wait=None if watched is None else watched.waiting,
             callbacks=self._callbacks,
             record_clock=self.record_clock,
         )
         self._telemetry = Telemetry.of(self._sender, config, self._metrics)
         self._metadata = self._sender.metadata
+        if watched is not None:
+            watched.watch(self._sender.partitions)
+            self._metadata.subscribe(MetadataListener(forgotten=watched.forget))
         forget = getattr(self._partitioner, "forget", None)
         if forget is not None:
             self._metadata.subscribe(MetadataListener(forgotten=forget))

@@ -60,7 +60,7 @@ class NativeProducer(KafkaProducer):
         this.
         """
         network = self._sender.network
-        return network.log.come_up if network.out_of_reach else None
+        return network.came_up if network.out_of_reach else None
 
     def know(self, topic: str, timeout: float) -> None:
         """Wait at most ``timeout`` seconds for the metadata of ``topic``."""

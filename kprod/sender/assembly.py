@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
@@ -22,7 +22,6 @@ from kprod.sender.loop import LoopOwner, Sender
 from kprod.sender.network import Network
 from kprod.sender.partitions import PartitionSet
 from kprod.sender.process import refuse_green_threads
-from kprod.sender.produce import LoadWatcher, ProduceRequests
 from kprod.sender.requests import MetadataRequests, ProducerIdRequests
 from kprod.sender.transactions import Transactions
 from kprod.wire.control import KPROD
@@ -41,16 +40,15 @@ def assemble(
     metrics: ProducerMetrics,
     clock: Clock,
     rng: random.Random | None = None,
-    load_watcher: LoadWatcher | None = None,
+    nodes_wait: Callable[[Collection[int], float], None] | None = None,
     callbacks: Callbacks | None = None,
     record_clock: RecordClock | None = None,
 ) -> Sender:
     """Make a sender that is ready to run. It opens a backend, but no connection yet.
 
-    ``rng`` makes every random choice: a run with the same seed can be repeated. ``load_watcher`` is
-    notified of queues, and of brokers that cannot take more. ``callbacks`` runs the callbacks of
-    futures; None: the sender runs them. ``record_clock`` gives records their timestamps; None:
-    ``clock`` does.
+    ``rng`` makes every random choice: a run with the same seed can be repeated. ``nodes_wait``: see
+    ``PartitionSet``. ``callbacks`` runs the callbacks of futures; None: the sender runs them.
+    ``record_clock`` gives records their timestamps; None: ``clock`` does.
 
     Raises IllegalStateError if green threads have replaced Python's threads.
     """
@@ -76,7 +74,7 @@ def assemble(
         goes_back=config.metadata_recovery_strategy == "rebootstrap",
     )
     loop_owner = LoopOwner(network)
-    metadata.subscribe(MetadataListener(wanted=loop_owner.wake))
+    metadata.subscribe(MetadataListener(wanted=loop_owner.wake, forgotten=metrics.forget))
     transactions: Transactions | None = None
     if config.transactional_id is not None:
         transactions = Transactions(config.transactional_id, config.transaction_timeout_ms)
@@ -105,26 +103,21 @@ def assemble(
         delivery_timeout=config.delivery_timeout_ms / 1000,
         retries=config.retries,
         retry_backoff=retry_backoff,
+        request_timeout_ms=config.request_timeout_ms,
+        max_request_size=config.max_request_size,
+        nodes_wait=nodes_wait,
     )
     if transactions is None:
         ProducerIdRequests(partitions)
     else:
         Coordination(transactions, partitions)
     metrics.look_up(partial(_gauges, metrics, accumulator, metadata, network))
-    if load_watcher is not None:
-        load_watcher.watch(partitions)
     return Sender(
         partitions,
         MetadataRequests(
             partitions,
             allow_auto_create=config.allow_auto_create_topics,
             rebootstrap_after=config.metadata_recovery_rebootstrap_trigger_ms / 1000,
-        ),
-        ProduceRequests(
-            partitions,
-            request_timeout_ms=config.request_timeout_ms,
-            max_request_size=config.max_request_size,
-            load_watcher=load_watcher,
         ),
         loop_owner,
         transactions=transactions,

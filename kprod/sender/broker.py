@@ -16,6 +16,7 @@ from kprod.errors import (
     UnsupportedVersionError,
 )
 from kprod.metrics.producer_metrics import NodeCounters
+from kprod.quantities import counted
 from kprod.sender.connection import BrokerConnection, Exchange
 from kprod.sender.connection_log import forget_frames
 from kprod.sender.deadlines import FOREVER
@@ -140,6 +141,9 @@ class Broker:
         self._failures = 0
         self._retry_at = 0.0
         self._idle_lost_at = NEVER
+        self._failing_since: float | None = None  # None: the last connection was established
+        self._failed = 0  # connections since then
+        self._told = False  # the log has a line about one of them
         self._latest_failure: KprodError | None = None
 
     # Questions of the network -------------------------------------------------------------------
@@ -221,7 +225,7 @@ class Broker:
             self.transport = self._network.backend.dial(self.address.host, self.address.port)
         except Exception as error:
             explained = self._explained(error, now)
-            self._log.failed(str(self.address), explained, now)
+            self._tell_failure(explained, now)
             self._back_off(explained, now)
         else:
             self._network.transports[id(self.transport)] = self
@@ -335,7 +339,8 @@ class Broker:
                 self._log.seldom(f"silence {self.address}", _silenced(self.address, silence), now)
             if self._coming_up and connection.established:
                 self._coming_up, self._setups_too_long = False, 0
-                self._log.works(str(self.address), now)
+                self._network.came_up += 1
+                self._tell_success(now)
             if len(chunk) < RECEIVE_BYTES:
                 return
         self._unread = True
@@ -398,9 +403,29 @@ class Broker:
             if quietly:  # no request is lost: brokers close idle connections
                 self._log.detail("%s", error)
             else:
-                self._log.failed(str(self.address), error, now)
+                self._tell_failure(error, now)
         finally:
             self._back_off(error, now)
+
+    @property
+    def is_failing(self) -> bool:
+        """True if the last connection failed, or could not be made."""
+        return self._failing_since is not None
+
+    def _tell_failure(self, error: KprodError, now: float) -> None:
+        if self._failing_since is None:
+            self._failing_since, self._failed, self._told = now, 0, False
+        self._failed += 1
+        text = error.with_number()
+        self._told = self._log.seldom(str(self.address), text, now, "failures") or self._told
+
+    def _tell_success(self, now: float) -> None:
+        since, self._failing_since = self._failing_since, None
+        if since is None or not self._told:
+            self._log.detail("connected to %s", self.address)
+        else:
+            after = f"after {now - since:.3g} s, {counted(self._failed, 'failure')}"
+            self._log.tell(f"{self.address} is connected again {after}")
 
     def close(self, now: float) -> None:
         """End the connection on purpose."""

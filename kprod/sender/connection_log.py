@@ -27,15 +27,7 @@ log = SenderLog(__name__)
 INTERVAL = 60.0
 """Seconds between two lines about the same broker."""
 KEPT = 1000
-"""Maximum number of brokers to remember. When it is reached, the broker that has been failing for
-the longest time is forgotten."""
-
-
-@dataclass(slots=True)
-class _Trouble:
-    since: float
-    failures: int = 0  # in a row
-    logged: bool = False  # the log has a line about one of them
+"""Maximum number of subjects to remember. When it is reached, all are forgotten."""
 
 
 @dataclass(slots=True)
@@ -68,47 +60,14 @@ class RateLimit:
 class ConnectionLog:
     """Limits the log to one line per broker and ``INTERVAL``, with the number of suppressed lines.
 
-    Another line says that a failed broker is connected again. At level DEBUG, every connection that
-    is made, fails or ends has a line. Times are seconds on the monotonic clock. Used only by the
-    sender's thread.
+    At level DEBUG, every connection that is made, fails or ends has a line. Times are seconds on
+    the monotonic clock. Used only by the sender's thread.
     """
 
     def __init__(self, client_id: str) -> None:
-        self.come_up = 0  # connections that have come up
         self._client_id = client_id
-        self._troubles: dict[str, _Trouble] = {}  # of brokers whose last connection failed
         self._limit = RateLimit()
         self._failed_records = RateLimit()
-
-    def failed(self, broker: str, error: KprodError, now: float) -> None:
-        """A connection to ``broker`` could not be made, or was lost. ``error`` names the broker."""
-        trouble = self._troubles.get(broker)
-        if trouble is None:
-            if len(self._troubles) >= KEPT:
-                del self._troubles[next(iter(self._troubles))]
-            trouble = self._troubles[broker] = _Trouble(since=now)
-        trouble.failures += 1
-        before = self._limit.admit(broker, now)
-        if before is None:
-            self.detail("%s", error)
-            return
-        others = _others(before.left_out, "failures", now - before.at)
-        log.warning("%s: %s%s", self._client_id, error.with_number(), others)
-        trouble.logged = True
-
-    def works(self, broker: str, now: float) -> None:
-        """A connection to ``broker`` is established."""
-        self.come_up += 1
-        trouble = self._troubles.pop(broker, None)
-        if trouble is None or not trouble.logged:
-            self.detail("connected to %s", broker)
-        else:
-            after = f"after {now - trouble.since:.3g} s, {counted(trouble.failures, 'failure')}"
-            log.info("%s: %s is connected again %s", self._client_id, broker, after)
-
-    def is_failing(self, broker: str) -> bool:
-        """Whether the last connection to ``broker`` failed, or could not be made."""
-        return broker in self._troubles
 
     @property
     def tells_details(self) -> bool:
@@ -119,19 +78,28 @@ class ConnectionLog:
         """Log a detail for debugging."""
         log.debug("%s: " + what, self._client_id, *arguments)
 
+    def tell(self, what: str) -> None:
+        """Log what users may want to know of."""
+        log.info("%s: %s", self._client_id, what)
+
     def warn(self, what: str) -> None:
         """Log a rare event that users should know of."""
         log.warning("%s: %s", self._client_id, what)
 
-    def seldom(self, subject: str, text: str, now: float) -> None:
-        """Log ``text``, at most once per ``INTERVAL`` and ``subject``.
+    def seldom(self, subject: str, text: str, now: float, what: str = "times") -> bool:
+        """Log ``text``, at most once per ``INTERVAL`` and ``subject``; False: it was left out.
 
-        The line contains the number of those that were suppressed.
+        The line contains the number of those that were suppressed: so many more ``what``.
         """
         before = self._limit.admit(subject, now)
-        if before is not None:
-            others = _others(before.left_out, "times", now - before.at)
-            log.warning("%s: %s%s", self._client_id, text, others)
+        if before is None:
+            self.detail("%s", text)
+            return False
+        others = ""
+        if before.left_out:
+            others = f" ({before.left_out} more {what} in the last {now - before.at:.0f} s)"
+        self.warn(text + others)
+        return True
 
     def mistake(self, what: str, error: BaseException, now: float) -> None:
         """Log a bug of kprod or of a transport with its stack, at most once per ``INTERVAL``."""
@@ -162,10 +130,6 @@ class ConnectionLog:
             error,
             error.persisted.name,
         )
-
-
-def _others(left_out: int, what: str, seconds: float) -> str:
-    return f" ({left_out} more {what} in the last {seconds:.0f} s)" if left_out else ""
 
 
 def _cause(error: KprodError) -> str:

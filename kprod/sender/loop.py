@@ -23,7 +23,6 @@ from kprod.quantities import in_seconds
 from kprod.sender.deadlines import FOREVER, Pending
 from kprod.sender.network import Network
 from kprod.sender.partitions import PartitionSet
-from kprod.sender.produce import ProduceRequests
 from kprod.sender.requests import MetadataQuery, MetadataRequests
 from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
@@ -68,7 +67,6 @@ class Sender:
         self,
         partitions: PartitionSet,
         metadata_requests: MetadataRequests,
-        produce_requests: ProduceRequests,
         loop_owner: LoopOwner,
         *,
         transactions: Transactions | None = None,
@@ -78,7 +76,7 @@ class Sender:
         self.loop_owner = loop_owner
         self._calls: set[Purge | MetadataQuery] = set()  # of any thread, until they have ended
         self._takes_no_calls: KprodError | None = None  # why they end at once
-        self._partitions = partitions
+        self.partitions = partitions
         self.deadlines = partitions.deadlines
         self.accumulator = partitions.accumulator
         self.metadata = partitions.metadata
@@ -86,7 +84,6 @@ class Sender:
         self.clock = partitions.network.clock
         self._metadata_requests = metadata_requests
         self.identity = partitions.identity
-        self._produce_requests = produce_requests
         self.broken_by: BaseException | None = None  # the exception that ended the last iteration
         self._ended_by: KprodError | None = None  # the error that callers get because of it
         self.disowned = 0  # records that ``disown`` has ended; no metric has them
@@ -114,10 +111,10 @@ class Sender:
             now, deadlines = self.clock.monotonic(), self.deadlines
             if deadlines.queued or now >= deadlines.first:
                 deadlines.fire(now)  # first: records would take the room of a busy connection
-            more = self._produce_requests.run(now)
+            more = self.partitions.send(now)
             refusal = self._ended_by or self.identity.fatal
             if refusal is not None:
-                self._end(self._partitions.withdraw(now, in_flight=False), refusal, now)
+                self._end(self.partitions.withdraw(now, in_flight=False), refusal, now)
             awaited = owner.awaited
             wait = deadlines.first - now
             if wait > longest:
@@ -145,7 +142,7 @@ class Sender:
 
         def end_records(now: float) -> None:
             try:
-                left = self._partitions.withdraw(now, queued=queued, in_flight=in_flight)
+                left = self.partitions.withdraw(now, queued=queued, in_flight=in_flight)
                 self._end(left, reason, now)
             finally:
                 self._calls.discard(purge)
@@ -215,7 +212,7 @@ class Sender:
         callbacks = self.accumulator.callbacks
         held = callbacks.hold_up()
         try:
-            left = self._partitions.withdraw(now)
+            left = self.partitions.withdraw(now)
             self._sends_no_more = True  # last: no batch will get on the wire from here on
             self._end(left, error, now)
         finally:
@@ -248,7 +245,7 @@ class Sender:
 
     def free(self) -> None:
         """Free the remaining memory, after the connections have ended."""
-        self._partitions.free()
+        self.partitions.free()
 
     def disown(self, error: KprodError) -> None:
         """End every record without an outcome with ``error``, even while the sender is busy.

@@ -55,6 +55,7 @@ class Network:
         self.clock = clock
         self.on_failure = on_failure
         self.log = log or ConnectionLog(settings.client_id)
+        self.came_up = 0  # connections that were established
         self._rng = rng
         self._patient_until: float | None = None  # None: no request waits for any broker
         self._tries: deque[float] = deque([-FOREVER] * MOST_TRIES, MOST_TRIES)  # when, oldest first
@@ -301,7 +302,7 @@ class Network:
         """
         known = [broker for node_id, broker in self._brokers.items() if node_id >= 0]
         every = known or self._brokers.values()
-        return all(self.log.is_failing(str(broker.address)) for broker in every)
+        return all(broker.is_failing for broker in every)
 
     @property
     def in_flight(self) -> int:

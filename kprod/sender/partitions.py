@@ -9,7 +9,7 @@ has changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -25,8 +25,9 @@ from kprod.sender.broker import Broker
 from kprod.sender.deadlines import FOREVER
 from kprod.sender.network import Network
 from kprod.sender.partition import EMPTY, READY, WAITING, Partition, age
+from kprod.sender.produce import ProduceExchange
 from kprod.types import ProducerId, TopicPartition
-from kprod_ext.batch import ProducerBatch
+from kprod_ext.batch import HEADER_BYTES, ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class ProducerIdentity:
 class PartitionSet:
     """The partitions that the producer has written to, and what they need.
 
+    It sends their batches, in one request per broker and iteration (the core of Kafka's
+    ``Sender``). ``request_timeout_ms`` is the broker's time limit. ``nodes_wait`` is called in each
+    iteration in which some nodes could not take a ready batch, and once without nodes when all can
+    take batches again.
+
     ``transaction``: decides when batches of a transactional producer may be sent, otherwise None. A
     transactional producer gets epochs only from its coordinator.
 
@@ -70,7 +76,7 @@ class PartitionSet:
     Used only by the sender's thread, except ``depths``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         accumulator: RecordAccumulator,
         metadata: Metadata,
@@ -82,6 +88,9 @@ class PartitionSet:
         delivery_timeout: float,
         retries: int,
         retry_backoff: ExponentialBackoff,
+        request_timeout_ms: int,
+        max_request_size: int,
+        nodes_wait: Callable[[Collection[int], float], None] | None = None,
     ) -> None:
         self.accumulator = accumulator
         self.metadata = metadata
@@ -93,6 +102,10 @@ class PartitionSet:
         self.delivery_timeout = delivery_timeout
         self.retries = retries
         self.retry_backoff = retry_backoff
+        self._request_timeout_ms = request_timeout_ms
+        self._max_request_size = max_request_size
+        self._nodes_wait = nodes_wait
+        self._full: list[int] = []  # the nodes that could take nothing
         self.identity = ProducerIdentity()
         self.transaction: Coordination | None = None
         self.snapshot = ClusterSnapshot()
@@ -122,6 +135,95 @@ class PartitionSet:
                 found = self._known[queue.tp] = Partition(queue, self)
             found.queue, queue.partition = queue, found
         return found
+
+    # Sending --------------------------------------------------------------------------------------
+
+    def send(self, now: float) -> bool:
+        """Renumber batches, then send ready ones. True if more can be sent at once."""
+        snapshot = self.metadata.snapshot
+        if snapshot is not self.snapshot:  # from metadata, or a leader hint with a new broker
+            self._forget_unused()
+            self.network.adopt(snapshot.brokers)
+        if self.awaiting_epoch:
+            self.renumber(now)
+        self.look(snapshot, now)
+        more = bool(self.ready or self._full) and self._serve(now)
+        if self.leaderless:
+            self.metadata.used(dict.fromkeys(self.leaderless, now))
+            self.metadata.request_update()
+        return more
+
+    def _serve(self, now: float) -> bool:
+        """Make a request for every broker that can take one; True if one has more to send."""
+        more = False
+        full: list[int] = []
+        for broker in list(self.ready):
+            window = broker.window
+            if not self.network.reaches(broker, now) or (window.limits and not window.room()):
+                full.append(broker.address.node_id)
+            elif not self.needs_producer_id and self._request(broker, now) and broker.ready:
+                more = True
+        if self._nodes_wait is not None and (full or self._full):
+            self._full = full
+            self._nodes_wait(full, now)
+        return more
+
+    def _request(self, broker: Broker, now: float) -> bool:
+        """Make a request for ``broker``. False if none of its batches may be sent."""
+        window, most = broker.window, self._max_request_size
+        if window.limits:
+            most = min(window.room(), most)
+        taken = self.drain(broker, most, now)
+        if not taken:
+            return False
+        for batch in taken:
+            if batch.size > window.size:
+                self._cut(taken, window.size, now)
+                break
+        if taken:  # else all were cut
+            broker.send(ProduceExchange(self, broker, taken, self._request_timeout_ms, now), now)
+        return True
+
+    def _cut(self, taken: list[ProducerBatch], most: int, now: float) -> None:
+        """Cut batches larger than ``most``: they have grown while the network carried more.
+
+        A batch whose sequence a broker may have read stays whole, because its parts would be out of
+        sequence. Each part has about ``most`` bytes, and at least half of that.
+        """
+        for batch in list(taken):
+            read = batch.maybe_written and batch.has_sequence
+            if batch.size > most and batch.record_count > 1 and not read:
+                part = max(1, most // 2, most - batch.max_record_size - HEADER_BYTES)
+                batch.partition.split(batch, -(-batch.size // part), now)
+                taken.remove(batch)
+
+    def drain(self, broker: Broker, max_bytes: int, now: float) -> list[ProducerBatch]:
+        """Take at most one batch per partition for one request: closed, and with a sequence.
+
+        Together they have at most ``max_bytes``, unless the first one alone is larger. The
+        partition that has waited longest comes first. A request has one value of ``acks``: batches
+        with another one are left for the next request.
+        """
+        taken: list[ProducerBatch] = []
+        room, acks, ready = max_bytes, None, broker.ready
+        for partition in list(ready):
+            if taken and partition.queue.acks != acks:
+                continue
+            batch = partition.queue.oldest
+            if batch is None:
+                raise AssertionError(f"{partition.tp} is ready, and has no batch")
+            if not partition.may_send(batch, now):
+                partition.move(WAITING)
+                continue
+            if taken and batch.size > room:
+                break
+            if partition.take(batch, room if taken else self.accumulator.pool.total):
+                room, acks = room - batch.size, partition.queue.acks
+                taken.append(batch)
+            partition.find_place(now)
+            if partition in ready:
+                ready.move_to_end(partition)
+        return taken
 
     # What happened --------------------------------------------------------------------------------
 
@@ -174,34 +276,6 @@ class PartitionSet:
     def _waiting(self) -> Iterator[Partition]:
         """The partitions with a queued batch."""
         return (each for each in self._known.values() if each.place is not EMPTY)
-
-    def drain(self, broker: Broker, max_bytes: int, now: float) -> list[ProducerBatch]:
-        """Take at most one batch per partition for one request: closed, and with a sequence.
-
-        Together they have at most ``max_bytes``, unless the first one alone is larger. The
-        partition that has waited longest comes first. A request has one value of ``acks``: batches
-        with another one are left for the next request.
-        """
-        taken: list[ProducerBatch] = []
-        room, acks, ready = max_bytes, None, broker.ready
-        for partition in list(ready):
-            if taken and partition.queue.acks != acks:
-                continue
-            batch = partition.queue.oldest
-            if batch is None:
-                raise AssertionError(f"{partition.tp} is ready, and has no batch")
-            if not partition.may_send(batch, now):
-                partition.move(WAITING)
-                continue
-            if taken and batch.size > room:
-                break
-            if partition.take(batch, room if taken else self.accumulator.pool.total):
-                room, acks = room - batch.size, partition.queue.acks
-                taken.append(batch)
-            partition.find_place(now)
-            if partition in ready:
-                ready.move_to_end(partition)
-        return taken
 
     # All of them ----------------------------------------------------------------------------------
 
@@ -283,28 +357,31 @@ class PartitionSet:
         else:
             self.identity.used_up()
 
-    def forget(self, topics: set[str]) -> set[str]:
-        """Forget ``topics``, of which no request holds a batch. Returns those that are in use.
+    def _forget_unused(self) -> None:
+        """Forget topics that metadata has dropped. Topics with batches are forgotten later.
 
         A broker may still know the sequence numbers of a forgotten partition, and would mistake a
         batch that begins with 0 for a repetition. So all partitions get a new epoch. A
         transactional producer gets epochs only from its coordinator. So if one of the partitions
         has used the present epoch, it forgets none of them.
         """
+        topics = self.metadata.dropped
+        if not topics:
+            return
+        topics -= self.busy_topics()
         retired, used = self.accumulator.forget(topics)
         found = [self._known[tp] for tp in retired if tp in self._known]
         idle = [each for each in found if not (each.in_flight or each.unresolved)]
         for partition in found:
             self.deadlines.set(partition, FOREVER)
         known = any(each.producer == self.identity.producer for each in idle)  # by a broker
-        if known and self.transaction is not None:
-            return used  # only the coordinator gives epochs: partitions stay under the present one
-        if known:
-            self._bump_epoch()  # first: if there is no memory for it, nothing is forgotten
-        for partition in idle:
-            del self._known[partition.tp]
-            self.awaiting_epoch.pop(partition, None)
-        self._known = dict(self._known)  # a dict never shrinks by itself
-        queued = self.queued.items()
-        self.queued = {at: each for at, each in queued if at not in topics or at in used}
-        return used
+        if not (known and self.transaction is not None):
+            if known:
+                self._bump_epoch()  # first: if there is no memory for it, nothing is forgotten
+            for partition in idle:
+                del self._known[partition.tp]
+                self.awaiting_epoch.pop(partition, None)
+            self._known = dict(self._known)  # a dict never shrinks by itself
+            queued = self.queued.items()
+            self.queued = {at: each for at, each in queued if at not in topics or at in used}
+        self.metadata.forgotten(topics - used)

@@ -1,43 +1,26 @@
-"""Produce requests: send ready batches, and handle the answers (the core of Kafka's ``Sender``)."""
+"""Produce requests, and what their answers mean for the batches."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kprod.cluster.snapshot import LeaderHint
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.sender.broker import Broker
 from kprod.sender.connection import Buffers, Exchange
 from kprod.sender.partition import Partition
-from kprod.sender.partitions import PartitionSet
 from kprod.types import Broker as Address
 from kprod.types import TopicPartition
 from kprod.wire.produce import Topics, decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
-from kprod_ext.batch import HEADER_BYTES, ProducerBatch
+from kprod_ext.batch import ProducerBatch
 from kprod_ext.peer_text import printable
 from kprod_ext.produce import PartitionResponse
 
-
-class LoadWatcher(Protocol):
-    """Observes queues and brokers, to spread records by load."""
-
-    def watch(self, partitions: PartitionSet) -> None:
-        """Use the queues of ``partitions``. Called once."""
-        ...
-
-    def waiting(self, nodes: Collection[int], now: float) -> None:
-        """Called in each iteration in which some nodes could not take a ready batch.
-
-        When all nodes can take batches again, it is called once without nodes.
-        """
-        ...
-
-    def forget(self, topics: Iterable[str]) -> None:
-        """Nothing is sent to these topics any more."""
-        ...
+if TYPE_CHECKING:
+    from kprod.sender.partitions import PartitionSet
 
 
 NO_BROKERS: Mapping[int, Address] = MappingProxyType({})
@@ -205,101 +188,3 @@ def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
         if text:
             said.append(f"record {index}: {text}")
     return f"{batch.tp}: {printable('; '.join(said))}" if said else str(batch.tp)
-
-
-class ProduceRequests:
-    """Sends ready batches to their leaders, in one request per broker and iteration.
-
-    ``request_timeout_ms`` is the broker's time limit. Used only by the sender's thread.
-    """
-
-    def __init__(
-        self,
-        partitions: PartitionSet,
-        *,
-        request_timeout_ms: int,
-        max_request_size: int,
-        load_watcher: LoadWatcher | None = None,
-    ) -> None:
-        self._partitions = partitions
-        self._metadata = partitions.metadata
-        self._network = partitions.network
-        self._request_timeout_ms = request_timeout_ms
-        self._max_request_size = max_request_size
-        self._load_watcher = load_watcher
-        self._full: list[int] = []  # the nodes that could take nothing
-
-    def run(self, now: float) -> bool:
-        """Renumber batches, then send ready ones. True if more can be sent at once."""
-        snapshot, partitions = self._metadata.snapshot, self._partitions
-        if snapshot is not partitions.snapshot:  # from metadata, or a leader hint with a new broker
-            self._forget_unused()
-            self._network.adopt(snapshot.brokers)
-        if partitions.awaiting_epoch:
-            partitions.renumber(now)
-        partitions.look(snapshot, now)
-        more = bool(partitions.ready or self._full) and self._serve(now)
-        if partitions.leaderless:
-            self._metadata.used(dict.fromkeys(partitions.leaderless, now))
-            self._metadata.request_update()
-        return more
-
-    def _serve(self, now: float) -> bool:
-        """Make a request for every broker that can take one; True if one has more to send."""
-        partitions = self._partitions
-        no_id = partitions.idempotent and partitions.identity.producer is None
-        more = False
-        full: list[int] = []
-        for broker in list(partitions.ready):
-            window = broker.window
-            if not self._network.reaches(broker, now) or (window.limits and not window.room()):
-                full.append(broker.address.node_id)
-            elif not no_id and self._request(broker, now) and broker.ready:
-                more = True
-        if self._load_watcher is not None and (full or self._full):
-            self._full = full
-            self._load_watcher.waiting(full, now)
-        return more
-
-    def _request(self, broker: Broker, now: float) -> bool:
-        """Make a request for ``broker``. False if none of its batches may be sent."""
-        window, most = broker.window, self._max_request_size
-        if window.limits:
-            most = min(window.room(), most)
-        taken = self._partitions.drain(broker, most, now)
-        if not taken:
-            return False
-        for batch in taken:
-            if batch.size > window.size:
-                self._cut(taken, window.size, now)
-                break
-        if taken:  # else all were cut
-            timeout_ms = self._request_timeout_ms
-            request = ProduceExchange(self._partitions, broker, taken, timeout_ms, now)
-            broker.send(request, now)
-        return True
-
-    def _cut(self, taken: list[ProducerBatch], most: int, now: float) -> None:
-        """Cut batches larger than ``most``: they have grown while the network carried more.
-
-        A batch whose sequence a broker may have read stays whole, because its parts would be out of
-        sequence. Each part has about ``most`` bytes, and at least half of that.
-        """
-        for batch in list(taken):
-            read = batch.maybe_written and batch.has_sequence
-            if batch.size > most and batch.record_count > 1 and not read:
-                part = max(1, most // 2, most - batch.max_record_size - HEADER_BYTES)
-                batch.partition.split(batch, -(-batch.size // part), now)
-                taken.remove(batch)
-
-    def _forget_unused(self) -> None:
-        """Forget topics that metadata has dropped. Topics with batches are forgotten later."""
-        unused = self._metadata.dropped
-        if not unused:
-            return
-        unused -= self._partitions.busy_topics()
-        unused -= self._partitions.forget(unused)
-        self._partitions.metrics.forget(unused)
-        if self._load_watcher is not None:
-            self._load_watcher.forget(unused)
-        self._metadata.forgotten(unused)

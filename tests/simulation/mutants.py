@@ -16,7 +16,7 @@ from tests.simulation.planted import Bug
 
 PARTITION = "kprod.sender.partitions.Partition"
 PARTITIONS = "kprod.sender.assembly.PartitionSet"
-EXCHANGE = "kprod.sender.produce.ProduceExchange"
+EXCHANGE = "kprod.sender.partitions.ProduceExchange"
 CONNECTION = "kprod.sender.broker.BrokerConnection"
 SENDER = "kprod.sender"
 SPLIT = "kprod.buffer.accumulator.split"

@@ -11,11 +11,12 @@ import pytest
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.callbacks import Callbacks
+from kprod.cluster.metadata import MetadataListener
 from kprod.config import ProducerConfig
 from kprod.errors import KprodError, ProducerClosedError
+from kprod.intake.queue_loads import QueueLoads
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
-from kprod.sender.produce import LoadWatcher
 from kprod.telemetry import Telemetry
 from kprod.types import TopicPartition
 from kprod_ext.futures import FutureRecordMetadata
@@ -43,8 +44,8 @@ def records_end() -> Iterator[None]:
 class SenderRig:
     """``options`` are the producer's; by default everything is as users have it, but linger 0.
 
-    A ``load_watcher`` among them is the sender's. ``rng`` makes the sender's random choices, the
-    same ones in every run.
+    ``loads`` among them are told of queues and nodes. ``rng`` makes the sender's random choices,
+    the same ones in every run.
     """
 
     def __init__(
@@ -66,11 +67,15 @@ class SenderRig:
             "transport": lambda **_: self.backend,
             **options,
         }
-        load_watcher: LoadWatcher | None = options.pop("load_watcher", None)
+        loads: QueueLoads | None = options.pop("loads", None)
         callbacks: Callbacks | None = options.pop("callbacks", None)
         config = ProducerConfig.from_options(options)
         rng = rng or random.Random(1)
-        self.sender = assemble(config, self.metrics, self.clock, rng, load_watcher, callbacks)
+        waits = None if loads is None else loads.waiting
+        self.sender = assemble(config, self.metrics, self.clock, rng, waits, callbacks)
+        if loads is not None:
+            loads.watch(self.sender.partitions)
+            self.sender.metadata.subscribe(MetadataListener(forgotten=loads.forget))
         Telemetry.of(self.sender, config, self.metrics, rng.uniform)
         self.turns = 0
         _queues.add(self.sender.accumulator)

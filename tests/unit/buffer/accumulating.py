@@ -75,9 +75,19 @@ def partitions_of(
     settings = replace(SETTINGS, window=(least, 10 * least, float("inf")))
     backend, rng = VirtualBackend(clock, {}), SteadyRandom()
     network = Network(backend, [], settings, metrics, clock, metadata.connection_failed, rng)
-    kept = {"idempotent": False, "max_in_flight": 5, "delivery_timeout": float("inf")}
-    retrying: dict[str, Any] = {"retries": 1_000, "retry_backoff": backoff}
-    return PartitionSet(accumulator, metadata, network, metrics, **{**kept, **retrying, **options})
+    kept: dict[str, Any] = {
+        "idempotent": False,
+        "max_in_flight": 5,
+        "delivery_timeout": float("inf"),
+    }
+    return PartitionSet(
+        *(accumulator, metadata, network, metrics),
+        retries=1_000,
+        retry_backoff=backoff,
+        request_timeout_ms=30_000,
+        max_request_size=1_000_000,
+        **{**kept, **options},
+    )
 
 
 class Accumulating:

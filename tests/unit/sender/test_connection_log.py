@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from kprod.errors import ConnectionLost, DeliveryTimeoutError
@@ -23,51 +21,13 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [message for message in caplog.messages if message.startswith("my-client: ")]
 
 
-def test_the_first_failure_is_told_at_once(
-    log: ConnectionLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    log.failed(ONE, REFUSED, 0.0)
-    assert told(caplog) == ["my-client: broker 1 at one:9092: Connection refused (KP-1601)"]
-    (record,) = [record for record in caplog.records if record.message == told(caplog)[0]]
-    assert record.levelno == logging.WARNING
-
-
 def test_the_next_ones_are_counted_and_told_after_a_minute(
     log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for second in range(int(INTERVAL) * 3 + 1):
-        log.failed(ONE, REFUSED, float(second))
-    assert len(told(caplog)) == 4
-    assert (
-        told(caplog)[1:]
-        == [f"my-client: {REFUSED.with_number()} (59 more failures in the last 60 s)"] * 3
-    )
-
-
-def test_that_it_works_again_is_told_once(
-    log: ConnectionLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    log.works(ONE, 0.0)
-    assert told(caplog) == []
-    for second in range(10):
-        log.failed(ONE, REFUSED, float(second))
-    log.works(ONE, 12.0)
-    log.works(ONE, 13.0)
-    assert told(caplog)[1:] == [f"my-client: {ONE} is connected again after 12 s, 10 failures"]
-    assert [each.levelno for each in caplog.records if "again" in each.message] == [logging.INFO]
-
-
-def test_what_is_remembered_is_bounded(
-    log: ConnectionLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    for number in range(KEPT + 1):
-        log.failed(f"broker {number}", REFUSED, float(number))
-    caplog.clear()
-    log.failed(f"broker {KEPT}", REFUSED, 0.0)
-    assert told(caplog) == []
-    log.failed("broker 0", REFUSED, 0.0)
-    assert len(told(caplog)) == 1
+        log.seldom(ONE, "refused", float(second), "failures")
+    again = "my-client: refused (59 more failures in the last 60 s)"
+    assert told(caplog) == ["my-client: refused", again, again, again]
 
 
 # Records that fail while nobody looks -------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
-from kprod.sender.partitions import PartitionSet
+from kprod.intake.queue_loads import QueueLoads
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig, rig_of
@@ -13,40 +13,37 @@ SOON = 2.0
 BATCH = 1000
 
 
-class Told:
-    """A load watcher that keeps what it was told of nodes, when it was something new."""
+class Told(QueueLoads):
+    """Loads that keep what they are told of nodes, when it is something new."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.nodes: list[set[int]] = []
-
-    def watch(self, partitions: PartitionSet) -> None:
-        self.partitions = partitions
 
     def waiting(self, nodes: Collection[int], now: float) -> None:
         if not self.nodes or set(nodes) != self.nodes[-1]:
             self.nodes.append(set(nodes))
-
-    def forget(self, topics: Iterable[str]) -> None:
-        """Nothing to forget."""
 
 
 def test_the_lengths_of_queues_are_there_to_be_asked_for() -> None:
     cluster = ScriptedCluster(topics={"t": [1, 1, 1], "other": [1]})
     cluster.add(1)
     told = Told()
-    rig = SenderRig(cluster, load_watcher=told, batch_size=1)
+    rig = SenderRig(cluster, loads=told, batch_size=1)
     rig.know("t", "other")
     for partition, count in {0: 3, 2: 1}.items():
         for _ in range(count):
             rig.queue(partition=partition)
     last = rig.queue(topic="other")
     assert rig.run(lambda: bool(cluster.brokers[1].count(ApiKey.PRODUCE)), seconds=SOON)
-    assert told.partitions.depths("t") == {0: 2}  # the first request has one of each partition
-    changes = told.partitions.changes
+    assert rig.sender.partitions.depths("t") == {
+        0: 2
+    }  # the first request has one of each partition
+    changes = rig.sender.partitions.changes
     assert rig.run(lambda: last.is_done and rig.sender.finished, seconds=SOON)
-    assert told.partitions.depths("t") == {}
-    assert told.partitions.changes > changes
-    assert told.partitions.depths("unknown") == {}
+    assert rig.sender.partitions.depths("t") == {}
+    assert rig.sender.partitions.changes > changes
+    assert rig.sender.partitions.depths("unknown") == {}
 
 
 def test_brokers_that_cannot_take_what_is_ready_are_named() -> None:
@@ -54,7 +51,7 @@ def test_brokers_that_cannot_take_what_is_ready_are_named() -> None:
     for node in (1, 2, 3):
         cluster.add(node)
     told = Told()
-    rig = rig_of(cluster, load_watcher=told)
+    rig = rig_of(cluster, loads=told)
     away = cluster.listeners.pop(("broker-2", 9092))
     futures = [rig.queue(partition=partition) for partition in range(3)]
     assert rig.run(lambda: futures[0].is_done and futures[2].is_done, seconds=SOON)

@@ -33,7 +33,7 @@ class Caller(CompiledSend):
     def __init__(self, broker: ScriptedBroker) -> None:
         self.loads = loads = QueueLoads()
         self.partitioner = DefaultPartitioner(16_384, random.Random(1), loads=loads)
-        self.rig = SenderRig(broker.cluster, metadata_max_idle_ms=IDLE * 1000, load_watcher=loads)
+        self.rig = SenderRig(broker.cluster, metadata_max_idle_ms=IDLE * 1000, loads=loads)
         sender = self.rig.sender
         sender.metadata.subscribe(MetadataListener(forgotten=self.partitioner.forget))
         self._topics = CompiledTopics(
