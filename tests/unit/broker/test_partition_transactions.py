@@ -26,13 +26,14 @@ NOW = 2_000
 def send(log: PartitionLog, producer_id: int, sequence: int, *values: bytes, epoch: int = 0) -> int:
     """A batch in the producer's transaction, which begins with it; its base offset."""
     guard = log.verification(producer_id, epoch, NOW)
+    return log.append(*batch(producer_id, sequence, *values, epoch=epoch), guard).base_offset
+
+
+def batch(
+    producer_id: int, sequence: int, *values: bytes, epoch: int = 0
+) -> tuple[RecordBatch, bytes]:
     state = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
-    header, data = batch(*values, attributes=TRANSACTIONAL, **state)
-    return log.append(header, data, guard).base_offset
-
-
-def batch(*values: bytes, **changes: int) -> tuple[RecordBatch, bytes]:
-    data = raw_batch(values, **changes)
+    data = raw_batch(values, attributes=TRANSACTIONAL, **state)
     (found,) = read_batches(data)
     return found, data
 
@@ -104,16 +105,14 @@ def code_of(log: PartitionLog, producer_id: int, sequence: int, epoch: int = 0) 
 
 
 def test_a_batch_of_a_transaction_that_is_over_is_refused(log: PartitionLog) -> None:
-    header, data = batch(
-        b"late", attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0
-    )
+    late = batch(7, 0, b"late")
     with pytest.raises(BrokerError, match="INVALID_TXN_STATE"):
-        log.append(header, data)
+        log.append(*late)
     # Its coordinator was asked, and said yes; then the transaction timed out.
     guard = log.verification(7, 0, NOW)
     finish(log, 7, committed=False, epoch=1)
     with pytest.raises(BrokerError) as caught:
-        log.append(header, data, guard)
+        log.append(*late, guard)
     assert caught.value.code in (ErrorCode.invalid_txn_state, ErrorCode.invalid_producer_epoch)
     assert log.last_stable_offset == log.end_offset
     assert code_of(log, 7, 0) == ErrorCode.invalid_producer_epoch
@@ -142,12 +141,10 @@ def test_by_version_2_a_marker_begins_an_epoch(log: PartitionLog) -> None:
 
 def test_a_transaction_that_begins_late_is_a_gap(log: PartitionLog) -> None:
     guard = log.verification(7, 0, NOW)
-    header, data = batch(
-        b"x", attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=3
-    )
+    late = batch(7, 3, b"x")
     with pytest.raises(BrokerError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
-        log.append(header, data, guard, from_zero=True)
-    log.append(header, data, guard)  # by version 1: the state may have expired
+        log.append(*late, guard, from_zero=True)
+    log.append(*late, guard)  # by version 1: the state may have expired
 
 
 def test_a_coordinator_that_is_not_one_any_more_is_refused(log: PartitionLog) -> None:
@@ -170,20 +167,35 @@ def write_much(log: PartitionLog) -> list[bytes]:
     return expected
 
 
-@pytest.mark.parametrize("clean", [True, False])
+def aborted(log: PartitionLog) -> list[object]:
+    """What the indexes of aborted transactions tell."""
+    return [one for segment in log.segments for one in segment.transaction_index.load()]
+
+
 @pytest.mark.parametrize("ended", [True, False])
-def test_everything_is_known_after_a_restart(tmp_path: Path, clean: bool, ended: bool) -> None:
+@pytest.mark.parametrize(
+    ("clean", "damage"),
+    [(True, None), (False, None), (False, "missing"), (True, "cut"), (True, "wrong")],
+)
+def test_everything_is_known_after_a_restart(
+    tmp_path: Path, clean: bool, damage: str | None, ended: bool
+) -> None:
     log = open_log(tmp_path)
     expected = write_much(log)
     assert len(log.segments) > 2
     assert committed(log) == []
     if ended:
         finish(log, 9, committed=False)
-    before = [one for segment in log.segments for one in segment.transaction_index.load()]
-    stable = log.last_stable_offset
+    before, stable = aborted(log), log.last_stable_offset
     log.close() if clean else log.abandon()
+    path = sorted(tmp_path.glob("*.txnindex"))[1]
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    elif damage is not None:
+        path.write_bytes(content[:-5] if damage == "cut" else b"\7\7" + content[2:])
     again = open_log(tmp_path, None if clean else 0)
-    assert [one for segment in again.segments for one in segment.transaction_index.load()] == before
+    assert aborted(again) == before
     assert again.last_stable_offset == stable == (again.end_offset if ended else 0)
     if not ended:
         assert code_of(again, 9, 5) == ErrorCode.out_of_order_sequence_number
@@ -192,25 +204,6 @@ def test_everything_is_known_after_a_restart(tmp_path: Path, clean: bool, ended:
     assert committed(again) == expected
     again.close()
     assert not list(check_directory(tmp_path))
-
-
-@pytest.mark.parametrize("damage", ["missing", "cut", "wrong"])
-def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: str) -> None:
-    log = open_log(tmp_path)
-    expected = write_much(log)
-    finish(log, 9, committed=False)
-    before = [one for segment in log.segments for one in segment.transaction_index.load()]
-    clean = damage != "missing"
-    log.close() if clean else log.abandon()
-    path = sorted(tmp_path.glob("*.txnindex"))[1]
-    content = path.read_bytes()
-    if damage == "missing":
-        path.unlink()
-    else:
-        path.write_bytes(content[:-5] if damage == "cut" else b"\7\7" + content[2:])
-    again = open_log(tmp_path, None if clean else 0)
-    assert [one for segment in again.segments for one in segment.transaction_index.load()] == before
-    assert committed(again) == expected
 
 
 def test_retention_and_compaction_leave_what_is_open(tmp_path: Path) -> None:
@@ -232,12 +225,8 @@ def test_compaction_drops_what_was_aborted(tmp_path: Path) -> None:
     read = committed(log)
     LogCleaner(tmp_path).clean(log, NOW)
     assert set(committed(log)) <= set(read)
-    aborted = [
-        found
-        for found in read_batches(read_log(log, 0, 1_000_000))
-        if found.producer_id == 9 and not found.is_control
-    ]
-    assert not [record for found in aborted for record in found.records()]
+    for found in read_batches(read_log(log, 0, 1_000_000)):
+        assert found.producer_id != 9 or found.is_control or not list(found.records())
 
 
 def test_an_append_that_fails_leaves_no_trace(log: PartitionLog) -> None:
@@ -248,5 +237,5 @@ def test_an_append_that_fails_leaves_no_trace(log: PartitionLog) -> None:
     log.fail_with(None)
     assert log.last_stable_offset == 0
     finish(log, 7, committed=False)
-    (aborted,) = fetch(log).aborted or ()
-    assert (aborted.first_offset, aborted.last_offset) == (0, 1)
+    (one,) = fetch(log).aborted or ()
+    assert (one.first_offset, one.last_offset) == (0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,17 @@ def test_a_time_is_found_where_it_is_reached_first(segment: LogSegment) -> None:
     assert segment.find_timestamp(39_001, 0, segment.size) is None
     assert segment.find_timestamp(0, BASE + 5, segment.size) == TimestampOffset(1000, BASE + 5)
     assert segment.find_timestamp(5000, 0, 5000) is None
+
+
+@pytest.mark.parametrize("entry", [(17, 5001), (17, 500_000), (17, -5), (99, 5000), (2, 5000)])
+def test_a_damaged_index_misleads_nobody(segment: LogSegment, entry: tuple[int, int]) -> None:
+    fill(segment, range(8))
+    segment.seal()
+    segment.offset_index.path.write_bytes(struct.pack(">ii", *entry))
+    assert segment.intact_end() is None
+    for offset in range(BASE, BASE + 24):
+        data = in_memory([segment.locate(offset, 1000, segment.size, whole_first=False)])
+        assert offsets_in(data) == [offset - (offset - BASE) % PER_BATCH]
 
 
 @pytest.mark.parametrize("at", [8, 16, 17, 21, 30, 60, 500, 999])

@@ -29,13 +29,8 @@ def metadata() -> Metadata:
     )
 
 
-def want(metadata: Metadata, name: str) -> None:
+def want(metadata: Metadata, name: str, partition: int | None = None) -> None:
     """Let a caller ask for a topic, and give up at once."""
-    with pytest.raises(KprodTimeoutError):
-        metadata.await_topic(name, 0, lambda: None)
-
-
-def want_partition(metadata: Metadata, name: str, partition: int) -> None:
     with pytest.raises(KprodTimeoutError):
         metadata.await_topic(name, 0, lambda: None, partition)
 
@@ -52,7 +47,7 @@ def learn(metadata: Metadata, answer: MetadataReply, now: float) -> list[str]:
 
 CHANGES: dict[str, Callable[[Metadata], object]] = {
     "new topic": lambda metadata: want(metadata, "other"),
-    "new partition": lambda metadata: want_partition(metadata, "t", 7),
+    "new partition": lambda metadata: want(metadata, "t", 7),
     "request": lambda metadata: metadata.request_update(),
     "connection": lambda metadata: metadata.connection_failed("broker 1", LOST),
     "rebootstrap": lambda metadata: metadata.rebootstrap(),
@@ -200,30 +195,26 @@ def test_a_leader_hint_is_used_until_metadata_knows_better(metadata: Metadata) -
     assert (leader.leader_id, leader.leader_epoch) == (2, 5)
 
 
-@pytest.mark.parametrize("numbers", [{-1: 1, 0: 1, 1: 2}, {0: 1, 1: 2, 10**9: 1}, {0: 1, 1: 2}])
+@pytest.mark.parametrize(
+    ("numbers", "leaders"),
+    [
+        ({-1: 1, 0: 1, 1: 2}, [1, 2]),
+        ({0: 1, 1: 2, 10**9: 1}, [1, 2]),
+        ({2: 3, 0: 1}, [1, -1, 3]),  # there is a hole
+    ],
+)
 def test_impossible_partition_numbers_are_passed_by(
-    metadata: Metadata, numbers: dict[int, int]
+    metadata: Metadata, numbers: dict[int, int], leaders: list[int]
 ) -> None:
     metadata.answered(reply(numbered("t", numbers)), 0.0)
     found = metadata.snapshot.topic("t")
     assert found is not None
-    assert [info.leader_id for info in found.partitions] == [1, 2]
+    assert [info.leader_id for info in found.partitions] == leaders
 
 
-def test_a_hole_in_the_partition_numbers_has_no_leader(metadata: Metadata) -> None:
-    metadata.answered(reply(numbered("t", {2: 3, 0: 1})), 0.0)
-    found = metadata.snapshot.topic("t")
-    assert found is not None
-    assert [info.leader_id for info in found.partitions] == [1, -1, 3]
-
-
-def test_brokers_with_impossible_ids_are_passed_by(metadata: Metadata) -> None:
-    answer = reply(topic("t"))
+def test_impossible_brokers_and_topics_without_a_name_are_passed_by(metadata: Metadata) -> None:
+    answer = reply(topic(None), topic(None, error=100), topic("t"))
     answer.brokers.append(Broker(-1, "bad", 9092, None))
     metadata.answered(answer, 0.0)
     assert sorted(metadata.snapshot.brokers) == [1, 2, 3]
-
-
-def test_a_topic_without_a_name_is_passed_by(metadata: Metadata) -> None:
-    metadata.answered(reply(topic(None), topic(None, error=100), topic("t")), 0.0)
     assert [known.name for known in metadata.snapshot] == ["t"]

@@ -36,6 +36,11 @@ def new_metadata() -> Metadata:
     )
 
 
+@pytest.fixture
+def metadata() -> Metadata:
+    return new_metadata()
+
+
 class Asker:
     """The sender's part: answers every request that is due, in the order of ``replies``."""
 
@@ -55,8 +60,7 @@ class Asker:
                 self.metadata.answered(answer, 1.0)
 
 
-def test_a_partition_beyond_the_count_is_asked_for_once() -> None:
-    metadata = new_metadata()
+def test_a_partition_beyond_the_count_is_asked_for_once(metadata: Metadata) -> None:
     metadata.answered(reply(topic("t", [1, 1])), 0.0)
     asker = Asker(metadata, reply(topic("t", [1, 1, 1])))
     assert len(metadata.await_topic("t", LONG, asker.wake, partition=2)) == 3
@@ -65,17 +69,15 @@ def test_a_partition_beyond_the_count_is_asked_for_once() -> None:
 
 @pytest.mark.parametrize("known", [[], [topic("t", [1, 1])]])
 def test_a_partition_the_topic_does_not_have_is_refused_after_one_answer(
-    known: list[TopicReply],
+    metadata: Metadata, known: list[TopicReply]
 ) -> None:
-    metadata = new_metadata()
     metadata.answered(reply(*known), 0.0)
     asker = Asker(metadata, reply(topic("t", [1, 1])))
     with pytest.raises(PartitionError, match=r"'t' has no partition 2: it has 2 partitions \(0 to"):
         metadata.await_topic("t", LONG, asker.wake, partition=2)
 
 
-def test_an_answer_about_other_topics_says_nothing_of_a_partition() -> None:
-    metadata = new_metadata()
+def test_an_answer_about_other_topics_says_nothing_of_a_partition(metadata: Metadata) -> None:
     metadata.answered(reply(topic("t")), 0.0)
     asker = Asker(metadata, reply(topic("other")), reply(topic("t", [1, 1])))
     assert len(metadata.await_topic("t", LONG, asker.wake, partition=1)) == 2
@@ -105,15 +107,13 @@ def test_a_change_of_leaders_says_nothing_of_a_partition() -> None:
         assert len(found) == 3
 
 
-def test_the_cluster_is_asked_for_without_naming_a_topic() -> None:
-    metadata = new_metadata()
+def test_the_cluster_is_asked_for_without_naming_a_topic(metadata: Metadata) -> None:
     asker = Asker(metadata, reply())
     assert set(metadata.await_cluster(LONG, asker.wake).brokers) == {1, 2, 3}
     assert asker.asked == [[]]
 
 
-def test_a_cluster_that_nobody_tells_of_is_an_error_that_says_why() -> None:
-    metadata = new_metadata()
+def test_a_cluster_that_nobody_tells_of_is_an_error_that_says_why(metadata: Metadata) -> None:
     lost = ConnectionLost("broker-1:9092: Connection refused")
     metadata.connection_failed("broker 1", lost)
     with pytest.raises(KprodTimeoutError, match="within 0 s: broker-1:9092: Connection refu") as it:
@@ -121,8 +121,7 @@ def test_a_cluster_that_nobody_tells_of_is_an_error_that_says_why() -> None:
     assert it.value.__cause__ is lost
 
 
-def test_a_topic_that_was_refused_is_asked_for_again_by_the_next_caller() -> None:
-    metadata = new_metadata()
+def test_a_topic_that_was_refused_is_asked_for_again_by_the_next_caller(metadata: Metadata) -> None:
     asker = Asker(metadata, reply(topic("t", error=29)), reply(topic("t")))
     with pytest.raises(BrokerError):
         metadata.await_topic("t", LONG, asker.wake)
@@ -139,8 +138,9 @@ def timeout_of(metadata: Metadata, partition: int | None = None) -> KprodTimeout
     return caught.value
 
 
-def test_a_timeout_names_every_broker_that_failed_the_latest_first() -> None:
-    metadata = new_metadata()
+def test_a_timeout_names_the_latest_brokers_that_failed(
+    metadata: Metadata,
+) -> None:
     refused, unknown = (
         ConnectionLost("broker 1: refused"),
         ConnectionLost("broker 2: cannot resolve"),
@@ -151,10 +151,6 @@ def test_a_timeout_names_every_broker_that_failed_the_latest_first() -> None:
     error = timeout_of(metadata)
     assert str(error).endswith(": broker 1: refused; broker 2: cannot resolve")
     assert error.__cause__ is refused
-
-
-def test_a_timeout_does_not_name_more_brokers_than_one_can_read() -> None:
-    metadata = new_metadata()
     for number in range(100):
         metadata.connection_failed(f"{number}", ConnectionLost(f"{number}: refused"))
     assert str(timeout_of(metadata)).endswith("; 95: refused; and 45 more")
@@ -167,8 +163,9 @@ def test_a_timeout_does_not_name_more_brokers_than_one_can_read() -> None:
         (5, "LEADER_NOT_AVAILABLE .*no leader yet"),
     ],
 )
-def test_a_timeout_explains_what_the_cluster_answers(code: int, meaning: str) -> None:
-    metadata = new_metadata()
+def test_a_timeout_explains_what_the_cluster_answers(
+    metadata: Metadata, code: int, meaning: str
+) -> None:
     metadata.answered(reply(topic("t", error=code)), 0.0)
     error = timeout_of(metadata)
     assert re.search(f"topic 't' within 0.02 s: the cluster answers {meaning}", str(error))
@@ -179,17 +176,15 @@ def test_a_timeout_explains_what_the_cluster_answers(code: int, meaning: str) ->
     ("code", "meaning"), [(17, "do not allow this name"), (29, "may not describe or create it")]
 )
 def test_a_refusal_for_good_is_raised_at_once_and_says_what_it_means(
-    code: int, meaning: str
+    metadata: Metadata, code: int, meaning: str
 ) -> None:
-    metadata = new_metadata()
     asker = Asker(metadata, reply(topic("t", error=code)))
     with pytest.raises(BrokerError, match=f"topic 't'.*{meaning}") as caught:
         metadata.await_topic("t", LONG, asker.wake)
     assert caught.value.code == code
 
 
-def test_who_may_not_wait_still_makes_the_topic_known_for_the_next_one() -> None:
-    metadata = new_metadata()
+def test_who_may_not_wait_still_makes_the_topic_known_for_the_next_one(metadata: Metadata) -> None:
     asker = Asker(metadata, reply(topic("t")))
     later: list[Callable[[], None]] = []
     with pytest.raises(KprodTimeoutError):
@@ -199,8 +194,7 @@ def test_who_may_not_wait_still_makes_the_topic_known_for_the_next_one() -> None
     assert metadata.await_topic("t", 0, asker.wake).name == "t"
 
 
-def test_all_who_wait_for_a_topic_are_served_by_one_answer() -> None:
-    metadata = new_metadata()
+def test_all_who_wait_for_a_topic_are_served_by_one_answer(metadata: Metadata) -> None:
     woken: list[None] = []
 
     def wait() -> int:
@@ -215,8 +209,7 @@ def test_all_who_wait_for_a_topic_are_served_by_one_answer() -> None:
         assert [waiting.result(LONG) for waiting in served] == [3] * 4
 
 
-def test_closing_ends_every_wait() -> None:
-    metadata = new_metadata()
+def test_closing_ends_every_wait(metadata: Metadata) -> None:
     begun = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(metadata.await_topic, "t", LONG, begun.set)
@@ -226,8 +219,7 @@ def test_closing_ends_every_wait() -> None:
             waiting.result(LONG)
 
 
-def test_the_next_who_waits_tells_the_sender_again() -> None:
-    metadata = new_metadata()
+def test_the_next_who_waits_tells_the_sender_again(metadata: Metadata) -> None:
 
     def interrupted() -> None:
         raise Interrupted
