@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 import shutil
+import tempfile
 import uuid
-from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
@@ -17,46 +21,24 @@ from kprod.broker.log.partition_log import PartitionLog
 from kprod.errors import BrokerError
 from kprod.records.record_batch import BatchHeader, read_batches
 from kprod.types import TopicPartition
+from tests.support.crash_images import crash_images
+from tests.support.tier import examples
 from tests.unit.broker.logs import append, produce, read_log, values
 
 WHERE = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, segment_index_bytes=400)
 COUNT = 40
 EPOCH_AT = 12
+PARTITION_FILES = ["t-0/*.index", "t-0/*.timeindex", "t-0/*.snapshot"]
+"""Those that are left as they are where a clean stop lets recovery read past them."""
+RECOVERY_POINT = "recovery-point-offset-checkpoint"
 BESIDE = [
-    "recovery-point-offset-checkpoint",
+    *PARTITION_FILES,
+    RECOVERY_POINT,
     "log-start-offset-checkpoint",
     "t-0/leader-epoch-checkpoint",
-    "t-0/*.index",
-    "t-0/*.timeindex",
-    "t-0/*.snapshot",
+    ".kafka_cleanshutdown",
 ]
-End = Callable[[LogDirectories], None]
-ENDS = [LogDirectories.close, LogDirectories.abandon]
-
-
-def directory_with_records(path: Path, end: End) -> Path:
-    """COUNT batches of one record, of a producer, over several segments and two leader epochs."""
-    directory = LogDirectories([path], CONFIG)
-    log = directory.create(WHERE, uuid.uuid4())
-    for number in range(COUNT):
-        if number == COUNT // 2:
-            directory.maintain(0)
-        produce(log, number)
-    end(directory)
-    return path / str(WHERE)
-
-
-def is_whole(path: Path, *, fits: bool = True) -> None:
-    """Everything is there, a resent batch is recognised, and the files fit each other."""
-    directory = LogDirectories([path], CONFIG)
-    log = directory.logs[WHERE]
-    assert values(log) == [b"%d" % number for number in range(COUNT)]
-    assert produce(log, COUNT - 1).base_offset == COUNT - 1
-    assert produce(log, COUNT).base_offset == COUNT
-    assert log.end_of_epoch(0) == (0, COUNT + 1)
-    directory.close()
-    assert not fits or list(check_directory(path / str(WHERE))) == []
 
 
 DAMAGES = 12
@@ -81,57 +63,112 @@ def damage(path: Path, number: int) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("name", BESIDE)
-def test_a_file_beside_the_log_is_made_anew(tmp_path: Path, name: str, end: End) -> None:
-    """Of a partition's own files, those that recovery reads past are left as they are."""
-    whole = tmp_path / "whole"
-    directory_with_records(whole, end)
-    crashed = end is LogDirectories.abandon
-    if crashed and "*" in name:
-        (whole / BESIDE[0]).unlink()
-    for number in range(DAMAGES):
-        path = tmp_path / str(number)
-        shutil.copytree(whole, path)
-        for file in path.glob(name):
+class LogLife(RuleBasedStateMachine):
+    """A partition whose broker stops and crashes, and what an idempotent producer knows of it.
+
+    Its records are numbers that are their offsets and sequences, too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = ExitStack()
+        self.root = Path(self.places.enter_context(tempfile.TemporaryDirectory()))
+        self.path = self.root / "data"
+        self.batches: list[tuple[int, int]] = []
+        self.is_consistent = True
+        self.directory = LogDirectories([self.path], CONFIG)
+        self.log = self.directory.create(WHERE, uuid.uuid4())
+
+    @property
+    def end(self) -> int:
+        return sum(count for _, count in self.batches)
+
+    def produced(self, count: int) -> None:
+        assert produce(self.log, self.end, count).base_offset == self.end
+        self.batches.append((self.end, count))
+
+    def reopen(self, at_least: int, at_most: int) -> None:
+        """As many records as that are there, and no part of a batch."""
+        self.directory = LogDirectories([self.path], CONFIG)
+        self.log = self.directory.logs[WHERE]
+        found = len(values(self.log))
+        assert values(self.log) == [b"%d" % number for number in range(found)]
+        assert at_least <= found <= at_most
+        while self.end > found:
+            self.batches.pop()
+        assert self.end == found
+
+    @rule(count=st.integers(1, 5))
+    def append(self, count: int) -> None:
+        for _ in range(4):
+            self.produced(count)
+
+    @rule()
+    def maintain(self) -> None:
+        self.directory.maintain(0)
+
+    @precondition(lambda self: self.batches)
+    @rule()
+    def send_again(self) -> None:
+        """The producer has had no answer to its last batch."""
+        first, count = self.batches[-1]
+        assert produce(self.log, first, count).base_offset == first
+        with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
+            produce(self.log, self.end + 1)
+
+    @rule(clean=st.booleans(), name=st.sampled_from(BESIDE), number=st.integers(0, DAMAGES - 1))
+    def lose_a_file_beside_the_log(self, clean: bool, name: str, number: int) -> None:
+        """It is made anew: nothing is lost, and a batch that is sent again is recognised."""
+        self.directory.close() if clean else self.directory.abandon()
+        if name in PARTITION_FILES:
+            self.is_consistent &= not clean
+            if not clean:
+                (self.path / RECOVERY_POINT).unlink(missing_ok=True)
+        for file in self.path.glob(name):
             damage(file, number)
+        self.reopen(self.end, self.end)
+
+    @precondition(lambda self: self.end > int(self.active().stem))
+    @rule(clean=st.booleans(), lost=st.integers(1, 400), instead=st.sampled_from(["", "0", "?"]))
+    def tear_the_newest_bytes(self, clean: bool, lost: int, instead: str) -> None:
+        """The disk lied about its cache, whatever fsync said of them."""
+        self.directory.close() if clean else self.directory.abandon()
+        active = self.active()
+        content = active.read_bytes()
+        kept = max(len(content) - lost, 0)
+        rest = len(content) - kept
+        filling = {"": b"", "0": bytes(rest), "?": random.Random(lost).randbytes(rest)}[instead]
+        active.write_bytes(content[:kept] + filling)
+        if clean and instead:  # nobody would look: a clean stop is believed
+            (self.path / ".kafka_cleanshutdown").unlink()
+        self.is_consistent &= not clean
+        self.reopen(int(active.stem), self.end)
+
+    def active(self) -> Path:
+        return max((self.path / "t-0").glob("*.log"))
+
+    @rule(count=st.integers(1, 5), moment=st.floats(0, 1, exclude_max=True))
+    def crash_while_a_batch_is_appended(self, count: int, moment: float) -> None:
+        before = self.end
+        images = Path(tempfile.mkdtemp(dir=self.root))
+        with crash_images(self.path, images) as found:
+            self.produced(count)
+        if found:
+            self.directory.abandon()
+            self.path = found[int(moment * len(found))]
+            self.reopen(before, self.end)
+
+    def teardown(self) -> None:
+        """Files fit each other."""
+        self.directory.close()
         try:
-            is_whole(path, fits=crashed or "*" not in name)
-        except (AssertionError, BrokerError) as error:
-            raise AssertionError(f"{name}, damage {number}") from error
+            assert not self.is_consistent or list(check_directory(self.path / "t-0")) == []
+        finally:
+            self.places.close()
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("content", [None, b"", b"{}", b"noise"])
-def test_the_mark_of_a_clean_shutdown_may_be_wrong(
-    tmp_path: Path, end: End, content: bytes | None
-) -> None:
-    directory_with_records(tmp_path, end)
-    mark = tmp_path / ".kafka_cleanshutdown"
-    mark.unlink(missing_ok=True) if content is None else mark.write_bytes(content)
-    is_whole(tmp_path)
-
-
-@pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("lost", [1, 10, 20, 50, 60, 70, 100, 150, 700])
-def test_a_disk_that_lied_about_its_cache(tmp_path: Path, lost: int, clean: bool) -> None:
-    """The newest bytes of the active segment are gone, whatever fsync said of them."""
-    partition = directory_with_records(
-        tmp_path, LogDirectories.close if clean else LogDirectories.abandon
-    )
-    active = max(partition.glob("*.log"))
-    kept = max(active.stat().st_size - lost, 0)
-    with active.open("r+b") as file:
-        file.truncate(kept)
-    directory = LogDirectories([tmp_path], CONFIG)
-    log = directory.logs[WHERE]
-    found = values(log)
-    assert found == [b"%d" % number for number in range(len(found))]
-    assert len(found) >= int(active.stem)
-    for number in range(max(len(found) - 1, 0), COUNT + 1):
-        assert produce(log, number).base_offset == number
-    directory.close()
-    assert list(check_directory(partition)) == []
+TestLogLife = LogLife.TestCase
+TestLogLife.settings = settings(max_examples=examples(40), stateful_step_count=12)
 
 
 def checked_bytes(content: bytes) -> list[int]:
@@ -168,11 +205,15 @@ def readable(log: PartitionLog) -> list[int]:
 def test_a_flipped_bit_in_a_segment_is_found_and_contained(tmp_path: Path) -> None:
     chance = random.Random(7)
     whole = tmp_path / "whole"
-    name = directory_with_records(whole, LogDirectories.close).name
+    directory = LogDirectories([whole], CONFIG)
+    log = directory.create(WHERE, uuid.uuid4())
+    for number in range(COUNT):
+        produce(log, number)
+    directory.close()
     for number in range(20):
         path = tmp_path / str(number)
         shutil.copytree(whole, path)
-        partition = path / name
+        partition = path / str(WHERE)
         victim = sorted(partition.glob("*.log"))[1]
         content = bytearray(victim.read_bytes())
         content[chance.choice(checked_bytes(bytes(content)))] ^= 1 << chance.randrange(8)
