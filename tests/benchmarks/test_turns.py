@@ -45,13 +45,6 @@ def test_the_sink_gets_what_was_sent(sink: SinkProcess, client: str) -> None:
     assert counted["idempotent_batches"] == counted["batches"]
 
 
-@pytest.mark.parametrize("client", sorted(KEYLESS))
-def test_the_limits_take_memory_in_turns(sink: SinkProcess, client: str) -> None:
-    turn = Turn(client=client, records=700, batch_size=500, buffer_memory=10_000)
-    _measured, counted = run(turn, sink)
-    assert (counted["records"], counted["malformed"]) == (turn.expected_records, 0)
-
-
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("client", ["kprod send", "confluent produce + callback"])
 def test_compressed_is_compressed(sink: SinkProcess, client: str, codec: str) -> None:
@@ -67,18 +60,6 @@ def test_lone_records_are_sent_alone(sink: SinkProcess, client: str) -> None:
     measured, counted = run(turn, sink)
     assert counted["records"] == counted["batches"] == 253
     assert 0 < measured["p50_us"] <= measured["p99_us"]
-
-
-@pytest.mark.parametrize("client", ["kprod send", "confluent produce + callback"])
-def test_an_idle_turn_measures_what_comes_after_the_records(
-    sink: SinkProcess, client: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("benchmarks.rivals.turn.IDLE_SECONDS", 0.2)
-    turn = Turn(client=client, records=200, warm_up=20, keys=9, measure="idle")
-    measured, counted = run(turn, sink)
-    assert counted["records"] == turn.expected_records
-    assert measured.keys() == {"idle_cpu_percent", "peak_rss_mb"}
-    assert 0 <= measured["idle_cpu_percent"] < 100
 
 
 def test_a_turn_has_processes_of_its_own() -> None:

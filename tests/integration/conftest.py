@@ -1,4 +1,4 @@
-"""Tests that are coroutines; one Apache Kafka for all tests that only need topics of their own."""
+"""Tests that are coroutines; certificates and brokers, ours and those of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
+from kprod.broker import EmbeddedBroker
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.certificates import Certificates
+from tests.support.ports import free_port
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -27,6 +30,36 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """One authority for all tests of a process: keys take time to make."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+BROKER: dict[str, Any] = {"topics": {"t": 3}}
+"""Of embedded brokers, unless a module has a ``BROKER`` of its own."""
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    """One of the test's own."""
+    with EmbeddedBroker(**getattr(request.module, "BROKER", BROKER)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    """One for all tests of a module."""
+    with EmbeddedBroker(**getattr(request.module, "BROKER", BROKER)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def servers(shared_broker: EmbeddedBroker) -> str:
+    """Where the shared broker is."""
+    return shared_broker.bootstrap_servers
+
+
+@pytest.fixture
+def nobody() -> str:
+    """Where there is no broker."""
+    return f"127.0.0.1:{free_port()}"
 
 
 SharedKafka = Callable[[str], ApacheKafka]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,12 +19,6 @@ from tests.support.confluent_consumer import confluent_consumer, read
 
 PARTITIONS = 3
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"existing": PARTITIONS}) as broker:
-        yield broker
 
 
 class Record(NamedTuple):

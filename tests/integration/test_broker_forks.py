@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from tests.support.forks import by_python, in_child
+from tests.support.programs import run_python
 
 PROGRAM = """
 import os, sys, warnings
@@ -34,20 +33,13 @@ print("t-0" in names, directory.exists())
 """
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        yield broker
-
-
 def written(broker: EmbeddedBroker) -> int:
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         return producer.send("t", b"x").get(60).offset
 
 
 def test_a_child_that_exits_takes_nothing_away() -> None:
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = run_python("-c", PROGRAM)
     assert (done.stdout, done.stderr) == ("True False\n", "")
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sized
+from collections.abc import Sized
 from typing import Any
 
 import pytest
@@ -40,11 +40,10 @@ POLL_MS = 20_000
 when a poll runs out of time between the group's answer and its own next step: it waits for ever."""
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    groups = GroupConfig(min_session_timeout_ms=500)
-    with EmbeddedBroker(topics={"t": PARTITIONS}, group_config=groups) as broker:
-        yield broker
+BROKER: dict[str, Any] = {
+    "topics": {"t": PARTITIONS},
+    "group_config": GroupConfig(min_session_timeout_ms=500),
+}
 
 
 def fill(broker: EmbeddedBroker, first: int = 0, count: int = RECORDS) -> None:

@@ -6,7 +6,6 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,10 +22,7 @@ from tests.support.wire_client import WireClient
 RANGES = (ApiKey.API_VERSIONS, 0)
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": 2}) as broker:
-        yield broker
+BROKER = {"topics": {"t": 2}}
 
 
 def produce_request(records: bytes, acks: int = -1) -> Message:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -19,10 +17,7 @@ from tests.support.wire_client import WireClient
 PARTITIONS = 6
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(nodes=3, topics={"t": PARTITIONS}) as broker:
-        yield broker
+BROKER = {"nodes": 3, "topics": {"t": PARTITIONS}}
 
 
 def leaders(broker: EmbeddedBroker) -> list[int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -65,50 +67,42 @@ def test_a_push_that_fails_harms_no_record() -> None:
         assert broker.client_metrics.pushes == []
 
 
-def test_there_is_no_id_without_telemetry() -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        address = broker.bootstrap_servers
-        with (
-            KafkaProducer(bootstrap_servers=address, enable_metrics_push=False) as producer,
-            pytest.raises(IllegalStateError, match="enable_metrics_push"),
-        ):
-            producer.client_instance_id()
-        with (
-            KafkaProducer(bootstrap_servers=address) as producer,
-            pytest.raises(KprodTimeoutError, match="KIP-714"),
-        ):
-            producer.client_instance_id(timeout=0.01)
+async def ask(producer: Any, **given: float) -> uuid.UUID:
+    """Of whatever kind it is."""
+    told = producer.client_instance_id(**given)
+    found: uuid.UUID = told if isinstance(told, uuid.UUID) else await told
+    return found
+
+
+@asynccontextmanager
+async def native(**options: Any) -> AsyncIterator[KafkaProducer]:
+    with KafkaProducer(**options) as producer:
+        yield producer
     with pytest.raises(ProducerClosedError):
         producer.client_instance_id()
-
-
-AsyncProducer = type[aio.Producer] | type[aio.AIOKafkaProducer]
 
 
 @pytest.mark.parametrize(
     ("kind", "too_late", "switched_off"),
     [
+        (native, KprodTimeoutError, IllegalStateError),
         (aio.Producer, KprodTimeoutError, IllegalStateError),
         (aio.AIOKafkaProducer, KafkaTimeoutError, FaceStateError),
     ],
 )
-def test_each_asyncio_producer_awaits_its_id_or_says_in_its_own_errors_that_there_is_none(
-    kind: AsyncProducer, too_late: type[Exception], switched_off: type[Exception]
+async def test_each_producer_tells_its_id_or_says_in_its_own_errors_that_there_is_none(
+    broker: EmbeddedBroker, kind: Any, too_late: type[Exception], switched_off: type[Exception]
 ) -> None:
-    async def ask(servers: str) -> uuid.UUID:
-        async with kind(bootstrap_servers=servers) as producer:
-            with pytest.raises(too_late, match="KIP-714"):
-                await producer.client_instance_id(timeout=0.01)
-        async with kind(bootstrap_servers=servers, enable_metrics_push=False) as producer:
-            with pytest.raises(switched_off, match="enable_metrics_push"):
-                await producer.client_instance_id()
-        broker.client_metrics.subscribe(SOON)
-        async with kind(bootstrap_servers=servers) as producer:
-            own_id = await producer.client_instance_id(timeout=30)
-            assert await producer.client_instance_id() == own_id
-            return own_id
-
-    with EmbeddedBroker() as broker:
-        own_id = asyncio.run(ask(broker.bootstrap_servers))
-        broker.client_metrics.await_pushes(1, timeout=30)
-        assert {push.instance_id for push in broker.client_metrics.pushes} == {own_id}
+    servers = broker.bootstrap_servers
+    async with kind(bootstrap_servers=servers) as producer:
+        with pytest.raises(too_late, match="KIP-714"):
+            await ask(producer, timeout=0.01)
+    async with kind(bootstrap_servers=servers, enable_metrics_push=False) as producer:
+        with pytest.raises(switched_off, match="enable_metrics_push"):
+            await ask(producer)
+    broker.client_metrics.subscribe(SOON)
+    async with kind(bootstrap_servers=servers) as producer:
+        own_id = await ask(producer, timeout=30)
+        assert await ask(producer) == own_id
+    broker.client_metrics.await_pushes(1, timeout=30)
+    assert {push.instance_id for push in broker.client_metrics.pushes} == {own_id}

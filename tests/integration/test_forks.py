@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +11,9 @@ import pytest
 from kprod.broker import EmbeddedBroker
 from tests.support import forks
 from tests.support.committed_records import committed
+from tests.support.programs import run_python
 from tests.support.tier import one_of
 
-ROOT = Path(__file__).parents[2]
 SENDING = ["native", "native-flush", "send-many", "send-arrow", "kafka", "confluent-flush"]
 SENDING += ["confluent-poll", "confluent-aio", "aio", "aiokafka"]
 
@@ -45,16 +42,8 @@ def test_each_process_is_told_where_its_records_are(fork: Callable[[], int], kin
 
 
 def _told_by(broker: EmbeddedBroker, fork: str, kind: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.support.forked_apis"]
-    ran = subprocess.run(
-        [*command, broker.bootstrap_servers, fork, kind],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    module = "tests.support.forked_apis"
+    ran = run_python("-m", module, broker.bootstrap_servers, fork, kind)
     told: dict[str, Any] = json.loads(ran.stdout)
     return told
 
@@ -81,10 +70,6 @@ producer.close()
 def test_a_child_of_a_thread_without_the_gil_does_not_hang() -> None:
     """The sender's thread may hold the GIL when C code forks, and the child does not have it."""
     with EmbeddedBroker(default_partitions=1) as broker:
-        command = [sys.executable, "-c", FORKS_WITHOUT_GIL, broker.bootstrap_servers]
-        ran = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert ran.returncode == 0, ran.stderr
+        run_python("-c", FORKS_WITHOUT_GIL, broker.bootstrap_servers)
         stored = committed(broker.bootstrap_servers, "t", 1)
     assert sorted(stored) == [b"child"] * 40 + [b"first"] * 40

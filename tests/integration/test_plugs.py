@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any
-
-import pytest
 
 from kprod import KafkaProducer, ProducerRecord, RecordMetadata
 from kprod.admin import read_topic
@@ -16,11 +13,7 @@ from kprod.broker import EmbeddedBroker
 TIMEOUT = 30
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    topics = {"turns": 3, "alerts": 1, "logs": 1, "closing": 1}
-    with EmbeddedBroker(topics=topics) as broker:
-        yield broker
+BROKER = {"topics": {"turns": 3, "alerts": 1, "logs": 1, "closing": 1}}
 
 
 def producer_for(broker: EmbeddedBroker, **options: Any) -> KafkaProducer:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,12 +16,12 @@ from kprod.types import TopicPartition
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER_TOO
 from tests.support.committed_records import committed
+from tests.support.programs import run_python
 from tests.support.tier import one_of
 from tests.support.topic_admin import TopicAdmin
 
 PARTITIONS = 2
 MAX_BLOCK_MS = 60_000
-ROOT = Path(__file__).parents[2]
 PREPARES = """
 import sys, os
 from kprod import KafkaProducer
@@ -65,8 +62,7 @@ def make(bootstrap_servers: str, name: str) -> KafkaProducer:
 
 def prepare_elsewhere(bootstrap_servers: str, topic: str) -> PreparedTransaction:
     """By a process that is gone when this returns; the transactional id is the topic's name."""
-    command = [sys.executable, "-c", PREPARES, bootstrap_servers, topic, topic]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
+    ran = run_python("-c", PREPARES, bootstrap_servers, topic, topic)
     return PreparedTransaction.parse(ran.stdout.strip())
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from kprod.errors import (
     BrokerError,
     ConfigError,
     KprodTimeoutError,
-    PartitionError,
     RecordTooLargeError,
     SerializationError,
 )
@@ -28,10 +26,7 @@ INVALID_RECORD = 87
 LONG = 30.0
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"orders": 2, DEAD: 1}) as broker:
-        yield broker
+BROKER = {"topics": {"orders": 2, DEAD: 1}}
 
 
 def producer(broker: EmbeddedBroker, **options: Any) -> KafkaProducer:
@@ -84,17 +79,21 @@ def test_what_a_broker_refuses(broker: EmbeddedBroker) -> None:
     assert "persisted" not in said
 
 
-def test_what_send_refuses_for_good(broker: EmbeddedBroker) -> None:
-    with producer(broker, value_serializer="int", max_request_size=100_000) as made:
-        with pytest.raises(SerializationError):
-            made.send("orders", {"no": "number"})
-        with pytest.raises(RecordTooLargeError):
-            made.send("orders", 7, key=bytes(200_000))
+def test_what_is_too_large_for_a_letter_is_cut(broker: EmbeddedBroker) -> None:
+    with (
+        producer(broker, value_serializer="int", max_request_size=100_000) as made,
+        pytest.raises(RecordTooLargeError),
+    ):
+        made.send("orders", 7, key=bytes(200_000))
+    with producer(broker, max_request_size=100_000) as made:
+        with refusing(broker):
+            made.send("orders", bytes(99_850), b"key", [("h", b"1")])
+            made.flush()
+        assert counted(made) == (1, 0)
     first, second = letters(broker)
-    assert json.loads(first.value) == {"no": "number"}
-    assert told(first)["reason"] == "SerializationError"
-    assert (len(second.key), second.value) == (16_384, b"7")
-    assert told(second)["truncated"] == "200001"
+    assert (len(first.key), first.value, told(first)["truncated"]) == (16_384, b"7", "200001")
+    assert (second.key, second.value) == (b"key", bytes(16_384))
+    assert (told(second)["truncated"], told(second)["reason"]) == ("99853", "INVALID_RECORD")
 
 
 def test_a_buffer_that_changes_afterwards_is_in_the_letter_as_sent(broker: EmbeddedBroker) -> None:
@@ -110,44 +109,33 @@ def test_a_buffer_that_changes_afterwards_is_in_the_letter_as_sent(broker: Embed
     assert {(r.key, r.value) for r in letters(broker)} == {(b"first", b"first"), (None, b"seen")}
 
 
-def test_a_record_that_leaves_a_letter_no_room_is_cut(broker: EmbeddedBroker) -> None:
-    with producer(broker, max_request_size=100_000) as made:
-        with refusing(broker):
-            made.send("orders", bytes(99_850), b"key", [("h", b"1")])
-            made.flush()
-        assert counted(made) == (1, 0)
-    (letter,) = letters(broker)
-    assert (letter.key, letter.value) == (b"key", bytes(16_384))
-    assert told(letter)["truncated"] == "99853"
-    assert told(letter)["reason"] == "INVALID_RECORD"
+def no_utf8(value: Any) -> bytes:
+    raise ValueError(f"no customer \udce9 has {value}")
 
 
-def test_what_json_cannot_say_is_in_the_letter_in_words(broker: EmbeddedBroker) -> None:
-    within_itself: list[Any] = []
-    within_itself.append(within_itself)
-    values: list[Any] = [{("a", 1): 2}, within_itself]
-    with producer(broker, value_serializer="json") as made:
-        for value in values:
-            with pytest.raises(SerializationError):
-                made.send("orders", value)
-        made.flush()
-        assert counted(made) == (2, 0)
-    assert [json.loads(r.value) for r in letters(broker)] == ["{('a', 1): 2}", "[[...]]"]
+WITHIN_ITSELF: list[Any] = []
+WITHIN_ITSELF.append(WITHIN_ITSELF)
 
 
-def test_an_error_in_words_that_are_no_utf8_makes_a_letter_all_the_same(
-    broker: EmbeddedBroker,
+@pytest.mark.parametrize(
+    ("serializer", "value", "kept", "words"),
+    [
+        ("json", {("a", 1): 2}, "{('a', 1): 2}", "TypeError"),
+        ("json", WITHIN_ITSELF, "[[...]]", "ValueError"),
+        (no_utf8, "an order", "an order", "no customer ? has an order"),
+    ],
+)
+def test_what_no_letter_could_say_is_in_it_in_words(
+    broker: EmbeddedBroker, serializer: Any, value: Any, kept: str, words: str
 ) -> None:
-    def refuse(value: Any) -> bytes:
-        raise ValueError(f"no customer \udce9 has {value}")
-
-    with producer(broker, value_serializer=refuse) as made:
+    with producer(broker, value_serializer=serializer) as made:
         with pytest.raises(SerializationError):
-            made.send("orders", "an order")
+            made.send("orders", value)
         made.flush()
         assert counted(made) == (1, 0)
     (letter,) = letters(broker)
-    assert "no customer ? has an order" in told(letter)["message"]
+    assert json.loads(letter.value) == kept
+    assert words in told(letter)["message"]
 
 
 @pytest.mark.parametrize(
@@ -196,16 +184,6 @@ def test_records_that_are_given_up_at_the_end(broker: EmbeddedBroker) -> None:
     assert told(letter)["persisted"] == "maybe"
 
 
-def test_a_flush_after_close_returns(broker: EmbeddedBroker) -> None:
-    """No thread is left that could tell it that all letters were sent."""
-    with producer(broker) as made:
-        with pytest.raises(PartitionError):
-            made.send("orders", b"v", partition=7)
-        made.flush()
-    assert made.flush(LONG).pending == 0
-    assert counted(made) == (1, 0)
-
-
 def test_never_in_circles(broker: EmbeddedBroker) -> None:
     with producer(broker) as made:
         with refusing(broker), refusing(broker, LETTERS):
@@ -219,41 +197,30 @@ def test_never_in_circles(broker: EmbeddedBroker) -> None:
 
 
 def test_every_way_of_sending(broker: EmbeddedBroker) -> None:
+    """A ``flush`` after ``close`` returns: no thread is left that could tell it of letters."""
+    named: dict[str, Any] = {"client_id": CLIENT, "dead_letter_topic": DEAD}
     with producer(broker) as made, refusing(broker):
         made.send_many("orders", [b"1", b"2"])
         made.flush()
-    native = kafka.KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, client_id=CLIENT, dead_letter_topic=DEAD
-    )
+    assert made.flush(LONG).pending == 0
+    native = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **named)
     with refusing(broker):
         native.send("orders", b"3")
         native.flush()
     native.close()
 
-    async def run() -> None:
-        async with aio.Producer(
-            bootstrap_servers=broker.bootstrap_servers, client_id=CLIENT, dead_letter_topic=DEAD
-        ) as loops:
-            with refusing(broker), pytest.raises(BrokerError):
-                await loops.send_and_wait("orders", b"4")
-
-    asyncio.run(run())
-    assert sorted(letter.value for letter in letters(broker)) == [b"1", b"2", b"3", b"4"]
-
-
-@pytest.mark.parametrize("face", [aio.Producer, aio.AIOKafkaProducer])
-def test_a_partition_that_is_not_there_in_asyncio(broker: EmbeddedBroker, face: Any) -> None:
-    async def run() -> None:
-        made = face(
-            bootstrap_servers=broker.bootstrap_servers, client_id=CLIENT, dead_letter_topic=DEAD
-        )
-        async with made:
+    async def run(face: Any, value: bytes) -> None:
+        async with face(bootstrap_servers=broker.bootstrap_servers, **named) as loops:
+            with refusing(broker), pytest.raises(Exception, match=r"INVALID_RECORD|87"):
+                await loops.send_and_wait("orders", value)
             with pytest.raises(Exception, match="partition"):
-                await made.send_and_wait("orders", b"1", partition=9)
+                await loops.send_and_wait("orders", b"9", partition=9)
 
-    asyncio.run(run())
-    (letter,) = letters(broker)
-    assert (letter.value, told(letter)["reason"]) == (b"1", "PartitionError")
+    asyncio.run(run(aio.Producer, b"4"))
+    asyncio.run(run(aio.AIOKafkaProducer, b"5"))
+    found = letters(broker)
+    assert sorted(letter.value for letter in found) == [b"%d" % n for n in (1, 2, 3, 4, 5, 9, 9)]
+    assert {told(letter)["reason"] for letter in found} == {"INVALID_RECORD", "PartitionError"}
 
 
 def test_the_confluent_face(broker: EmbeddedBroker) -> None:

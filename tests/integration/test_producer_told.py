@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,16 +18,11 @@ from kprod.errors import (
     SerializationError,
 )
 from kprod.wire.versions import ApiKey
+from tests.support.programs import run_python
 from tests.support.scripted_cluster import ScriptedCluster, silence
 from tests.support.scripted_producer import producer_before
 
 ROUNDS = 300
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        yield broker.bootstrap_servers
 
 
 @pytest.fixture
@@ -167,6 +160,4 @@ except kprod.errors.IllegalStateError as error:
     ],
 )
 def test_green_threads_are_refused_at_once(name: str, said: str) -> None:
-    script = PATCHED.format(name=name)
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith(said)
+    assert run_python("-c", PATCHED.format(name=name)).stdout.startswith(said)

@@ -16,12 +16,6 @@ SOON = 0.3
 
 
 @pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": 1}) as running:
-        yield running
-
-
-@pytest.fixture
 def producer(broker: EmbeddedBroker) -> Iterator[KafkaProducer]:
     servers = broker.bootstrap_servers
     with KafkaProducer(bootstrap_servers=servers, transactional_id="x") as made:

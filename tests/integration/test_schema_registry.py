@@ -47,12 +47,6 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        yield broker
-
-
 def received(broker: EmbeddedBroker, topic: str) -> Any:
     """The first record of the topic."""
     consumer = Consumer(

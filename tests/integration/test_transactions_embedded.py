@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -31,7 +30,7 @@ from kprod.broker.faults import Fault
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.confluent import KafkaException
 from kprod.confluent import Producer as ConfluentProducer
-from kprod.errors import TransactionAbortedError, UnfinishedCallError
+from kprod.errors import TransactionAbortedError
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from tests.support.committed_records import committed, group_offset
 from tests.support.interruption import Interrupted, interruptible
@@ -42,10 +41,7 @@ BOTH_ENDS = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={TOPIC: 2}) as running:
-        yield running
+BROKER = {"topics": {TOPIC: 2}}
 
 
 def options(broker: EmbeddedBroker) -> dict[str, Any]:
@@ -188,19 +184,6 @@ def test_a_block_that_has_aborted_leaves_nothing_but_another_one(broker: Embedde
             producer.abort_transaction()
 
 
-def test_a_commit_without_an_answer_is_called_again(broker: EmbeddedBroker) -> None:
-    with KafkaProducer(**options(broker)) as producer:
-        producer.init_transactions()
-        broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0, times=1))
-        with pytest.raises(TransactionTimeoutError) as caught, producer.transaction(timeout=0.2):
-            producer.send(TOPIC, b"v")
-        assert caught.value.next_step is NextStep.RETRY_CALL
-        with pytest.raises(UnfinishedCallError, match="commit_transaction"):
-            producer.transaction().__enter__()
-        producer.commit_transaction(30)
-    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
-
-
 def test_a_record_of_an_aborted_transaction_that_may_be_stored_says_so(
     broker: EmbeddedBroker,
 ) -> None:
@@ -322,24 +305,6 @@ def test_one_transaction_over_many_partitions() -> None:
         found = broker.records("wide", committed=True)
     assert len(found) == len(places)
     assert {(record.offset, record.value) for record in found} == {(2, b"kept")}
-
-
-def test_a_block_of_a_fenced_producer_says_that_it_is_over(
-    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
-) -> None:
-    with KafkaProducer(**options(broker)) as zombie, KafkaProducer(**options(broker)) as heir:
-        with zombie.transaction():
-            zombie.send(TOPIC, b"before")
-        heir.init_transactions()
-        late = zombie.transaction()
-        with pytest.raises(ProducerFencedError) as caught, late:
-            zombie.send(TOPIC, b"late")
-        assert caught.value.next_step is NextStep.START_AGAIN
-        assert late.outcome in ("aborted", "unknown")
-        with heir.transaction():
-            heir.send(TOPIC, b"after")
-    assert sorted(committed(broker.bootstrap_servers, TOPIC, 2)) == [b"after", b"before"]
-    assert "the producer can only be closed" in caplog.text
 
 
 @pytest.mark.parametrize("fences", [False, True], ids=["before-KAFKA-20785", "KAFKA-20785"])

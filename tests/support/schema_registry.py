@@ -6,12 +6,11 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid5
 
-from kprod.broker import tls_context
+from tests.support.http_service import Answer, Asked, HttpService
 
 JSON = "application/vnd.schemaregistry.v1+json"
 SPACE = UUID(int=31)
@@ -19,19 +18,10 @@ SILENCE = -1
 """As a status: the request is never answered."""
 
 
-class Asked(NamedTuple):
-    """One request."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: Any
+Told = tuple[int, Any]
 
 
-Answer = tuple[int, Any]
-
-
-class FakeRegistry:
+class FakeRegistry(HttpService):
     """Numbers schemas as they come; a subject takes what ``refuses`` has no differences for.
 
     ``odd`` may be set meanwhile: it then tells the answer to a request, or None for the usual one.
@@ -40,51 +30,14 @@ class FakeRegistry:
     """
 
     def __init__(self, *, guids: bool = False, certfile: str | None = None) -> None:
+        super().__init__(certfile)
         self.guids = guids
-        self.odd: Callable[[Asked], Answer | None] = lambda _asked: None
+        self.odd: Callable[[Asked], Told | None] = lambda _asked: None
         self.refuses: Callable[[str, Any], list[str]] = lambda _subject, _schema: []
         self.asked: list[Asked] = []
         self.ids: list[str] = []  # a schema with everything that belongs to it, at its id less 1
         self.subjects: dict[str, list[int]] = {}  # ids by version
         self._lock = threading.Lock()
-        self._closing = threading.Event()
-        registry = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self._answer(None)
-
-            def do_POST(self) -> None:
-                self._answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-
-            def _answer(self, body: Any) -> None:
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                status, told = registry._answer(Asked(self.command, self.path, headers, body))
-                if status == SILENCE:
-                    registry._closing.wait()
-                    return
-                data = told if isinstance(told, bytes) else json.dumps(told).encode()
-                self.send_response(status)
-                self.send_header("content-type", JSON)
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: Any) -> None:
-                """Nothing."""
-
-        class Server(ThreadingHTTPServer):
-            def handle_error(self, *_: Any) -> None:
-                """A client that does not trust us ends the connection."""
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        if certfile is not None:
-            self._server.socket = tls_context(certfile).wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        scheme = "http" if certfile is None else "https"
-        self.url = f"{scheme}://localhost:{self._server.server_port}"
 
     def paths(self) -> list[str]:
         """What was asked, in order."""
@@ -101,13 +54,18 @@ class FakeRegistry:
             versions.append(number)
         return number
 
-    def _answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: Asked) -> Answer | None:
+        asked = asked._replace(body=json.loads(asked.body) if asked.body else None)
         with self._lock:
             self.asked.append(asked)
             odd = self.odd(asked)
-            return self._usual(asked) if odd is None else odd
+            status, told = self._usual(asked) if odd is None else odd
+        if status == SILENCE:
+            return None
+        data = told if isinstance(told, bytes) else json.dumps(told).encode()
+        return Answer(status, data, (("content-type", JSON),))
 
-    def _usual(self, asked: Asked) -> Answer:
+    def _usual(self, asked: Asked) -> Told:
         path = unquote(urlsplit(asked.path).path)
         if match := re.fullmatch(r"/compatibility/subjects/(.+)/versions/latest", path):
             differences = self.refuses(match[1], asked.body)
@@ -122,24 +80,24 @@ class FakeRegistry:
             return self._by_id(int(match[1]))
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
-    def _by_id(self, number: int) -> Answer:
+    def _by_id(self, number: int) -> Told:
         if 0 < number <= len(self.ids):
             return 200, json.loads(self.ids[number - 1])
         return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
 
-    def _new(self, subject: str, schema: Any) -> Answer:
+    def _new(self, subject: str, schema: Any) -> Told:
         if self.refuses(subject, schema):
             return 409, {"error_code": 409, "message": "Schema being registered is incompatible"}
         return 200, {"id": self.register(subject, schema), **self._guid(schema)}
 
-    def _found(self, subject: str, schema: Any) -> Answer:
+    def _found(self, subject: str, schema: Any) -> Told:
         whole = json.dumps(schema, sort_keys=True)
         versions = self.subjects.get(subject, [])
         if whole in self.ids and (number := self.ids.index(whole) + 1) in versions:
             return self._version(subject, str(versions.index(number) + 1))
         return 404, {"error_code": 40403, "message": "Schema not found"}
 
-    def _version(self, subject: str, version: str) -> Answer:
+    def _version(self, subject: str, version: str) -> Told:
         versions = self.subjects.get(subject)
         if versions is None:
             return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
@@ -153,13 +111,3 @@ class FakeRegistry:
     def _guid(self, schema: Mapping[str, Any]) -> dict[str, str]:
         text = json.dumps(schema, sort_keys=True)
         return {"guid": str(uuid5(SPACE, text))} if self.guids else {}
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        self._server.shutdown()
-        self._thread.join(20)
-        self._server.server_close()

@@ -19,11 +19,11 @@ TAG = "KPROD_TEST_FAMILY"
 class Family:
     """The processes that descend from one command: found by a mark in their environment."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, module: str = "kprod") -> None:
         self._mark = uuid.uuid4().hex
         self._scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.command = subprocess.Popen(
-            [sys.executable, "-m", "kprod", *arguments],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -52,9 +52,9 @@ class Family:
 
 
 @contextmanager
-def family(*arguments: str) -> Iterator[Family]:
-    """``kprod`` with these arguments, for the block."""
-    found = Family(*arguments)
+def family(*arguments: str, module: str = "kprod") -> Iterator[Family]:
+    """``python -m kprod``, or another module, with these arguments, for the block."""
+    found = Family(*arguments, module=module)
     try:
         yield found
     finally:

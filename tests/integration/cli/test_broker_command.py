@@ -1,31 +1,40 @@
-"""``kprod broker`` as a process."""
+"""``kprod broker`` and ``python -m kprod.broker`` as processes."""
 
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
 from kprod.admin import end_offsets
 from tests.integration.cli.processes import Family, family
+from tests.support.programs import run_python
 from tests.support.tier import one_of
+
+COMMANDS = {"kprod": ("broker",), "kprod.broker": ()}
 
 
 def address(broker: Family) -> str:
+    """As its first line tells it."""
     assert broker.command.stdout is not None
     first = broker.command.stdout.readline()
     assert first.startswith("listening on 127.0.0.1:")
     return first.split()[-1]
 
 
+@pytest.mark.parametrize("module", COMMANDS)
 @pytest.mark.parametrize("number", one_of(signal.SIGTERM, signal.SIGINT))
-def test_it_listens_and_stops_cleanly(number: signal.Signals) -> None:
-    with family("broker", "--port", "0", "--topic", "flights:6", "--topic", "one") as broker:
+def test_it_listens_and_stops_cleanly(module: str, number: signal.Signals, tmp_path: Path) -> None:
+    arguments = (*COMMANDS[module], "--port", "0", "--data-dir", str(tmp_path))
+    with family(*arguments, "--topic", "flights:6", "--topic", "one", module=module) as broker:
         where = address(broker)
         assert sorted(end_offsets(where, "flights")) == list(range(6))
         assert sorted(end_offsets(where, "one")) == [0]
         broker.command.send_signal(number)
-        assert broker.command.wait(30) == 0
+        assert broker.command.communicate(timeout=300) == ("", "")
+        assert broker.command.returncode == 0
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_it_ends_with_its_parent_when_asked_to() -> None:
@@ -39,9 +48,24 @@ def test_it_ends_with_its_parent_when_asked_to() -> None:
 @pytest.mark.full
 def test_it_runs_several_nodes() -> None:
     with family("broker", "--port", "0", "--nodes", "3", "--topic", "t:3") as broker:
-        assert broker.command.stdout is not None
-        first = broker.command.stdout.readline()
-        assert first.count("127.0.0.1:") == 3
-        assert sorted(end_offsets(first.split()[-1].split(",")[2], "t")) == [0, 1, 2]
+        nodes = address(broker).split(",")
+        assert len(nodes) == 3
+        assert sorted(end_offsets(nodes[2], "t")) == [0, 1, 2]
         broker.command.terminate()
         assert broker.command.wait(30) == 0
+
+
+@pytest.mark.full
+def test_it_says_why_it_cannot_start(tmp_path: Path) -> None:
+    with family("--port", "0", "--data-dir", str(tmp_path), module="kprod.broker") as broker:
+        where = address(broker)
+        for arguments, reason in (
+            (["--port", "0", "--data-dir", str(tmp_path)], "in use by another broker"),
+            (["--port", where.rpartition(":")[2]], "in use"),
+            (["--port", "0", "--host", "0.0.0.0"], "allow_remote"),
+        ):
+            failed = run_python("-m", "kprod.broker", *arguments, check=False)
+            assert failed.returncode == 1
+            assert failed.stderr.startswith("kprod broker: ")
+            assert reason in failed.stderr.lower()
+            assert "Traceback" not in failed.stderr

@@ -14,6 +14,7 @@ import kprod
 from kprod.broker import EmbeddedBroker
 from kprod.cli import main
 from kprod.cli.app import app
+from tests.support.programs import run_python
 from tests.support.tier import one_of
 
 NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
@@ -95,8 +96,7 @@ sys.modules["kio"] = None
 
 def without_kio(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run it where kio is not installed, as far as an interpreter can tell."""
-    command = [sys.executable, "-c", WITHOUT_KIO + script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_python("-c", WITHOUT_KIO + script, *arguments, check=False)
 
 
 @pytest.mark.parametrize(
@@ -160,15 +160,11 @@ def test_help_loads_neither_spark_nor_the_engine() -> None:
         "except SystemExit: pass\n"
         "print([m for m in ('pyspark', 'pyarrow', 'kio') if m in sys.modules])"
     )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1] == "[]"
+    assert run_python("-c", script).stdout.splitlines()[-1] == "[]"
 
 
 def test_the_package_can_be_run() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "kprod", "--version"], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout == f"kprod {kprod.__version__}\n"
+    assert run_python("-m", "kprod", "--version").stdout == f"kprod {kprod.__version__}\n"
 
 
 def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:

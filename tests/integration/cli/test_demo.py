@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,17 +15,13 @@ from kprod.admin import end_offsets
 from kprod.broker import EmbeddedBroker
 from kprod.cli.app import app
 from tests.integration.cli.processes import await_true, family
+from tests.support.programs import run_python
 
-
-@pytest.fixture
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker(topics={"flights": 3}) as broker:
-        yield broker.bootstrap_servers
+BROKER = {"topics": {"flights": 3}}
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kprod", "demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_python("-m", "kprod", "demo", *arguments)
 
 
 def counts(output: str) -> dict[str, str]:
@@ -38,7 +32,6 @@ def counts(output: str) -> dict[str, str]:
 
 def test_the_demo_without_spark_is_exact() -> None:
     ran = demo("--no-spark", "--records", "2000")
-    assert ran.returncode == 0, ran.stdout + ran.stderr
     found = counts(ran.stdout)
     assert found["records in"] == found["acknowledged"] == found["read back"] == "2,000"
     assert {found[name] for name in ("missing", "duplicated", "altered")} == {"0"}
@@ -61,12 +54,12 @@ def test_the_demo_with_spark_is_exact_and_clean() -> None:
 
 
 @pytest.mark.full
-def test_what_was_in_the_topic_before_does_not_count(bootstrap: str) -> None:
+def test_what_was_in_the_topic_before_does_not_count(broker: EmbeddedBroker) -> None:
+    bootstrap = broker.bootstrap_servers
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         for partition in range(3):
             producer.send("flights", b"from before", partition=partition)
     ran = demo("--no-spark", "--records", "500", "--bootstrap-servers", bootstrap)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
     assert counts(ran.stdout)["read back"] == "500"
     assert sum(end_offsets(bootstrap, "flights").values()) == 503
 
@@ -115,7 +108,8 @@ def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) 
 
 @pytest.mark.full
 @pytest.mark.parametrize("arguments", [["--no-spark"], []], ids=["no Spark", "Spark"])
-def test_ctrl_c_tells_what_was_delivered(bootstrap: str, arguments: list[str]) -> None:
+def test_ctrl_c_tells_what_was_delivered(broker: EmbeddedBroker, arguments: list[str]) -> None:
+    bootstrap = broker.bootstrap_servers
     where = ("--bootstrap-servers", bootstrap)
     out = interrupted(*arguments, *where, number=signal.SIGINT, bootstrap=bootstrap)
     assert 0 < delivered(out) <= sum(end_offsets(bootstrap, "flights").values())

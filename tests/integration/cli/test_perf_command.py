@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -14,18 +13,13 @@ from typer.testing import CliRunner, Result
 
 import kprod
 from kprod.admin import end_offsets, read_topic
-from kprod.broker import EmbeddedBroker
 from kprod.cli.app import app
 from kprod.cli.perf.command import CallName
 from kprod.cli.perf.measurement import Measured
 from kprod.cli.perf.workload import CALLS
 from tests.integration.cli.processes import await_true, family
 
-
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker(default_partitions=3) as broker:
-        yield broker.bootstrap_servers
+BROKER = {"default_partitions": 3}
 
 
 def perf(*arguments: str) -> Result:
@@ -34,9 +28,9 @@ def perf(*arguments: str) -> Result:
 
 @pytest.mark.parametrize("call", list(CALLS))
 @pytest.mark.parametrize("keys", ["0", "7"])
-def test_figures_are_about_what_the_topic_holds(bootstrap: str, call: str, keys: str) -> None:
+def test_figures_are_about_what_the_topic_holds(servers: str, call: str, keys: str) -> None:
     topic = f"{call}-{keys}"
-    arguments = ["--bootstrap-servers", bootstrap, "--topic", topic, "--call", call, "--json"]
+    arguments = ["--bootstrap-servers", servers, "--topic", topic, "--call", call, "--json"]
     ran = perf(*arguments, "--records", "1003", "--warm-up", "50", "--keys", keys, "--size", "9")
     assert ran.exit_code == 0, ran.output
     figures = json.loads(ran.stdout)
@@ -44,7 +38,7 @@ def test_figures_are_about_what_the_topic_holds(bootstrap: str, call: str, keys:
     assert figures["payload_bytes"] == 1003 * 9
     assert figures["interrupted"] is False
     assert figures["latency_samples"] > 0
-    stored = [record for _partition, record in read_topic(bootstrap, topic)]
+    stored = [record for _partition, record in read_topic(servers, topic)]
     assert len(stored) == 1003 + 50
     assert {len(record.value or b"") for record in stored} == {9}
     assert len({record.key for record in stored}) == max(1, int(keys))
@@ -54,8 +48,8 @@ def test_every_lane_has_a_name_on_the_command_line() -> None:
     assert get_args(CallName) == tuple(CALLS)
 
 
-def test_the_table_tells_every_figure(bootstrap: str) -> None:
-    ran = perf("--bootstrap-servers", bootstrap, "--topic", "table", "--records", "500")
+def test_the_table_tells_every_figure(servers: str) -> None:
+    ran = perf("--bootstrap-servers", servers, "--topic", "table", "--records", "500")
     assert ran.exit_code == 0, ran.output
     told = ("500 records in", "records/s", "us/record", "p99.9", "RSS", "batches", "retried")
     assert [word for word in told if word not in ran.stdout] == []
@@ -113,24 +107,24 @@ def test_the_limit_is_what_was_used_up(changed: dict[str, Any], told: str) -> No
     assert told in replace(MEASURED, **changed).limited_by
 
 
-def test_lines_of_a_file_are_sent_in_turn(bootstrap: str, tmp_path: Path) -> None:
+def test_lines_of_a_file_are_sent_in_turn(servers: str, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_text("one\ntwo\n")
     arguments = ["--payload-file", str(file), "--records", "3", "--warm-up", "0"]
-    ran = perf("--bootstrap-servers", bootstrap, "--topic", "lines", *arguments)
+    ran = perf("--bootstrap-servers", servers, "--topic", "lines", *arguments)
     assert ran.exit_code == 0, ran.output
-    stored = sorted(record.value or b"" for _partition, record in read_topic(bootstrap, "lines"))
+    stored = sorted(record.value or b"" for _partition, record in read_topic(servers, "lines"))
     assert stored == [b"one", b"one", b"two"]
 
 
 @pytest.mark.full
-def test_ctrl_c_prints_what_was_measured(bootstrap: str) -> None:
-    arguments = ("--bootstrap-servers", bootstrap, "--topic", "stopped", "--warm-up", "0")
+def test_ctrl_c_prints_what_was_measured(servers: str) -> None:
+    arguments = ("--bootstrap-servers", servers, "--topic", "stopped", "--warm-up", "0")
     with family("perf", *arguments, "--rate", "500", "--json") as process:
-        await_true(lambda: sum(end_offsets(bootstrap, "stopped").values()) > 10)
+        await_true(lambda: sum(end_offsets(servers, "stopped").values()) > 10)
         process.command.send_signal(signal.SIGINT)
         out, err = process.command.communicate(timeout=300)
     assert process.command.returncode == 130, err
     figures = json.loads(out)
     assert figures["interrupted"] is True
-    assert figures["records"] == sum(end_offsets(bootstrap, "stopped").values())
+    assert figures["records"] == sum(end_offsets(servers, "stopped").values())

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from kprod.admin import read_topic
-from kprod.broker import EmbeddedBroker
 from kprod.cli.app import app
 from kprod.records.record_batch import StoredRecord
 from tests.integration.cli.processes import await_true, family
@@ -21,19 +19,16 @@ from tests.support.tier import one_of
 KEYED = ("--key-separator", "=")
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker(default_partitions=3) as broker:
-        yield broker.bootstrap_servers
+BROKER = {"default_partitions": 3}
 
 
-def produce(bootstrap: str, topic: str, *arguments: str, lines: str = "") -> Result:
-    command = ["produce", "--topic", topic, "--bootstrap-servers", bootstrap, *arguments]
+def produce(servers: str, topic: str, *arguments: str, lines: str = "") -> Result:
+    command = ["produce", "--topic", topic, "--bootstrap-servers", servers, *arguments]
     return CliRunner().invoke(app, command, input=lines)
 
 
-def stored(bootstrap: str, topic: str) -> list[tuple[int, StoredRecord]]:
-    return list(read_topic(bootstrap, topic))
+def stored(servers: str, topic: str) -> list[tuple[int, StoredRecord]]:
+    return list(read_topic(servers, topic))
 
 
 @pytest.mark.parametrize(
@@ -46,42 +41,42 @@ def stored(bootstrap: str, topic: str) -> list[tuple[int, StoredRecord]]:
     ],
 )
 def test_lines_of_standard_input_become_records(
-    bootstrap: str,
+    servers: str,
     arguments: list[str],
     lines: str,
     records: list[tuple[bytes | None, bytes | None]],
 ) -> None:
     topic = "-".join(["stdin", *(one.strip("-") for one in arguments[:1])])
-    ran = produce(bootstrap, topic, "--partition", "1", *arguments, lines=lines)
+    ran = produce(servers, topic, "--partition", "1", *arguments, lines=lines)
     assert ran.exit_code == 0, ran.output
     assert ran.stderr == f"{len(records)} delivered, 0 failed\n"
-    assert [(p, r.key, r.value) for p, r in stored(bootstrap, topic)] == [
+    assert [(p, r.key, r.value) for p, r in stored(servers, topic)] == [
         (1, key, value) for key, value in records
     ]
 
 
-def test_a_file_with_keys_and_headers(bootstrap: str, tmp_path: Path) -> None:
+def test_a_file_with_keys_and_headers(servers: str, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_text("k1=v1\nk2=v=2\n")
     arguments = ["--file", str(file), "--key-separator", "=", "--header", "h=x=y", "--header", "g="]
-    ran = produce(bootstrap, "file", *arguments, "--option", "compression_type=zstd")
+    ran = produce(servers, "file", *arguments, "--option", "compression_type=zstd")
     assert ran.exit_code == 0, ran.output
-    found = sorted((r.key, r.value, r.headers) for _p, r in stored(bootstrap, "file"))
+    found = sorted((r.key, r.value, r.headers) for _p, r in stored(servers, "file"))
     headers = (("h", b"x=y"), ("g", b""))
     assert found == [(b"k1", b"v1", headers), (b"k2", b"v=2", headers)]
 
 
-def test_a_line_that_cannot_be_sent_is_a_failure(bootstrap: str) -> None:
+def test_a_line_that_cannot_be_sent_is_a_failure(servers: str) -> None:
     lines = f"k:v\nno key\nk:{'x' * 2_000_000}\nk:w\n"
-    ran = produce(bootstrap, "some", "--key-separator", ":", lines=lines)
+    ran = produce(servers, "some", "--key-separator", ":", lines=lines)
     assert ran.exit_code == 1
     *complaints, summary = ran.stderr.splitlines()
     assert [complaint.split(":")[0] for complaint in complaints] == ["line 2", "line 3"]
     assert summary == "2 delivered, 2 failed"
 
 
-def test_only_the_first_failures_are_told(bootstrap: str) -> None:
-    ran = produce(bootstrap, "many", "--key-separator", ":", lines="no key\n" * 1_000)
+def test_only_the_first_failures_are_told(servers: str) -> None:
+    ran = produce(servers, "many", "--key-separator", ":", lines="no key\n" * 1_000)
     assert ran.exit_code == 1
     assert len(ran.stderr.splitlines()) == 12
     assert ran.stderr.endswith("0 delivered, 1,000 failed\n")
@@ -90,16 +85,16 @@ def test_only_the_first_failures_are_told(bootstrap: str) -> None:
 @pytest.mark.parametrize("delimiter", one_of(r"\n", r"\0", r"\x1e"))
 @pytest.mark.parametrize("number", one_of(signal.SIGTERM, signal.SIGINT))
 def test_a_signal_ends_the_input_after_what_was_read(
-    bootstrap: str, delimiter: str, number: signal.Signals
+    servers: str, delimiter: str, number: signal.Signals
 ) -> None:
     text = "a|b|c".replace("|", {r"\n": "\n", r"\0": "\0", r"\x1e": "\x1e"}[delimiter])
     topic = f"stopped-{ord(text[1])}-{number}"
-    arguments = ("produce", "--topic", topic, "--bootstrap-servers", bootstrap)
+    arguments = ("produce", "--topic", topic, "--bootstrap-servers", servers)
     with family(*arguments, "--delimiter", delimiter, "-X", "linger_ms=0") as process:
         assert process.command.stdin is not None
         process.command.stdin.write(text)
         process.command.stdin.flush()
-        await_true(lambda: len(stored(bootstrap, topic)) == 2)
+        await_true(lambda: len(stored(servers, topic)) == 2)
         process.command.send_signal(number)
         _out, err = process.command.communicate(timeout=300)
     assert process.command.returncode == 128 + number
@@ -164,14 +159,14 @@ def catches(pid: int, number: signal.Signals) -> bool:
     return bool(int(caught, 16) >> (number - 1) & 1)
 
 
-def test_json_lines_are_records(bootstrap: str) -> None:
+def test_json_lines_are_records(servers: str) -> None:
     lines = """{"key": "k", "value": {"n": 1}, "partition": 2, "timestamp": 77, "headers": []}
 {"value_base64": "/w==", "headers": [{"name": "h", "value": null}, {"name": "g", "value": "x"}]}
 {"value": null}
 """
-    ran = produce(bootstrap, "json", "--format", "json", "--header", "all=y", lines=lines)
+    ran = produce(servers, "json", "--format", "json", "--header", "all=y", lines=lines)
     assert ran.stderr == "3 delivered, 0 failed\n"
-    records = {r.value: (p, r) for p, r in stored(bootstrap, "json")}
+    records = {r.value: (p, r) for p, r in stored(servers, "json")}
     partition, first = records[b'{"n": 1}']
     assert (partition, first.timestamp, first.key) == (2, 77, b"k")
     assert first.headers == (("all", b"y"),)
@@ -180,9 +175,9 @@ def test_json_lines_are_records(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["text", "[" * 100_000, '{"value": 1, "partition": 9}'])
-def test_what_is_no_record_is_told_and_the_others_are_sent(bootstrap: str, line: str) -> None:
+def test_what_is_no_record_is_told_and_the_others_are_sent(servers: str, line: str) -> None:
     lines = f'{line}\n{{"value": "v"}}\n'
-    ran = produce(bootstrap, "bad-json", "--format", "json", lines=lines)
+    ran = produce(servers, "bad-json", "--format", "json", lines=lines)
     assert ran.exit_code == 1
     assert ran.stderr.startswith("line 1: ")
     assert ran.stderr.endswith("1 delivered, 1 failed\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -11,11 +10,7 @@ from typer.testing import CliRunner, Result
 from kprod.broker import Authentication, EmbeddedBroker, make_listener
 from kprod.cli.app import app
 
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"orders": 3, "tiny": 1}) as running:
-        yield running
+BROKER = {"topics": {"orders": 3, "tiny": 1}}
 
 
 def topics(broker: EmbeddedBroker, *arguments: str, answer: str = "") -> Result:

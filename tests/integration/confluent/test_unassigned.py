@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from kprod.producer import KafkaProducer
 from tests.integration.confluent.test_producer import LONG, Reports
 from tests.support.interruption import interruptible, repeat_until_interrupted
 from tests.support.ports import free_port
+from tests.support.programs import run_python
 
 
 def waiting_threads(client_id: str) -> list[threading.Thread]:
@@ -276,9 +276,7 @@ if __name__ == "__main__":
 
 def ends(how: str, servers: str) -> str:
     """The log of a process that produces 50 records and ends without a flush."""
-    command = [sys.executable, "-c", AT_EXIT, how, servers]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    return ended.stderr
+    return run_python("-c", AT_EXIT, how, servers).stderr
 
 
 @pytest.mark.parametrize("how", ["end", "exit", "deleted", "child"])
@@ -300,8 +298,7 @@ producer.produce("t", b"queued")
 producer.produce("nowhere", b"waits")
 """
     with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
-        command = [sys.executable, "-c", program, broker.bootstrap_servers]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+        ended = run_python("-c", program, broker.bootstrap_servers)
         assert "lost at the interpreter's exit: 1 record of" in ended.stderr
         assert [one.value for one in broker.records("t")] == [b"queued"]
 

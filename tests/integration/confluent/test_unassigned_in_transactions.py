@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from kprod.broker import EmbeddedBroker
@@ -12,10 +10,7 @@ from kprod.confluent import KafkaError, KafkaException, Message, Producer
 LONG = 30.0
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as running:
-        yield running
+BROKER = {"topics": {"t": 1}, "auto_create_topics": False}
 
 
 def transactional(broker: EmbeddedBroker, timeout_ms: int) -> Producer:

@@ -20,12 +20,6 @@ with warnings.catch_warnings():
     from kafka import errors as theirs
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with EmbeddedBroker(topics={"t": 3}) as broker:
-        yield broker.bootstrap_servers
-
-
 @pytest.fixture
 def producer(servers: str) -> Iterator[KafkaProducer]:
     with KafkaProducer(bootstrap_servers=servers) as made:

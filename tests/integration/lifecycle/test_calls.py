@@ -6,8 +6,6 @@ The same rows run with confluent-kafka, so that the table says what it really do
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import cache
 from typing import Any
 
@@ -16,32 +14,23 @@ import pytest
 from kprod.broker import EmbeddedBroker
 from tests.integration.lifecycle import confluent_calls
 from tests.support.forked_rows import Row
+from tests.support.programs import run_python
 from tests.support.tier import one_of
 
 pytestmark = pytest.mark.timeout(600)
-PROGRAM = confluent_calls.__name__
-CASES = [
-    pytest.param(module, row, id=f"{module}-{row.name}")
-    for module in one_of("kprod.confluent", "confluent_kafka")
-    for row in confluent_calls.ROWS
-]
 
 
 @cache
 def found(module: str) -> dict[str, Any]:
     """What becomes of each row, by name: one run for all tests."""
     with EmbeddedBroker(topics={"t": 1}) as broker:
-        said = subprocess.run(
-            [sys.executable, "-m", PROGRAM, module, broker.bootstrap_servers],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        said = run_python("-m", confluent_calls.__name__, module, broker.bootstrap_servers)
     outcomes: dict[str, Any] = json.loads(said.stdout)
     return outcomes
 
 
-@pytest.mark.parametrize(("module", "row"), CASES)
+@pytest.mark.parametrize("row", confluent_calls.ROWS, ids=lambda row: str(row.name))
+@pytest.mark.parametrize("module", one_of("kprod.confluent", "confluent_kafka"))
 def test_a_call(module: str, row: Row) -> None:
     expected = row.expected(module.startswith("kprod"))
     assert found(module)[row.name] == expected, row.why

@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from kprod.admin import end_offsets
 from tests.integration.lifecycle.exit_variants import EXIT_MS, RECORDS, TOPIC, variants
 from tests.support.broker_process import BrokerProcess
+from tests.support.programs import run_python
 from tests.support.tier import CAMPAIGN
 
-ROOT = Path(__file__).parents[3]
 PARTITIONS = 2
 RUNS = 13 if CAMPAIGN else 1
 PROMISED = EXIT_MS / 1000 + 2.0
@@ -88,12 +86,9 @@ def end_a_process(
     variant: str, broker: BrokerProcess
 ) -> tuple[subprocess.CompletedProcess[str], float]:
     """What it was like, and the seconds from its last own step to its end."""
-    command = [sys.executable, "-X", "faulthandler", "-m"]
-    command += ["tests.integration.lifecycle.exit_variants"]
-    command += [variant, broker.bootstrap_servers, str(broker.pid)]
-    ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
-    )
+    module = "tests.integration.lifecycle.exit_variants"
+    given = variant, broker.bootstrap_servers, str(broker.pid)
+    ended = run_python("-X", "faulthandler", "-m", module, *given, check=False, seconds=50)
     over = time.monotonic()
     broker.thaw()
     last_step = max(float(line) for line in ended.stdout.splitlines() if line[0].isdigit())

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from tests.integration.lifecycle import interrupted
 from tests.integration.lifecycle.interrupted import PARTITIONS, TOPIC
 from tests.support.broker_process import BrokerProcess
 from tests.support.judge import Stored, read_back
+from tests.support.programs import run_python
 from tests.support.tier import CAMPAIGN, one_of
 
-ROOT = Path(__file__).parents[3]
 INTERRUPTIONS = 10_000 if CAMPAIGN else 500
 
 
 @pytest.mark.parametrize("habit", one_of("mixed", "lone"))
 def test_interruptions_anywhere(broker: BrokerProcess, habit: str) -> None:
-    command = [sys.executable, "-m", "tests.integration.lifecycle.interrupted"]
-    command += [str(INTERRUPTIONS), broker.bootstrap_servers, habit]
-    ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
+    given = str(INTERRUPTIONS), broker.bootstrap_servers, habit
+    ended = run_python("-m", interrupted.__name__, *given)
     said = json.loads(ended.stdout)
     found = read_back(broker.bootstrap_servers, TOPIC, PARTITIONS)
 

@@ -7,12 +7,10 @@ process ended with exit code 1.
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 from kprod.admin import end_offsets
 from kprod.broker import EmbeddedBroker
 from tests.support.ports import free_port
+from tests.support.programs import run_python
 
 ENDS = """
 import sys, threading
@@ -47,8 +45,6 @@ print("ends")
 
 def test_no_thread_of_the_producer_imports_a_module() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
-        command = [sys.executable, "-c", ENDS, broker.bootstrap_servers]
-        command += [f"127.0.0.1:{free_port()}"]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+        ran = run_python("-c", ENDS, broker.bootstrap_servers, f"127.0.0.1:{free_port()}")
         assert ran.stdout.splitlines() == ["ends"]
         assert sum(end_offsets(broker.bootstrap_servers, "t").values()) == 50

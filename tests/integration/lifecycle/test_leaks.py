@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.integration.lifecycle import leaks
 from tests.integration.lifecycle.leaks import PARTITIONS, TOPIC, Held
 from tests.support.broker_process import BrokerProcess
 from tests.support.cutting_proxy import CutPlan, CuttingProxy
+from tests.support.programs import run_python
 from tests.support.tier import CAMPAIGN
 
 pytestmark = pytest.mark.full
 
-ROOT = Path(__file__).parents[3]
 MOST_GROWTH = 8 * 2**20
 MOST_NEW_OBJECTS = 1000
 UP, DOWN = 40_000, 4_000
@@ -32,12 +31,8 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     plan = CutPlan(seed=5, cuts=10**9, most_up=UP, most_down=DOWN)
     with BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker, CuttingProxy(plan) as proxy:
         proxy.upstream_port = broker.port
-        command = [sys.executable, "-m", "tests.integration.lifecycle.leaks"]
-        command += [broker.bootstrap_servers, str(proxy.port), *AMOUNTS]
-        ended = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    assert ended.returncode == 0, ended.stderr
+        given = broker.bootstrap_servers, str(proxy.port), *AMOUNTS
+        ended = run_python("-m", leaks.__name__, *given, seconds=SECONDS)
     measured = [(name, Held(*held)) for name, held in json.loads(ended.stdout)]
     _, warm = measured[0]
     for name, now in measured:

@@ -19,8 +19,8 @@ from kprod.observability.opentelemetry import observe_producer
 from kprod.observability.prometheus import ProducerCollector
 from kprod.observability.statsd import StatsdReporter
 from kprod.testing import RecordingProducer
-from tests.integration.observability import apis
 from tests.integration.observability.test_statsd import NEVER, Told
+from tests.support import apis
 
 SENT = 'kprod_producer_record_send_total{client_id="one"} 1.0'
 

@@ -21,7 +21,9 @@ import kprod.confluent
 from kprod.broker import EmbeddedBroker
 from kprod.observability.instrumentor import KprodInstrumentor
 from kprod.observability.opentelemetry import TracingInterceptor
-from tests.integration.observability import apis
+from tests.support import apis
+
+BROKER = {"topics": {"t": 1}}
 
 
 class Watched:

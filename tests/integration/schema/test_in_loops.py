@@ -14,13 +14,8 @@ from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.schema import AvroSerializer, RegistryError, SchemaRegistry
 from kprod.types import ProducerRecord
-from tests.support.schema_registry import Asked, FakeRegistry
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        yield broker
+from tests.support.http_service import Asked
+from tests.support.schema_registry import FakeRegistry
 
 
 @pytest.fixture

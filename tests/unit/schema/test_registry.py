@@ -29,8 +29,9 @@ from kprod.schema import (
 )
 from kprod.security import FromEnvironment
 from tests.support.certificates import Certificates
+from tests.support.http_service import Asked
 from tests.support.ports import free_port
-from tests.support.schema_registry import SILENCE, Asked, FakeRegistry
+from tests.support.schema_registry import SILENCE, FakeRegistry
 from tests.support.token_server import CLIENT, SECRET, TokenServer
 
 ORDER = Schema(json.dumps({"type": "record", "name": "Order", "fields": []}))

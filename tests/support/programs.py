@@ -1,0 +1,25 @@
+"""Programs of the tests, each an interpreter of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_python(
+    *arguments: str, check: bool = True, seconds: float = 300.0
+) -> subprocess.CompletedProcess[str]:
+    """Python with these arguments, at the root of the checkout; ``check``: it must exit with 0."""
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert not check or ran.returncode == 0, ran.stdout + ran.stderr
+    return ran
