@@ -20,7 +20,6 @@ from tests.support.tier import FULL
 
 pytest_plugins = [
     "tests.support.alone",
-    "tests.support.canary_watch",
     "tests.support.left_producers",
     "tests.support.spark_home",
     "tests.support.worker_shares",

@@ -1,9 +1,14 @@
-"""The pages that are made from tables are what the tables say."""
+"""Pages, plots and quoted figures are what the tables and the stored results say."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from benchmarks.report.plots import PLACE, plot_files
+from benchmarks.report.quotes import PAGES, outside, quoted
 from tools.pages.__main__ import DOCS, written
 
 
@@ -11,3 +16,30 @@ from tools.pages.__main__ import DOCS, written
 def test_a_page_is_what_its_table_says(name: str) -> None:
     kept = (DOCS / name).read_text(encoding="utf-8")
     assert kept == written()[name], "run: python -m tools.pages"
+
+
+DRAWN = sorted(PLACE.glob("*"))
+
+
+@pytest.mark.full
+def test_the_plots_are_those_of_the_results() -> None:
+    assert {file.name: file.read_text() for file in DRAWN} == plot_files(), (
+        "run: python -m benchmarks.report"
+    )
+
+
+NAMES = [page.name for page in PAGES]
+A_FIGURE = re.compile(
+    r"\d[\d,.]*\s*(?:x\b|times|million records|records/s|records per second|[MG]B/s|us\b|µs|ns\b)"
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_figures_are_those_that_are_stored(page: Path) -> None:
+    text = page.read_text()
+    assert quoted(text) == text, "run: python -m benchmarks.report"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_no_figure_stands_elsewhere(page: Path) -> None:
+    assert A_FIGURE.findall(outside(page.read_text())) == []

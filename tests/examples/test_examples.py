@@ -51,7 +51,6 @@ def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
 
 
 def run(program: str, broker: EmbeddedBroker, topic: str, *arguments: str) -> str:
-    """What the program prints."""
     servers = ["--bootstrap-servers", broker.bootstrap_servers, "--topic", topic]
     command = [sys.executable, str(EXAMPLES / program), *arguments, *servers]
     ran = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)

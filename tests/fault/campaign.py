@@ -19,7 +19,7 @@ LOGS = ROOT / "build" / "campaign"
 CAMPAIGNS: dict[str, list[str]] = {
     "threads": [f"{LIFECYCLE}/test_mixed_storm.py"],
     "close": [f"{LIFECYCLE}/test_closing.py"],
-    "processes": ["tests/integration/test_fork_and_pickle.py"],
+    "processes": ["tests/integration/test_forks.py"],
     "exits": [f"{LIFECYCLE}/test_exits.py"],
     "leaks": [f"{LIFECYCLE}/test_leaks.py"],
     "interruptions": [f"{LIFECYCLE}/test_interruptions.py", f"{LIFECYCLE}/test_ctrl_c.py"],

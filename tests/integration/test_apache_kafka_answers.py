@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,13 @@ import pytest
 from kprod.broker import ApiKey, EmbeddedBroker
 from kprod.broker.protocol.api_key import VERSIONS
 from kprod.broker.protocol.messages import Message
+from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST
 from tests.support.apache_kafka.same_answers import answer, requests
 from tests.support.topic_admin import TopicAdmin
 from tests.support.wire_client import WireClient
+from tests.unit.broker.asking_producer import check_answers
 
 pytestmark = pytest.mark.full
 LOADING = 14
@@ -24,7 +27,6 @@ LOADING = 14
 
 
 def shared_versions(bootstrap_servers: str) -> dict[ApiKey, range]:
-    """The versions of each API that both brokers speak."""
     with WireClient(bootstrap_servers) as client:
         client.send(ApiKey.API_VERSIONS, 0, {})
         ranges = client.receive(ApiKey.API_VERSIONS, 0)[1].api_keys
@@ -71,3 +73,36 @@ def test_more_than_300_requests_get_the_same_answers(brokers: tuple[str, str]) -
                 different.append((api.name, what, version, theirs, ours))
     assert not different, different
     assert asked > 300
+
+
+TOPIC = "same-answers"
+BUSY = re.compile("coordinator_(load_in|not_avail)|not_coordinator|concurrent_transactions")
+"""The coordinator loads, or writes the markers of the last transaction."""
+
+
+def test_every_step_of_a_producers_life_gets_the_same_answers(shared_kafka: SharedKafka) -> None:
+    """``unit/broker/test_transactions.py`` asks the embedded broker."""
+    kafka = shared_kafka(NEWEST)
+
+    def ask(api: ApiKey, version: int, **values: Any) -> Any:
+        with WireClient(kafka.bootstrap_servers) as client:
+            client.send(api, version, values)
+            return client.receive(api, version)[1]
+
+    def patient(api: ApiKey, version: int, **values: Any) -> Any:
+        while BUSY.search(repr(answer := ask(api, version, **values))):
+            time.sleep(0.05)
+        return answer
+
+    TopicAdmin(kafka.bootstrap_servers).create(TOPIC, 1)
+    for key_type, name in ((0, "g"), (0, "h"), (1, TOPIC)):
+        patient(ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name])
+    check_answers(ask, patient, TOPIC, TOPIC)
+    for version, supported in ((3, []), (4, [(0, 2)])):
+        answer = ask(
+            ApiKey.API_VERSIONS, version, client_software_name="n", client_software_version="1"
+        )
+        name = "transaction.version"
+        told = [f for f in answer.supported_features if f.name == name]
+        assert [(f.min_version, f.max_version) for f in told] == supported
+        assert [f.max_version_level for f in answer.finalized_features if f.name == name] == [2]

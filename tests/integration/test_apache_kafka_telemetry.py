@@ -28,7 +28,6 @@ SECONDS = 60.0
 
 
 def compiled(into: Path) -> Path:
-    """The folder with the plugin's class."""
     classpath = ":".join(map(str, jars(NEWEST).glob("*.jar")))
     command = [*COMPILER, "-cp", classpath, "-d", str(into), str(SINK)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

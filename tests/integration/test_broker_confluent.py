@@ -22,8 +22,6 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 class Record(NamedTuple):
-    """What is sent, with its place and time explicit."""
-
     partition: int
     timestamp: int
     key: bytes | None
@@ -51,7 +49,6 @@ RECORDS = [
 
 
 def by_partition(records: list[Record]) -> list[list[Record]]:
-    """The records of each partition in the order they were sent."""
     return [[r for r in records if r.partition == number] for number in range(PARTITIONS)]
 
 
@@ -148,19 +145,3 @@ def test_admin(broker: EmbeddedBroker) -> None:
     assert described["max.message.bytes"].value == "1048588"
     admin.delete_topics(["made"])["made"].result(20)
     assert "made" not in admin.list_topics(timeout=20).topics
-
-
-def test_a_record_is_read_soon_after_it_was_sent(broker: EmbeddedBroker) -> None:
-    consumer = confluent_consumer(broker.bootstrap_servers, fetch_wait_max_ms=30_000)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
-    try:
-        # The fetch of the record before is over; the next one waits for up to 30 s.
-        producer.produce("soon", b"first")
-        assert producer.flush(20) == 0
-        consumer.assign([TopicPartition("soon", 0, 0)])
-        assert read(consumer, 1) == [b"first"]
-        producer.produce("soon", b"second")
-        assert producer.flush(20) == 0
-        assert read(consumer, 1) == [b"second"]
-    finally:
-        consumer.close()

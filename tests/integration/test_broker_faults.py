@@ -34,7 +34,6 @@ def broker(running: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
 
 
 def produced(client: WireClient) -> tuple[int, int]:
-    """Error code and base offset of one produced batch."""
     client.send(ApiKey.PRODUCE, 9, PRODUCE)
     part = client.receive(ApiKey.PRODUCE, 9)[1].responses[0].partition_responses[0]
     return part.error_code, part.base_offset

@@ -68,7 +68,6 @@ def test_a_push_that_fails_harms_no_record() -> None:
 
 
 async def ask(producer: Any, **given: float) -> uuid.UUID:
-    """Of whatever kind it is."""
     told = producer.client_instance_id(**given)
     found: uuid.UUID = told if isinstance(told, uuid.UUID) else await told
     return found

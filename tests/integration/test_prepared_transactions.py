@@ -1,8 +1,9 @@
-"""A transaction that one process prepares and another one ends, and what is left open meanwhile."""
+"""Transactions that another process ends, and what a group has committed while some are open."""
 
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from kprod import IllegalStateError, KafkaProducer
 from kprod.admin import OpenTransaction, open_transactions
 from kprod.broker import EmbeddedBroker
-from kprod.errors import TransactionError
+from kprod.errors import KprodTimeoutError, TransactionError
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from kprod.types import TopicPartition
 from tests.integration.conftest import SharedKafka
@@ -138,10 +139,64 @@ def test_what_is_prepared_takes_no_records_and_close_leaves_it(
     assert committed(bootstrap_servers, topic, PARTITIONS) == [b"prepared"]
 
 
-def test_only_a_new_producer_of_the_same_name_resumes(bootstrap_servers: str) -> None:
-    with make(bootstrap_servers, "prepared-one") as producer:
-        with pytest.raises(IllegalStateError, match="transactional id"):
-            TwoPhaseCommit(producer).resume(PreparedTransaction("another", 1, 0))
-        producer.init_transactions()
-        with pytest.raises(IllegalStateError):
-            TwoPhaseCommit(producer).resume(PreparedTransaction("prepared-one", 1, 0))
+PLACE = TopicPartition("kept", 0)
+
+
+class Kept:
+    """An offset with a note."""
+
+    def __init__(self, offset: int, metadata: str) -> None:
+        self.offset = offset
+        self.metadata = metadata
+
+
+@pytest.fixture(scope="module", params=["embedded", NEWEST, OLDER_TOO])
+def servers(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iterator[str]:
+    if request.param == "embedded":
+        with EmbeddedBroker() as embedded:
+            TopicAdmin(embedded.bootstrap_servers).create("kept", 1)
+            yield embedded.bootstrap_servers
+    else:
+        kafka = shared_kafka(request.param)
+        TopicAdmin(kafka.bootstrap_servers).create("kept", 1)
+        yield kafka.bootstrap_servers
+
+
+def test_an_open_transaction_is_waited_for(servers: str) -> None:
+    with make(servers, "writes") as writes, make(servers, "asks") as asks:
+        assert TwoPhaseCommit(asks).committed_offsets("group", [PLACE])[PLACE].offset == -1
+        note = "{" + "n" * 3_000 + "}"
+        with writes.transaction():
+            writes.send_offsets_to_transaction({PLACE: Kept(5, note)}, "group")
+        found = TwoPhaseCommit(asks).committed_offsets("group", [PLACE])[PLACE]
+        assert (found.offset, found.metadata) == (5, note.encode())
+        answers: list[int] = []
+        asked = threading.Event()
+
+        def ask() -> None:
+            asked.set()
+            answers.append(TwoPhaseCommit(asks).committed_offsets("group", [PLACE])[PLACE].offset)
+
+        with writes.transaction():
+            writes.send_offsets_to_transaction({PLACE: Kept(6, "")}, "group")
+            with pytest.raises(KprodTimeoutError, match="'group'"):
+                TwoPhaseCommit(asks).committed_offsets("group", [PLACE], timeout=0.3)
+            unstable = TwoPhaseCommit(asks).committed_offsets("group", [PLACE], wait=False)
+            assert unstable[PLACE].offset == -1
+            waiting = threading.Thread(target=ask)
+            waiting.start()
+            asked.wait()
+        waiting.join()
+        assert answers == [6]
+
+
+def test_a_producer_that_was_fenced_may_ask(servers: str) -> None:
+    with make(servers, "same") as fenced, make(servers, "same") as heir:
+        fenced.init_transactions()
+        with heir.transaction():
+            heir.send_offsets_to_transaction({PLACE: 9}, "another")
+        fenced.begin_transaction()
+        fenced.send("kept", b"too late")
+        with pytest.raises(TransactionError):
+            fenced.commit_transaction()
+        assert TwoPhaseCommit(fenced).committed_offsets("another", [PLACE])[PLACE].offset == 9

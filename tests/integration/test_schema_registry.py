@@ -48,7 +48,6 @@ def url() -> Iterator[str]:
 
 
 def received(broker: EmbeddedBroker, topic: str) -> Any:
-    """The first record of the topic."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 import warnings
@@ -14,7 +13,6 @@ import confluent_kafka
 import pytest
 
 from kprod import KafkaProducer
-from kprod.aio import Producer
 from kprod.confluent import KafkaException
 from kprod.confluent import Producer as ConfluentProducer
 from kprod.kafka import KafkaProducer as KafkaPythonProducer
@@ -113,31 +111,6 @@ def test_a_program_of_confluent_kafka(kafka: ApacheKafka, topic: str) -> None:
         heir.close()
     assert seen(kafka, topic) == [b"kept"]
     assert group_offset(kafka.bootstrap_servers, group, topic, 0) == 3
-
-
-def test_tasks_of_asyncio(kafka: ApacheKafka, topic: str) -> None:
-    async def main() -> list[str | None]:
-        async with Producer(
-            bootstrap_servers=kafka.bootstrap_servers, transactional_id=f"tasks-{topic}"
-        ) as producer:
-            async with producer.transaction() as first:
-                await asyncio.gather(*(producer.send(topic, b"%d" % n) for n in range(20)))
-            second = producer.transaction()
-            entered = asyncio.Event()
-            task = asyncio.create_task(waits_in(second, producer, entered))
-            await entered.wait()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            return [first.outcome, second.outcome]
-
-    async def waits_in(transaction: Any, producer: Producer, entered: asyncio.Event) -> None:
-        async with transaction:
-            await producer.send(topic, b"lost")
-            entered.set()
-            await asyncio.Event().wait()
-
-    assert asyncio.run(main()) == ["committed", "aborted"]
-    assert sorted(seen(kafka, topic)) == sorted(b"%d" % n for n in range(20))
 
 
 def test_the_recipe_of_the_documentation(kafka: ApacheKafka) -> None:

@@ -236,14 +236,3 @@ def test_an_expelled_member_cannot_commit_offsets(
     with producer.transaction():
         values = fill(producer, topic, "next")
     assert seen(kafka, topic) == values
-
-
-def test_closing_aborts_what_is_open(kafka: ApacheKafka, topic: str, make: Make) -> None:
-    producer = make()
-    producer.init_transactions()
-    producer.begin_transaction()
-    fill(producer, topic, "left")
-    producer.flush()
-    producer.close()
-    waits_until_stable(kafka, topic)
-    assert seen(kafka, topic) == []

@@ -1,4 +1,4 @@
-"""Transactions of kprod's producer on its own broker: what a block does, and what it tells."""
+"""Transactions on our own broker: what a block does and tells, and calls that take long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -25,12 +26,10 @@ from kprod import (
     aio,
 )
 from kprod.admin import open_transactions
-from kprod.broker import EmbeddedBroker, TransactionConfig
-from kprod.broker.faults import Fault
-from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker import ApiKey, EmbeddedBroker, Fault, TransactionConfig
 from kprod.confluent import KafkaException
 from kprod.confluent import Producer as ConfluentProducer
-from kprod.errors import TransactionAbortedError
+from kprod.errors import BrokerError, TransactionAbortedError
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from tests.support.committed_records import committed, group_offset
 from tests.support.interruption import Interrupted, interruptible
@@ -41,7 +40,7 @@ BOTH_ENDS = pytest.mark.parametrize(
 )
 
 
-BROKER = {"topics": {TOPIC: 2}}
+BROKER = {"topics": {TOPIC: 2, "t": 1}}
 
 
 def options(broker: EmbeddedBroker) -> dict[str, Any]:
@@ -364,3 +363,140 @@ def test_a_member_of_a_group_says_who_it_is_with_confluents_own_object(
 async def offsets_by_asyncio(native: dict[str, Any], member: Any) -> None:
     async with aio.Producer(**native) as producer, producer.transaction() as transaction:
         await transaction.send_offsets({(TOPIC, 1): 9}, member)
+
+
+LONG = 30.0
+SOON = 0.3
+
+
+@pytest.fixture
+def producer(broker: EmbeddedBroker) -> Iterator[KafkaProducer]:
+    servers = broker.bootstrap_servers
+    with KafkaProducer(bootstrap_servers=servers, transactional_id="x") as made:
+        yield made
+
+
+def test_a_code_that_is_answered_again_and_again_is_the_cause(
+    broker: EmbeddedBroker, producer: KafkaProducer
+) -> None:
+    loading = Fault(api=ApiKey.INIT_PRODUCER_ID, error=14, times=None)
+    with broker.faults.active(loading):
+        with pytest.raises(TransactionTimeoutError):
+            producer.init_transactions(SOON)  # it goes on, and may not have been answered yet
+        while loading.hits < 2:
+            time.sleep(0.01)
+        with pytest.raises(TransactionTimeoutError, match="COORDINATOR_LOAD_IN_PROGRESS") as caught:
+            producer.init_transactions(SOON)
+    assert isinstance(caught.value.__cause__, BrokerError)
+    producer.init_transactions(LONG)
+
+
+def test_a_trouble_that_has_passed_is_no_cause(
+    broker: EmbeddedBroker, producer: KafkaProducer
+) -> None:
+    broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, cut_at=0))
+    producer.init_transactions(LONG)
+    producer.begin_transaction()
+    slow = Fault(api=ApiKey.PRODUCE, delay=2 * SOON)
+    with broker.faults.active(slow):
+        producer.send("t", b"v")
+        with pytest.raises(TransactionTimeoutError) as caught:
+            producer.commit_transaction(SOON)
+    assert caught.value.__cause__ is None
+    producer.commit_transaction(LONG)
+
+
+def test_a_transaction_hears_of_an_init_that_has_ended_too_late(
+    broker: EmbeddedBroker, producer: KafkaProducer
+) -> None:
+    broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=SOON))
+    with pytest.raises(TransactionTimeoutError):
+        producer.init_transactions(0)
+    producer.await_producer_id(LONG)
+    with producer.transaction(LONG):
+        producer.send("t", b"v")
+    assert len(broker.records("t", committed=True)) == 1
+
+
+CALLS = ("init", "begin", "send-offsets", "commit", "abort")
+
+
+def times(producer: KafkaProducer) -> dict[str, float]:
+    metrics = producer.metrics()["producer-metrics"]
+    return {call: metrics[f"txn-{call}-time-ns-total"] for call in CALLS}
+
+
+def test_each_call_adds_to_its_own_time() -> None:
+    with (
+        EmbeddedBroker(topics={"t": 1}) as broker,
+        KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="tx"
+        ) as producer,
+    ):
+        assert set(times(producer).values()) == {0.0}
+        producer.init_transactions()
+        after_init = times(producer)
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({("t", 0): 1}, "group")
+        producer.abort_transaction()
+        after_abort = times(producer)
+        with producer.transaction():
+            producer.send("t", b"v")
+        after_commit = times(producer)
+    assert [call for call in CALLS if after_init[call]] == ["init"]
+    assert [call for call in CALLS if not after_abort[call]] == ["commit"]
+    assert all(after_commit.values())
+    assert after_commit["send-offsets"] == after_abort["send-offsets"]
+
+
+PARTITIONS = 36
+SLOW = 0.02
+"""Seconds that a Produce request takes: five are always under way then."""
+
+
+@contextmanager
+def records_without_end(producer: KafkaProducer) -> Iterator[None]:
+    """Sends to all partitions meanwhile, by a thread of its own."""
+    over = threading.Event()
+    full = threading.Event()
+
+    def send() -> None:
+        number = 0
+        while not over.is_set():
+            producer.send("busy", bytes(100), partition=number % PARTITIONS)
+            number += 1
+            if number % 5 == 0:
+                over.wait(0.001)
+            if number == 500:
+                full.set()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        assert full.wait(30)
+        yield
+    finally:
+        over.set()
+        thread.join(30)
+
+
+def test_a_group_hears_of_offsets_while_records_fill_its_connection() -> None:
+    topics = {"busy": PARTITIONS, "in": 1}
+    with (
+        EmbeddedBroker(nodes=1, topics=topics) as broker,
+        KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="tx"
+        ) as producer,
+    ):
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("in", b"first").get(20)
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, delay=SLOW, times=None))
+        failure: KprodError | None = None
+        with records_without_end(producer):
+            try:
+                producer.send_offsets_to_transaction({("in", 0): 5}, "group", timeout=8)
+            except KprodError as error:
+                failure = error
+        assert failure is None
+        producer.abort_transaction(30)

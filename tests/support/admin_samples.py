@@ -112,5 +112,4 @@ ANSWERS: dict[ApiKey, dict[str, Any]] = {
 
 
 def admin_response(api: ApiKey, version: int) -> memoryview:
-    """A full answer to the question of ``QUESTIONS``."""
     return response(api, version, throttle_time=THROTTLE_MS, **ANSWERS[api])

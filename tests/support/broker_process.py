@@ -42,7 +42,6 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """The process that runs now."""
         assert self._process is not None
         return self._process.pid
 
@@ -51,11 +50,9 @@ class BrokerProcess:
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Let it do nothing, as a machine that hangs."""
         freeze(self.pid)
 
     def thaw(self) -> None:
-        """Let it go on where it was."""
         thaw(self.pid)
 
     def go_on(self) -> None:

@@ -103,7 +103,6 @@ class Certificates:
         return self._write("encrypted.pem", private + certificates)
 
     def client_store(self) -> str:
-        """The client's key and certificates as PKCS#12."""
         data = Path(self.client).read_bytes()
         key = load_pem_private_key(data, None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)

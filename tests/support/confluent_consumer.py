@@ -25,7 +25,6 @@ def confluent_consumer(servers: str, *topics: str, group: str = "g", **options: 
 
 
 def read(consumer: Consumer, count: int) -> list[bytes | None]:
-    """The values of the next records."""
     found: list[bytes | None] = []
     while len(found) < count:
         for message in consumer.consume(count - len(found), 1.0):

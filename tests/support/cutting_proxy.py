@@ -48,7 +48,6 @@ class CuttingProxy(LoopbackProxy):
         ]
 
     def _draw(self) -> tuple[int, int]:
-        """The bytes a new connection may carry to the server and to the client."""
         if self.cuts >= self._plan.cuts:
             return UNCUT, UNCUT
         up = self._random.random() < 0.5

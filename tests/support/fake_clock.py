@@ -17,5 +17,4 @@ class FakeClock:
         return self._wall_ms + int(self.now * 1000)
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass."""
         self.now += seconds

@@ -35,7 +35,6 @@ class Row(NamedTuple):
     why: str = ""
 
     def expected(self, ours: bool) -> Any:
-        """What the row should say."""
         return self.ours if ours and self.ours is not None else self.theirs
 
 

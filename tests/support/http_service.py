@@ -21,8 +21,6 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is sent for a request."""
-
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()

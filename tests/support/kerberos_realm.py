@@ -98,7 +98,6 @@ class KerberosRealm:
         self._realm.kinit(self._realm.user_princ, password, ["-l", lifetime])
 
     def drop_ticket(self) -> None:
-        """Empty the cache."""
         Path(self._realm.ccache).unlink(missing_ok=True)
 
     def __exit__(

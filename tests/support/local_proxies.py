@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-import threading
 from base64 import b64encode
-from typing import NamedTuple, Self
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
+
+from tests.support.loopback_proxy import LoopbackProxy, NotLetIn, Streams, copy
 
 CONNECTED = b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"
 
@@ -21,7 +23,7 @@ class Wish(NamedTuple):
     request: bytes = b""
 
 
-class LocalProxy:
+class LocalProxy(LoopbackProxy):
     """Speaks SOCKS5 (RFC 1928, 1929) and HTTP on ``port``; ``login`` is asked for if set.
 
     HTTP by CONNECT or with the whole address in the request. Names below ``example`` are this
@@ -29,62 +31,28 @@ class LocalProxy:
     """
 
     def __init__(self, login: tuple[str, str] | None = None) -> None:
-        self.port = 0
+        super().__init__()
         self.asked: list[str] = []
         self._login = login
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(20)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._closing.set)
-        self._thread.join(20)
-
-    async def _serve(self) -> None:
-        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._closing.wait()
-        server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream: asyncio.StreamWriter | None = None
+    async def connect(self, client: Streams) -> Streams:
         try:
-            first = await reader.readexactly(1)
+            first = await client.reader.readexactly(1)
             if first == b"\x05":
-                wish = Wish(*await self._socks(reader, writer), granted=CONNECTED)
+                wish = Wish(*await self._socks(*client), granted=CONNECTED)
             else:
-                wish = await self._http(first, reader, writer)
+                wish = await self._http(first, *client)
             self.asked.append(f"{wish.host}:{wish.port}")
             here = "127.0.0.1" if wish.host.endswith(".example") else wish.host
-            back, upstream = await asyncio.open_connection(here, wish.port)
-            writer.write(wish.granted)
-            upstream.write(wish.request)
-            ways = [asyncio.create_task(copy(reader, upstream))]
-            ways.append(asyncio.create_task(copy(back, writer)))
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in ways:
-                way.cancel()
-        except (OSError, asyncio.IncompleteReadError, ValueError):
-            pass
-        finally:
-            for each in (writer, upstream):
-                if each is not None:
-                    each.close()
+            server = Streams(*await asyncio.open_connection(here, wish.port))
+        except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+            raise NotLetIn from error
+        client.writer.write(wish.granted)
+        server.writer.write(wish.request)
+        return server
+
+    def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
+        return [copy(client.reader, server.writer), copy(server.reader, client.writer)]
 
     async def _socks(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -98,7 +66,7 @@ class LocalProxy:
             right = (user.decode(), password.decode()) == self._login
             writer.write(b"\x01\x00" if right else b"\x01\x01")
             if not right:
-                raise ValueError("not let in")
+                raise NotLetIn
         _, _, _, kind = await reader.readexactly(4)
         if kind == 1:
             host = socket.inet_ntoa(await reader.readexactly(4))
@@ -116,15 +84,9 @@ class LocalProxy:
             # Some repeat what they were told.
             writer.write(b"HTTP/1.1 407 " + head.replace(b"\r\n", b" ") + b"\r\n")
             writer.write(b"content-length: 0\r\n\r\n")
-            raise ValueError("not let in")
+            raise NotLetIn
         method, target = head.decode().split(" ")[:2]
         host, _, port = target.removeprefix("http://").partition("/")[0].rpartition(":")
         if method == "CONNECT":
             return Wish(host, int(port), granted=b"HTTP/1.1 200 OK\r\n\r\n")
         return Wish(host, int(port), request=head)
-
-
-async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    while chunk := await source.read(65536):
-        target.write(chunk)
-        await target.drain()

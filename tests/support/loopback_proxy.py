@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 import threading
@@ -10,8 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, NamedTuple, Self
-
-from tests.support.closing_streams import abort_streams, close_streams, end_tasks
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -21,6 +20,10 @@ class Streams(NamedTuple):
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+
+
+class NotLetIn(Exception):
+    """A client goes nowhere."""
 
 
 class LoopbackProxy(ABC):
@@ -41,6 +44,10 @@ class LoopbackProxy(ABC):
         self._open: set[asyncio.Task[None]] = set()
         self._listening = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    async def connect(self, client: Streams) -> Streams:
+        """Upstream. Raises NotLetIn."""
+        return Streams(*await asyncio.open_connection("127.0.0.1", self.upstream_port))
 
     @abstractmethod
     def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
@@ -82,7 +89,10 @@ class LoopbackProxy(ABC):
 
     async def _carry(self, client: Streams) -> None:
         try:
-            server = Streams(*await asyncio.open_connection("127.0.0.1", self.upstream_port))
+            server = await self.connect(client)
+        except NotLetIn:
+            await close_streams(client.writer)
+            return
         except OSError:
             self.refused += 1
             client.writer.transport.abort()
@@ -101,7 +111,57 @@ class LoopbackProxy(ABC):
             await close_streams(server.writer, client.writer)
 
 
+async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Pass bytes on until they end."""
+    while chunk := await source.read(65_536):
+        target.write(chunk)
+        await target.drain()
+
+
 def reset_on_close(writer: asyncio.StreamWriter) -> None:
     """Let the peer see a reset when ``writer`` is closed, and not the end of the stream."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+
+
+PATIENCE = 1.0
+
+
+async def close_streams(*writers: asyncio.StreamWriter) -> None:
+    """Close each one, with what it still has to deliver; at once, when we are cancelled.
+
+    A transport that is still closing when its loop is gone complains whenever it is collected, in
+    the middle of some other test.
+    """
+    try:
+        for writer in writers:
+            writer.close()
+        await _closed(writers)
+    except asyncio.CancelledError:
+        abort_streams(*writers)
+        await _closed(writers)
+        raise
+
+
+def abort_streams(*writers: asyncio.StreamWriter) -> None:
+    """Let nothing that is still to be delivered hold up ``close_streams``."""
+    for writer in writers:
+        writer.transport.abort()
+
+
+async def end_tasks(tasks: set[asyncio.Task[None]]) -> None:
+    """Wait a moment for tasks whose peers have gone, then cancel those that are left.
+
+    One that is cancelled while it opens a connection cannot close it: it does not have it yet.
+    """
+    if tasks:
+        _, left = await asyncio.wait(tasks, timeout=PATIENCE)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+async def _closed(writers: tuple[asyncio.StreamWriter, ...]) -> None:
+    for writer in writers:
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()

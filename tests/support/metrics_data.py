@@ -35,7 +35,6 @@ def read_metrics(data: bytes) -> list[ToldMetric]:
 
 
 def read_resource(data: bytes) -> dict[str, str]:
-    """The attributes of the resource."""
     (of_resource,) = MetricsData.FromString(data).resource_metrics
     return _attributes(of_resource.resource.attributes)
 

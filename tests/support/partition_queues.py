@@ -46,7 +46,6 @@ def new_context(batch_size: int = 400, **parts: Any) -> AppendContext:
 
 
 def new_queue(tp: TopicPartition = TP, settings: QueueSettings = SETTINGS, **parts: Any) -> Any:
-    """A queue with a context of its own."""
     return PartitionQueue(new_context(**parts), tp, settings)
 
 

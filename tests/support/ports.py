@@ -28,7 +28,6 @@ class HeldPort:
         self.number: int = self._socket.getsockname()[1]
 
     def release(self) -> None:
-        """Let others have it."""
         self._socket.close()
 
 

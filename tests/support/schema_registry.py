@@ -40,7 +40,6 @@ class FakeRegistry(HttpService):
         self._lock = threading.Lock()
 
     def paths(self) -> list[str]:
-        """What was asked, in order."""
         return [f"{asked.method} {asked.path}" for asked in self.asked]
 
     def register(self, subject: str, schema: Mapping[str, Any]) -> int:

@@ -42,7 +42,6 @@ A ConnectionError cuts the connection.
 
 
 def hear(message: bytes) -> Heard:
-    """A request, without its size."""
     api, version = ApiKey(int.from_bytes(message[:2], "big")), int.from_bytes(message[2:4], "big")
     header, body = read_request(api, version, len(message).to_bytes(4, "big") + message)
     return Heard(api, version, header.correlation_id, body)
@@ -107,11 +106,9 @@ class ScriptedBroker:
         self._script[api].extend(answers)
 
     def count(self, api: ApiKey) -> int:
-        """Requests of this kind that were heard."""
         return sum(heard.api is api for heard in self.heard)
 
     def accept(self) -> ServerEnd:
-        """A new connection."""
         self.connections += 1
         return _Connection(self)
 

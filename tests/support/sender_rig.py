@@ -125,7 +125,6 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 def error_of(future: FutureRecordMetadata) -> KprodError:
-    """What a record has failed with."""
     error: KprodError | None = future.exception
     assert error is not None
     return error

@@ -23,11 +23,9 @@ class WireClient:
         return self._socket.fileno()
 
     def send_bytes(self, data: bytes) -> None:
-        """Anything at all."""
         self._socket.sendall(data)
 
     def send(self, api: ApiKey, version: int, values: Message, correlation_id: int = 1) -> None:
-        """A request."""
         header = {
             "request_api_key": api,
             "request_api_version": version,
@@ -58,7 +56,6 @@ class WireClient:
             return True
 
     def close(self) -> None:
-        """Idempotent."""
         self._socket.close()
 
     def __enter__(self) -> Self:

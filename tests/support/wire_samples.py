@@ -116,7 +116,6 @@ def api_versions_response(version: int) -> memoryview:
 
 
 def init_producer_id_response(version: int) -> memoryview:
-    """An identity."""
     identity = {"producer_id": 4000, "producer_epoch": 3}
     return response(ApiKey.INIT_PRODUCER_ID, version, throttle_time=THROTTLE_MS, **identity)
 

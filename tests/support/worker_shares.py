@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 TOGETHER = {
     "tests/integration/test_apache_kafka.py": "shared_kafka",
+    "tests/integration/test_apache_kafka_answers.py": "shared_kafka",
     "tests/integration/test_apache_kafka_cleaning.py": "shared_kafka",
     "tests/integration/test_apache_kafka_tools.py": "shared_kafka",
-    "tests/integration/test_apache_kafka_transactions.py": "shared_kafka",
-    "tests/integration/test_committed_offsets.py": "shared_kafka",
     "tests/integration/test_prepared_transactions.py": "shared_kafka",
     "tests/integration/test_round_trip.py": "shared_kafka",
     "tests/integration/test_spark_shards.py": "shared_kafka",

@@ -29,5 +29,4 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def make(broker: EmbeddedBroker) -> Make:
-    """Producers for the broker of the test."""
     return partial(AIOKafkaProducer, bootstrap_servers=broker.bootstrap_servers)

@@ -32,7 +32,6 @@ class Family:
         )
 
     def members(self) -> list[int]:
-        """Process ids of those that live."""
         wanted = f"{TAG}={self._mark}".encode()
         return [
             int(entry.name)
@@ -41,7 +40,6 @@ class Family:
         ]
 
     def end(self) -> None:
-        """Kill whatever a failed test has left."""
         for pid in self.members():
             os.kill(pid, signal.SIGKILL)
         self.command.wait()

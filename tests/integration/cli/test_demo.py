@@ -25,7 +25,6 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def counts(output: str) -> dict[str, str]:
-    """The summary's lines by name."""
     lines = (line.rsplit(maxsplit=1) for line in output.splitlines() if line)
     return {line[0].strip(): line[1] for line in lines if len(line) == 2}
 
@@ -85,7 +84,6 @@ def test_the_broker_is_kept_when_asked_for(tmp_path: Path) -> None:
 
 
 def delivered(output: str) -> int:
-    """What an interrupted demo says it had delivered."""
     found = re.search(r"([\d,]+) of 336,776 flights were in the topic by then", output)
     assert found, output
     return int(found[1].replace(",", ""))

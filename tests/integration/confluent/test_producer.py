@@ -44,8 +44,6 @@ def alone(**options: Any) -> Producer:
 
 
 class Reports:
-    """Delivery reports in the order in which they came."""
-
     def __init__(self) -> None:
         self.heard: list[tuple[KafkaError | None, Message]] = []
 

@@ -18,15 +18,17 @@ import pytest
 from kprod.admin import read_topic
 from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault
 from kprod.broker.network.listener import Listener
-from kprod.confluent import Producer
+from kprod.confluent import KafkaError, KafkaException, Message, Producer
 from kprod.confluent.unassigned import Unassigned, UnassignedRecords
 from kprod.errors import KprodError
 from kprod.intake.attempts import Attempts
 from kprod.producer import KafkaProducer
+from kprod.transport.memory import MemoryBackend
 from tests.integration.confluent.test_producer import LONG, Reports
 from tests.support.interruption import interruptible, repeat_until_interrupted
 from tests.support.ports import free_port
 from tests.support.programs import run_python
+from tests.support.scripted_cluster import ScriptedCluster
 
 
 def waiting_threads(client_id: str) -> list[threading.Thread]:
@@ -339,3 +341,76 @@ def test_a_record_waits_while_its_user_is_refused() -> None:
             producer.set_sasl_credentials("alice", "right")
             assert producer.flush(LONG) == 0
     assert reports.stored == {"t": [b"v"]}
+
+
+BROKER = {"topics": {"t": 1}, "auto_create_topics": False}
+
+
+def transactional(broker: EmbeddedBroker, timeout_ms: int) -> Producer:
+    servers = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}
+    producer = Producer({**servers, "message.timeout.ms": timeout_ms})
+    producer.init_transactions(LONG)
+    producer.begin_transaction()
+    return producer
+
+
+def refused(call: object, *arguments: object) -> KafkaError:
+    assert callable(call)
+    with pytest.raises(KafkaException) as caught:
+        call(*arguments)
+    error: KafkaError = caught.value.args[0]
+    return error
+
+
+@pytest.mark.parametrize("topic", ["no name of a topic", "missing"])
+def test_a_record_that_was_lost_keeps_its_transaction_from_being_committed(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    """librdkafka: "1 message(s) failed delivery", and the transaction must be aborted."""
+    reported: list[tuple[KafkaError | None, Message]] = []
+    with transactional(broker, 1_000) as producer:
+        producer.produce("t", b"aborted")
+        producer.produce(topic, b"lost", on_delivery=lambda *told: reported.append(told))
+        assert refused(producer.commit_transaction, LONG).txn_requires_abort()
+        producer.poll(0)
+        ((error, _),) = reported
+        assert error is not None
+        producer.abort_transaction(LONG)
+        producer.begin_transaction()
+        producer.produce("t", b"committed")
+        producer.commit_transaction(LONG)
+
+
+def test_a_commit_begins_when_no_record_waits_for_its_topic_any_more(
+    broker: EmbeddedBroker,
+) -> None:
+    with transactional(broker, 60_000) as producer:
+        producer.produce("later", b"v")
+        error = refused(producer.commit_transaction, 0.05)
+        assert (error.name(), error.retriable()) == ("_TIMED_OUT", True)
+        broker.create_topic("later", 1)
+        producer.commit_transaction(LONG)
+    assert [record.value for record in broker.records("later")] == [b"v"]
+
+
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_a_record_for_it_is_refused(key: bytes | None) -> None:
+    cluster = ScriptedCluster(topics={"t": []}, errors={"t": 0})
+    broker = cluster.add(1)
+    reports = Reports()
+    servers = {"bootstrap.servers": f"{broker.host}:{broker.port}"}
+    transport = {"transport": lambda **_: MemoryBackend(cluster.listeners)}
+    with Producer({**servers, **transport}) as producer:
+        producer.produce("t", b"v", key, on_delivery=reports)  # it waits for its topic
+        assert producer.flush(LONG) == 0
+        assert reports.codes == ["_UNKNOWN_PARTITION"]
+        # The report comes while the first record's queue is still there: for a moment, records
+        # of the topic wait behind it, and are told by their reports, too.
+        refused = False
+        while not refused and producer.flush(LONG) == 0:
+            try:
+                producer.produce("t", b"v", key, on_delivery=reports)
+            except KafkaException:
+                refused = True
+        assert refused
+        assert set(reports.codes) == {"_UNKNOWN_PARTITION"}

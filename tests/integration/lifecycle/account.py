@@ -12,8 +12,6 @@ from tests.support.judge import read_back
 
 
 class Truth(NamedTuple):
-    """Records by what was said of them."""
-
     stored: int
     not_stored: int
     maybe_stored: int
@@ -29,7 +27,6 @@ class Account:
         self._partitions = partitions
 
     def send(self, records: int, *, size: int = 80, **options: Any) -> None:
-        """Queue ``records`` more, over all partitions in turn."""
         for _ in range(records):
             number = len(self.futures)
             value = b"%0*d" % (size, number)

@@ -224,8 +224,6 @@ class Ending:
 
 
 class CelerySignal:
-    """``connect`` and ``send`` of Celery's signals."""
-
     def __init__(self) -> None:
         self._receivers: dict[str, Callable[..., None]] = {}
 
@@ -254,7 +252,6 @@ CHILDREN_HAVE: list[KafkaProducer] = []
 
 
 def variants() -> list[str]:
-    """Their names."""
     return [
         name
         for name in vars(Ending)

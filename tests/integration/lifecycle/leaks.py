@@ -27,8 +27,6 @@ PARTITIONS = 4
 
 
 class Held(NamedTuple):
-    """What a process holds: resident memory in bytes, open files, threads, objects of Python."""
-
     memory: int
     files: int
     threads: int
@@ -45,8 +43,6 @@ def held() -> Held:
 
 
 class Work:
-    """Each method does one kind of work so many times."""
-
     def __init__(self, bootstrap: str, proxy_port: int) -> None:
         self._bootstrap = bootstrap
         self._proxy_port = proxy_port
@@ -56,7 +52,6 @@ class Work:
         self._told += 1
 
     def records(self, records: int) -> None:
-        """One producer, some records with callbacks, some through the Python path."""
         with self._producer() as producer:
             for number in range(records):
                 headers = [("h", b"v")] if number % 10 == 0 else None
@@ -82,7 +77,6 @@ class Work:
                 futures[-1].get(30)
 
     def refusals(self, attempts: int) -> None:
-        """Nobody listens; every send fails."""
         with KafkaProducer(
             bootstrap_servers="127.0.0.1:1",
             max_block_ms=20,
@@ -95,13 +89,11 @@ class Work:
                     producer.send(f"{TOPIC}-{number % 10}", b"v")
 
     def cycles(self, cycles: int) -> None:
-        """Producers are made, used and closed."""
         for _ in range(cycles):
             with self._producer() as producer:
                 producer.send(TOPIC, b"v").add_both(self._count)
 
     def drops(self, cycles: int) -> None:
-        """Producers are made, used and forgotten."""
         for _ in range(cycles // 10):
             self._producer().send(TOPIC, b"v").add_both(self._count)
         while any(thread.name.startswith("kprod-") for thread in threading.enumerate()):

@@ -28,7 +28,6 @@ LATE = 0.1 if CAMPAIGN else 15.0
 
 
 def knowing(broker: BrokerProcess, **options: Any) -> KafkaProducer:
-    """A producer that knows its topic."""
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options)
     producer.partitions_for(TOPIC)
     return producer
@@ -156,7 +155,6 @@ class Failure(Exception):
 
 
 def fail_after(producer: KafkaProducer, act: Callable[[], object]) -> None:
-    """Leave the producer's block by an exception."""
     with producer:
         act()
         raise Failure

@@ -96,5 +96,4 @@ def end_a_process(
 
 
 def stored(broker: BrokerProcess) -> int:
-    """Records in the log."""
     return sum(end_offsets(broker.bootstrap_servers, TOPIC).values())

@@ -27,8 +27,6 @@ LONG = 20.0
 
 
 class Watched(TcpBackend):
-    """Notes which threads have waited for the network."""
-
     def __init__(self) -> None:
         super().__init__()
         self.waited: list[int] = []

@@ -34,8 +34,6 @@ KEPT = 300
 
 
 class Storm:
-    """The threads of one storm, and what they have seen."""
-
     def __init__(self, producer: KafkaProducer) -> None:
         self.producer = producer
         self.over = threading.Event()
@@ -110,7 +108,6 @@ class Storm:
             self.spread.append(100)
 
     def watch(self) -> None:
-        """What can be asked meanwhile."""
         while not self.over.wait(0.001):
             assert self.producer.metrics()["producer-metrics"]["buffer-total-bytes"] == BUFFER
             assert len(self.producer.partitions_for("keyed")) == TOPICS["keyed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from kprod.observability.statsd import StatsdReporter
 from kprod.testing import RecordingProducer
 from tests.integration.observability.test_statsd import NEVER, Told
 from tests.support import apis
+from tools.pages.dashboard import dashboard
 
 SENT = 'kprod_producer_record_send_total{client_id="one"} 1.0'
 
@@ -98,8 +100,6 @@ def test_what_is_no_producer_is_refused_when_it_is_given(thing: object) -> None:
 
 
 class Broken:
-    """A producer that cannot be read."""
-
     config = ProducerConfig.from_options({"client_id": "broken"})
 
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -125,3 +125,28 @@ async def test_a_forked_child_is_scraped(broker: EmbeddedBroker) -> None:
         if not child:
             os._exit(0 if SENT[:32] in scraped(producer) else 1)
         assert os.waitpid(child, 0)[1] == 0
+
+
+METRIC = re.compile(r"kprod_\w+")
+
+
+def test_every_panel_asks_for_what_a_scrape_has() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            registry = CollectorRegistry()
+            registry.register(ProducerCollector(producer))
+            producer.send("t", b"v").get(30)
+            scraped = set(METRIC.findall(generate_latest(registry).decode()))
+        with KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="x"
+        ) as producer:
+            registry = CollectorRegistry()
+            registry.register(ProducerCollector(producer))
+            scraped |= set(METRIC.findall(generate_latest(registry).decode()))
+    asked = {
+        name
+        for panel in dashboard()["panels"]
+        for target in panel.get("targets", ())
+        for name in METRIC.findall(target["expr"])
+    }
+    assert asked == scraped

@@ -20,8 +20,6 @@ NEVER = 10_000.0
 
 
 class Server:
-    """Takes datagrams on loopback."""
-
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))

@@ -31,7 +31,6 @@ def proxies() -> Iterator[dict[str, LocalProxy]]:
 
 
 def way(name: str, proxies: dict[str, LocalProxy]) -> dict[str, Any]:
-    """The options that make a producer take this way."""
     if name == "tcp":
         return {}
     if name == "narrow":  # it takes a large record in pieces, or nothing for now
@@ -40,7 +39,6 @@ def way(name: str, proxies: dict[str, LocalProxy]) -> dict[str, Any]:
 
 
 def send_all(options: dict[str, Any], topic: str) -> list[int]:
-    """The offsets of ``VALUES``, which were sent without waiting for one another."""
     with KafkaProducer(max_block_ms=20_000, batch_size=2000, linger_ms=0, **options) as producer:
         futures = [producer.send(topic, value) for value in VALUES]
         return [future.get(timeout=20).offset for future in futures]

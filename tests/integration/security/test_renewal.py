@@ -1,4 +1,7 @@
-"""What changes while a producer runs: logins that run out, certificates and passwords replaced."""
+"""Logins that run out or are cut off, and certificates and passwords that are replaced.
+
+``KPROD_CAMPAIGN=long`` cuts a login at every byte, otherwise at each 23rd.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault, make_lis
 from kprod.clock import SystemClock
 from kprod.errors import KprodTimeoutError, SaslAuthenticationError
 from kprod.security import FromEnvironment, FromFile
+from tests.fault.names import Names
 from tests.support.certificates import Certificates
-from tests.support.guarded_broker import PASSWORD, USER, guarded_broker
+from tests.support.frame_proxy import FrameProxy, Spoil
+from tests.support.guarded_broker import PASSWORD, USER, GuardedBroker, guarded_broker
 from tests.support.judge import read_back
 from tests.support.tier import CAMPAIGN, one_of
 
@@ -128,3 +133,43 @@ def test_a_provider_that_takes_its_time_stops_nobody(certificates: Certificates)
             assert not closer.is_alive()
         finally:
             go_on.set()
+
+
+STEP = 1 if CAMPAIGN else 23
+MECHANISMS = one_of("OAUTHBEARER", "PLAIN", "SCRAM-SHA-512")
+GREETING, MECHANISM, MESSAGE = (
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+)
+UNTOUCHED = Spoil(MESSAGE, "pass")
+BEFORE: dict[str, list[list[Spoil]]] = {
+    "PLAIN": [[]],
+    "SCRAM-SHA-512": [[], [UNTOUCHED]],
+    "OAUTHBEARER": [[]],
+}
+"""For each message of a login, what becomes of those before it."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("how", ["cut-request", "cut-response"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_login_that_is_cut_is_made_anew(mechanism: str, how: str, guarded: GuardedBroker) -> None:
+    topic, sent, cuts = f"cut-{mechanism}-{how}", 0, 0
+    options = guarded.secrets("plain", mechanism)
+    with FrameProxy(int(guarded.address("plain", mechanism).rpartition(":")[2])) as proxy:
+        with Names(proxy.port).producer(**options) as first:
+            first.send(topic, b"%d" % sent).get(20)
+        for api in (GREETING, MECHANISM, MESSAGE):
+            for before in BEFORE[mechanism] if api is MESSAGE else [[]]:
+                sizes = proxy.sizes[api]
+                size = sizes.request if how == "cut-request" else sizes.response
+                for at in range(0, size + 1, STEP):
+                    proxy.arm(*before, Spoil(api, how, at, reset=at % 2 == 1))
+                    sent, cuts = sent + 1, cuts + 1
+                    with Names(proxy.port).producer(**options) as producer:
+                        producer.send(topic, b"%d" % sent).get(20)
+                    assert not proxy.armed
+    found = read_back(guarded.address("plain", "none"), topic, 1)
+    assert [record.value for record in found] == [b"%d" % number for number in range(sent + 1)]
+    print(f"{mechanism}, {how}: {cuts} logins were cut, each was made anew")

@@ -165,7 +165,6 @@ class ApacheKafka:
 
     @property
     def pid(self) -> int:
-        """The process that runs now."""
         assert self._process is not None
         return self._process.pid
 
@@ -182,7 +181,6 @@ class ApacheKafka:
         return "\n".join([line for line in lines if not line.startswith("\t")][-LINES_TOLD:])
 
     def segments(self, topic: str, partition: int) -> list[Path]:
-        """The files that hold the partition's batches, oldest first."""
         return sorted(self.data_dir.glob(f"{topic}-{partition}/*.log"))
 
     def kill(self) -> None:

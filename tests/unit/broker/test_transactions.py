@@ -29,7 +29,7 @@ def running(path: Path, version: int = 2, **options: Any) -> Iterator[tuple[Node
 
 
 def test_every_step_of_a_producers_life(tmp_path: Path) -> None:
-    """``test_apache_kafka_transactions`` asks Apache Kafka the same."""
+    """``test_apache_kafka_answers`` asks Apache Kafka the same."""
     with running(tmp_path) as (node, _):
         node.topics.create("one", 1)
         asks = partial(ask, node)
