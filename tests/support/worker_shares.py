@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 TOGETHER = {
     "tests/integration/test_apache_kafka.py": "shared_kafka",
     "tests/integration/test_apache_kafka_answers.py": "shared_kafka",
-    "tests/integration/test_apache_kafka_cleaning.py": "shared_kafka",
     "tests/integration/test_apache_kafka_tools.py": "shared_kafka",
     "tests/integration/test_prepared_transactions.py": "shared_kafka",
     "tests/integration/test_round_trip.py": "shared_kafka",
