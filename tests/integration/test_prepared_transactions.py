@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -139,50 +140,37 @@ def test_what_is_prepared_takes_no_records_and_close_leaves_it(
     assert committed(bootstrap_servers, topic, PARTITIONS) == [b"prepared"]
 
 
-PLACE = TopicPartition("kept", 0)
-
-
-class Kept:
+class Kept(NamedTuple):
     """An offset with a note."""
 
-    def __init__(self, offset: int, metadata: str) -> None:
-        self.offset = offset
-        self.metadata = metadata
+    offset: int
+    metadata: str
 
 
-@pytest.fixture(scope="module", params=["embedded", NEWEST, OLDER_TOO])
-def servers(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iterator[str]:
-    if request.param == "embedded":
-        with EmbeddedBroker() as embedded:
-            TopicAdmin(embedded.bootstrap_servers).create("kept", 1)
-            yield embedded.bootstrap_servers
-    else:
-        kafka = shared_kafka(request.param)
-        TopicAdmin(kafka.bootstrap_servers).create("kept", 1)
-        yield kafka.bootstrap_servers
+def test_an_open_transaction_is_waited_for(bootstrap_servers: str, topic: str) -> None:
+    place = TopicPartition(topic, 0)
+    with make(bootstrap_servers, topic) as writes, make(bootstrap_servers, "asks") as asks:
 
+        def found(**given: Any) -> Any:
+            return TwoPhaseCommit(asks).committed_offsets(topic, [place], **given)[place]
 
-def test_an_open_transaction_is_waited_for(servers: str) -> None:
-    with make(servers, "writes") as writes, make(servers, "asks") as asks:
-        assert TwoPhaseCommit(asks).committed_offsets("group", [PLACE])[PLACE].offset == -1
+        assert found().offset == -1
         note = "{" + "n" * 3_000 + "}"
         with writes.transaction():
-            writes.send_offsets_to_transaction({PLACE: Kept(5, note)}, "group")
-        found = TwoPhaseCommit(asks).committed_offsets("group", [PLACE])[PLACE]
-        assert (found.offset, found.metadata) == (5, note.encode())
+            writes.send_offsets_to_transaction({place: Kept(5, note)}, topic)
+        assert (found().offset, found().metadata) == (5, note.encode())
         answers: list[int] = []
         asked = threading.Event()
 
         def ask() -> None:
             asked.set()
-            answers.append(TwoPhaseCommit(asks).committed_offsets("group", [PLACE])[PLACE].offset)
+            answers.append(found().offset)
 
         with writes.transaction():
-            writes.send_offsets_to_transaction({PLACE: Kept(6, "")}, "group")
-            with pytest.raises(KprodTimeoutError, match="'group'"):
-                TwoPhaseCommit(asks).committed_offsets("group", [PLACE], timeout=0.3)
-            unstable = TwoPhaseCommit(asks).committed_offsets("group", [PLACE], wait=False)
-            assert unstable[PLACE].offset == -1
+            writes.send_offsets_to_transaction({place: Kept(6, "")}, topic)
+            with pytest.raises(KprodTimeoutError, match=f"'{topic}'"):
+                found(timeout=0.3)
+            assert found(wait=False).offset == -1
             waiting = threading.Thread(target=ask)
             waiting.start()
             asked.wait()
@@ -190,13 +178,14 @@ def test_an_open_transaction_is_waited_for(servers: str) -> None:
         assert answers == [6]
 
 
-def test_a_producer_that_was_fenced_may_ask(servers: str) -> None:
-    with make(servers, "same") as fenced, make(servers, "same") as heir:
+def test_a_producer_that_was_fenced_may_ask(bootstrap_servers: str, topic: str) -> None:
+    place = TopicPartition(topic, 0)
+    with make(bootstrap_servers, topic) as fenced, make(bootstrap_servers, topic) as heir:
         fenced.init_transactions()
         with heir.transaction():
-            heir.send_offsets_to_transaction({PLACE: 9}, "another")
+            heir.send_offsets_to_transaction({place: 9}, topic)
         fenced.begin_transaction()
-        fenced.send("kept", b"too late")
+        fenced.send(topic, b"too late")
         with pytest.raises(TransactionError):
             fenced.commit_transaction()
-        assert TwoPhaseCommit(fenced).committed_offsets("another", [PLACE])[PLACE].offset == 9
+        assert TwoPhaseCommit(fenced).committed_offsets(topic, [place])[place].offset == 9

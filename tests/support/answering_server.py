@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 class AnsweringServer:
     """``sent`` are the pieces of answers that left while the client was there."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, until: bytes) -> None:
         self.host, self.port = listener.getsockname()
+        self._until = until
         self.requests: list[bytes] = []
         self.sent: list[bytes] = []
         self.leaves = threading.Event()
@@ -38,7 +39,7 @@ class AnsweringServer:
         self, client: socket.socket, answer: Callable[[bytes], Iterable[bytes]], pause: float
     ) -> None:
         request = b""
-        while b"\r\n\r\n" not in request:
+        while not request or self._until not in request:
             if not (more := client.recv(65536)):
                 return
             request += more
@@ -52,15 +53,20 @@ class AnsweringServer:
 
 @contextmanager
 def answering(
-    answer: Callable[[bytes], Iterable[bytes]], pause: float = 0.0, *, often: bool = False
+    answer: Callable[[bytes], Iterable[bytes]],
+    pause: float = 0.0,
+    *,
+    often: bool = False,
+    until: bytes = b"\r\n\r\n",
 ) -> Iterator[AnsweringServer]:
     """Sends the pieces of the answer to a request, so many seconds apart, and ends the connection.
 
-    It answers one request, or as many as come. Who connects and asks nothing is passed over: the
-    port may have been that of a broker whose clients, in other tests, still look for it.
+    It answers one request, or as many as come, each once it has ``until`` in it. Who connects and
+    asks nothing is passed over: the port may have been that of a broker whose clients, in other
+    tests, still look for it.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = AnsweringServer(listener)
+        server = AnsweringServer(listener, until)
         thread = threading.Thread(target=server.serve, args=(listener, answer, pause, often))
         thread.start()
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from kprod.errors import (
     SaslAuthenticationError,
     TlsAuthenticationError,
 )
+from tests.support.answering_server import answering
 from tests.support.certificates import Certificates
 from tests.support.guarded_broker import PASSWORD, USER, GuardedBroker
 
@@ -135,31 +135,6 @@ def new(context: ssl.SSLContext) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
 
 
-@contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """A server that says this to everybody who says something, and hangs up."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(0.05)
-        stop = threading.Event()
-
-        def serve() -> None:
-            while not stop.is_set():
-                with suppress(OSError):
-                    client, _ = listener.accept()
-                    with client:
-                        client.settimeout(5)
-                        client.recv(65_536)
-                        client.sendall(answer)
-
-        server = threading.Thread(target=serve)
-        server.start()
-        try:
-            yield f"127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            stop.set()
-            server.join()
-
-
 Serve = Callable[[Certificates], AbstractContextManager[str]]
 
 
@@ -171,8 +146,14 @@ def with_settings(change: Callable[[ssl.SSLContext], None]) -> Serve:
     return lambda certificates: tls_broker(certificates.server, change)
 
 
+@contextmanager
+def saying_to_all(answer: bytes) -> Iterator[str]:
+    with answering(lambda _: [answer], often=True, until=b"") as server:
+        yield f"127.0.0.1:{server.port}"
+
+
 def saying(answer: bytes) -> Serve:
-    return lambda _: answering(answer)
+    return lambda _: saying_to_all(answer)
 
 
 @pytest.mark.parametrize(
