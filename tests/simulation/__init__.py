@@ -5,9 +5,8 @@
   ``wires`` and ``events`` are the network and its time, ``model/`` the brokers, ``interference``
   what spoils a request.
 * ``wire_watch``, ``sequence_watch``, ``samples`` judge while it runs, ``checks`` judges the logs.
-* ``campaign`` runs many seeds, ``shrink`` makes a failing schedule small; ``mutants*`` are bugs
-  ``planted`` to see whether all this notices them. Each is a subclass, or a function, in place of
-  what a Python module names.
+* ``campaign`` runs many seeds, ``shrink`` makes a failing schedule small; ``bugs`` are ``planted``
+  to see whether all this notices them.
 
 ``pytest tests/simulation --seeds 1000 --first-seed 5000``, or, for very many,
 ``python -m tests.simulation --seeds 200000 --workers 2``. A failure prints what repeats it.

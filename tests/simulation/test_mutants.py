@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.bugs import BUGS
 from tests.simulation.campaign import attempt
-from tests.simulation.mutants import MUTANTS
-from tests.simulation.planted import Bug
+from tests.simulation.planted import check
+from tests.support.planted import Bug
 
 
-@pytest.mark.parametrize("bug", MUTANTS, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_noticed(bug: Bug) -> None:
-    bug.check(attempt)
+    check(bug, attempt)

@@ -2,302 +2,166 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Any
-
-from kprod.errors import BrokerError, ErrorCode, KprodError
-from kprod.sender.coordination import Ask, Coordination, by_topic
-from kprod.sender.retry import Reaction
-from kprod.sender.transactions import Call, PendingCall, State, Transactions
-from kprod.types import ProducerId, TopicPartition
-from kprod.wire import transactions as wire
-from kprod.wire.versions import ApiKey
-from tests.simulation.planted import Bug
-
-
-def ends(ask: Ask, committed: bool) -> None:
-    """Let a question end its transaction so."""
-    ask.fields, ask.about = (*ask.fields[:-1], committed), committed
-
-
-# What is decided ------------------------------------------------------------------------------
-
-
-class IgnoresFailures(Transactions):
-    def fail(self, cause: KprodError, states: Container[State] = ()) -> None:
-        pass
-
-
-class ForgetsWhoWaits(Transactions):
-    def start(self, call: Call) -> PendingCall:
-        self._pending = None
-        if call is Call.ABORT and self.state is State.COMMITTING:
-            self.state = State.IN_TRANSACTION
-        return super().start(call)
-
-
-class TakesRecordsAnyTime(Transactions):
-    def refusal(self) -> KprodError | None:
-        return None
-
-    def begin(self) -> None:
-        self.state = State.READY if self.state is State.COMMITTING else self.state
-        super().begin()
-
-
-class RecoversFromFencing(Transactions):
-    def end_for_good(self, error: KprodError) -> None:
-        if self.state is not State.INITIALIZING:
-            self.fail(error)
-
-
-class ForgetsOffsets(Transactions):
-    def next_offsets(self) -> Any:
-        found = super().next_offsets()
-        if found is not None:
-            self.offsets_sent(found)
-        return None
-
-
-class AddsNothing(Coordination):
-    def may_send(self, tp: TopicPartition) -> bool:
-        if super().may_send(tp) or tp not in self._wanted:
-            return True
-        self._wanted.clear()
-        self.started = True
-        return True
-
-
-class EndsNothing(Coordination):
-    def next_ask(self, *, drained: bool) -> Ask | None:
-        self.started = False
-        return super().next_ask(drained=drained)
-
-
-class CommitsAlways(Coordination):
-    def next_ask(self, *, drained: bool) -> Ask | None:
-        ask = super().next_ask(drained=drained)
-        if ask is not None and ask.api is ApiKey.END_TXN:
-            ends(ask, True)
-        return ask
-
-
-class BelievesAddedAtOnce(Coordination):
-    def leaves(self, ask: Ask) -> None:
-        super().leaves(ask)
-        if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
-            self._added.update(ask.about)
-            self._wanted.clear()
-
-
-class BelievesLostEnds(Coordination):
-    def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
-        before = self._needs_epoch
-        super().failed(ask, error, now, sent=sent)
-        if ask.api is ApiKey.END_TXN and sent:
-            self._needs_epoch = before
-            self._ended(renewed=False)
-
-
-class TrustsLateEnds(Coordination):
-    def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
-        before = self._needs_epoch
-        super().failed(ask, error, now, sent=sent)
-        self._needs_epoch = before
-
-
-class KeepsTheEpoch(Coordination):
-    def _identify(self, producer_id: int, epoch: int) -> None:
-        if self._identity.producer is None:
-            super()._identify(producer_id, epoch)
-
-
-class ReusesSequences(Coordination):
-    def sequence_lost(self) -> None:
-        pass
-
-
-class TakesLateCommitsForFencing(Coordination):
-    """The coordinator's own abort ends the producer (KAFKA-20785)."""
-
-    def _react(self, ask: Ask, code: int, where: str = "") -> Reaction | None:
-        if ask.api is ApiKey.END_TXN and code == ErrorCode.PRODUCER_FENCED:
-            self._end_for_good(Reaction.FENCED, BrokerError(code, str(ask)))
-            return None
-        return super()._react(ask, code, where)
-
-
-class TakesAnyAnswerForOffsets(Coordination):
-    def take(self, ask: Ask, reply: Any, now: float) -> Reaction | None:
-        if ask.api is ApiKey.TXN_OFFSET_COMMIT:
-            results = [(topic, number, 0) for topic, number, _ in reply.results]
-            reply = reply._replace(results=results)
-        return super().take(ask, reply, now)
-
-
-class TakesAnyAnswerForAnEnd(Coordination):
-    def take(self, ask: Ask, reply: Any, now: float) -> Reaction | None:
-        if ask.api is ApiKey.END_TXN:
-            reply = reply._replace(error_code=0)
-        return super().take(ask, reply, now)
-
-
-# What is said to brokers ----------------------------------------------------------------------
-
-
-class NotTransactional(Coordination):
-    """Batches do not say that they are of a transaction."""
-
-    def _identify(self, producer_id: int, epoch: int) -> None:
-        self._identity.producer = ProducerId(producer_id, epoch, transactional=False)
-
-
-class BelievesInTheNewProtocol(Coordination):
-    """Partitions are never added, whatever the cluster's level."""
-
-    def _begin_anew(self) -> None:
-        super()._begin_anew()
-        self._transactions.used_level = 2
-
-
-class GoesOnWithTheOldEpoch(Coordination):
-    """After an end in doubt the next transaction has the epoch of the one before."""
-
-    def _ended(self, *, renewed: bool) -> None:
-        self._needs_epoch = False
-        self._begin_anew()
-
-
-class NamesNoTransaction(Coordination):
-    """Produce requests do not name the transactional id."""
-
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        self.transactional_id = ""
-
-
-class StaysWithACoordinator(Coordination):
-    """Who was found once is asked for ever."""
-
-    def answered(self, ask: Ask, reply: Any, now: float) -> None:
-        before = dict(self._coordinators)
-        super().answered(ask, reply, now)
-        self._coordinators = {**self._coordinators, **before}
-
-
-class KeepsWhatWasQueued(Coordination):
-    """What an aborted transaction has queued is left to the next one."""
-
-    def _gather(self, state: State, now: float) -> bool:
-        return super()._gather(state, now) or state is State.ABORTING
-
-    def _drop_queued(self, now: float) -> None:
-        pass
-
-
-class EndsBeforeTheAnswers(Coordination):
-    """A transaction ends while records are on their way."""
-
-    def next_ask(self, *, drained: bool) -> Ask | None:
-        return super().next_ask(drained=True)
-
-
-class ForgetsWhatFailed(Coordination):
-    """A question without an answer is not asked again."""
-
-    def failed(self, ask: Ask, error: Any, now: float, *, sent: bool) -> None:
-        if not sent:
-            super().failed(ask, error, now, sent=sent)
-
-
-class EndsTheOtherWay(Coordination):
-    """A commit whose answer was lost is repeated as an abort, and the other way round."""
-
-    asked = 0
-
-    def leaves(self, ask: Ask) -> None:
-        super().leaves(ask)
-        if ask.api is ApiKey.END_TXN:
-            EndsTheOtherWay.asked += 1
-            if EndsTheOtherWay.asked % 5 == 0:
-                ends(ask, not ask.about)
-
-
-class AddsOne(Coordination):
-    """Of several partitions one is added, and all are believed to be."""
-
-    def leaves(self, ask: Ask) -> None:
-        super().leaves(ask)
-        if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
-            ask.fields = *ask.fields[:-1], by_topic(ask.about[:1])
-
-    def take(self, ask: Ask, reply: Any, now: float) -> Reaction | None:
-        if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
-            code = reply.results[0][2]
-            reply = reply._replace(results=[(*tp, code) for tp in ask.about])
-        return super().take(ask, reply, now)
-
-
-class ForgetsTheMember(Coordination):
-    """The group is not told which of its members asks."""
-
-    def leaves(self, ask: Ask) -> None:
-        super().leaves(ask)
-        if ask.api is ApiKey.TXN_OFFSET_COMMIT:
-            *before, member, left = ask.fields
-            ask.fields = *before, wire.GroupMetadata(member.group_id), left
-
-
-class AsksTheWrongCoordinator(Coordination):
-    """Offsets go to the coordinator of the transaction."""
-
-    def next_ask(self, *, drained: bool) -> Ask | None:
-        ask = super().next_ask(drained=drained)
-        if ask is not None and ask.api is ApiKey.TXN_OFFSET_COMMIT:
-            ask.coordinator = wire.TRANSACTION, self.transactional_id
-        return ask
-
-
-PLACES: tuple[tuple[type, str], ...] = (
-    (Transactions, "kprod.sender.assembly.Transactions"),
-    (Coordination, "kprod.sender.assembly.Coordination"),
-)
-CAUGHT_BY: dict[type, int] = {
-    IgnoresFailures: 0,
-    ForgetsWhoWaits: 0,
-    TakesRecordsAnyTime: 0,
-    RecoversFromFencing: 234,
-    ForgetsOffsets: 0,
-    AddsNothing: 0,
-    EndsNothing: 0,
-    CommitsAlways: 0,
-    BelievesAddedAtOnce: 0,
-    BelievesLostEnds: 150,
-    TrustsLateEnds: 979,
-    KeepsTheEpoch: 0,
-    ReusesSequences: 48,
-    TakesLateCommitsForFencing: 5209,
-    TakesAnyAnswerForOffsets: 0,
-    TakesAnyAnswerForAnEnd: 50,
-    NotTransactional: 0,
-    BelievesInTheNewProtocol: 0,
-    GoesOnWithTheOldEpoch: 48,
-    NamesNoTransaction: 0,
-    StaysWithACoordinator: 21,
-    KeepsWhatWasQueued: 12,
-    EndsBeforeTheAnswers: 0,
-    ForgetsWhatFailed: 0,
-    EndsTheOtherWay: 0,
-    AddsOne: 0,
-    ForgetsTheMember: 0,
-    AsksTheWrongCoordinator: 13,
-}
-"""A seed that notices each. A change of the model may move those that few others do."""
-
-
-def _bug(broken: type) -> Bug:
-    place = next(place for kind, place in PLACES if issubclass(broken, kind))
-    return Bug(broken.__name__, CAUGHT_BY[broken], ((place, broken),))
-
-
-BUGS = tuple(map(_bug, CAUGHT_BY))
+from tests.support.planted import bugs
+
+BUGS = bugs("""
+    ignores failures | 0
+    kprod.sender.transactions.Transactions.fail
+    + return
+
+    forgets who waits | 0
+    kprod.sender.transactions.Transactions.start
+    + self._pending = None
+    + if call is Call.ABORT and self.state is State.COMMITTING:
+    +     self.state = State.IN_TRANSACTION
+
+    takes records any time | 0
+    kprod.sender.transactions.Transactions.refusal
+    + return None
+    kprod.sender.transactions.Transactions.begin
+    + self.state = State.READY if self.state is State.COMMITTING else self.state
+
+    recovers from fencing | 234
+    kprod.sender.transactions.Transactions.end_for_good
+    + if self.state is not State.INITIALIZING:
+    +     self.fail(error)
+    + return
+
+    forgets offsets | 0
+    kprod.sender.transactions.Transactions.next_offsets
+    - return offsets
+    + self.offsets_sent(offsets)
+    + return None
+
+    adds no partition | 1
+    kprod.sender.coordination.Coordination.may_send
+    - self._wanted[tp] = None
+    - self._transactions.changed()
+    - return False
+    + self._wanted.clear()
+    + self.started = True
+    + return True
+
+    ends nothing | 0
+    kprod.sender.coordination.Coordination.next_ask
+    + self.started = False
+
+    commits always | 0
+    kprod.sender.coordination.Coordination._next_of_transaction
+    - committed = state is State.COMMITTING and self._refused_commit is None
+    + committed = True
+
+    believes partitions added at once | 32
+    kprod.sender.coordination.Coordination.leaves
+    + if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
+    +     self._added.update(ask.about)
+    +     self._wanted.clear()
+
+    believes in an end whose answer was lost | 150
+    kprod.sender.coordination.Coordination.failed
+    - self._needs_epoch = True
+    + self._needs_epoch = self._needs_epoch or ask.api is not ApiKey.END_TXN
+    - self._back_off(now)
+    + self._back_off(now)
+    + if sent and ask.api is ApiKey.END_TXN:
+    +     self._ended(renewed=False)
+
+    trusts that no end comes late | 979
+    kprod.sender.coordination.Coordination.failed
+    - self._needs_epoch = True
+    + pass
+
+    keeps the epoch | 0
+    kprod.sender.coordination.Coordination._identify
+    + if self._identity.producer is not None:
+    +     return
+
+    reuses sequences | 48
+    kprod.sender.coordination.Coordination.sequence_lost
+    + return
+
+    takes the coordinator's own abort for fencing (KAFKA-20785) | 5209
+    kprod.sender.coordination.Coordination._react
+    + if ask.api is ApiKey.END_TXN and code == ErrorCode.PRODUCER_FENCED:
+    +     return self._end_for_good(Reaction.FENCED, BrokerError(code, str(ask)))
+
+    takes any answer for offsets | 0
+    kprod.sender.coordination.Coordination.take
+    + if ask.api is ApiKey.TXN_OFFSET_COMMIT:
+    +     reply = reply._replace(results=[(*place, 0) for *place, _ in reply.results])
+
+    takes any answer for an end | 50
+    kprod.sender.coordination.Coordination.take
+    + if ask.api is ApiKey.END_TXN:
+    +     reply = reply._replace(error_code=0)
+
+    batches do not say that they are of a transaction | 1
+    kprod.sender.coordination.Coordination._identify
+    - self._identity.producer = ProducerId(producer_id, epoch, transactional=True)
+    + self._identity.producer = ProducerId(producer_id, epoch, transactional=False)
+
+    adds no partition whatever the cluster's level | 1
+    kprod.sender.coordination.Coordination._begin_anew
+    - self._transactions.used_level = self._transactions.level
+    + self._transactions.used_level = 2
+
+    has the epoch of before after an end in doubt | 48
+    kprod.sender.coordination.Coordination._ended
+    + self._needs_epoch = False
+    + return self._begin_anew()
+
+    produce requests do not name the transaction | 0
+    kprod.sender.coordination.Coordination.__init__
+    - self.transactional_id = transactions.transactional_id
+    + self.transactional_id = ''
+
+    asks who was found once for ever | 21
+    kprod.sender.coordination.Coordination.answered
+    - self._coordinators.pop(ask.coordinator, None)
+    + pass
+    kprod.sender.coordination.Coordination.take
+    - self._coordinators[ask.coordinator] = reply.node_id, now
+    + self._coordinators.setdefault(ask.coordinator, (reply.node_id, now))
+
+    leaves to the next transaction what an aborted one has queued | 12
+    kprod.sender.coordination.Coordination._gather
+    - return drained
+    + return drained or state is State.ABORTING
+    kprod.sender.coordination.Coordination._drop_queued
+    + return
+
+    ends while records are on their way | 0
+    kprod.sender.coordination.Coordination.next_ask
+    + drained = True
+
+    asks nothing again that had no answer | 2
+    kprod.sender.coordination.Coordination.failed
+    + if sent:
+    +     return
+
+    repeats a commit as an abort | 0
+    kprod.sender.coordination.Coordination.leaves
+    + if ask.api is ApiKey.END_TXN:
+    +     Coordination.asked = getattr(Coordination, "asked", 0) + 1
+    +     if Coordination.asked % 5 == 0:
+    +         ask.fields, ask.about = (*ask.fields[:-1], not ask.about), not ask.about
+
+    adds one of several partitions | 1
+    kprod.sender.coordination.Coordination.leaves
+    + if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
+    +     ask.fields = *ask.fields[:-1], by_topic(ask.about[:1])
+    kprod.sender.coordination.Coordination.take
+    + if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
+    +     reply = reply._replace(results=[(*tp, reply.results[0][2]) for tp in ask.about])
+
+    does not tell the group which member asks | 3
+    kprod.sender.coordination.Coordination.leaves
+    + if ask.api is ApiKey.TXN_OFFSET_COMMIT:
+    +     *before, member, left = ask.fields
+    +     ask.fields = *before, GroupMetadata(member.group_id), left
+
+    commits offsets at the coordinator of the transaction | 13
+    kprod.sender.coordination.Coordination._to_add
+    - api, to = ApiKey.TXN_OFFSET_COMMIT, (GROUP, group_id)
+    + api, to = ApiKey.TXN_OFFSET_COMMIT, self._coordinator
+""")

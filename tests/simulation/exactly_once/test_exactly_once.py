@@ -8,7 +8,8 @@ from tests.simulation.campaign import campaign
 from tests.simulation.exactly_once.bugs import BUGS
 from tests.simulation.exactly_once.draw import draw
 from tests.simulation.exactly_once.world import attempt
-from tests.simulation.planted import Bug
+from tests.simulation.planted import check
+from tests.support.planted import Bug
 from tests.support.tier import seeds
 
 SEEDS = seeds("KPROD_EXACTLY_ONCE_SEEDS", 100, 1000)
@@ -44,4 +45,4 @@ def test_the_seeds_reach_every_fate() -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_noticed(bug: Bug) -> None:
-    bug.check(attempt)
+    check(bug, attempt)

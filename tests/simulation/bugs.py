@@ -1,0 +1,366 @@
+"""The bugs that are planted, and for each a seed that notices it.
+
+Most of them are bugs that other clients have shipped. Where a class is compiled, another one takes
+its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kprod.buffer.delivery import BatchDelivery
+from kprod.sender.connection import Buffers
+from kprod.wire.produce import encode_produce_request
+from kprod_ext import AppendContext
+from kprod_ext.batch import ProducerBatch
+from kprod_ext.partition_queue import PartitionQueue
+from tests.support.planted import bugs
+
+ORDER = bugs("""
+    a maybe batch goes out under a new epoch (Redpanda#3039) | 24
+    kprod.sender.partition.Partition.renumber
+    - doomed = [batch for batch in self.in_flight if batch.maybe_written]
+    - self.in_flight = [batch for batch in self.in_flight if not batch.maybe_written]
+    + doomed = []
+    kprod.sender.partition.Partition._out_of_sequence
+    - elif not batch.maybe_written and self._all.transaction is None:
+    + elif self._all.transaction is None:
+
+    a new epoch is taken for every partition at once (librdkafka#4953) | 92
+    kprod.sender.partitions.PartitionSet.renumber
+    + if any(each.needs_new_epoch for each in self._known.values()):
+    +     for each in self._known.values():
+    +         each.want_new_epoch()
+    kprod.sender.partition.Partition.renumber
+    - doomed = [batch for batch in self.in_flight if batch.maybe_written]
+    - self.in_flight = [batch for batch in self.in_flight if not batch.maybe_written]
+    + doomed = []
+
+    a retry gets new sequence numbers (librdkafka#4736, franz-go#1217) | 5
+    kprod.sender.partition.Partition.assign
+    + if batch.attempts and self.producer is not None:
+    +     self._number(batch)
+
+    many in flight before the first OK (KAFKA-14359) | 24
+    kprod.sender.partition.Partition.may_send
+    + self.proven_leader = self.leader
+
+    a retry overtakes older batches (librdkafka#1092, sarama#2619) | 23
+    kprod.sender.partition.Partition.may_send
+    + if batch.attempts and not self.needs_new_epoch:
+    +     return True
+
+    a new epoch goes on with the old numbers (KAFKA-12152) | 9
+    kprod.sender.partition.Partition.assign
+    + if self.producer is not None:
+    +     self.producer = self._all.identity.producer
+
+    proof outlives the topic it was given for | 106
+    kprod.cluster.snapshot.ClusterSnapshot.leadership
+    - return Leadership(info.leader_id, info.leader_epoch, self.topic_id(tp.topic))
+    + return Leadership(info.leader_id, info.leader_epoch, None)
+
+    what a log cut short accepts is proof | 548
+    kprod.sender.partition.Partition.leaves_room
+    + return True
+
+    batches come back in the reverse order | 8
+
+    batches come back at the end of the queue (librdkafka#1092) | 5
+
+    sequences are forgotten while a topic is missing (librdkafka before 1.9.0) | 28
+    kprod.sender.requests.MetadataRequests._decode
+    - return reply
+    + missing = {topic.name for topic in reply.topics if topic.error_code}
+    + self._partitions.missing = getattr(self._partitions, "missing", set()) | missing
+    + return reply
+    kprod.sender.partition.Partition.may_send
+    + missing = getattr(self._all, "missing", set())
+    + if self.tp.topic in missing and not self.in_flight:
+    +     missing.discard(self.tp.topic)
+    +     self.producer = None
+
+    a broker's memory is trusted for ever (KIP-854) | 224
+    kprod.sender.partition.Partition.stored
+    - self.proven_until = batch.last_attempt_at + PROOF_LASTS
+    + self.proven_until = float("inf")
+
+    halves of a batch change places | 41
+    kprod.buffer.split.split
+    - return parts
+    + parts[0].drain_order, parts[1].drain_order = parts[1].drain_order, parts[0].drain_order
+    + return parts
+""")
+
+OUTCOMES = bugs("""
+    halves of a batch are beyond doubt | 1597
+    kprod.buffer.split.split
+    - return parts
+    + for part in parts:
+    +     part.maybe_written = False
+    + return parts
+
+    what is out of sequence was stored before | 202
+    kprod.sender.partition.Partition._await_proof
+    + return self.stored(batch, -1, -1, batch.last_attempt_at)
+
+    a batch is acknowledged when its time runs out | 12
+    kprod.sender.partition.Partition.expire
+    + if batch.on_wire:
+    +     self._all.metrics.acknowledged(batch)
+    +     self._all.accumulator.incomplete.discard(batch)
+    +     return batch.delivery.succeed(-1, -1)
+
+    memory is given back while on the wire (CVE-2026-35554) | 24
+    kprod.sender.partition.Partition.expire
+    - self.end(batch, self._expired(batch, state, now), now)
+    + on_wire = batch.on_wire
+    + self.end(batch, self._expired(batch, state, now), now)
+    + if on_wire:
+    +     batch.release()
+
+    memory is given back twice | 0
+    kprod.sender.partition.Partition._succeed
+    - batch.release()
+    + batch.release()
+    + if batch.attempts > 1:
+    +     batch.release()
+
+    expired batches on the wire are forgotten | 12
+    kprod.sender.partition.Partition.attempt_failed
+    + if batch.delivery.done:
+    +     return self.off_wire(batch)
+
+    doubt is forgotten with the next attempt | 9
+    kprod.sender.partition.Partition.attempt_failed
+    + batch.maybe_written = False
+
+    offsets of retried batches are one too high | 0
+    kprod.sender.partition.Partition.stored
+    + base_offset += batch.attempts > 1 and base_offset >= 0
+
+    DUPLICATE is a failure | 43
+    kprod.sender.partition.Partition._go_on_after
+    - if repeated:
+    + if False:
+
+    a passing error is final | 45
+    kprod.sender.partition.Partition._go_on_after
+    + if isinstance(error, BrokerError) and error.code == 6:
+    +     return self._refused(batch, error, now)
+
+    a sequence refused for good is tried for ever (aiokafka#1017) | 124
+    kprod.sender.partition.Partition._resequence
+    + return self._retry(batch, now)
+
+    callbacks are called twice | 0
+
+    expired batches vanish (kafka-python#2198) | 12
+    kprod.sender.partition.Partition._take_late
+    - return late
+    + return [batch for batch in late if batch.on_wire]
+
+    close forgets what is on the wire | 58
+    kprod.sender.partitions.PartitionSet.withdraw
+    - found = [batch for each in self._known.values() for batch in each.unanswered()]
+    + every = [batch for each in self._known.values() for batch in each.unanswered()]
+    + found = [batch for batch in every if not batch.on_wire]
+    kprod.sender.loop.Sender.disown
+    - for batch in self.accumulator.incomplete.copy():
+    + for batch in [one for one in self.accumulator.incomplete.copy() if not one.on_wire]:
+
+    a lost office means not written | 168
+    kprod.sender.produce.ProduceExchange._refused
+    - stored = part.base_offset >= 0
+    + stored = False
+""")
+
+ANSWERS_AND_PACE = bugs("""
+    correlation ids are ignored | 15
+    kprod.sender.connection.BrokerConnection._match
+    - if exchange.left_bytes:
+    + if False:
+    - if correlation_id != exchange.correlation_id:
+    + if False:
+
+    partitions left out of an answer are forgotten | 9
+    kprod.sender.produce.ProduceExchange._end_left_out
+    + self._batches.clear()
+
+    an answer is taken for the wrong partition | 9
+    kprod.sender.produce.ProduceExchange.answered
+    + first, *others = self._batches.values()
+    + self._batches = dict(zip(self._batches, [*others, first], strict=True))
+
+    a cut request was never sent | 9
+    kprod.sender.produce.ProduceExchange.failed
+    + sent = False
+
+    records go to another partition (KAFKA-19012) | 1
+    kprod.sender.produce.ProduceExchange.encode
+    - for (topic, partition), batch in self._batches.items():
+    + first, *others = self._batches.values()
+    + for (topic, partition), batch in zip(self._batches, [*others, first], strict=True):
+
+    no back-off before a retry | 21
+    kprod.sender.partition.Partition.put_back
+    - self.queue.put_back(batch)
+    + batch.retry_at = 0.0
+    + self.queue.put_back(batch)
+
+    no back-off before a connection | 12
+    kprod.sender.broker.Broker._back_off
+    - self._retry_at = now + self._settings.reconnect.delay(self._failures)
+    + self._retry_at = now
+
+    no back-off between metadata requests | 0
+    kprod.cluster.metadata.Metadata.due
+    - return max(0.0, wait, allowed if self._last_attempt > -FOREVER else 0.0)
+    + return 0.0
+
+    throttling is ignored | 4
+    kprod.sender.produce.ProduceExchange.answered
+    - return throttle_ms
+    + return 0
+
+    the limit of requests in flight is ignored | 1
+    kprod.sender.connection.BrokerConnection.open
+    + self._max_in_flight = 1000
+
+    a partition that waits is forgotten | 4
+    kprod.sender.partition.Partition.move
+    + if self.place is WAITING and place is READY:
+    +     return
+""")
+
+GROWTH = bugs("""
+    a batch grows without end | 1
+
+    what a batch grew into is not given back | 82
+
+    the pieces of a batch change places | 1
+
+    a piece of a batch is sent for all of them | 1
+
+    records are counted before a batch leaves | 13
+    kprod.sender.partition.Partition.may_send
+    + vars(self._all).setdefault("counted", {}).setdefault(batch, batch.record_count)
+    kprod.sender.partition.Partition._number
+    - self.next_sequence = (self.next_sequence + batch.record_count) & LAST_SEQUENCE
+    + counted = vars(self._all).get("counted", {}).get(batch, batch.record_count)
+    + self.next_sequence = (self.next_sequence + counted) & LAST_SEQUENCE
+
+    a window stays wide after a loss | 8498
+    kprod.sender.broker.Window.failed
+    + lost = False
+
+    a window is wide from the start | 87
+    kprod.sender.broker.Window.__init__
+    - self.size = least
+    + self.size = self._most
+    kprod.sender.broker.Window.failed
+    + lost = False
+""")
+
+
+class FreesOnce(ProducerBatch):
+    freed = False
+
+    def release(self) -> None:
+        if not self.freed:
+            self.freed = True
+            super().release()
+
+
+class TellsTwice(BatchDelivery):
+    __slots__ = ()
+
+    def on_done(
+        self, tell: Callable[[], object], index: int = 0, hears_errors: bool = True
+    ) -> None:
+        super().on_done(tell, index, hears_errors)
+        super().on_done(tell, index, hears_errors)
+
+
+def put_first(queue: PartitionQueue, batch: ProducerBatch) -> None:
+    """Before all others: as one that has never left."""
+    order, batch.drain_order = batch.drain_order, None
+    PartitionQueue.put_back(queue, batch)
+    batch.drain_order = order
+
+
+class Reverses(PartitionQueue):
+    """Each batch that comes back goes before those that came back earlier."""
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        put_first(self, batch)
+
+
+class Appends(PartitionQueue):
+    """The retry queues behind newer records."""
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        waiting = [self.take_head() for _ in range(self.depth)]
+        for each in (batch, *reversed(waiting)):
+            put_first(self, each)
+
+
+class Outgrows(AppendContext):
+    """A batch knows no end while it waits."""
+
+    def __init__(self, pool: Any, *, batch_size: int, batch_max_size: int, **parts: Any) -> None:
+        most = batch_max_size if batch_max_size == batch_size else 2 * batch_max_size
+        super().__init__(pool, batch_size=batch_size, batch_max_size=most, **parts)
+
+
+class KeepsChunks(ProducerBatch):
+    """What a batch grew into is not given back."""
+
+    def release(self) -> None:
+        if not self.buffer.chunk_bytes:
+            super().release()
+
+
+def _changed(request: Iterable[Any], change: Callable[[list[Any]], Sequence[Any]]) -> Buffers:
+    changed: list[Any] = []
+    pieces: list[Any] = []
+    for buffer in (*encode_produce_request(*request), b""):
+        if isinstance(buffer, memoryview):
+            pieces.append(buffer)
+            continue
+        changed += [*change(pieces), buffer]
+        pieces = []
+    return changed
+
+
+def swaps_pieces(*request: Any) -> Buffers:
+    """A batch lies in several pieces, which are sent in the wrong order."""
+    return _changed(request, lambda pieces: pieces[::-1])
+
+
+def repeats_a_piece(*request: Any) -> Buffers:
+    """Where one piece of a batch ends, the same one begins again."""
+    return _changed(request, lambda pieces: [pieces[0]] * len(pieces) if pieces else [])
+
+
+BATCH = "kprod.buffer.accumulator.ProducerBatch"
+QUEUE = "kprod.buffer.accumulator.PartitionQueue"
+ENCODING = "kprod.sender.produce.encode_produce_request"
+SWAPS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "memory is given back while on the wire (CVE-2026-35554)": (
+        (BATCH, FreesOnce),
+        ("kprod.buffer.split.ProducerBatch", FreesOnce),
+    ),
+    "callbacks are called twice": (("kprod.buffer.accumulator.BatchDelivery", TellsTwice),),
+    "batches come back in the reverse order": ((QUEUE, Reverses),),
+    "batches come back at the end of the queue (librdkafka#1092)": ((QUEUE, Appends),),
+    "a batch grows without end": (("kprod.buffer.accumulator.AppendContext", Outgrows),),
+    "what a batch grew into is not given back": ((BATCH, KeepsChunks),),
+    "the pieces of a batch change places": ((ENCODING, swaps_pieces),),
+    "a piece of a batch is sent for all of them": ((ENCODING, repeats_a_piece),),
+}
+BUGS = tuple(
+    bug._replace(swaps=SWAPS.get(bug.name, ()))
+    for bug in (*ORDER, *OUTCOMES, *ANSWERS_AND_PACE, *GROWTH)
+)
