@@ -29,15 +29,9 @@ def public(kind: type) -> set[str]:
     return {name for name in dir(kind) if not name.startswith("_")}
 
 
-def test_futures_have_the_names_of_theirs() -> None:
+def test_futures_metadata_and_producers_have_the_names_of_theirs() -> None:
     assert public(TheirFuture) - public(FutureRecordMetadata) == ONLY_THEIRS
-
-
-def test_metadata_of_records_have_the_fields_of_theirs() -> None:
     assert RecordMetadata._fields == TheirMetadata._fields
-
-
-def test_producers_have_the_names_of_theirs() -> None:
     missing = public(kafka.KafkaProducer) - public(KafkaProducer)
     assert missing == {"DEFAULT_CONFIG", "DEPRECATED_CONFIGS", "max_usable_produce_magic"}
 

@@ -43,30 +43,23 @@ def state(producer: KafkaProducer) -> dict[str, float]:
     return {name: value for name, value in counters.items() if not name.endswith(moved_by_time)}
 
 
-BAD: list[tuple[str, type[KprodError], type[Exception], dict[str, Any]]] = [
-    ("topic", InvalidTopicError, ValueError, {"topic": "no spaces"}),
-    ("key", SerializationError, TypeError, {"key": ["list"]}),
-    ("headers[0]", RecordTypeError, TypeError, {"headers": [("h", "text")]}),
-    ("partition", PartitionError, ValueError, {"partition": -1}),
-    ("timestamp_ms", InvalidRecordError, ValueError, {"timestamp_ms": -1}),
-    ("max_request_size", RecordTooLargeError, ValueError, {"value": bytes(1_100_000)}),
+BAD: list[tuple[str, type[KprodError], dict[str, Any]]] = [
+    ("topic", InvalidTopicError, {"topic": "no spaces"}),
+    ("key", SerializationError, {"key": ["list"]}),
+    ("headers[0]", RecordTypeError, {"headers": [("h", "text")]}),
+    ("partition", PartitionError, {"partition": -1}),
+    ("timestamp_ms", InvalidRecordError, {"timestamp_ms": -1}),
+    ("max_request_size", RecordTooLargeError, {"value": bytes(1_100_000)}),
 ]
 
 
-@pytest.mark.parametrize(
-    ("named", "kind", "natural", "arguments"), BAD, ids=[f"{n} {k.__name__}" for n, k, *_ in BAD]
-)
+@pytest.mark.parametrize(("named", "kind", "arguments"), BAD)
 def test_a_bad_argument_is_named_and_leaves_no_trace(
-    producer: KafkaProducer,
-    named: str,
-    kind: type[KprodError],
-    natural: type[Exception],
-    arguments: dict[str, Any],
+    producer: KafkaProducer, named: str, kind: type[KprodError], arguments: dict[str, Any]
 ) -> None:
     before = state(producer)
     with pytest.raises(kind) as caught:
         producer.send(**{"topic": "t", "value": b"v", **arguments})
-    assert isinstance(caught.value, natural)
     assert named in str(caught.value)
     assert state(producer) == before
     assert producer.flush(LONG).pending == 0

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import zlib
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
+from itertools import repeat
 from typing import Any
 
 import numpy
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kprod.cluster.snapshot import PartitionInfo, Partitions, TopicInfo
 from kprod.errors import PartitionError
@@ -28,7 +31,7 @@ from kprod.intake.partitioner import (
     RoundRobinPartitioner,
     magnitude,
 )
-from kprod.intake.queue_loads import QueueLoads
+from kprod.intake.queue_loads import LoadTable, QueueLoads
 from kprod.types import BytesLike
 from kprod_ext import fnv1a
 from tests.support.steady_names import steady_repr
@@ -83,17 +86,6 @@ def test_one_is_drawn_at_a_time_where_brokers_may_have_to_be_avoided() -> None:
     assert sticky.following is None
 
 
-def test_one_that_was_drawn_ahead_and_lost_its_leader_is_left_out() -> None:
-    chooser, where = partitioner(), topic(1000)
-    first = chooser.choose(where, None)
-    sticky = chooser.sticky("t")
-    assert sticky is not None
-    assert sticky.following is not None
-    lost = sticky.following.partition
-    chooser.appended(where, first, BATCH, True)
-    assert chooser.choose(topic(1000, leaderless=[lost]), None) != lost
-
-
 def test_none_of_those_drawn_ahead_stays_without_a_leader() -> None:
     """Whoever has the first of them goes on to the others without asking."""
     chooser, where = partitioner(), topic(1000)
@@ -102,13 +94,6 @@ def test_none_of_those_drawn_ahead_stays_without_a_leader() -> None:
     chooser.choose(topic(1000, leaderless=[last]), None)
     assert last not in ahead_of(chooser)
     assert len(ahead_of(chooser)) == AHEAD
-
-
-def test_all_partitions_are_as_good_when_none_has_a_leader() -> None:
-    where = topic(6, leaderless=range(6))
-    chooser = partitioner()
-    assert chooser.choose(where, None) == chooser.choose(where, None)
-    assert set(drawn(chooser, where, 200)) == set(range(6))
 
 
 MANY = topic(10_000)
@@ -273,3 +258,204 @@ def test_fnv1a_with_saramas_sign_rule(data: bytes, hashed: int, count: int) -> N
 def test_the_hash_without_a_magnitude() -> None:
     # -2**31 has no counterpart among 32 bit numbers; its remainder has.
     assert magnitude(0x80000000) % 7 == 2
+
+
+class Queues:
+    """Queues of these lengths, by topic and partition."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.lengths: dict[str, dict[int, int]] = {}
+
+    def are(self, topic: str, lengths: dict[int, int]) -> None:
+        self.changes += 1
+        self.lengths[topic] = lengths
+
+    def depths(self, topic: str) -> Mapping[int, int]:
+        return self.lengths.get(topic, {})
+
+
+def loads_of(queued: dict[int, int], topic: str = "t") -> QueueLoads:
+    """Loads that know these queues of one topic."""
+    loads, queues = QueueLoads(), Queues()
+    queues.are(topic, queued)
+    loads.watch(queues)
+    return loads
+
+
+def shares(loads: QueueLoads, where: TopicInfo, times: int = 3000) -> dict[int | None, float]:
+    """How large a share each partition gets."""
+    rng = random.Random(5)
+    counts = Counter(loads.draw(where, rng, times) or repeat(None, times))
+    return {partition: count / times for partition, count in counts.items()}
+
+
+def about(shares: Mapping[int, float]) -> object:
+    return pytest.approx(shares, abs=0.05)
+
+
+@pytest.mark.parametrize("queued", [{}, {0: 2, 1: 2, 2: 2}])
+def test_equal_queues_leave_it_to_chance(queued: dict[int, int]) -> None:
+    loads = loads_of(queued)
+    assert shares(loads, topic(3)) == {None: 1}
+
+
+def test_queues_are_looked_at_again_when_they_have_changed() -> None:
+    loads, queues, where = QueueLoads(), Queues(), topic(2)
+    loads.watch(queues)
+    queues.are("t", {0: 9})
+    assert shares(loads, where) == about({0: 1 / 11, 1: 10 / 11})
+    queues.are("t", {1: 9})
+    assert shares(loads, where) == about({0: 10 / 11, 1: 1 / 11})
+    queues.are("t", {})
+    assert shares(loads, where) == {None: 1}
+
+
+def test_partitions_without_a_leader_are_not_drawn() -> None:
+    loads = loads_of({0: 1})
+    assert shares(loads, topic(4, leaderless=[1])) == about({0: 1 / 5, 2: 2 / 5, 3: 2 / 5})
+    assert shares(loads, topic(4, leaderless=[0])) == {None: 1}
+    assert shares(loads, topic(4, leaderless=range(4))) == {None: 1}
+
+
+def test_partitions_that_came_or_went_since_the_look() -> None:
+    loads = loads_of({0: 1, 1: 1})
+    assert shares(loads, topic(2)) == {None: 1}
+    assert shares(loads, topic(3)) == about({0: 1 / 4, 1: 1 / 4, 2: 2 / 4})
+    assert shares(loads, topic(1)) == {None: 1}
+
+
+TWO = topic(4, brokers=2)  # 0 and 2 on broker 1, 1 and 3 on broker 2
+
+
+def looked(loads: QueueLoads, waiting: Iterable[int], *times: float) -> None:
+    queues = Queues()
+    queues.are("t", {1: 1})
+    loads.watch(queues)
+    for now in times:
+        loads.waiting(list(waiting), now)
+
+
+def test_a_broker_that_takes_nothing_for_too_long_is_avoided() -> None:
+    loads = QueueLoads(availability_timeout=2)
+    looked(loads, [2], 10, 12)
+    assert shares(loads, TWO).keys() == {0, 1, 2, 3}
+    looked(loads, [2], 12.1)
+    assert shares(loads, TWO) == about({0: 1 / 2, 2: 1 / 2})
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [([2], 10), ([2], 13), ([], 13.5)],  # it takes again
+        [([2], 10), ([2], 13), ([], 13.5), ([2], 14)],
+        [([2], 10), ([], 500), ([2], 1000)],  # it had nothing to take
+    ],
+)
+def test_a_broker_that_takes_or_has_nothing_to_take_is_not_avoided(
+    looks: list[tuple[list[int], float]],
+) -> None:
+    loads = QueueLoads(availability_timeout=2)
+    for waiting, now in looks:
+        looked(loads, waiting, now)
+    assert shares(loads, TWO).keys() == {0, 1, 2, 3}
+
+
+def test_avoiding_all_leaves_it_to_chance() -> None:
+    loads = QueueLoads(availability_timeout=2)
+    looked(loads, [1, 2], 10, 13)
+    assert shares(loads, TWO) == {None: 1}
+
+
+def test_a_load_that_changes_moves_nobody_before_the_batch_is_full() -> None:
+    loads, queues, where = QueueLoads(), Queues(), topic(50)
+    loads.watch(queues)
+    chooser = DefaultPartitioner(100, random.Random(3), loads=loads)
+    first = chooser.choose(where, None)
+    queues.are("t", {first: 1000})
+    chooser.appended(where, first, 99, True)
+    assert chooser.choose(where, None) == first
+
+
+led = st.lists(st.booleans(), min_size=1, max_size=40)
+topics = led.map(lambda each: topic(len(each), [n for n, one in enumerate(each) if not one]))
+appends = st.lists(st.tuples(st.integers(1, 700), st.booleans()), max_size=100)
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2 as Kafka's ``Utils.murmur2`` defines it, in plain Python."""
+    mix, mask = 0x5BD1E995, 0xFFFFFFFF
+    hashed = 0x9747B28C ^ len(data)
+    whole = len(data) & ~3
+    for start in range(0, whole, 4):
+        word = int.from_bytes(data[start : start + 4], "little") * mix & mask
+        word = (word ^ word >> 24) * mix & mask
+        hashed = (hashed * mix & mask) ^ word
+    if tail := data[whole:]:
+        hashed = (hashed ^ int.from_bytes(tail, "little")) * mix & mask
+    hashed = (hashed ^ hashed >> 13) * mix & mask
+    return hashed ^ hashed >> 15
+
+
+@given(topics, st.binary(max_size=64))
+def test_a_key_goes_where_its_hash_says(where: TopicInfo, key: bytes) -> None:
+    chosen = DefaultPartitioner(1000).choose(where, key)
+    assert chosen == (murmur2(key) & 0x7FFFFFFF) % len(where)
+
+
+@given(st.lists(topics, min_size=1, max_size=20), st.integers())
+def test_a_partition_exists_and_has_a_leader_if_any_has(
+    history: list[TopicInfo], seed: int
+) -> None:
+    chooser = DefaultPartitioner(1000, random.Random(seed))
+    for now in history:
+        chosen = chooser.choose(now, None)
+        assert chosen in (now.available or range(len(now)))
+        chooser.appended(now, chosen, 400, True)
+
+
+@given(appends, st.integers())
+def test_a_switch_comes_no_earlier_than_a_full_batch(
+    sizes: list[tuple[int, bool]], seed: int
+) -> None:
+    where = MANY
+    chooser = DefaultPartitioner(1000, random.Random(seed))
+    produced, current = 0, chooser.choose(where, None)
+    for size, ready in sizes:
+        chooser.appended(where, current, size, ready)
+        produced += size
+        enough = produced >= (1000 if ready else 2000)
+        chosen = chooser.choose(where, None)
+        assert enough or chosen == current
+        if enough:
+            produced, current = 0, chosen
+        assert produced < 2000
+
+
+@given(st.integers(2, 8), st.integers(0, 2**32))
+def test_draws_are_uniform(partitions: int, seed: int) -> None:
+    where = topic(partitions)
+    chooser = DefaultPartitioner(1, random.Random(seed))
+    counts = [0] * partitions
+    for _ in range(400 * partitions):
+        chosen = chooser.choose(where, None)
+        counts[chosen] += 1
+        chooser.appended(where, chosen, 1, True)
+    # 400 expected each, standard deviation at most 20: seven of them is beyond any seed.
+    assert all(260 <= count <= 540 for count in counts)
+
+
+numbers_of_partitions = st.lists(st.integers(0, 30), min_size=1, unique=True).map(sorted)
+queues = st.dictionaries(st.integers(0, 32), st.integers(1, 9))
+
+
+@given(numbers_of_partitions, queues)
+def test_every_partition_has_as_many_numbers_as_its_weight(
+    numbers: list[int], queued: dict[int, int]
+) -> None:
+    table = LoadTable(numbers, queued)
+    sizes = {partition: queued.get(partition, 0) for partition in numbers}
+    above = max(sizes.values()) + 1
+    expected = [number for number in numbers for _ in range(above - sizes[number])]
+    assert table.partitions(range(table.total)) == expected
+    assert table.even == (len(set(sizes.values())) == 1)

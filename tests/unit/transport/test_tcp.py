@@ -10,6 +10,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def resolved(backend: TcpBackend, host: str = "name", port: int = 1) -> TcpTrans
 
 def connect(backend: TcpBackend, host: str = "name", port: int = 1) -> TcpTransport:
     transport = backend.dial(host, port)
-    until_connected(transport, lambda: backend.poll(LONG))
+    until_connected(transport, partial(backend.poll, LONG))
     return transport
 
 
@@ -333,19 +334,14 @@ def slow_backend(names: SlowNames) -> Iterator[TcpBackend]:
     slow_backend.close()
 
 
-def until_there(slow_backend: TcpBackend, transport: TcpTransport) -> None:
-    while not transport.advance():
-        slow_backend.poll(LONG)
-
-
 def test_others_connect_meanwhile(names: SlowNames, slow_backend: TcpBackend) -> None:
     slow = slow_backend.dial("slow", 1)
-    until_there(slow_backend, slow_backend.dial("fast", 1))
+    until_connected(slow_backend.dial("fast", 1), partial(slow_backend.poll, LONG))
     assert not slow.advance()
     assert slow.progress() == "the name is not resolved yet"
     assert (slow.send([b"x"]), slow.receive(1)) == (0, None)
     names.may_answer.set()
-    until_there(slow_backend, slow)
+    until_connected(slow, partial(slow_backend.poll, LONG))
 
 
 def test_a_name_is_asked_for_once_at_a_time_and_again_the_next_time(
@@ -356,10 +352,10 @@ def test_a_name_is_asked_for_once_at_a_time_and_again_the_next_time(
     first.close()
     third = slow_backend.dial("slow", 1)
     names.may_answer.set()
-    until_there(slow_backend, second)
-    until_there(slow_backend, third)
+    until_connected(second, partial(slow_backend.poll, LONG))
+    until_connected(third, partial(slow_backend.poll, LONG))
     assert names.asked == ["slow"]
-    until_there(slow_backend, slow_backend.dial("slow", 1))
+    until_connected(slow_backend.dial("slow", 1), partial(slow_backend.poll, LONG))
     assert names.asked == ["slow", "slow"]
     with pytest.raises(ConnectionLost, match="closed"):
         first.advance()
@@ -380,7 +376,7 @@ def test_the_cause_of_a_failure_is_told(
     transport = slow_backend.dial("slow.example", 9092)
     names.may_answer.set()
     with pytest.raises(ConnectionLost) as raised:
-        until_there(slow_backend, transport)
+        until_connected(transport, partial(slow_backend.poll, LONG))
     assert str(raised.value) == f"cannot resolve slow.example:9092: {error}"
     assert raised.value.__cause__ is error
 
@@ -425,7 +421,7 @@ def test_a_forked_child_asks_for_itself(names: SlowNames, slow_backend: TcpBacke
         try:
             slow_backend.abandon()
             own = TcpBackend(resolver=names.resolve)
-            until_there(own, own.dial("fast", 1))
+            until_connected(own.dial("fast", 1), partial(own.poll, LONG))
             os._exit(0)
         finally:
             os._exit(1)

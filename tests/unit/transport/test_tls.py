@@ -114,7 +114,9 @@ def test_a_key_whose_password_is_wrong_or_fails_leaves_what_was_read(
         assert CANARY not in caplog.text
     assert "RuntimeError" in caplog.text
     passwords[0] = lambda: KEY_PASSWORD
-    assert contexts.current() is not before
+    after = contexts.current()
+    assert after is not before
+    assert contexts.current() is after
 
 
 @pytest.mark.parametrize("host", ["kafka..example.com", ".example.com", "x" * 64 + ".com"])
