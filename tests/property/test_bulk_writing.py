@@ -216,11 +216,6 @@ Row = tuple[bytes | None, bytes | None]
 CELLS = st.none() | st.binary(max_size=60)
 
 
-def plain_chunk(capacity: int, largest: int) -> ObjectChunk:
-    """A chunk that asks nobody about its rows."""
-    return ObjectChunk(capacity, largest, RowChecks("t", lambda *_: None))
-
-
 def queued_rows(sending: Sending) -> list[Row]:
     """Key and value of every record of the one partition, in order."""
     batches = sending.around.take_all()
@@ -256,8 +251,7 @@ def test_rows_are_read_as_they_are(rows: list[Row], paired: bool) -> None:
 def test_the_objects_live_as_long_as_they_are_read() -> None:
     values = [bytes([n]) * 50 for n in range(200)]
     expected: list[Row] = [(None, bytes([n]) * 50) for n in range(200)]
-    chunk = plain_chunk(200, 1000)
-    chunk.load(values[:])
+    chunk = load(values[:], None)
     values.clear()
     gc.collect()
     sending = Sending(1, leaders=(1,))

@@ -115,16 +115,12 @@ def test_what_does_not_go_together(options: dict[str, Any], words: str) -> None:
     assert "=secret" not in str(raised.value)
 
 
+SASL = {"security.protocol": "SASL_SSL"}
 LOGINS: dict[str, dict[str, Any]] = {
     "kafka-python": {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", **LOGIN},
-    "librdkafka": {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanisms": "PLAIN",
-        "sasl.username": "u",
-        "sasl.password": "p",
-    },
+    "librdkafka": {**SASL, "sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": "p"},
     "java": {
-        "security.protocol": "SASL_SSL",
+        **SASL,
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": JAAS.format(PLAIN_MODULE, "username=\"u\" password='p'"),
     },

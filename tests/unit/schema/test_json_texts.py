@@ -64,33 +64,8 @@ def test_a_float_is_the_same_float_again(numbers: list[float | None]) -> None:
         assert str(pa.array(read, kind).to_pylist()) == str(column.to_pylist())
 
 
-@pytest.mark.parametrize(
-    ("column", "text"),
-    [
-        (pa.array([MOMENT], pa.timestamp("us", "UTC")), '"2023-01-02T03:04:05.678Z"'),
-        (
-            pa.array([MOMENT], pa.timestamp("us", "Europe/Berlin")),
-            '"2023-01-02T04:04:05.678+01:00"',
-        ),
-        (pa.array([MOMENT], pa.timestamp("us", "GMT-3:30")), '"2023-01-01T23:34:05.678-03:30"'),
-        (pa.array([MOMENT], pa.timestamp("ns")), '"2023-01-02T03:04:05.678"'),
-        (pa.array([MOMENT], pa.timestamp("s")), '"2023-01-02T03:04:05.000"'),
-        (pa.array([BEFORE], pa.timestamp("us", "UTC")), '"1969-12-31T23:59:59.999Z"'),
-        (pa.array([BEFORE], pa.timestamp("ns")), '"1969-12-31T23:59:59.999"'),
-        (pa.array([MOMENT.date()]), '"2023-01-02"'),
-        (pa.array([decimal.Decimal("1.50")]), "1.50"),
-        (pa.array([b"\x00\x01"]), '"AAE="'),
-        (pa.array([math.nan]), '"NaN"'),
-        (pa.array([-math.inf]), '"-Infinity"'),
-        (pa.array([[("a", 1), ("b", None)]], pa.map_(pa.string(), pa.int8())), '{"a":1,"b":null}'),
-        (pa.array([[(1, [])]], pa.map_(pa.int8(), pa.list_(pa.int8()))), '{"1":[]}'),
-        (pa.array([{}], pa.struct([])), "{}"),
-        (pa.array(["a", "a"]).dictionary_encode()[1:], '"a"'),
-    ],
-    ids=steady_repr,
-)
-def test_other_types(column: Any, text: str) -> None:
-    assert json_texts(column).to_pylist() == [text]
+def at(when: datetime.datetime, unit: str, zone: str | None = None) -> Any:
+    return pa.array([when], pa.timestamp(unit, zone))
 
 
 def moment(micros: int, zone: str | None) -> Any:
@@ -106,9 +81,50 @@ def key(column: Any) -> Any:
     return pa.StructArray.from_arrays([keys], ["x"])
 
 
+def variant(value: bytes, names: tuple[bytes, ...] = ()) -> Any:
+    ends = [0]
+    for name in names:
+        ends.append(ends[-1] + len(name))
+    metadata = bytes([1, len(names), *ends]) + b"".join(names)
+    marked = pa.field("metadata", pa.binary(), metadata={"variant": "true"})
+    arrays = [pa.array([value]), pa.array([metadata])]
+    return pa.StructArray.from_arrays(arrays, fields=[pa.field("value", pa.binary()), marked])
+
+
 @pytest.mark.parametrize(
     ("column", "text"),
     [
+        (at(MOMENT, "us", "UTC"), '"2023-01-02T03:04:05.678Z"'),
+        (at(MOMENT, "us", "Europe/Berlin"), '"2023-01-02T04:04:05.678+01:00"'),
+        (at(MOMENT, "us", "GMT-3:30"), '"2023-01-01T23:34:05.678-03:30"'),
+        (at(MOMENT, "ns"), '"2023-01-02T03:04:05.678"'),
+        (at(MOMENT, "s"), '"2023-01-02T03:04:05.000"'),
+        (at(BEFORE, "us", "UTC"), '"1969-12-31T23:59:59.999Z"'),
+        (at(BEFORE, "ns"), '"1969-12-31T23:59:59.999"'),
+        (pa.array([MOMENT.date()]), '"2023-01-02"'),
+        (pa.array([decimal.Decimal("1.50")]), "1.50"),
+        (pa.array([b"\x00\x01"]), '"AAE="'),
+        (pa.array([math.nan]), '"NaN"'),
+        (pa.array([-math.inf]), '"-Infinity"'),
+        (pa.array([[("a", 1), ("b", None)]], pa.map_(pa.string(), pa.int8())), '{"a":1,"b":null}'),
+        (pa.array([[(1, [])]], pa.map_(pa.int8(), pa.list_(pa.int8()))), '{"1":[]}'),
+        (pa.array([{}], pa.struct([])), "{}"),
+        (pa.array(["a", "a"]).dictionary_encode()[1:], '"a"'),
+        (variant(b"\x00"), "null"),
+        (variant(b"\x04"), "true"),
+        (variant(b"\x0c\xff"), "-1"),
+        (variant(b"\x18" + struct.pack("<q", -(2**63))), "-9223372036854775808"),
+        (variant(b"\x1c" + struct.pack("<d", 1e10)), "1.0E10"),
+        (variant(b"\x1c" + struct.pack("<d", math.nan)), '"NaN"'),
+        (variant(b"\x38" + struct.pack("<f", 0.1)), "0.1"),
+        (variant(b"\x20\x02" + struct.pack("<i", -110)), "-1.1"),
+        (variant(b"\x28\x0b" + struct.pack("<q", 1)), "0.00000000001"),
+        (variant(b"\x2c" + struct.pack("<i", 2932897)), '"+10000-01-01"'),
+        (variant(b"\x34" + struct.pack("<q", 120_000)), '"1970-01-01 00:00:00.12"'),
+        (variant(b"\x3c\x02\x00\x00\x00\x00\xff"), '"AP8="'),
+        (variant(b"\x40\x01\x00\x00\x00\x1f"), '"\\u001F"'),
+        (variant(b"\x02\x01\x00\x00\x03\x05x", (b"a",)), '{"a":"x"}'),
+        (variant(b"\x03\x02\x00\x02\x05\x0c\x01\x09\xc3\xa9"), '[1,"é"]'),
         (pa.array([1e7]), "1.0E7"),
         (pa.array([123456789.0]), "1.23456789E8"),
         (pa.array([9999999.0]), "9999999.0"),
@@ -146,8 +162,8 @@ def key(column: Any) -> Any:
     ],
     ids=steady_repr,
 )
-def test_extremes_are_written_as_spark_writes_them(column: Any, text: str) -> None:
-    """Stored from ``to_json`` of Spark 4.3 on Java 17."""
+def test_other_types_and_extremes_are_written_as_spark_writes_them(column: Any, text: str) -> None:
+    """Stored from ``to_json`` of Spark 4.3 on Java 17. A variant is the JSON that it holds."""
     assert json_texts(column).to_pylist() == [text]
 
 
@@ -165,42 +181,6 @@ def test_bytes_that_are_no_text_are_replaced(data: bytes, text: str) -> None:
     """Spark lets any bytes pass for text; its own to_json replaces them as well."""
     column = pa.array([data, b"ok"]).view(pa.string())
     assert [json.loads(one) for one in json_texts(column).to_pylist()] == [text, "ok"]
-
-
-def variant(value: bytes, names: tuple[bytes, ...] = ()) -> Any:
-    ends = [0]
-    for name in names:
-        ends.append(ends[-1] + len(name))
-    metadata = bytes([1, len(names), *ends]) + b"".join(names)
-    marked = pa.field("metadata", pa.binary(), metadata={"variant": "true"})
-    arrays = [pa.array([value]), pa.array([metadata])]
-    return pa.StructArray.from_arrays(arrays, fields=[pa.field("value", pa.binary()), marked])
-
-
-@pytest.mark.parametrize(
-    ("value", "names", "text"),
-    [
-        (b"\x00", (), "null"),
-        (b"\x04", (), "true"),
-        (b"\x0c\xff", (), "-1"),
-        (b"\x18" + struct.pack("<q", -(2**63)), (), "-9223372036854775808"),
-        (b"\x1c" + struct.pack("<d", 1e10), (), "1.0E10"),
-        (b"\x1c" + struct.pack("<d", math.nan), (), '"NaN"'),
-        (b"\x38" + struct.pack("<f", 0.1), (), "0.1"),
-        (b"\x20\x02" + struct.pack("<i", -110), (), "-1.1"),
-        (b"\x28\x0b" + struct.pack("<q", 1), (), "0.00000000001"),
-        (b"\x2c" + struct.pack("<i", 2932897), (), '"+10000-01-01"'),
-        (b"\x34" + struct.pack("<q", 120_000), (), '"1970-01-01 00:00:00.12"'),
-        (b"\x3c\x02\x00\x00\x00\x00\xff", (), '"AP8="'),
-        (b"\x40\x01\x00\x00\x00\x1f", (), '"\\u001F"'),
-        (b"\x02\x01\x00\x00\x03\x05x", (b"a",), '{"a":"x"}'),
-        (b"\x03\x02\x00\x02\x05\x0c\x01\x09\xc3\xa9", (), '[1,"é"]'),
-    ],
-)
-def test_a_variant_is_the_json_that_it_holds(
-    value: bytes, names: tuple[bytes, ...], text: str
-) -> None:
-    assert json_texts(variant(value, names)).to_pylist() == [text]
 
 
 @pytest.mark.parametrize(
