@@ -1,4 +1,4 @@
-"""The real sender's transactions, byte by byte, against a model of Kafka's coordinators.
+"""The real sender's transactions, byte by byte, against coordinators with the broker's rules.
 
 * ``setup``, ``plan``, ``draw``: what determines a run.
 * ``world`` runs it: ``application`` follows its plans with the producer's own calls, ``node``,

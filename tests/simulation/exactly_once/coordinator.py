@@ -1,4 +1,4 @@
-"""The coordinator of one transactional id, after Kafka's TransactionCoordinator (4.3).
+"""The coordinator of one transactional id, by the rules of the embedded broker's.
 
 Its log is replicated perfectly, but for what is being written while the coordinator moves: that may
 be in the log of the next one, or not.
@@ -8,49 +8,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from kprod.broker.transactions import transaction_rules as rules
+from kprod.broker.transactions.transaction import PREPARED, Transaction, TransactionState
+from kprod.broker.transactions.transaction_rules import ProducerIdentity
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
 from tests.simulation.events import EventQueue
-from tests.simulation.exactly_once.marked_log import ABORT
-from tests.simulation.exactly_once.setup import Place, TransactionSetup, Who
+from tests.simulation.exactly_once.marked_log import ABORT, COMMIT
+from tests.simulation.exactly_once.setup import TRANSACTIONAL_ID, Place, TransactionSetup, Who
 
 if TYPE_CHECKING:
     from tests.simulation.exactly_once.markers import Markers
 
 LOADING, NOT_COORDINATOR = 14, 16
-BAD_STATE, UNMAPPED, CONCURRENT, FENCED, ABORTABLE = 48, 49, 51, 90, 120
-LAST_EPOCH = 32766
+BAD_STATE, CONCURRENT, FENCED, ABORTABLE = 48, 51, 90, 120
 AGAIN = 0.05
-NOBODY = Who()
 
 Reply = Callable[[int, Who], None]
 """Takes an error code, and who the producer is from now on."""
-
-
-class Phase(Enum):
-    """How far a transaction has come."""
-
-    EMPTY = "empty"
-    ONGOING = "ongoing"
-    PREPARED = "prepared"
-    COMPLETE = "complete"
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What the log says of the transactional id. ``kind``: how it ends, or has ended."""
-
-    phase: Phase = Phase.EMPTY
-    kind: bytes = b""
-    who: Who = NOBODY
-    last_epoch: int = -1  # the one before, if the producer itself has asked for another
-    former_id: int = -1
-    next_id: int = -1  # when all epochs of the id are used up
-    timeout: float = 60.0
-    places: frozenset[Place] = frozenset()
-    number: int = 0  # of the transaction
 
 
 class Coordinator:
@@ -67,13 +44,13 @@ class Coordinator:
         self.loaded = True
         self.era = 0
         self.level = setup.level
-        self.standing = Standing(who=Who(-1, setup.coordinated_epoch))
         self._setup = setup
         self._events = events
         self._rng = rng
         self._markers = markers
-        self._pending: Standing | None = None
+        self._pending: Transaction | None = None
         self._next_id = 4000
+        self._standing = Transaction(TRANSACTIONAL_ID, self._take_id(), setup.coordinated_epoch, 0)
 
     # Where it is ------------------------------------------------------------------------------
 
@@ -89,7 +66,7 @@ class Coordinator:
         era = self.era
         if self._pending is not None:
             if self._rng.random() < 0.5:
-                self.standing = self._pending
+                self._standing = self._pending
             self._pending = None
         self.node, self.loaded = to, False
         self._events.after(gap, lambda: self._load(era))
@@ -99,7 +76,15 @@ class Coordinator:
             self.loaded = True
             self._go_on()
 
-    def _write(self, after: Standing, reply: Reply | None = None, code: int = 0) -> None:
+    @property
+    def _now_ms(self) -> int:
+        return int(self._events.now * 1000)
+
+    def _take_id(self) -> int:
+        self._next_id += 1
+        return self._next_id
+
+    def _write(self, after: Transaction, reply: Reply | None = None, code: int = 0) -> None:
         """Have it in the log, then answer; whoever asks meanwhile is told to wait."""
         era, self._pending = self.era, after
 
@@ -108,180 +93,128 @@ class Coordinator:
                 if reply is not None:
                     reply(NOT_COORDINATOR, Who())
                 return
-            self._pending, self.standing = None, after
+            self._pending, self._standing = None, after
             if reply is not None:
-                reply(code, identity_after(after))
+                reply(code, Who(*rules.identity_after(after)))
             self._go_on()
 
         self._events.after(self._setup.replication, written)
 
     def _go_on(self) -> None:
         """What follows from what was written, or read."""
-        now = self.standing
-        if now.phase is Phase.PREPARED:
+        now, era = self._standing, self.era
+        if now.state in PREPARED:
             self._send_markers(now)
-        elif now.phase is Phase.ONGOING:
-            number, era = now.number, self.era
-            self._events.after(now.timeout, lambda: self._time_out(number, era))
+        elif now.is_open:
+            self._events.after(now.timeout_ms / 1000, lambda: self._time_out(era))
 
     # The end of a transaction -----------------------------------------------------------------
 
-    def _send_markers(self, now: Standing) -> None:
-        left, era = set(now.places), self.era
+    def _send_markers(self, now: Transaction) -> None:
+        left, era = set(now.partitions), self.era
+        kind = COMMIT if now.state is TransactionState.PREPARE_COMMIT else ABORT
+        who = Who(now.producer_id, now.producer_epoch)
 
-        def done(place: Place) -> None:
+        def done(place: TopicPartition) -> None:
             left.discard(place)
-            if not left and era == self.era and self.standing is now and not self._pending:
-                self._write(_completed(now))
+            if not left and era == self.era and self._standing is now and not self._pending:
+                self._write(rules.complete(now, self._now_ms))
 
-        for place in sorted(now.places):
-            self._markers.mark(place, now.who, now.kind, era, lambda at=place: done(at))  # type: ignore[misc]
+        for place in sorted(now.partitions):
+            self._markers.mark(place, who, kind, era, lambda at=place: done(at))  # type: ignore[misc]
         if not left:
-            self._write(_completed(now))
+            self._write(rules.complete(now, self._now_ms))
 
-    def _time_out(self, number: int, era: int) -> None:
-        now = self.standing
-        if era != self.era or now.number != number or now.phase is not Phase.ONGOING:
+    def _time_out(self, era: int) -> None:
+        now = self._standing
+        if era != self.era or not now.is_open or now.deadline_ms > self._now_ms:
             return
         if self._pending is not None:
-            self._events.after(AGAIN, lambda: self._time_out(number, era))
-        elif now.who.epoch <= LAST_EPOCH:  # else nothing could fence the producer: as Kafka
-            self._write(self._fenced(now))
+            self._events.after(AGAIN, lambda: self._time_out(era))
+        else:
+            self._decide(self.node, self._fenced)
 
-    def _fenced(self, now: Standing) -> Standing:
+    def _fenced(self, now: Transaction) -> Transaction:
         """Aborted in an epoch that nobody is told."""
-        last = now.who.epoch if self.level >= 2 else -1
-        who = now.who._replace(epoch=min(now.who.epoch, LAST_EPOCH) + 1)
-        return replace(now, phase=Phase.PREPARED, kind=ABORT, who=who, last_epoch=last)
-
-    def _take_id(self) -> int:
-        self._next_id += 1
-        return self._next_id
+        return rules.fence(now, self.level, self._now_ms)
 
     # What is asked ----------------------------------------------------------------------------
 
-    def initialize(self, node: int, present: Who, timeout: float, reply: Reply) -> None:
-        """Give an id and epoch; what is open is aborted first."""
-        now = self.standing
-        code = self.absence(node) or self._busy() or _stranger(now, present)
-        if code:
-            reply(code, Who())
-        elif now.phase is Phase.ONGOING:
-            self._write(self._fenced(now), reply, CONCURRENT)
-        else:
-            after = self._renewed(now, present, timeout)
-            if after is None:
-                reply(FENCED, Who())
-            else:
-                self._write(after, reply)
+    def _decide(
+        self,
+        node: int,
+        change: Callable[[Transaction], Transaction],
+        reply: Reply | None = None,
+        code: int = 0,
+    ) -> None:
+        """Before anything else: a producer may go on under an id that is only about to be its."""
+        now, refused = self._standing, self.absence(node)
+        if not refused:
+            try:
+                after = now if self._pending is not None else change(now)
+                if after is not now:
+                    self._write(after, reply, code)
+                    return
+                refused = CONCURRENT if self._pending is not None else 0
+            except BrokerError as error:
+                refused = error.code
+        if reply is not None:
+            reply(refused, Who() if refused else Who(*rules.identity_after(now)))
 
-    def _renewed(self, now: Standing, present: Who, timeout: float) -> Standing | None:
-        """With the next epoch; None for a producer that was fenced."""
-        epoch, after = now.who.epoch, replace(now, phase=Phase.EMPTY, places=frozenset())
-        after = replace(after, timeout=timeout)
-        is_new = present.producer_id < 0
-        if now.who.producer_id < 0:
-            return replace(after, who=Who(self._take_id(), epoch + 1))
-        if epoch >= LAST_EPOCH and (is_new or present.epoch == epoch):
-            last = -1 if is_new else epoch
-            who = Who(self._take_id(), 0)
-            return replace(after, who=who, last_epoch=last, former_id=now.who.producer_id)
-        following = now.who._replace(epoch=epoch + 1)
-        if is_new:
-            return replace(after, who=following, last_epoch=-1)
-        if present.epoch == epoch:
-            return replace(after, who=following, last_epoch=epoch)
-        return after if present.epoch == now.last_epoch else None
+    def initialize(self, node: int, who: Who, timeout: float, reply: Reply) -> None:
+        """Give an id and epoch; what is open is aborted first."""
+        present = None if who.producer_id < 0 else ProducerIdentity(*who)
+
+        def change(now: Transaction) -> Transaction:
+            if now.is_open:
+                rules.check_present(now, present)
+                return self._fenced(now)
+            timeout_ms = int(timeout * 1000)
+            return rules.initialize(now, timeout_ms, present, self._now_ms, self._take_id)
+
+        self._decide(node, change, reply, CONCURRENT if self._standing.is_open else 0)
 
     def add(self, node: int, who: Who, places: Iterable[Place], reply: Reply) -> None:
         """Something is about to be written there: the transaction begins, if it has not."""
-        now = self.standing
-        code = self._refusal(node, who)
-        if code:
-            reply(code, Who())
-            return
-        begun = now.phase is Phase.ONGOING
-        if begun and now.places.issuperset(places):
-            reply(0, who)
-            return
-        number = now.number if begun else now.number + 1
-        together = (now.places if begun else frozenset()).union(places)
-        self._write(replace(now, phase=Phase.ONGOING, places=together, number=number), reply)
+        added = [TopicPartition(*place) for place in places]
+
+        def change(now: Transaction) -> Transaction:
+            return rules.add_partitions(now, ProducerIdentity(*who), added, self._now_ms)
+
+        self._decide(node, change, reply)
 
     def verify(self, node: int, who: Who, place: Place, reply: Reply) -> None:
         """Is the place part of the open transaction?"""
-        code = self._refusal(node, who)
-        there = self.standing.phase is Phase.ONGOING and place in self.standing.places
-        reply(code or (0 if there else ABORTABLE), who)
 
-    def _refusal(self, node: int, who: Who) -> int:
-        now, code = self.standing, self.absence(node) or self._busy()
-        if code:
-            return code
-        if now.who.producer_id != who.producer_id:
-            return UNMAPPED
-        return FENCED if now.who.epoch != who.epoch else 0
+        def change(now: Transaction) -> Transaction:
+            rules.verify(now, ProducerIdentity(*who), TopicPartition(*place))
+            return now
 
-    def _busy(self) -> int:
-        """Before anything else: a producer may go on under an id that is only about to be its."""
-        ends = self.standing.phase is Phase.PREPARED
-        return CONCURRENT if ends or self._pending is not None else 0
+        self._decide(node, change, reply)
 
     def end(self, node: int, who: Who, kind: bytes, implicit: bool, reply: Reply) -> None:
         """Commit or abort; a repeated request is answered as the first one."""
-        now = self.standing
-        repeated = implicit and _has_ended(now, who)
-        code = self.absence(node) or self._busy() if repeated else self._refusal(node, who)
-        if code:
-            reply(code, Who())
-        elif now.phase is Phase.ONGOING or (implicit and not repeated and kind == ABORT):
-            self._write(self._ending(now, kind, implicit=implicit), reply)
-        elif now.phase is Phase.COMPLETE and now.kind == kind and (repeated or not implicit):
-            reply(0, now.who)
-        else:
-            late = repeated and now.phase is Phase.COMPLETE and kind != ABORT
-            reply(FENCED if late and self._setup.fences_late_commits else BAD_STATE, Who())
+
+        def change(now: Transaction) -> Transaction:
+            return self._ended(now, who, kind, 2 if implicit else 0)
+
+        self._decide(node, change, reply)
+
+    def _ended(self, now: Transaction, who: Who, kind: bytes, version: int) -> Transaction:
+        return rules.end(
+            now,
+            ProducerIdentity(*who),
+            kind == COMMIT,
+            version,
+            self._now_ms,
+            self._take_id,
+            fences_late_commits=self._setup.fences_late_commits,
+        )
 
     def takes_abort(self, who: Who) -> bool:
         """Whether a producer of protocol 2 may go on, though its transaction was aborted."""
-        return self.standing.kind == ABORT and _has_ended(self.standing, who)
-
-    def _ending(self, now: Standing, kind: bytes, *, implicit: bool) -> Standing:
-        places = now.places if now.phase is Phase.ONGOING else frozenset()
-        after = replace(now, phase=Phase.PREPARED, kind=kind, places=places)
-        if not implicit:
-            return after
-        epoch = now.who.epoch
-        next_id = self._take_id() if epoch >= LAST_EPOCH else -1
-        # One that was fenced by the last epoch but one may have been given the last one.
-        following = now.who._replace(epoch=min(epoch, LAST_EPOCH) + 1)
-        return replace(after, who=following, last_epoch=epoch, next_id=next_id)
-
-
-def _completed(now: Standing) -> Standing:
-    after = replace(now, phase=Phase.COMPLETE, places=frozenset())
-    if now.next_id < 0:
-        return after
-    return replace(after, who=Who(now.next_id, 0), former_id=now.who.producer_id, next_id=-1)
-
-
-def identity_after(now: Standing) -> Who:
-    """Who the producer is once the transaction has ended."""
-    return now.who if now.next_id < 0 else Who(now.next_id, 0)
-
-
-def _stranger(now: Standing, present: Who) -> int:
-    """A producer that names another id than the present one was fenced."""
-    if present.producer_id < 0 or now.who.producer_id in (-1, present.producer_id):
-        return 0
-    used_up = present.producer_id == now.former_id and present.epoch >= LAST_EPOCH
-    return 0 if used_up else FENCED
-
-
-def _has_ended(now: Standing, who: Who) -> bool:
-    """Whether the request to end is one that was carried out before: its epoch is the last one."""
-    if now.phase in (Phase.EMPTY, Phase.ONGOING):
-        return False
-    id_now, epoch = now.who
-    renewed = epoch == 0 and who == (now.former_id, LAST_EPOCH)
-    return who == (id_now, epoch - 1) or renewed
+        try:
+            return self._ended(self._standing, who, ABORT, 2) is self._standing
+        except BrokerError as refused:
+            is_ending = self._standing.state is TransactionState.PREPARE_ABORT
+            return refused.code == CONCURRENT and is_ending
