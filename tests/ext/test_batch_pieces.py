@@ -9,12 +9,7 @@ from collections.abc import Iterator
 import pytest
 from crc32c import crc32c
 
-from kprod_ext import (
-    BufferPool,
-    MemoryRecordsBuilder,
-    PooledBuffer,
-    send_buffers,
-)
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer, send_buffers
 from tests.support.batch_writing import HEADER_BYTES, new_builder
 from tests.support.partition_queues import new_queue
 

@@ -10,11 +10,7 @@ from functools import partial
 import pytest
 
 from kprod.broker.transactions import transaction_rules as rules
-from kprod.broker.transactions.transaction import (
-    PREPARED,
-    Transaction,
-    TransactionState,
-)
+from kprod.broker.transactions.transaction import PREPARED, Transaction, TransactionState
 from kprod.broker.transactions.transaction_rules import ProducerIdentity
 from kprod.broker.transactions.transaction_topic import read_transaction, transaction_value
 from kprod.errors import BrokerError

@@ -238,44 +238,34 @@ def test_an_interceptor_sees_the_partition_of_a_record_without_memory(
 Told = list[tuple[RecordMetadata, Exception | None]]
 
 
-def test_a_callback_is_called_once_with_where_its_record_is(producer: KafkaProducer) -> None:
-    """Of the first record by the Python path, then by the compiled one."""
-    told: Told = []
-    futures = [
-        producer.send("t", b"v", partition=1, callback=lambda *outcome: told.append(outcome))
-        for _ in range(3)
-    ]
-    producer.flush(LONG)
-    assert told == [(future.get(), None) for future in futures]
-    assert [metadata.offset for metadata, _ in told] == [0, 1, 2]
-
-
 @pytest.mark.parametrize("before", [0, 1], ids=["python path", "compiled path"])
-def test_a_callback_is_called_once_with_the_error_and_the_partition(
+def test_a_callback_is_called_once_with_what_became_of_its_record(
     broker: ScriptedBroker, producer: KafkaProducer, before: int
 ) -> None:
+    told: Told = []
+
+    def send(partition: int) -> Any:
+        outcome = lambda *given: told.append(given)  # noqa: E731
+        return producer.send("t", b"v", partition=partition, callback=outcome)
+
     for _ in range(before):
         producer.send("t", b"v", partition=1).get(LONG)
+    stored = [send(1) for _ in range(2)]
+    producer.flush(LONG)
+    assert told == [(future.get(), None) for future in stored]
+    assert [metadata.offset for metadata, _ in told] == [before, before + 1]
+    told.clear()
     broker.next(ApiKey.PRODUCE, refuse(87))
-    told: Told = []
-    future = producer.send("t", b"v", partition=1, callback=lambda *outcome: told.append(outcome))
+    refused = send(1)
     producer.flush(LONG)
     ((metadata, error),) = told
     assert isinstance(error, BrokerError)
-    assert str(error) == str(future.exception)
+    assert str(error) == str(refused.exception)
     assert (metadata.topic_partition, metadata.offset) == (("t", 1), -1)
-
-
-@pytest.mark.parametrize("before", [0, 1], ids=["python path", "compiled path"])
-def test_what_send_raises_is_not_reported_a_second_time(
-    producer: KafkaProducer, before: int
-) -> None:
-    for _ in range(before):
-        producer.send("t", b"v").get(LONG)
-    told: Told = []
+    told.clear()
     with pytest.raises(PartitionError):
-        producer.send("t", b"v", partition=9, callback=lambda *outcome: told.append(outcome))
+        send(9)
     producer.close(LONG)
     with pytest.raises(ProducerClosedError):
-        producer.send("t", b"v", callback=lambda *outcome: told.append(outcome))
-    assert told == []
+        send(1)
+    assert told == [], "what send raises is not reported a second time"

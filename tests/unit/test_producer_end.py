@@ -11,10 +11,7 @@ from contextlib import suppress
 import pytest
 
 from kprod import KafkaProducer
-from kprod.errors import (
-    KprodTimeoutError,
-    ProducerClosedError,
-)
+from kprod.errors import KprodTimeoutError, ProducerClosedError
 from kprod.types import DeliveryReport, Persisted
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
@@ -63,25 +60,17 @@ def test_flush_does_not_wait_for_what_comes_later(
     broker: ScriptedBroker, producer: KafkaProducer
 ) -> None:
     before = producer.send("t", b"v", partition=0)
-    flushed = threading.Event()
-
-    def flush() -> None:
-        producer.flush(LONG)
-        flushed.set()
-
-    thread = threading.Thread(target=flush)
-    while not flushed.is_set():
-        if not thread.ident:
-            thread.start()
+    flushed = threading.Thread(target=producer.flush, args=(LONG,))
+    flushed.start()
+    while flushed.is_alive():
         producer.send("t", b"later", partition=1)
     assert before.is_done
-    thread.join(LONG)
 
 
 def test_flush_waits_for_callbacks_that_are_running_already(
     broker: ScriptedBroker, producer: KafkaProducer
 ) -> None:
-    running, go_on, flushed = threading.Event(), threading.Event(), threading.Event()
+    running, go_on = threading.Event(), threading.Event()
     held: list[Heard] = []
 
     def hold(_: ScriptedBroker, heard: Heard) -> bytes:
@@ -95,10 +84,6 @@ def test_flush_waits_for_callbacks_that_are_running_already(
         running.set()
         go_on.wait(LONG)
 
-    def flush() -> None:
-        producer.flush(LONG)
-        flushed.set()
-
     broker.next(ApiKey.PRODUCE, hold, answer_both)
     future = producer.send("t", b"v", partition=0).add_both(block)
     with pytest.raises(KprodTimeoutError):
@@ -108,12 +93,13 @@ def test_flush_waits_for_callbacks_that_are_running_already(
     with suppress(KprodTimeoutError):
         producer.send("t", b"next", partition=1).get(0)
     assert running.wait(LONG)
-    thread = threading.Thread(target=flush)
-    thread.start()
-    assert not flushed.wait(0.05)
+    flushed = threading.Thread(target=producer.flush, args=(LONG,))
+    flushed.start()
+    flushed.join(0.05)
+    assert flushed.is_alive()
     go_on.set()
-    assert flushed.wait(LONG)
-    thread.join(LONG)
+    flushed.join(LONG)
+    assert not flushed.is_alive()
 
 
 # Close --------------------------------------------------------------------------------------------
