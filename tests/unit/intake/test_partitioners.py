@@ -33,7 +33,7 @@ from kprod.intake.partitioner import (
 )
 from kprod.intake.queue_loads import LoadTable, QueueLoads
 from kprod.types import BytesLike
-from kprod_ext import fnv1a
+from kprod_ext import StickyPartition, fnv1a
 from tests.support.steady_names import steady_repr
 
 
@@ -68,6 +68,14 @@ def ahead_of(chooser: DefaultPartitioner) -> list[int]:
     """The sticky partition, and those that were drawn ahead."""
     sticky = chooser.sticky("t")
     return [] if sticky is None else [each.partition for each in sticky.chain()]
+
+
+@pytest.mark.parametrize(("ready", "share"), [(True, BATCH), (False, 2 * BATCH)])
+def test_a_share_is_a_full_batch_or_two_while_one_is_open(ready: bool, share: int) -> None:
+    sticky = StickyPartition(3, BATCH)
+    assert [sticky.add(size, ready) for size in (share - 1, 1, 0)] == [False, True, True]
+    with pytest.raises(ValueError, match="no such partition or batch size"):
+        StickyPartition(-1, 1)
 
 
 def test_bytes_in_other_partitions_do_not_count() -> None:
