@@ -154,34 +154,27 @@ def test_what_an_iterator_gave_before_it_failed_is_sent(
     assert stored(cluster) == [b"%d" % number for number in range(how_many)]
 
 
+ROWS = [b"0", b"1", b"2"]
+BAD_ROWS: list[tuple[type[Exception], str, dict[str, Any]]] = [
+    (SerializationError, "value for topic 't'", {"values": [b"0", b"1", "text"]}),
+    (SerializationError, "key for topic 't'", {"values": [(b"k", b"0"), b"1", ("k", b"2")]}),
+    (RecordTooLargeError, "a record for topic 't'", {"values": [b"0", b"1", bytes(2_000_000)]}),
+    (PartitionError, "partition", {"values": ROWS, "partitions": [0, 0, -1]}),
+    (InvalidRecordError, "timestamp", {"values": ROWS, "timestamps_ms": [1, 2, -3]}),
+    (RecordTypeError, "headers", {"values": ROWS, "headers": [[], [], 5]}),
+]
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"key_serializer": lambda key: key}], ids=["compiled", "plain"]
 )
-@pytest.mark.parametrize(
-    ("error", "said", "columns"),
-    [
-        (SerializationError, "value for topic 't'", {"values": [b"0", b"1", "text"]}),
-        (SerializationError, "key for topic 't'", {"values": [(b"k", b"0"), b"1", ("k", b"2")]}),
-        (RecordTooLargeError, "a record for topic 't'", {"values": [b"0", b"1", bytes(2_000_000)]}),
-        (PartitionError, "partition", {"values": [b"0", b"1", b"2"], "partitions": [0, 0, -1]}),
-        (
-            InvalidRecordError,
-            "timestamp",
-            {"values": [b"0", b"1", b"2"], "timestamps_ms": [1, 2, -3]},
-        ),
-        (RecordTypeError, "headers", {"values": [b"0", b"1", b"2"], "headers": [[], [], 5]}),
-    ],
-)
+@pytest.mark.parametrize(("error", "said", "columns"), BAD_ROWS)
 @pytest.mark.parametrize("kind", [list, iter], ids=["list", "iterator"])
 def test_an_error_of_a_record_names_it_by_its_number(
-    kind: Any,
-    error: type[Exception],
-    said: str,
-    columns: dict[str, Any],
-    options: dict[str, Any],
+    kind: Any, error: type[Exception], said: str, columns: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    given = {name: kind(column) for name, column in columns.items()}
     """In lists that are read at once, before anything is queued."""
+    given = {name: kind(column) for name, column in columns.items()}
     cluster = cluster_of()
     with producer_before(cluster, **options) as producer:
         with pytest.raises(error, match=f"^record 2: {said}") as raised:

@@ -29,7 +29,6 @@ from kprod.schema import (
 )
 from kprod.security import FromEnvironment
 from tests.support.certificates import Certificates
-from tests.support.http_service import Asked
 from tests.support.ports import free_port
 from tests.support.schema_registry import SILENCE, FakeRegistry
 from tests.support.token_server import CLIENT, SECRET, TokenServer
@@ -94,11 +93,11 @@ def test_incompatibility_is_told_in_words(fake: FakeRegistry) -> None:
 def test_differences_are_told_in_one_line_of_bounded_length(
     fake: FakeRegistry, messages: Any
 ) -> None:
-    def told(asked: Asked) -> tuple[int, Any]:
-        is_question = asked.path.startswith("/compatibility")
-        return (200, {"messages": messages}) if is_question else (409, {"message": "no"})
-
-    fake.odd = told
+    fake.odd = lambda asked: (
+        (200, {"messages": messages})
+        if "/compatibility" in asked.path
+        else (409, {"message": "no"})
+    )
     with pytest.raises(IncompatibleSchemaError) as raised:
         SchemaRegistry(fake.url).register("orders-value", ORDER)
     assert str(raised.value).isprintable()
@@ -194,11 +193,9 @@ def test_no_thread_waits_for_the_time_of_another(fake: FakeRegistry) -> None:
 def test_a_question_that_was_interrupted_is_asked_by_another(fake: FakeRegistry) -> None:
     """What one thread breaks off, a token of the application's for instance, ends no other."""
     asking, go_on = threading.Event(), threading.Event()
-    asked: list[int] = []
 
     def token() -> str:
-        asked.append(1)
-        if len(asked) == 1:
+        if not asking.is_set():
             asking.set()
             go_on.wait()
             raise KeyboardInterrupt
@@ -206,21 +203,14 @@ def test_a_question_that_was_interrupted_is_asked_by_another(fake: FakeRegistry)
 
     fake.register("s", {"schema": '"string"'})
     registry = SchemaRegistry(fake.url, token=token)
-
-    def broken_off() -> None:
-        with pytest.raises(KeyboardInterrupt):
-            registry.latest("s")
-
-    first = threading.Thread(target=broken_off)
-    first.start()
-    asking.wait()
-    second = threading.Thread(target=registry.latest, args=("s",))
-    second.start()
-    go_on.set()
-    first.join()
-    second.join()
+    with ThreadPoolExecutor(2) as pool:
+        broken_off = pool.submit(registry.latest, "s")
+        asking.wait()
+        second = pool.submit(registry.latest, "s")
+        go_on.set()
+        assert isinstance(broken_off.exception(), KeyboardInterrupt)
+        assert second.result().id == 1
     assert len(fake.asked) == 1
-    assert registry.latest("s").id == 1
 
 
 def test_addresses_are_tried_in_turn(fake: FakeRegistry) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +21,13 @@ def test_a_message_does_not_show_what_it_says() -> None:
     assert repr(Message(None)) == "Message(None)"
 
 
+def steps_for(tell: Callable[[], None], mechanism: str, **options: Any) -> Any:
+    given = {"security_protocol": "SASL_SSL", "sasl_mechanism": mechanism, **options}
+    found = mechanism_of(ProducerConfig.from_options(given))
+    assert found is not None
+    return steps_of(found)("broker", tell)
+
+
 @pytest.mark.parametrize("option", ["sasl_plain_password", "sasl_credentials"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_code_of_the_application_may_take_its_time(mechanism: str, option: str) -> None:
@@ -34,12 +42,7 @@ def test_code_of_the_application_may_take_its_time(mechanism: str, option: str) 
     options: dict[str, Any] = {option: secret}
     if option == "sasl_plain_password":
         options["sasl_plain_username"] = "u"
-    config = ProducerConfig.from_options(
-        {"security_protocol": "SASL_SSL", "sasl_mechanism": mechanism, **options}
-    )
-    found = mechanism_of(config)
-    assert found is not None
-    steps = steps_of(found)("broker", told.set)
+    steps = steps_for(told.set, mechanism, **options)
     steps.begin(None)
     assert asked.wait(5)
     assert steps.take() is None
@@ -52,12 +55,7 @@ def test_code_of_the_application_may_take_its_time(mechanism: str, option: str) 
 
 def test_a_password_that_is_known_takes_no_thread() -> None:
     options = {"sasl_plain_username": "u", "sasl_plain_password": "p"}
-    config = ProducerConfig.from_options(
-        {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", **options}
-    )
-    found = mechanism_of(config)
-    assert found is not None
-    steps = steps_of(found)("broker", lambda: None)
+    steps = steps_for(lambda: None, "PLAIN", **options)
     steps.begin(None)
     assert steps.take() == Message(b"\0u\0p")
 

@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -286,12 +287,8 @@ def test_a_closed_transport_carries_nothing(network: Network) -> None:
     network.backend.forget(transport)
     transport.close()
     transport.close()
-    uses: list[Use] = [
-        lambda: transport.send([b"x"]),
-        lambda: transport.receive(1),
-        transport.advance,
-    ]
-    for use in uses:
+    uses: list[Use] = [partial(transport.send, [b"x"]), partial(transport.receive, 1)]
+    for use in [*uses, transport.advance]:
         with pytest.raises(ConnectionLost, match="closed"):
             use()
     assert network.backend.poll(0) == []
@@ -380,15 +377,14 @@ def test_waking_and_closing_at_once(network: Network) -> None:
         while not stop.is_set():
             network.backend.wake()
 
-    wakers = [threading.Thread(target=wake) for _ in range(3)]
-    for waker in wakers:
-        waker.start()
-    for _ in range(20):
-        network.backend.poll(0.001)
-    network.backend.close()
-    stop.set()
-    for waker in wakers:
-        waker.join()
+    with ThreadPoolExecutor(3) as pool:
+        wakers = [pool.submit(wake) for _ in range(3)]
+        for _ in range(20):
+            network.backend.poll(0.001)
+        network.backend.close()
+        stop.set()
+        for waker in wakers:
+            waker.result(LONG)
 
 
 def test_transports_of_others_are_refused(network: Network) -> None:
