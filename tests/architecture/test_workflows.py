@@ -31,7 +31,6 @@ CHANGELOG = """# Changelog
 
 
 def jobs(workflow: Path) -> dict[str, str]:
-    """The text of each job by its name."""
     _, _, text = workflow.read_text().partition("\njobs:\n")
     _, *parts = re.split(r"^  ([a-z-]+):\n", text, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))

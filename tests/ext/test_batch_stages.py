@@ -315,7 +315,6 @@ CODEC = 1
 
 
 def repetitive_batch() -> MemoryRecordsBuilder:
-    """An open gzip batch that compresses well."""
     builder = new_builder(compression=CODEC)
     for timestamp in range(100):
         builder.append(timestamp, None, b"the same words over and over")

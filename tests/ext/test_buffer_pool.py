@@ -24,7 +24,6 @@ def test_sizes_no_pool_of_1000_has(size: int) -> None:
 
 
 def address(buffer: PooledBuffer) -> int:
-    """Where its memory is."""
     return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
 
 

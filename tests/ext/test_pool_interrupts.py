@@ -27,7 +27,6 @@ def _interruptible() -> Iterator[None]:
 
 
 def in_background(act: Callable[[], object]) -> threading.Thread:
-    """Run ``act`` in a thread."""
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
     return thread

@@ -102,7 +102,6 @@ def records(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
 
 
 def outcome(encode: Any, data: Any) -> Any:
-    """The bytes, or the error."""
     try:
         return encode(data)
     except Exception as error:
@@ -221,7 +220,6 @@ COLUMNS: dict[str, tuple[Any, Any, st.SearchStrategy[Any]]] = {
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[str, Any]:
-    """A schema and a struct column that fits it."""
     names = draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=5, unique=True))
     fields, rows = [], draw(st.integers(0, 12))
     cells: dict[str, Any] = {}

@@ -85,8 +85,6 @@ headers = (
 
 @dataclass(frozen=True)
 class Sending:
-    """The arguments of one send."""
-
     value: Any
     key: Any
     partition: Any
@@ -95,7 +93,6 @@ class Sending:
 
 
 def sendings(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Sending]]:
-    """Sends with such keys."""
     sending = st.builds(
         Sending,
         value=payloads | payloads.map(lent) | one_of(ODD_BYTES),
@@ -129,8 +126,6 @@ class Observer:
 
 
 class OnePath:
-    """A producer and a cluster of its own."""
-
     def __init__(
         self, *observers: Observer, partitions: int = PARTITIONS, serializer: Any = None
     ) -> None:

@@ -52,14 +52,12 @@ Sending = Callable[[KafkaProducer, list[Row]], list[Any]]
 
 
 def by_loop(producer: KafkaProducer, sent: list[Row]) -> list[Any]:
-    """The futures of a loop of sends."""
     return [
         producer.send("t", r.value, r.key, r.headers, r.partition, r.timestamp_ms) for r in sent
     ]
 
 
 def columns(sent: list[Row], kind: Callable[[Any], Any]) -> dict[str, Any]:
-    """The arguments of ``send_many``, each column made by ``kind``."""
     return {
         "values": kind(r.value for r in sent),
         "keys": kind(r.key for r in sent),
@@ -70,12 +68,10 @@ def columns(sent: list[Row], kind: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 def by_lists(producer: KafkaProducer, sent: list[Row]) -> list[Any]:
-    """One call with lists."""
     return [producer.send_many("t", **columns(sent, list))]
 
 
 def by_iterators(producer: KafkaProducer, sent: list[Row]) -> list[Any]:
-    """One call with iterators."""
     return [producer.send_many("t", **columns(sent, iter))]
 
 

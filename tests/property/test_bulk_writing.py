@@ -101,7 +101,6 @@ class Sending:
         return BulkWriting(self.parts(metadata), "t")
 
     def queued(self) -> list[tuple[int, list[bytes | None]]]:
-        """Partition and values of every batch."""
         batches = self.around.take_all()
         for batch in batches:
             batch.close()
@@ -217,7 +216,6 @@ CELLS = st.none() | st.binary(max_size=60)
 
 
 def queued_rows(sending: Sending) -> list[Row]:
-    """Key and value of every record of the one partition, in order."""
     batches = sending.around.take_all()
     for batch in batches:
         batch.close()

@@ -24,7 +24,6 @@ buffers: list[Callable[[bytes], Any]] = [bytes, bytearray, memoryview]
 
 
 def only_batch(data: memoryview) -> RecordBatch:
-    """The one batch that ``data`` is."""
     (batch,) = read_batches(data)
     assert batch.crc_ok
     assert batch.batch_length == len(data) - 12
@@ -32,7 +31,6 @@ def only_batch(data: memoryview) -> RecordBatch:
 
 
 def read_back(batch: RecordBatch) -> list[Written]:
-    """The records of a batch as they were written."""
     return [Written(r.timestamp, r.key, r.value, list(r.headers)) for r in batch.records()]
 
 
@@ -52,7 +50,6 @@ def test_what_is_written_can_be_read(written: list[Written], kind: Callable[[byt
 
 
 def wrap(kind: Callable[[bytes], Any], data: bytes | None) -> Any:
-    """``data`` in another kind of buffer."""
     return None if data is None else kind(data)
 
 

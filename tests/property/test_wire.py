@@ -135,7 +135,6 @@ def test_api_versions_requests(version: int, correlation_id: int, client_id: str
 
 
 def read(api: ApiKey, version: int, correlation_id: int, client: str, frame: bytes) -> Any:
-    """The body of a request with this header."""
     header, body = read_request(api, version, frame)
     assert (header.request_api_key, header.request_api_version) == (api, version)
     assert (header.correlation_id, header.client_id) == (correlation_id, client)

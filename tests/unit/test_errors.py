@@ -134,7 +134,6 @@ def errors(draw: st.DrawFn, causes: st.SearchStrategy[Any] = FOREIGN_CAUSES) -> 
 
 
 def told(error: BaseException | None) -> Any:
-    """Everything that an error tells."""
     if error is None:
         return None
     flags = getattr(error, "retriable", None), getattr(error, "refreshes_metadata", None)

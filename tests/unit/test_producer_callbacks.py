@@ -38,8 +38,6 @@ def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
 
 
 class Blocking:
-    """A callback that does not return before it is let go."""
-
     def __init__(self) -> None:
         self.begun = threading.Event()
         self.let_go = threading.Event()
@@ -60,7 +58,6 @@ def blocking(producer: KafkaProducer) -> Iterator[Blocking]:
 
 
 def in_a_callback(producer: KafkaProducer, act: Callable[[], Any]) -> Any:
-    """What ``act`` returns or raises inside a callback."""
     results: list[Any] = []
     done = threading.Event()
 
@@ -195,8 +192,6 @@ def test_as_in_java_interceptors_see_the_partition_that_was_named_or_chosen(
 
 
 class Interrupting:
-    """A partitioner in which a signal arrives."""
-
     def choose(self, topic: object, key: object) -> int:
         signal.raise_signal(signal.SIGALRM)
         return 0

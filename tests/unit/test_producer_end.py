@@ -125,7 +125,6 @@ def test_closing_at_once_ends_every_record(broker: ScriptedBroker, producer: Kaf
 
 
 def persisted(future: FutureRecordMetadata) -> Persisted:
-    """What the end of the producer says about a record."""
     with pytest.raises(ProducerClosedError) as caught:
         future.get(LONG)
     return caught.value.persisted

@@ -143,14 +143,12 @@ def slow_time() -> int:
 def produced(
     kind: type[KafkaProducer] = KafkaProducer, **options: Any
 ) -> tuple[KafkaProducer, ScriptedCluster]:
-    """A producer and its cluster."""
     cluster = cluster_of()
     transport = lambda: MemoryBackend(cluster.listeners)  # noqa: E731
     return kind(bootstrap_servers="broker-1:9092", transport=transport, **options), cluster
 
 
 def stored_times(cluster: ScriptedCluster) -> list[int]:
-    """Of all records, in the order of the log."""
     ((_, batches),) = cluster.log.items()
     return [record.timestamp for batch in batches for record in batch.records()]
 

@@ -21,8 +21,6 @@ LONG = 20.0
 
 
 class Batch:
-    """Records of one batch, settled by the test."""
-
     def __init__(self, count: int, *, renews: bool = True) -> None:
         self.delivery = BatchDelivery(TopicPartition("t", 0), lambda: None)
         notifier = OutcomeNotifier(asyncio.get_running_loop(), renews=renews)

@@ -20,8 +20,6 @@ BROKEN = "an offset or a view of its value, key or headers is broken"
 
 
 class Exported(NamedTuple):
-    """The two capsules of a batch that was exported."""
-
     schema: Any
     array: Any
 

@@ -133,7 +133,6 @@ def test_an_endless_column_of_a_list_is_refused(column: str) -> None:
 
 
 def counting(to: int, then: BaseException) -> Iterator[bytes]:
-    """Numbers, then an exception."""
     for number in range(to):
         yield b"%d" % number
     raise then
@@ -267,7 +266,6 @@ def test_what_lingers_leaves_in_time_while_more_is_awaited() -> None:
 
 
 def arrives(cluster: ScriptedCluster, records: int) -> bool:
-    """Whether that many records come to be stored without being waited for."""
     for _ in range(2000):
         if len(stored(cluster)) >= records:
             return True

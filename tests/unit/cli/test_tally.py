@@ -40,7 +40,6 @@ def test_an_intact_topic_is_exact() -> None:
 
 
 def altered(log: Log, **changes: Any) -> Log:
-    """The log with another seventh record."""
     return [*log[:7], (0, log[7][1]._replace(**changes)), *log[8:]]
 
 
@@ -73,7 +72,6 @@ def test_damage_is_noticed(damage: Callable[[Log], Log], counts: tuple[int, int,
 
 
 def same_aircraft() -> tuple[int, int]:
-    """Two rows of one aircraft."""
     seen: dict[bytes | None, int] = {}
     for row in range(len(FLIGHTS)):
         if (key := FLIGHTS.key(row)) in seen:

@@ -250,8 +250,6 @@ def test_serializers(value: Any, reason: str) -> None:
 
 
 class Unspeakable:
-    """Fails when it is written out."""
-
     def __repr__(self) -> str:
         raise RuntimeError("no")
 

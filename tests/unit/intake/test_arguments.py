@@ -36,8 +36,6 @@ from tests.support.steady_names import steady_repr
 
 
 class Silent(str):
-    """Text that cannot be turned into text."""
-
     __slots__ = ()
 
     def __str__(self) -> str:
@@ -54,8 +52,6 @@ class Odd(bytes):
 
 
 class Topics(enum.StrEnum):
-    """Topic names as applications like to keep them."""
-
     FLIGHTS = "flights"
 
 

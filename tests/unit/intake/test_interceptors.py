@@ -20,8 +20,6 @@ LOGGER = "kprod.intake.interceptors"
 
 
 class Suffix:
-    """Appends to the value."""
-
     def __init__(self, suffix: bytes) -> None:
         self.suffix = suffix
 
@@ -30,8 +28,6 @@ class Suffix:
 
 
 class Outcomes:
-    """Keeps what it is told."""
-
     def __init__(self) -> None:
         self.told: list[Any] = []
 
@@ -43,8 +39,6 @@ class Outcomes:
 
 
 class Returning:
-    """Returns the same thing for every record, or raises it."""
-
     def __init__(self, result: Any) -> None:
         self.result = result
 
@@ -55,8 +49,6 @@ class Returning:
 
 
 class Failing(Outcomes):
-    """Told of an outcome, it fails."""
-
     def on_acknowledgement(self, metadata: RecordMetadata) -> None:
         raise ValueError("acknowledgement")
 
@@ -140,8 +132,6 @@ def test_a_hook_that_sends_is_not_entered_again() -> None:
 
 
 class SendingHandler(logging.Handler):
-    """Sends what is logged."""
-
     def __init__(self, chain: Interceptors) -> None:
         super().__init__()
         self.chain = chain
@@ -165,8 +155,6 @@ def test_a_log_handler_that_sends_does_not_run_in_circles() -> None:
 
 
 class Plug:
-    """Counts its endings, and may fail at them."""
-
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
         self.closed = 0

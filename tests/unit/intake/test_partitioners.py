@@ -171,14 +171,10 @@ def test_a_callable_gets_key_all_and_available_partitions() -> None:
 
 
 class Color(IntEnum):
-    """A kind of int."""
-
     RED = 1
 
 
 class Own:
-    """A partitioner of the application that does what it is told."""
-
     def __init__(self, result: Any) -> None:
         self.result = result
 
@@ -269,8 +265,6 @@ def test_the_hash_without_a_magnitude() -> None:
 
 
 class Queues:
-    """Queues of these lengths, by topic and partition."""
-
     def __init__(self) -> None:
         self.changes = 0
         self.lengths: dict[str, dict[int, int]] = {}
@@ -284,7 +278,6 @@ class Queues:
 
 
 def loads_of(queued: dict[int, int], topic: str = "t") -> QueueLoads:
-    """Loads that know these queues of one topic."""
     loads, queues = QueueLoads(), Queues()
     queues.are(topic, queued)
     loads.watch(queues)
@@ -292,7 +285,6 @@ def loads_of(queued: dict[int, int], topic: str = "t") -> QueueLoads:
 
 
 def shares(loads: QueueLoads, where: TopicInfo, times: int = 3000) -> dict[int | None, float]:
-    """How large a share each partition gets."""
     rng = random.Random(5)
     counts = Counter(loads.draw(where, rng, times) or repeat(None, times))
     return {partition: count / times for partition, count in counts.items()}

@@ -96,8 +96,6 @@ def test_a_released_view(field: str) -> None:
 
 
 class Recording:
-    """An object serializer that keeps what it was called with."""
-
     def __init__(self) -> None:
         self.calls: list[tuple[str, Sequence[Header], Any]] = []
 

@@ -192,8 +192,6 @@ LATER = 60_000
 
 
 class Stubborn(theirs.Partitioner):  # type: ignore[misc]  # as above
-    """Chooses what it is told; turns by ``next``."""
-
     def __init__(self, *chosen: int) -> None:
         self.chosen = list(chosen)
         self.told: list[Any] = []

@@ -22,7 +22,6 @@ SALT = base64.b64encode(b"a salt of some bytes").decode()
 
 
 def begun(mechanism: str) -> tuple[ScramConversation, str]:
-    """A conversation, and its nonce."""
     conversation = ScramConversation(mechanism, lambda: ("user", "pencil"))
     first = conversation.respond(None)
     assert first is not None

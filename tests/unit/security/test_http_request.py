@@ -47,14 +47,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
 
 @contextmanager
 def serving(answer: bytes) -> Iterator[tuple[str, int]]:
-    """Gives this answer to each request."""
     with answering(lambda _: [answer], often=True) as server:
         yield server.host, server.port
 
 
 def named(monkeypatch: pytest.MonkeyPatch, *places: tuple[str, int]) -> None:
-    """``HOST`` has these addresses."""
-
     def resolved(*_: object, **__: object) -> list[tuple[object, ...]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
 
@@ -104,7 +101,6 @@ def test_an_address_that_cannot_be_is_not_told(url: str) -> None:
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An environment without proxies."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)

@@ -61,8 +61,6 @@ def test_a_password_that_is_known_takes_no_thread() -> None:
 
 
 class Slow:
-    """A conversation whose first message is not ready before ``ready`` is set."""
-
     def __init__(self, ready: threading.Event, mistake: bool = False) -> None:
         self._ready = ready
         self._mistake = mistake

@@ -66,12 +66,10 @@ class MemoryNetwork:
             connection.deliver(data)
 
     def hang_up(self) -> None:
-        """End the connection in order."""
         for connection in self._memory.connections:
             connection.hang_up()
 
     def cut(self) -> None:
-        """Break it."""
         for connection in self._memory.connections:
             connection.cut()
 
@@ -172,14 +170,12 @@ def receive_exactly(backend: Backend, transport: Transport, size: int) -> bytes:
 
 
 def end_of(backend: Backend, transport: Transport) -> bytes | None:
-    """What ``receive`` says once it says anything."""
     while (found := transport.receive(100)) is None:
         backend.poll(LONG)
     return found
 
 
 def ready_for(backend: Backend, transport: Transport, timeout: float) -> tuple[bool, bool]:
-    """(readable, writable) as one poll reports it."""
     for readiness in backend.poll(timeout):
         if readiness.transport is transport:
             return readiness.readable, readiness.writable
@@ -187,7 +183,6 @@ def ready_for(backend: Backend, transport: Transport, timeout: float) -> tuple[b
 
 
 def use_until_lost(backend: Backend, *uses: Use) -> None:
-    """Only a ConnectionLost ends it."""
     while True:
         for use in uses:
             use()
@@ -399,8 +394,6 @@ ADDRESS = ("broker", 9092)
 
 
 class Recorder:
-    """Keeps what it receives and answers with what it was given."""
-
     def __init__(self, answer: bytes = b"") -> None:
         self.answer = answer
         self.received: list[bytes] = []
