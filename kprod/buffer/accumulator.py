@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import BatchCompression, CompressionRatios, Compressor, decompress
+from kprod.buffer.copy_on_write_map import CopyOnWriteMap
 from kprod.buffer.delivery import BatchDelivery, Wait
 from kprod.buffer.split import split
 from kprod.clock import Clock
@@ -47,9 +48,6 @@ class QueueSettings:
 
 class RecordAccumulator:
     """The queues of all partitions.
-
-    The map of queues is read without a lock: looking up or adding one key is atomic in a dict, with
-    and without a GIL. It is copied only to shrink it (Kafka's map is copied for each new key).
 
     Any thread may append. ``hurries`` and the methods after it are for the sender thread only.
 
@@ -99,9 +97,7 @@ class RecordAccumulator:
         self.callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
         self.batch_size, self.batch_max_size = batch_size, max(batch_size, batch_max_size)
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._most_queues = 0  # since _queues was made
-        self._queues_lock = Lock()  # guards changing _queues, and walking over it
+        self._queues: CopyOnWriteMap = CopyOnWriteMap()
         self._batch_compression = BatchCompression(wake)
         self._ended_by: KprodError | None = None  # appends raise it once the sender has ended
         self._flushes = 0
@@ -205,33 +201,16 @@ class RecordAccumulator:
 
     def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
         """The queue of a partition, created on first use."""
-        queue = self._queues.get(tp)
+        queue: PartitionQueue | None = self._queues.get(tp)
         if queue is not None and queue.retired:  # the sender is about to remove it from the map
-            self._discard(queue)
+            self._queues.discard(tp, queue)
             queue = None
         if queue is None:
-            with self._queues_lock:
-                queue = self._queues.get(tp)
-                if queue is None:
-                    settings = self._settings(tp.topic)
-                    queue = self._queues[tp] = PartitionQueue(self._context, tp, settings)
-                    self._most_queues = max(self._most_queues, len(self._queues))
+            queue = self._queues.get_or_create(tp, lambda: self._new_queue(tp))
         return queue
 
-    def _discard(self, queue: PartitionQueue) -> None:
-        """Remove ``queue`` from the map, unless its partition has another one by now."""
-        with self._queues_lock:
-            if self._queues.get(queue.tp) is queue:
-                del self._queues[queue.tp]
-            if len(self._queues) < self._most_queues // 4:
-                # A reader may still have the former dict. It lacks later queues, but under the lock
-                # a new one is looked for in this one.
-                self._queues = dict(self._queues)
-                self._most_queues = len(self._queues)
-
-    def _all_queues(self) -> list[PartitionQueue]:
-        with self._queues_lock:
-            return list(self._queues.values())
+    def _new_queue(self, tp: TopicPartition) -> PartitionQueue:
+        return PartitionQueue(self._context, tp, self._settings(tp.topic))
 
     def _let_in(self) -> None:
         refused = self._refused()
@@ -272,7 +251,7 @@ class RecordAccumulator:
     def close_open_batches(self) -> None:
         """Close the open batches, so that the next append to each queue asks ``refusal`` again."""
         self._context.closings += 1  # first: a caller that was let in before asks again
-        for queue in self._all_queues():
+        for queue in self._queues.values():
             queue.close_open_batch()
 
     # The sender's thread ------------------------------------------------------------------------
@@ -315,12 +294,13 @@ class RecordAccumulator:
         """
         retired: list[TopicPartition] = []
         used: set[str] = set()
-        for queue in self._all_queues():
+        queue: PartitionQueue
+        for queue in self._queues.values():
             tp = queue.tp
             if tp.topic not in topics:
                 continue
             if queue.retire():
-                self._discard(queue)
+                self._queues.discard(tp, queue)
                 retired.append(tp)
             else:
                 used.add(tp.topic)
