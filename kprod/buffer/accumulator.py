@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import BatchCompression, CompressionRatios, Compressor, decompress
-from kprod.buffer.copy_on_write_map import CopyOnWriteMap
 from kprod.buffer.delivery import BatchDelivery, Wait
 from kprod.buffer.split import split
 from kprod.clock import Clock
@@ -44,6 +43,62 @@ class QueueSettings:
     acks: int = -1
     codec: int = 0
     compress: Compressor | None = None
+
+
+class CopyOnWriteMap:
+    """The queues by partition: a map that is read without a lock, and from which entries are rarely removed.
+
+    Kafka's class copies the map for each new key. Here, looking up or adding one key is atomic in a
+    dict, with and without a GIL: a reader finds every entry that was added before, and the map is
+    copied only to shrink it. Entries are added and removed, but not changed. Thread-safe.
+    """
+
+    __slots__ = ("_entries", "_most", "_writing")
+
+    def __init__(self) -> None:
+        self._writing = Lock()  # guards changing _entries, and walking over them
+        self._entries: dict[TopicPartition, PartitionQueue] = {}
+        self._most = 0  # the largest number of entries since _entries was made
+
+    def get(self, key: TopicPartition) -> PartitionQueue | None:
+        """The entry, or None."""
+        return self._entries.get(key)
+
+    def get_or_create(
+        self, key: TopicPartition, make: Callable[[], PartitionQueue]
+    ) -> PartitionQueue:
+        """The entry; if there is none, add the result of ``make``.
+
+        ``make`` runs under the lock, at most once per key.
+        """
+        found = self._entries.get(key)
+        if found is None:
+            with self._writing:
+                found = self._entries.get(key)
+                if found is None:
+                    found = self._entries[key] = make()
+                    self._most = max(self._most, len(self._entries))
+        return found
+
+    def discard(self, key: TopicPartition, entry: PartitionQueue) -> None:
+        """Remove the entry, unless the key has another entry by now. Readers may still use it."""
+        with self._writing:
+            if self._entries.get(key) is entry:
+                del self._entries[key]
+            if len(self._entries) < self._most // 4:
+                self._shrink()
+
+    def _shrink(self) -> None:
+        """Copy the dict to free the memory of removed entries. The caller holds ``_writing``."""
+        # A reader may still have the former dict. It lacks later entries, but get_or_create looks
+        # for them in this one.
+        self._entries = dict(self._entries)
+        self._most = len(self._entries)
+
+    def values(self) -> list[PartitionQueue]:
+        """The entries at this moment."""
+        with self._writing:
+            return list(self._entries.values())
 
 
 class RecordAccumulator:
@@ -97,7 +152,7 @@ class RecordAccumulator:
         self.callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
         self.batch_size, self.batch_max_size = batch_size, max(batch_size, batch_max_size)
-        self._queues: CopyOnWriteMap = CopyOnWriteMap()
+        self._queues = CopyOnWriteMap()
         self._batch_compression = BatchCompression(wake)
         self._ended_by: KprodError | None = None  # appends raise it once the sender has ended
         self._flushes = 0
@@ -201,7 +256,7 @@ class RecordAccumulator:
 
     def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
         """The queue of a partition, created on first use."""
-        queue: PartitionQueue | None = self._queues.get(tp)
+        queue = self._queues.get(tp)
         if queue is not None and queue.retired:  # the sender is about to remove it from the map
             self._queues.discard(tp, queue)
             queue = None
