@@ -46,11 +46,12 @@ class QueueSettings:
 
 
 class CopyOnWriteMap:
-    """The queues by partition: a map that is read without a lock, and from which entries are rarely removed.
+    """The queues by partition, read without a lock.
 
     Kafka's class copies the map for each new key. Here, looking up or adding one key is atomic in a
     dict, with and without a GIL: a reader finds every entry that was added before, and the map is
-    copied only to shrink it. Entries are added and removed, but not changed. Thread-safe.
+    copied only to shrink it, which is rare. Entries are added and removed, but not changed.
+    Thread-safe.
     """
 
     __slots__ = ("_entries", "_most", "_writing")

@@ -1,26 +1,31 @@
 """Draw mutants of kprod by a seed, and tell which share of them the tests kill.
 
 ``python -m tests.mutants --seed 1 --count 400`` works in a copy of the checkout below ``build``, so
-that what is tried is never what is edited, and writes each verdict to ``build/mutants/SEED.jsonl``
-at once: a run that was broken off goes on where it was. A mutant goes through the stages until one
-kills it; "alive" is what no stage has noticed. A line of the report for each package, and what is
-alive, are printed in the end.
+that what is tried is never what is edited, and writes each verdict to ``build/mutants`` at once: a
+run that was broken off goes on where it was. A mutant goes through the stages until one kills it;
+"alive" is what no stage has noticed. The first stage, ``covering``, runs the tests that execute the
+line: unit, property and simulated tests run once beforehand, to record that. The second one runs
+the tests that start brokers or Spark. A report by package, with the mutants that are alive, is
+printed in the end; ``--store FILE`` keeps it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.mutants.covering import RECORDED_IN, Covering
 from tests.mutants.sites import Site, sites
 
 ROOT = Path(__file__).parents[2]
@@ -33,12 +38,15 @@ TAKES_TOO_LONG = 1800
 """Seconds: a mutant that goes round in circles is noticed by this."""
 
 STAGES: dict[str, list[str]] = {
-    "unit": ["tests/unit/{package}"],
-    "check": ["tests/unit", "tests/ext", "tests/golden", "tests/property", "tests/simulation"],
+    "covering": [],
+    "processes": ["tests/{processes}"],
     "test": ["tests"],
     "full": ["tests"],
 }
 """What each stage runs, the quickest first; ``full`` with the tests that only it has."""
+RECORDED = [f"tests/{name}" for name in ("unit", "golden", "property", "simulation")]
+MANY_TESTS = 40
+"""As many are run in one process; more are worth the start of several."""
 
 
 class Mutant(NamedTuple):
@@ -51,6 +59,12 @@ class Mutant(NamedTuple):
     def package(self) -> str:
         """Of kprod, in which it is."""
         return Path(self.file).parts[1]
+
+    @property
+    def processes(self) -> str:
+        """Below ``tests``: what runs its package in processes of its own."""
+        in_workers_of_spark = self.package in {"schema", "exactly_once", "spark"}
+        return "spark" if in_workers_of_spark else "integration"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.site.line}: {self.site.old!r} -> {self.site.new!r}"
@@ -94,55 +108,101 @@ def copied() -> Path:
     return copy
 
 
-def verdict(copy: Path, package: str, stages: list[str], jobs: int) -> str:
+def run(
+    copy: Path, arguments: list[str], variables: dict[str, str], *, full: bool = False
+) -> int | None:
+    """The exit code of pytest; None if it had to be killed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    command += [] if full else ["-m", "not full"]
+    environment = os.environ | {"PYTHONPATH": str(copy)} | variables
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile it all
+    environment |= {"KPROD_TESTS": "full"} if full else {}
+    try:
+        return subprocess.run(
+            command,
+            cwd=copy,
+            env=environment,
+            capture_output=True,
+            timeout=TAKES_TOO_LONG,
+            check=False,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def recorded(copy: Path, jobs: int) -> Covering:
+    """Which tests execute what, from one run of those that start few processes."""
+    place = PLACE / "covering"
+    if not list(PLACE.glob("covering.*")):
+        options = ["-n", str(jobs), "-p", "tests.mutants.covering"]
+        if run(copy, [*options, *RECORDED], {RECORDED_IN: str(place)}) != 0:
+            sys.exit("without a mutant the tests fail, too")
+    return Covering(place)
+
+
+def verdict(copy: Path, mutant: Mutant, stages: list[str], jobs: int, covering: Covering) -> str:
     """The stage that fails, or "alive"."""
     for stage in stages:
-        paths = [path.format(package=package) for path in STAGES[stage]]
-        if not any((copy / path).exists() for path in paths):
+        paths = [path.format(processes=mutant.processes) for path in STAGES[stage]]
+        workers = jobs
+        if stage == "covering":
+            paths = covering.tests(copy / mutant.file, mutant.site.lines)
+            workers = jobs if len(paths) > MANY_TESTS else 0
+        if not paths:
             continue
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(jobs)]
-        command += ["-p", "no:cacheprovider", *paths]
-        command += [] if stage == "full" else ["-m", "not full"]
-        environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment |= {"KPROD_TESTS": "full"} if stage == "full" else {}
-        try:
-            ran = subprocess.run(
-                command,
-                cwd=copy,
-                env=environment,
-                capture_output=True,
-                timeout=TAKES_TOO_LONG,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return stage
-        if ran.returncode != 0:
+        arguments = ["-x", "-n", str(workers), "--timeout", "120", *paths]
+        if run(copy, arguments, {}, full=stage == "full") != 0:
             return stage
     return "alive"
 
 
-def tried(mutants: list[Mutant], kept: Path, stages: list[str], jobs: int) -> Iterator[str]:
-    """The verdict of each mutant; those of ``kept`` are not tried again."""
+def tried(
+    mutants: list[Mutant], kept: Path, stages: list[str], jobs: int
+) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant with its verdict; those of ``kept`` are not tried again."""
     known = {}
     if kept.exists():
         known = dict(json.loads(line) for line in kept.read_text().splitlines())
     copy = copied()
-    if (
-        broken := verdict(copy, "", [stage for stage in stages if stage != "unit"], jobs)
-    ) != "alive":
-        sys.exit(f"without a mutant the tests of stage {broken!r} fail, too")
+    covering = recorded(copy, jobs)
+    seconds = itertools.count(int(time.time()))
     for mutant in mutants:
         if str(mutant) not in known:
             place = copy / mutant.file
             original = place.read_bytes()
-            place.write_bytes(mutant.site.applied(original))
+            write(place, mutant.site.applied(original), next(seconds))
             try:
-                known[str(mutant)] = verdict(copy, mutant.package, stages, jobs)
+                known[str(mutant)] = verdict(copy, mutant, stages, jobs, covering)
             finally:
-                place.write_bytes(original)
+                write(place, original, next(seconds))
             with kept.open("a") as file:
                 file.write(json.dumps([str(mutant), known[str(mutant)]]) + "\n")
-        yield known[str(mutant)]
+        yield mutant, known[str(mutant)]
+
+
+def write(place: Path, text: bytes, seconds: int) -> None:
+    """Write a module, dated so that its bytecode is known to be of another text."""
+    place.write_bytes(text)
+    os.utime(place, (seconds, seconds))
+
+
+def report(results: dict[Mutant, str], seed: int, stages: list[str]) -> dict[str, object]:
+    """What a run has found, to be kept."""
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
+    by_package: dict[str, Counter[str]] = {package: Counter() for package in PACKAGES}
+    for mutant, result in results.items():
+        by_package[mutant.package][result] += 1
+    alive = [str(mutant) for mutant, result in results.items() if result == "alive"]
+    return {
+        "question": "Which share of small mistakes in kprod do the tests notice?",
+        "command": f"python -m tests.mutants --seed {seed} --count {len(results)}",
+        "commit": commit,
+        "stages": stages,
+        "mutants": len(results),
+        "killed": len(results) - len(alive),
+        "packages": {package: dict(counts) for package, counts in by_package.items()},
+        "alive": sorted(alive),
+    }
 
 
 def main() -> int:
@@ -151,22 +211,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--jobs", type=int, default=4, help="workers of pytest")
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=["unit", "check", "test"])
+    stages = ["covering", "processes"]
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=stages)
+    parser.add_argument("--store", type=Path, metavar="FILE", help="for the report")
     options = parser.parse_args()
     PLACE.mkdir(parents=True, exist_ok=True)
-    mutants = drawn(options.seed, options.count)
     kept = PLACE / f"{options.seed}-{options.stages[-1]}.jsonl"
-    by_package: dict[str, Counter[str]] = {package: Counter() for package in PACKAGES}
-    alive = []
-    results = tried(mutants, kept, options.stages, options.jobs)
-    for mutant, result in zip(mutants, results, strict=True):
-        print(f"{result:>6}  {mutant}", flush=True)
-        by_package[mutant.package][result] += 1
-        alive += [mutant] if result == "alive" else []
-    for package, results_of in by_package.items():
-        killed = results_of.total() - results_of["alive"]
-        print(f"{package}: {killed} of {results_of.total()} killed, {dict(results_of)}")
-    print(f"{len(mutants) - len(alive)} of {len(mutants)} killed")
+    results = {}
+    mutants = drawn(options.seed, options.count)
+    for mutant, result in tried(mutants, kept, options.stages, options.jobs):
+        print(f"{result:>9}  {mutant}", flush=True)
+        results[mutant] = result
+    found = report(results, options.seed, options.stages)
+    text = json.dumps(found, indent=1) + "\n"
+    print(text, end="")
+    if options.store:
+        options.store.write_text(text)
     return 0
 
 

@@ -38,6 +38,11 @@ class Site(NamedTuple):
     old: str
     new: str
 
+    @property
+    def lines(self) -> range:
+        """Of the module, counted from one."""
+        return range(self.line, self.line + self.old.count("\n") + 1)
+
     def applied(self, text: bytes) -> bytes:
         """The text with this one mistake."""
         return text[: self.start] + self.new.encode() + text[self.end :]
