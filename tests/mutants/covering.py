@@ -1,0 +1,63 @@
+"""Which tests execute a line of kprod, so that a mutant there is tried on these alone.
+
+A plugin of pytest (``-p tests.mutants.covering``) records it in each worker; `Covering` reads what
+they recorded. What other processes execute, such as Spark's workers, is not seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import coverage
+import pytest
+
+RECORDED_IN = "KPROD_MUTANTS_COVERING"
+"""Environment variable: the file that is recorded to, with one more suffix for each process."""
+_recording: list[coverage.Coverage] = []
+
+
+def pytest_configure() -> None:
+    """Start to record where a folder was named."""
+    if place := os.environ.get(RECORDED_IN):
+        recorder = coverage.Coverage(
+            data_file=place, data_suffix=True, source_pkgs=["kprod"], config_file=False
+        )
+        recorder.start()
+        _recording.append(recorder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """What runs now runs for this test."""
+    for recorder in _recording:
+        recorder.switch_context(item.nodeid)
+    return (yield)
+
+
+def pytest_unconfigure() -> None:
+    """Save it."""
+    while _recording:
+        recorder = _recording.pop()
+        recorder.stop()
+        recorder.save()
+
+
+class Covering:
+    """What was recorded, of all processes."""
+
+    def __init__(self, place: Path) -> None:
+        """Read the files that begin with this name."""
+        self._data = coverage.CoverageData(basename=str(place), suffix="all")
+        for part in sorted(place.parent.glob(f"{place.name}.*")):
+            if not part.name.endswith(".all"):
+                read = coverage.CoverageData(basename=str(part))
+                read.read()
+                self._data.update(read)
+
+    def tests(self, file: Path, lines: range) -> list[str]:
+        """The tests that execute one of the lines, those without a network first."""
+        by_line = self._data.contexts_by_lineno(str(file))
+        found = {test for line in lines for test in by_line.get(line, ()) if test}
+        return sorted(found, key=lambda test: (not test.startswith("tests/unit"), test))
