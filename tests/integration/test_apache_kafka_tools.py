@@ -16,12 +16,9 @@ from typer.testing import CliRunner
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log.indexes import AbortedTransaction, TransactionIndex
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directories import deleted_name
 from kprod.broker.log.log_files import check_directory
 from kprod.cli.app import app
-from kprod.types import TopicPartition
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER, jars
@@ -36,7 +33,6 @@ JAVA = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 PROGRAMS = Path(__file__).parents[1] / "support" / "apache_kafka"
 GROUP_READER = PROGRAMS / "GroupReader.java"
-DIRECTORY_NAMES = PROGRAMS / "DirectoryNames.java"
 ROUND_TRIP = PROGRAMS / "RoundTrip.java"
 CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 RECORDS = 20_000
@@ -101,15 +97,6 @@ def test_its_tool_reads_the_offsets_topic_and_a_compacted_log(tmp_path: Path) ->
     assert not list(check_directory(compacted))
 
 
-def test_its_tool_reads_a_transaction_index(tmp_path: Path) -> None:
-    index = TransactionIndex(tmp_path / "00000000000000000000.txnindex")
-    index.append(AbortedTransaction(7, 3, 9, 3))
-    index.append(AbortedTransaction(8, 12, 20, 12))
-    printed = dump(tmp_path, "txnindex")
-    assert "producerId: 7 firstOffset: 3 lastOffset: 9" in printed
-    assert "producerId: 8 firstOffset: 12 lastOffset: 20" in printed
-
-
 def test_its_tool_reads_what_transactions_leave(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path, topics={"t": 1}) as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "my-id"}
@@ -129,19 +116,6 @@ def test_its_tool_reads_what_transactions_leave(tmp_path: Path) -> None:
     assert records.count("endTxnMarker: COMMIT") == records.count("endTxnMarker: ABORT") == 2
     assert dump(tmp_path / "t-0", "txnindex").count("producerId: ") == 2
     dump(tmp_path / "t-0", "snapshot")
-
-
-@pytest.mark.parametrize(
-    ("version", "parser"),
-    [
-        (NEWEST, "org.apache.kafka.storage.internals.log.UnifiedLog"),
-        (OLDER, "kafka.log.UnifiedLog"),
-    ],
-)
-def test_its_parser_reads_the_name_of_a_deleted_partition(version: str, parser: str) -> None:
-    names = [deleted_name(TopicPartition(topic, 12)) for topic in ("a.b-7_c", "t" * 249)]
-    printed = java(str(DIRECTORY_NAMES), parser, *names, version=version).splitlines()
-    assert printed == ["a.b-7_c-12", f"{'t' * 212}-12"]
 
 
 @pytest.mark.parametrize("magic", [0, 1])

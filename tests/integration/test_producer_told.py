@@ -1,4 +1,4 @@
-"""Nothing is lost in silence, and mistakes are answered in words."""
+"""Nothing is lost in silence, mistakes are answered in words, and what is plugged in is closed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kprod import KafkaProducer, Persisted
+from kprod import KafkaProducer, Persisted, ProducerRecord, RecordMetadata
 from kprod.broker import EmbeddedBroker
 from kprod.errors import (
     ConfigError,
@@ -161,3 +161,40 @@ except kprod.errors.IllegalStateError as error:
 )
 def test_green_threads_are_refused_at_once(name: str, said: str) -> None:
     assert run_python("-c", PATCHED.format(name=name)).stdout.startswith(said)
+
+
+class Everything:
+    """Serializer, partitioner and interceptor in one; tells what it was asked to do."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def serialize(self, topic: str, headers: Any, data: Any) -> bytes:
+        self.calls.append("serialize")
+        return b""
+
+    def choose(self, topic: Any, key: Any) -> int:
+        self.calls.append("choose")
+        return 0
+
+    def appended(self, topic: Any, partition: int, nbytes: int, batch_ready: bool) -> None:
+        self.calls.append("appended")
+
+    def on_acknowledgement(self, metadata: RecordMetadata) -> None:
+        self.calls.append("acknowledged")
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        self.calls.append("failed")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_what_is_plugged_in_is_closed_once_and_last(servers: str) -> None:
+    plug: Any = Everything()
+    plugs = {"key_serializer": plug, "value_serializer": plug, "partitioner": plug}
+    producer = KafkaProducer(bootstrap_servers=servers, **plugs, interceptors=[plug], linger_ms=50)
+    producer.send("t", b"")
+    producer.close()
+    producer.close()
+    assert plug.calls == ["serialize", "serialize", "choose", "appended", "acknowledged", "close"]

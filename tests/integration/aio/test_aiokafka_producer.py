@@ -417,13 +417,6 @@ async def test_a_record_that_expires_tells_what_brokers_told(
         assert await producer.send_and_wait("t", b"v")
 
 
-async def test_a_cancelled_begin_has_begun_nothing(make: Make) -> None:
-    async with make(**MINE) as producer:
-        await cancelled(producer.begin_transaction())
-        await producer.begin_transaction()
-        await producer.send_and_wait("t", b"v")
-
-
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
 async def test_a_cancelled_end_goes_on(make: Make, end: str) -> None:
     async with make(**MINE) as producer:
@@ -508,10 +501,3 @@ async def test_a_topic_of_no_possible_name_has_aiokafkas_error(make: Make) -> No
             with pytest.raises(theirs.InvalidTopicError, match="no topic") as caught:
                 await call("no topic")
             assert isinstance(caught.value, ValueError)
-
-
-def test_a_stale_epoch_is_a_fenced_producers_as_there() -> None:
-    told = errors.for_aiokafka(BrokerError(STALE_EPOCH))
-    assert isinstance(told, theirs.ProducerFenced)
-    assert isinstance(told, theirs.InvalidProducerEpoch)
-    assert isinstance(told, errors.ProducerFenced)

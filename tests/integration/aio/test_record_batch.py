@@ -106,20 +106,6 @@ async def test_what_no_record_can_have_is_refused_before_one_is_queued(
     assert [(r.value, r.timestamp) for r in broker.records("t")] == [(b"1", 1000)] * 2
 
 
-async def test_gathered_records_are_serialized_as_others_are(
-    broker: EmbeddedBroker, make: Make
-) -> None:
-    async with make(
-        key_serializer=str.encode,
-        value_serializer=lambda value: b"%d" % value["amount"],
-    ) as producer:
-        batch = producer.create_batch()
-        for amount in (1, 2):
-            batch.append(key="k", value={"amount": amount}, timestamp=None)
-        await (await producer.send_batch(batch, "t", partition=1))
-    assert [(r.key, r.value) for r in broker.records("t")] == [(b"k", b"1"), (b"k", b"2")]
-
-
 async def test_the_future_of_a_batch_tells_of_its_last_record_too(
     broker: EmbeddedBroker, make: Make
 ) -> None:

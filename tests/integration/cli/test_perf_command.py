@@ -48,13 +48,6 @@ def test_every_lane_has_a_name_on_the_command_line() -> None:
     assert get_args(CallName) == tuple(CALLS)
 
 
-def test_the_table_tells_every_figure(servers: str) -> None:
-    ran = perf("--bootstrap-servers", servers, "--topic", "table", "--records", "500")
-    assert ran.exit_code == 0, ran.output
-    told = ("500 records in", "records/s", "us/record", "p99.9", "RSS", "batches", "retried")
-    assert [word for word in told if word not in ran.stdout] == []
-
-
 @pytest.mark.full
 def test_the_table_tells_what_the_figures_of_an_embedded_broker_depend_on() -> None:
     options = ("--partitions", "2", "--compression", "lz4", "--acks", "1", "-X", "linger_ms=3")
