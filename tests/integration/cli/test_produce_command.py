@@ -101,42 +101,30 @@ def test_a_signal_ends_the_input_after_what_was_read(
     assert err == "line 3: stopped before its end; it is not sent\n2 delivered, 1 failed\n"
 
 
-@pytest.mark.full
-def test_a_signal_while_a_line_waits_leaves_no_line_out_of_the_account() -> None:
-    """The broker is not there: every line that was read is told, within the time for the rest."""
-    arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
-    with family(*arguments, "-X", "max_block_ms=500000") as process:
-        stdin, stderr = process.command.stdin, process.command.stderr
-        assert stdin is not None
-        assert stderr is not None
-        stdin.write("a\nb\nc\n")
-        stdin.flush()
-        assert "cannot connect" in stderr.readline()
-        process.command.terminate()
-        _out, err = process.command.communicate(timeout=300)
-    assert process.command.returncode == 143
-    told = [line for line in err.splitlines() if line.startswith("line ")]
-    assert [line.partition(":")[0] for line in told] == ["line 1", "line 2", "line 3"]
-    assert err.endswith("0 delivered, 3 failed\n")
+@pytest.mark.parametrize(
+    ("lines", "max_block_ms"), [(1, 5_000), pytest.param(3, 500_000, marks=pytest.mark.full)]
+)
+def test_a_signal_while_a_line_waits_leaves_no_line_out_of_the_account(
+    lines: int, max_block_ms: int
+) -> None:
+    """The broker is not there: the producer has never counted what waits for its topic.
 
-
-def test_a_line_that_a_signal_interrupts_is_counted() -> None:
-    """It waits for its topic when the signal comes: the producer has never counted it.
-
-    The wait is short, for a signal that comes just before it is noticed at its end.
+    The wait of one line is short, for a signal that comes just before it is noticed at its end.
     """
     arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
-    with family(*arguments, "-X", "max_block_ms=5000") as process:
+    with family(*arguments, "-X", f"max_block_ms={max_block_ms}") as process:
         stdin, stderr = process.command.stdin, process.command.stderr
         assert stdin is not None
         assert stderr is not None
-        stdin.write("a\n")
+        stdin.write("a\n" * lines)
         stdin.flush()
         assert "cannot connect" in stderr.readline()
         process.command.terminate()
         _out, err = process.command.communicate(timeout=300)
     assert process.command.returncode == 143
-    assert err.endswith("0 delivered, 1 failed\n")
+    told = [line.partition(":")[0] for line in err.splitlines() if line.startswith("line ")]
+    assert told == [f"line {number}" for number in range(1, lines + 1)]
+    assert err.endswith(f"0 delivered, {lines} failed\n")
 
 
 @pytest.mark.full

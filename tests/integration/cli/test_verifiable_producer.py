@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from typer.testing import CliRunner
 from kprod.admin import read_topic
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.cli.app import app
+from tests.integration.cli.processes import family
 from tests.support.ports import free_port
 
 
@@ -72,14 +71,12 @@ def test_what_send_refuses_is_told_of(tmp_path: Path) -> None:
 
 def test_a_signal_ends_it_after_everything_was_told(broker: EmbeddedBroker) -> None:
     arguments = command(broker.bootstrap_servers, "--throughput", "500")
-    with subprocess.Popen(
-        [sys.executable, "-m", "kprod", *arguments], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        first = [json.loads(process.stdout.readline()) for _ in range(20)]
-        process.send_signal(signal.SIGTERM)
-        rest = [json.loads(line) for line in process.stdout]
-    assert process.returncode == 128 + signal.SIGTERM
+    with family(*arguments) as process:
+        assert process.command.stdout is not None
+        first = [json.loads(process.command.stdout.readline()) for _ in range(20)]
+        process.command.terminate()
+        rest = [json.loads(line) for line in process.command.stdout]
+        assert process.command.wait(30) == 128 + signal.SIGTERM
     assert [event["name"] for event in rest[-2:]] == ["shutdown_complete", "tool_data"]
     acked = [e["value"] for e in (*first, *rest) if e["name"] == "producer_send_success"]
     stored = [r.value for _, r in read_topic(broker.bootstrap_servers, "t")]
@@ -91,27 +88,23 @@ def test_a_signal_ends_it_after_everything_was_told(broker: EmbeddedBroker) -> N
 @pytest.mark.parametrize("limit", [["--max-messages", "20000"], []], ids=["20,000", "no end"])
 def test_it_stops_where_nobody_reads(broker: EmbeddedBroker, limit: list[str]) -> None:
     arguments = command(broker.bootstrap_servers, *limit)
-    with subprocess.Popen(
-        [sys.executable, "-m", "kprod", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert b"startup_complete" in process.stdout.readline()
-        process.stdout.close()
-        told = process.stderr.read().decode()
-        assert process.wait(30) == 1
+    with family(*arguments) as process:
+        assert process.command.stdout is not None
+        assert process.command.stderr is not None
+        assert "startup_complete" in process.command.stdout.readline()
+        process.command.stdout.close()
+        told = process.command.stderr.read()
+        assert process.command.wait(30) == 1
     assert "Traceback" not in told
 
 
 @pytest.mark.full
 def test_a_signal_ends_it_before_there_is_a_broker() -> None:
     arguments = command(f"127.0.0.1:{free_port()}")
-    with subprocess.Popen(
-        [sys.executable, "-m", "kprod", *arguments], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert "startup_complete" in process.stdout.readline()
-        process.send_signal(signal.SIGTERM)
-        told = [json.loads(line)["name"] for line in process.stdout]
-        assert process.wait(30) == 128 + signal.SIGTERM
+    with family(*arguments) as process:
+        assert process.command.stdout is not None
+        assert "startup_complete" in process.command.stdout.readline()
+        process.command.terminate()
+        told = [json.loads(line)["name"] for line in process.command.stdout]
+        assert process.command.wait(30) == 128 + signal.SIGTERM
     assert told == ["shutdown_complete", "tool_data"]
