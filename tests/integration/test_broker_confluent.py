@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
-    ConfigResource,
-    NewPartitions,
     NewTopic,
 )
 
@@ -131,17 +129,3 @@ def test_reading_begins_at_any_offset_and_time(broker: EmbeddedBroker) -> None:
             assert consumer.offsets_for_times(wanted, timeout=20)[0].offset == expected
     finally:
         consumer.close()
-
-
-def test_admin(broker: EmbeddedBroker) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic("made", 2, 1)])["made"].result(20)
-    with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
-        admin.create_topics([NewTopic("made", 2, 1)])["made"].result(20)
-    admin.create_partitions([NewPartitions("made", 5)])["made"].result(20)
-    assert len(admin.list_topics("made", timeout=20).topics["made"].partitions) == 5
-    resource = ConfigResource(ConfigResource.Type.TOPIC, "made")
-    described = admin.describe_configs([resource])[resource].result(20)
-    assert described["max.message.bytes"].value == "1048588"
-    admin.delete_topics(["made"])["made"].result(20)
-    assert "made" not in admin.list_topics(timeout=20).topics

@@ -111,15 +111,18 @@ def test_a_certificate_is_asked_for(kafka: ApacheKafka, certificates: Certificat
         producer.send("mtls", b"never")
 
 
-def test_logins_are_repeated_under_load(kafka: ApacheKafka, certificates: Certificates) -> None:
-    """For longer than three lifetimes: a broker closes what is used past one (KIP-368)."""
-    options = options_of("scram-256", kafka, certificates)
+def send_for(seconds: float, options: dict[str, Any], bootstrap_servers: str) -> None:
+    """Records to an empty topic "again", one after the other, and all of them arrive."""
     with KafkaProducer(linger_ms=0, **options) as producer:
         sent = 0
-        producer.send("again", b"0").get(timeout=30)
-        until = time.monotonic() + 5
+        until = time.monotonic() + seconds
         while time.monotonic() < until:
-            sent += 1
             producer.send("again", b"%d" % sent).get(timeout=30)
-    found = [record.value for record in read_back(kafka.bootstrap_servers, "again", 1)]
-    assert found == [b"%d" % number for number in range(sent + 1)]
+            sent += 1
+    found = [record.value for record in read_back(bootstrap_servers, "again", 1)]
+    assert found == [b"%d" % number for number in range(sent)]
+
+
+def test_logins_are_repeated_under_load(kafka: ApacheKafka, certificates: Certificates) -> None:
+    """For longer than three lifetimes: a broker closes what is used past one (KIP-368)."""
+    send_for(5, options_of("scram-256", kafka, certificates), kafka.bootstrap_servers)

@@ -14,20 +14,16 @@ import pytest
 from kprod import KafkaProducer
 from kprod.errors import SaslAuthenticationError
 from kprod.security.kerberos import KerberosConversation
+from tests.integration.security.test_apache_kafka_guarded import VALUES, VERSIONS, send_for
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.guards import guards, with_kerberos
-from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.certificates import Certificates
 from tests.support.judge import read_back
 from tests.support.kerberos_realm import KerberosRealm
 from tests.support.recipes import recipe
-from tests.support.tier import CAMPAIGN
 from tests.support.topic_admin import TopicAdmin
 
 pytestmark = pytest.mark.full
-
-VERSIONS = [NEWEST, OLDER] if CAMPAIGN else [NEWEST]
-VALUES = [b"small", b"x" * 900_000, b"last"]
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +90,7 @@ def test_the_recipe_delivers(kafka: Kerberized, realm: KerberosRealm) -> None:
 
 
 def test_logins_are_repeated_under_load(kafka: Kerberized, realm: KerberosRealm) -> None:
-    """For longer than three lifetimes: a broker closes what is used past one (KIP-368)."""
-    with KafkaProducer(linger_ms=0, **kafka.options) as producer:
-        sent = 0
-        until = time.monotonic() + 3.5
-        while time.monotonic() < until:
-            producer.send("again", b"%d" % sent).get(timeout=30)
-            sent += 1
-    assert stored(kafka, "again") == [b"%d" % number for number in range(sent)]
+    send_for(3.5, kafka.options, kafka.bootstrap_servers)
 
 
 def refused(kafka: Kerberized, **changed: Any) -> str:
