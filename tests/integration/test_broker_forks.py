@@ -14,6 +14,7 @@ from kprod.broker import EmbeddedBroker
 from tests.support.forks import by_python, in_child
 from tests.support.programs import run_python
 
+BROKER = {"topics": {"t": 1}}
 PROGRAM = """
 import os, sys, warnings
 from kprod import KafkaProducer

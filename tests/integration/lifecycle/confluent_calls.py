@@ -299,7 +299,7 @@ def fenced(when: str) -> Callable[[Any, str], Any]:
 
 
 def close_in_transaction(module: Any, servers: str) -> Any:
-    producer = in_transaction(module, servers)
+    producer = in_transaction(module, servers, linger_ms=30_000)
     reports: list[str] = []
     for _ in range(2):
         producer.produce("t", b"v", on_delivery=lambda error, _: reports.append(error.name()))
