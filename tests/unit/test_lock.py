@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -16,34 +17,28 @@ from tests.support.interruption import interruptible, repeat_until_interrupted
 LONG = 20.0
 
 
+def enter(lock: Lock) -> None:
+    with lock:
+        pass
+
+
 def test_it_is_held_within_the_block_and_not_after_it() -> None:
     lock = Lock()
-    came: list[None] = []
-
-    def come() -> None:
-        with lock:
-            came.append(None)
-
-    other = threading.Thread(target=come)
+    other = threading.Thread(target=enter, args=(lock,))
     with lock:
         other.start()
         other.join(0.05)
-        assert came == []
+        assert other.is_alive()
     other.join(LONG)
-    assert came == [None]
+    assert not other.is_alive()
 
 
 def test_an_exception_at_any_moment_of_a_block_leaves_it_free() -> None:
     lock = Lock()
-
-    def enter() -> None:
-        with lock:
-            pass
-
     with interruptible():
         for number in range(2000):
-            repeat_until_interrupted(enter, 0.0002 + number * 1e-7)
-            other = threading.Thread(target=enter, daemon=True)
+            repeat_until_interrupted(partial(enter, lock), 0.0002 + number * 1e-7)
+            other = threading.Thread(target=enter, args=(lock,), daemon=True)
             other.start()
             other.join(LONG)
             assert not other.is_alive(), "an interrupted block has left the lock held"
@@ -62,7 +57,7 @@ def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
     with interruptible():
         for number in range(500):
             latch = Latch()
-            repeat_until_interrupted(lambda it=latch: it.wait(1e-6), 0.0002 + number * 3e-7)  # type: ignore[misc]
+            repeat_until_interrupted(partial(latch.wait, 1e-6), 0.0002 + number * 3e-7)
             _others_wait_and_open(latch)
 
 
@@ -83,11 +78,10 @@ def test_a_signal_that_another_thread_got_is_acted_on(timeout: float | None) -> 
 
 
 def _others_wait_and_open(latch: Latch) -> None:
-    through: list[bool] = []
-    waiter = threading.Thread(target=lambda: through.append(latch.wait(LONG)), daemon=True)
-    waiter.start()
+    waiter = threading.Thread(target=latch.wait, args=(LONG,), daemon=True)
     opener = threading.Thread(target=latch.open, daemon=True)
-    opener.start()
-    opener.join(LONG)
-    waiter.join(LONG)
-    assert through == [True], "an interrupted wait has left the lock held"
+    for thread in (waiter, opener):
+        thread.start()
+    for thread in (opener, waiter):
+        thread.join(LONG / 2)
+        assert not thread.is_alive(), "an interrupted wait has left the lock held"

@@ -1,7 +1,8 @@
-"""Errors, options and futures under kafka-python's names, with its package and without."""
+"""Errors, options, calls and futures under kafka-python's names, with its package and without."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import pickle
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kprod import KafkaProducer, RecordMetadata
 from kprod import errors as native
 from kprod.config import OPTIONS, ProducerConfig
 from kprod.config.reading import concealed
@@ -21,10 +23,15 @@ from kprod.kafka import Future, errors
 from kprod.kafka.errors import KafkaConfigurationError, KafkaTimeoutError, translated
 from kprod.kafka.options import DEFAULT_CONFIG, PROVIDERS, Config, native_options
 from kprod.types import Persisted
+from kprod_ext.futures import FutureRecordMetadata
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
+    import kafka
     from kafka import errors as theirs
+    from kafka.partitioner import DefaultPartitioner, Partitioner
+    from kafka.producer.future import FutureRecordMetadata as TheirFuture
+    from kafka.producer.future import RecordMetadata as TheirMetadata
 
 
 THEIR_CLASSES = {
@@ -122,11 +129,6 @@ def test_without_kafka_python_they_stand_alone(fake: str) -> None:
         "NoBrokersAvailable: nobody",
         "(<class 'kprod.errors.KprodError'>,)",
     ]
-
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
-    import kafka
 
 
 THEIRS = kafka.KafkaProducer.DEFAULT_CONFIG
@@ -255,3 +257,52 @@ def test_a_coroutine_gets_the_outcome_at_once_or_hands_the_future_to_its_loop() 
     with pytest.raises(StopIteration) as resumed:
         next(waiting)
     assert resumed.value.value == 8
+
+
+ONLY_THEIRS = {"success", "failure", "rebind", "args", "error_on_callbacks"}
+"""Of their futures: the hands of their sender, and of their tests."""
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_futures_metadata_and_producers_have_the_names_of_theirs() -> None:
+    assert public(TheirFuture) - public(FutureRecordMetadata) == ONLY_THEIRS
+    assert RecordMetadata._fields == TheirMetadata._fields
+    missing = public(kafka.KafkaProducer) - public(KafkaProducer)
+    assert missing == {"DEFAULT_CONFIG", "DEPRECATED_CONFIGS", "max_usable_produce_magic"}
+
+
+@pytest.mark.parametrize("name", ["send", "flush", "partitions_for", "bootstrap_connected"])
+def test_calls_have_the_arguments_of_theirs(name: str) -> None:
+    theirs, ours = (
+        [(found.name, found.default, found.kind) for found in parameters(kind, name)]
+        for kind in (kafka.KafkaProducer, KafkaProducer)
+    )
+    assert ours[: len(theirs)] == theirs
+    assert all(default is None for _, default, _ in ours[len(theirs) :])  # those are kprod's own
+
+
+def parameters(kind: type, name: str) -> list[inspect.Parameter]:
+    """Those that a caller passes: all but ``self``, which a compiled method has no name for."""
+    return list(inspect.signature(getattr(kind, name)).parameters.values())[1:]
+
+
+@pytest.mark.parametrize("name", sorted(THEIRS))
+def test_each_of_their_defaults_is_taken(name: str) -> None:
+    ProducerConfig.from_options({name: THEIRS[name]})
+
+
+class Own(Partitioner):  # type: ignore[misc]
+    """A partitioner in the form of kafka-python 3."""
+
+    def partition(self, *_: Any) -> int:
+        return 0
+
+
+def test_their_default_partitioner_is_ours_and_another_needs_another_form() -> None:
+    config = ProducerConfig.from_options({"partitioner": DefaultPartitioner()})
+    assert config.partitioner == "default"
+    with pytest.raises(ConfigError, match=r"partition\(topic, key, \.\.\.\).*pass a callable"):
+        ProducerConfig.from_options({"partitioner": Own()})
