@@ -157,17 +157,12 @@ def test_a_retired_queue_takes_nothing() -> None:
 
 
 def test_an_open_batch_stamps_what_has_no_time() -> None:
+    """Also when its source of time fails: that holds up no record."""
     moments = iter([70, 60, 80])
     queue = new_queue(clock=RecordClock(lambda: next(moments)))
-    results = [queue.append(time_ms, None, b"x", ()) for time_ms in (None, None, 65, None)]
-    assert [result.future.timestamp for result in results] == [70, 70, 65, 80]
-
-
-def test_a_source_of_time_that_fails_holds_up_no_record() -> None:
-    moments = iter([70])
-    queue = new_queue(clock=RecordClock(lambda: next(moments)))
-    results = [queue.append(None, None, b"x", ()) for _ in range(2)]
-    assert [result.future.timestamp for result in results] == [70, 70]
+    given = (None, None, 65, None, None)
+    results = [queue.append(time_ms, None, b"x", ()) for time_ms in given]
+    assert [result.future.timestamp for result in results] == [70, 70, 65, 80, 80]
 
 
 def test_a_long_queue_is_let_go_of() -> None:
@@ -260,23 +255,20 @@ TICK_MS = 20
 """No system has a coarser clock."""
 
 
-def told_by(*source: int) -> list[int]:
-    """What a clock tells whose source says this."""
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ((MINUTE, MINUTE - 1, 1, MINUTE + 1), [MINUTE, MINUTE, MINUTE, MINUTE + 1]),
+        # One that was wrong by more than a minute, and was set right.
+        ((5 * MINUTE, 4 * MINUTE - 1, 4 * MINUTE), [5 * MINUTE, 4 * MINUTE - 1, 4 * MINUTE]),
+    ],
+)
+def test_a_clock_waits_while_its_source_is_set_back_a_little(
+    source: tuple[int, ...], told: list[int]
+) -> None:
     moments = iter(source)
     clock = RecordClock(lambda: next(moments))
-    return [clock.wall_ms() for _ in source]
-
-
-def test_it_waits_while_its_source_is_set_back_a_little() -> None:
-    assert told_by(MINUTE, MINUTE - 1, 1, MINUTE + 1) == [MINUTE, MINUTE, MINUTE, MINUTE + 1]
-
-
-def test_it_follows_a_source_that_was_wrong_and_was_set_right() -> None:
-    assert told_by(5 * MINUTE, 4 * MINUTE - 1, 4 * MINUTE) == [
-        5 * MINUTE,
-        4 * MINUTE - 1,
-        4 * MINUTE,
-    ]
+    assert [clock.wall_ms() for _ in source] == told
 
 
 def test_without_a_source_it_is_the_time_of_day() -> None:

@@ -22,33 +22,17 @@ NOON = 1_700_000_000_000
 BATCH_SIZE = 300  # a few records, so that batches fill, close and are opened again
 
 ODD_BYTES: list[Any] = [
-    "text",
-    7,
-    memoryview(b"2222").cast("H"),
-    memoryview(bytes(9)).cast("B", (3, 3)),
-    memoryview(b"abcdef")[::2],
-    bytearray(2_100),
+    *("text", 7, memoryview(b"2222").cast("H"), memoryview(bytes(9)).cast("B", (3, 3))),
+    *(memoryview(b"abcdef")[::2], bytearray(2_100)),
 ]
 ODD_HEADERS: list[Any] = [
-    "text",
-    {"in": b"a dict"},
-    [["a", b"list"]],
-    [("too", b"many", b"things")],
-    [("name", "text")],
-    [("name", bytearray(b"bytes"))],
-    [(7, b"bytes")],
-    [("large", bytes(1_990))],
-    [("n" * 1_990, None)],
+    *("text", {"in": b"a dict"}, [["a", b"list"]], [("too", b"many", b"things")]),
+    *([("name", "text")], [("name", bytearray(b"bytes"))], [(7, b"bytes")]),
+    *([("large", bytes(1_990))], [("n" * 1_990, None)]),
 ]
-
-
 COUNTED = (
-    "record-send-total",
-    "record-error-total",
-    "batch-total",
-    "byte-total",
-    "record-size-max",
-    "batch-size-max",
+    *("record-send-total", "record-error-total", "batch-total", "byte-total"),
+    *("record-size-max", "batch-size-max"),
 )
 
 

@@ -112,11 +112,8 @@ def test_a_new_producer_state_changes_nothing_else(
     builder.close()
     builder.reopen_producer_state(producer_id, epoch, sequence)
     batch = only_batch(builder.build())
-    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (
-        producer_id,
-        epoch,
-        sequence,
-    )
+    found = batch.producer_id, batch.producer_epoch, batch.base_sequence
+    assert found == (producer_id, epoch, sequence)
     assert batch.attributes == 0x10
     assert read_back(batch) == written
 

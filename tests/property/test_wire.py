@@ -77,11 +77,7 @@ def topic_key(version: int, topic: Any) -> Any:
 
 
 @given(
-    versions(ApiKey.METADATA),
-    int32,
-    text,
-    st.none() | st.lists(names, max_size=5),
-    st.booleans(),
+    versions(ApiKey.METADATA), int32, text, st.none() | st.lists(names, max_size=5), st.booleans()
 )
 def test_metadata_requests(
     version: int, correlation_id: int, client_id: str, topics: list[str] | None, auto: bool

@@ -255,10 +255,9 @@ def test_what_was_exported_can_be_sent_once(form: str) -> None:
     assert [record.value for record in stored(cluster)] == [b"a", b"b"]
 
 
-ROWS = pa.StructArray.from_arrays([pa.array([b"a", b"b", b"c"])], ["value"])
-MASKED_ROWS = pa.StructArray.from_arrays(
-    [pa.array([b"a", b"b", b"c"])], ["value"], mask=pa.array([False, False, True])
-)
+ABC = pa.array([b"a", b"b", b"c"])
+ROWS = pa.StructArray.from_arrays([ABC], ["value"])
+MASKED_ROWS = pa.StructArray.from_arrays([ABC], ["value"], mask=pa.array([False, False, True]))
 
 
 @pytest.mark.parametrize(("rows", "first"), [(MASKED_ROWS, 2), (MASKED_ROWS.slice(1), 1)])

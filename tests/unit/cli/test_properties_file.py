@@ -41,15 +41,11 @@ def test_what_a_java_producer_is_configured_with(
     assert options["enable.idempotence"] is True
 
 
-def test_a_secret_that_is_not_there(tmp_path: Path) -> None:
+def test_a_secret_that_is_not_there_and_a_password_of_digits(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("sasl.password=${env:NO_SUCH_VARIABLE_HERE}\n")
     with pytest.raises(typer.BadParameter, match="NO_SUCH_VARIABLE_HERE is not set"):
         read_properties(file)
-
-
-def test_a_password_of_digits_is_text(tmp_path: Path) -> None:
-    file = tmp_path / "client.properties"
     file.write_text("sasl.password=12345\nlinger.ms=7\n")
     assert with_config(file, {}) == {"sasl.password": "12345", "linger.ms": 7}
     assert parse_options(["sasl_plain_password=12345"], "-X") == {"sasl_plain_password": "12345"}

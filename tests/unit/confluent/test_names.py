@@ -218,15 +218,9 @@ def test_they_are_equal_and_sorted_by_topic_and_partition() -> None:
     assert one == two
     assert hash(one) == hash(two)
     assert one != ("a", 1)
-    assert sorted([TopicPartition("b", 0), TopicPartition("a", 3), one]) == [
-        one,
-        TopicPartition("a", 3),
-        TopicPartition("b", 0),
-    ]
+    three, other = TopicPartition("a", 3), TopicPartition("b", 0)
+    assert sorted([other, three, one]) == [one, three, other]
     assert TopicPartition("a", 0) < one <= two
-
-
-def test_a_pickle_of_it() -> None:
     again = pickle.loads(pickle.dumps(TopicPartition("t", 3, 7, "mine", 2)))
     assert str(again) == str(TopicPartition("t", 3, 7, "mine", 2))
     assert again.metadata == "mine"

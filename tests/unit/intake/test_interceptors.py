@@ -145,12 +145,11 @@ class SendingHandler(logging.Handler):
 def test_a_log_handler_that_sends_does_not_run_in_circles() -> None:
     chain = Interceptors([Returning(ValueError("broken"))])
     handler = SendingHandler(chain)
-    logger = logging.getLogger(LOGGER)
-    logger.addHandler(handler)
+    logging.getLogger(LOGGER).addHandler(handler)
     try:
         chain.on_send(RECORD)
     finally:
-        logger.removeHandler(handler)
+        logging.getLogger(LOGGER).removeHandler(handler)
     assert handler.sent == 1
 
 

@@ -24,6 +24,7 @@ from kprod.kafka.serializer import DefaultSerializer, JsonSerializer, SerializeW
 from kprod.kafka.serializer import bound as bound_serializer
 from kprod.transport.memory import MemoryBackend
 from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_producer import cluster_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
@@ -62,11 +63,6 @@ def test_serializers_of_every_version_are_called_as_they_are_made(
     serialize = bound_serializer(serializer)
     assert serialize is not None
     assert serialize("t", [], "x") == expected
-
-
-def test_what_is_no_serializer_is_refused() -> None:
-    with pytest.raises(TypeError, match="a serializer is a callable"):
-        bound_serializer(3)
 
 
 def test_the_serializers_read_back_what_they_write() -> None:
@@ -110,6 +106,8 @@ def test_those_that_come_with_kafka_python_stand_for_our_own() -> None:
     assert not is_built_in(Third())
     with pytest.raises(TypeError, match="a partitioner is"):
         bound(3)
+    with pytest.raises(TypeError, match="a serializer is a callable"):
+        bound_serializer(3)
 
 
 def test_keys_go_where_theirs_go() -> None:
@@ -207,9 +205,7 @@ class Stubborn(theirs.Partitioner):  # type: ignore[misc]  # as above
 
 @pytest.fixture
 def cluster() -> ScriptedCluster:
-    scripted = ScriptedCluster(topics={"t": [1] * MANY_PARTITIONS, "other": [1] * MANY_PARTITIONS})
-    scripted.add(1)
-    return scripted
+    return cluster_of(MANY_PARTITIONS)
 
 
 def producer_for(cluster: ScriptedCluster, partitioner: object, **options: Any) -> KafkaProducer:

@@ -152,8 +152,12 @@ def test_references_are_followed(fake: FakeRegistry, registry: SchemaRegistry) -
     assert latest.serialize("sales", [], value) == serializer.serialize("sales", [], value)
 
 
+def json_schema(fake: FakeRegistry, subject: str, schema: Any, **more: Any) -> None:
+    fake.register(subject, {"schema": json.dumps(schema), "schemaType": "JSON", **more})
+
+
 def test_json_schema(fake: FakeRegistry, registry: SchemaRegistry) -> None:
-    fake.register("customers", {"schema": '{"type": "string"}', "schemaType": "JSON"})
+    json_schema(fake, "customers", {"type": "string"})
     schema = {"title": "Sale", "properties": {"who": {"$ref": "customer.json"}}}
     references = [SchemaReference("customer.json", "customers", 1)]
     serializer = JsonSchemaSerializer(
@@ -175,27 +179,20 @@ def test_json_schema(fake: FakeRegistry, registry: SchemaRegistry) -> None:
 def test_references_of_json_count_from_the_schema_that_has_them(
     fake: FakeRegistry, registry: SchemaRegistry
 ) -> None:
-    street = {"$id": "https://shop.example/parts/street.json", "type": "string"}
-    place = {
-        "$id": "https://shop.example/parts/place.json",
-        "properties": {"street": {"$ref": "street.json"}},
-    }
+    shop = "https://shop.example"
     of_place = [{"name": "street.json", "subject": "street", "version": 1}]
-    fake.register("street", {"schema": json.dumps(street), "schemaType": "JSON"})
-    fake.register(
-        "place", {"schema": json.dumps(place), "schemaType": "JSON", "references": of_place}
-    )
-    order = {
-        "$id": "https://shop.example/order.json",
-        "properties": {"to": {"$ref": "parts/place.json"}, "next": {"$ref": "order.json"}},
-    }
+    json_schema(fake, "street", {"$id": f"{shop}/parts/street.json", "type": "string"})
+    place = {"$id": f"{shop}/parts/place.json", "properties": {"street": {"$ref": "street.json"}}}
+    json_schema(fake, "place", place, references=of_place)
+    linked = {"to": {"$ref": "parts/place.json"}, "next": {"$ref": "order.json"}}
+    order = {"$id": f"{shop}/order.json", "properties": linked}
     serializer = JsonSchemaSerializer(
         registry, order, references=[SchemaReference("parts/place.json", "place", 1)]
     )
     assert serializer.serialize("t", [], {"to": {"street": "x"}, "next": {}}) is not None
     with pytest.raises(Exception, match="5 is not of type 'string'"):
         serializer.serialize("t", [], {"next": {"to": {"street": 5}}})
-    fake.register("odd", {"schema": '{"$id": 5}', "schemaType": "JSON"})
+    json_schema(fake, "odd", {"$id": 5})
     odd = JsonSchemaSerializer(registry, order, references=[SchemaReference("odd", "odd", 1)])
     with pytest.raises(ConfigError, match="schema: "):
         odd.serialize("odd", [], {})
@@ -432,10 +429,9 @@ def test_json_references_of_one_name_are_refused(
     """Two schemas that mean other things by one name cannot both be right."""
     person = {"properties": {"at": {"$ref": "place.json"}}}
     there = {"name": "place.json", "subject": "village", "version": 1}
-    for subject, text in (("town", {"type": "string"}), ("village", {"type": "integer"})):
-        fake.register(subject, {"schema": json.dumps(text), "schemaType": "JSON"})
-    known = {"schema": json.dumps(person), "schemaType": "JSON", "references": [there]}
-    fake.register("person", known)
+    json_schema(fake, "town", {"type": "string"})
+    json_schema(fake, "village", {"type": "integer"})
+    json_schema(fake, "person", person, references=[there])
     serializer = JsonSchemaSerializer(
         registry,
         {"properties": {"of": {"$ref": "person.json"}, "at": {"$ref": "place.json"}}},
