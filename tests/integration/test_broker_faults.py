@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -21,16 +20,7 @@ PRODUCE = {
 }
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": 1, "other": 1}) as broker:
-        yield broker
-
-
-@pytest.fixture
-def broker(running: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
-    yield running
-    running.faults.clear()
+BROKER = {"topics": {"t": 1, "other": 1}}
 
 
 def produced(client: WireClient) -> tuple[int, int]:

@@ -29,6 +29,8 @@ from kprod.types import NextStep
 from tests.integration.aio.conftest import Make
 from tests.support.ports import free_port
 
+BROKER = {"topics": {"t": 2}}
+
 LONG = 30.0
 
 

@@ -28,6 +28,8 @@ from kprod.errors import (
 from kprod_ext.aio import TURN, OutcomeNotifier
 from tests.support.tier import one_of
 
+BROKER = {"topics": {"t": 2}}
+
 TASKS = 2_000
 VALUE = bytes(1_000)
 

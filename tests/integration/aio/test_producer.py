@@ -23,6 +23,8 @@ from kprod.types import ProducerRecord
 from kprod_ext.aio import MOST
 from tests.support.ports import free_port
 
+BROKER = {"topics": {"t": 2}}
+
 LONG = 30.0
 
 

@@ -24,6 +24,8 @@ from kprod_ext import RecordClock, batch_size_upper_bound
 from kprod_ext.aio import MOST, OutcomeNotifier
 from tests.integration.aio.conftest import Make
 
+BROKER = {"topics": {"t": 2}}
+
 DENIED = 29  # TOPIC_AUTHORIZATION_FAILED
 TOO_LARGE = 10  # MESSAGE_TOO_LARGE
 
