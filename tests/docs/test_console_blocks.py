@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from tests.support.console_blocks import CLI_BLOCKS, commands, kprod_command, pattern
+from tests.support.programs import ACTIVATED
 
 pytestmark = pytest.mark.full
 
@@ -23,10 +22,7 @@ ASKS = {"produce", "consume", "topics", "transactions"}
 """Commands that ask localhost:9092 where they are not told otherwise."""
 TO_THE_END = {"demo", "broker", "pipeline"}
 """Commands with tests of their own below, or of their own elsewhere."""
-_ENVIRONMENT = os.environ | {
-    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    "COLUMNS": "200",
-}
+_ENVIRONMENT = ACTIVATED | {"COLUMNS": "200"}
 
 
 @contextmanager

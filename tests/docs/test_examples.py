@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 
 from kprod.broker import EmbeddedBroker
 from tests.spark.conftest import CLUSTER
+from tests.support.programs import ACTIVATED
 from tests.support.schema_registry import FakeRegistry
 
 ROOT = Path(__file__).parents[2]
@@ -39,10 +39,6 @@ def at_hand() -> Iterator[Callable[[str], str]]:
     with FakeRegistry() as registry, EmbeddedBroker() as broker:
         servers = broker.bootstrap_servers
         yield lambda code: code.replace(REGISTRY, registry.url).replace(KAFKA, servers)
-
-
-# What activating the environment does: Spark starts its workers by looking for python3 on the path.
-_ACTIVATED = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 IN_ONE_PROCESS = """
@@ -75,7 +71,7 @@ def failures_of(
     ran = subprocess.run(
         [sys.executable, "-c", IN_ONE_PROCESS],
         cwd=folder,
-        env=_ACTIVATED,
+        env=ACTIVATED,
         capture_output=True,
         text=True,
         check=False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 
 from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
+from tests.support.programs import ACTIVATED
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -28,9 +28,7 @@ TESTED = {
     "spark_batch.py",
     "spark_stream_exactly_once.py",
 }
-# Spark starts its workers by looking for python3 on the path.
-ENVIRONMENT = os.environ | {
-    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+ENVIRONMENT = ACTIVATED | {
     "PYTHONPATH": str(ROOT),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "TOPIC": "orders",
