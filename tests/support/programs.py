@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ACTIVATED = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-"""As in an environment that is activated: Spark looks for the python3 of its workers on the path."""
+"""As in an environment that is activated: Spark looks for its workers' python3 on the path."""
 
 
 def run_python(
