@@ -17,7 +17,6 @@ from tests.spark.exactly_once_kills.jobs import Job, expected, task_of, writers
 from tests.support.committed_records import FETCH_WAIT_MS, committed, group_offset
 
 SHOWN = 5
-LINGERS = 1.0
 CLEANING = 15.0
 """Seconds: Apache Kafka looks every ten of them for transactions whose time is over."""
 
@@ -26,8 +25,8 @@ class Violation(AssertionError):
     """A promise was broken."""
 
 
-def judge(job: Job, servers: str, wrote: Sequence[str] | None = None) -> float:
-    """Raises Violation. Returns the seconds for which a transaction was still open at the end.
+def judge(job: Job, servers: str, wrote: Sequence[str] | None = None) -> None:
+    """Raises Violation if a row is lost or doubled, or a transaction stays open.
 
     ``wrote`` are the writers that have said that all of their rows are there; None: all of them.
 
@@ -35,7 +34,7 @@ def judge(job: Job, servers: str, wrote: Sequence[str] | None = None) -> float:
     there.
     """
     longest = job.transaction_timeout_ms / 1000 + CLEANING
-    lingered = _await_no_transaction(job, servers, longest)
+    _await_no_transaction(job, servers, longest)
     try:
         # As long again: a copy that was held up may begin its transaction only now.
         stored = committed(servers, job.topic, PARTITIONS, seconds=longest)
@@ -43,7 +42,6 @@ def judge(job: Job, servers: str, wrote: Sequence[str] | None = None) -> float:
     except AssertionError as unstable:
         raise Violation(str(unstable)) from unstable
     check_rows(job, rows, wrote)
-    return lingered
 
 
 def check_rows(job: Job, rows: list[str], wrote: Sequence[str] | None = None) -> None:
@@ -132,12 +130,12 @@ AFTER_CANCEL = 30.0
 """Seconds after which a job that was cancelled has no transaction open."""
 
 
-def check_cancelled(job: Job, servers: str) -> float:
+def check_cancelled(job: Job, servers: str) -> None:
     """The job was cancelled: raises Violation unless all that it has begun is ended soon."""
-    return _await_no_transaction(job, servers, AFTER_CANCEL)
+    _await_no_transaction(job, servers, AFTER_CANCEL)
 
 
-def _await_no_transaction(job: Job, servers: str, longest: float) -> float:
+def _await_no_transaction(job: Job, servers: str, longest: float) -> None:
     """A copy that lost may have left one: brokers end it at its time-out at the latest."""
     started = time.monotonic()
     while found := [one for one in open_transactions(servers) if job.topic in one.transactional_id]:
@@ -145,8 +143,6 @@ def _await_no_transaction(job: Job, servers: str, longest: float) -> float:
         if seconds > longest:
             raise Violation(f"after {seconds:.0f} s a transaction is open: {found[:SHOWN]}")
         time.sleep(0.1)
-    seconds = time.monotonic() - started
-    return seconds if seconds > LINGERS else 0.0
 
 
 def _check_order(job: Job, rows: list[str]) -> None:
