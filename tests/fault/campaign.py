@@ -29,10 +29,7 @@ CAMPAIGNS: dict[str, list[str]] = {
         "tests/fault/test_killed_workers.py",
         "tests/integration/test_transactions_embedded.py",
     ],
-    "spark": [
-        "tests/spark/test_acceptance.py",
-        "tests/spark/test_pipeline_exits.py",
-    ],
+    "spark": ["tests/spark/test_acceptance.py"],
     "spark-exactly-once": ["tests/spark/test_kills_exactly_once.py"],
     "shipping": ["tests/spark/test_shipping.py"],
     "types": ["tests/spark/test_type_matrix.py"],

@@ -24,7 +24,6 @@ collect_ignore = (
     else [
         "test_acceptance.py",
         "test_kills_exactly_once.py",
-        "test_pipeline_exits.py",
         "test_shipping.py",
         "test_type_matrix.py",
     ]

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -32,37 +33,75 @@ def flights(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def started(command: list[str], folder: Path) -> subprocess.Popen[str]:
     conf = ["--spark-conf", f"spark.driver.extraJavaOptions={SHORT_LIVED}"]
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", "kprod", *command, *conf],
         cwd=folder,
         env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
     )
+
+
+def run(command: list[str], folder: Path) -> tuple[int, str]:
+    """Its exit code, and what it has written to standard error."""
+    with started(command, folder) as running:
+        said = running.communicate()[1]
+    return running.returncode, said
 
 
 def test_the_file_of_the_page_describes_a_job(flights: Path, kafka: str) -> None:
     (flights / "job.toml").write_text(JOB.replace("localhost:9092", kafka))
     wins = ["--topic", "of-file", "-X", "compression.type=lz4"]  # over [kafka] compression_type
-    ran = run(["pipeline", "job.toml", "--report", "report.json", *wins], flights)
-    assert ran.returncode == 0, ran.stderr
+    code, said = run(["pipeline", "job.toml", "--report", "report.json", *wins], flights)
+    assert code == 0, said
     written = sorted((record.key, record.value) for _, record in read_topic(kafka, "of-file"))
     assert written == [
         (plane, b'{"origin":"JFK","tailnum":"%s"}' % plane) for plane in (b"N1", b"N3")
     ]
-    assert "of-file: 2 records" in ran.stderr
+    assert "of-file: 2 records" in said
     assert json.loads((flights / "report.json").read_text())["records"] == 2
 
 
 def test_the_command_of_the_page_prints_what_the_page_says(flights: Path, kafka: str) -> None:
     ((command, printed),) = commands(BLOCK)
-    ran = run(shlex.split(command.replace("localhost:9092", kafka))[1:], flights)
-    assert ran.returncode == 0, ran.stderr
-    last = "\n".join(ran.stderr.splitlines()[-len(printed.splitlines()) :])
-    assert pattern(printed.replace("shards", "shard")).fullmatch(last), ran.stderr
+    code, said = run(shlex.split(command.replace("localhost:9092", kafka))[1:], flights)
+    assert code == 0, said
+    last = "\n".join(said.splitlines()[-len(printed.splitlines()) :])
+    assert pattern(printed.replace("shards", "shard")).fullmatch(last), said
+
+
+def test_a_row_that_is_no_record_fails_the_job_or_is_counted(tmp_path: Path, kafka: str) -> None:
+    rows = "select 'v' value, if(id = 3, -1, 0) partition from range(10)"
+    given = ["pipeline", "--bootstrap-servers", kafka, "--topic", "some", "--query", rows]
+    code, said = run(given, tmp_path)
+    assert code == 1, said
+    assert "kprod pipeline: " in said
+    assert "partition" in said
+    assert "Traceback" not in said
+    code, said = run([*given, "--option", "on_row_error=skip", "--report", "report.json"], tmp_path)
+    assert code == 3, said
+    assert json.loads((tmp_path / "report.json").read_text())["skipped"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
+def test_a_stream_that_is_stopped_says_so(
+    tmp_path: Path, kafka: str, number: signal.Signals
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.txt").write_text("first\n")
+    given = ["pipeline", "--bootstrap-servers", kafka, "--topic", f"stopped-{number.name}"]
+    given += ["--read", "in", "--format", "text", "--stream", "--trigger", "1 second"]
+    with started([*given, "--checkpoint", str(tmp_path / "checkpoint")], tmp_path) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if "micro-batch 0" in line:
+                break
+        running.send_signal(number)
+        said = running.stderr.read()
+    assert running.returncode == 128 + number, said
+    assert f"stopped by {number.name}" in said
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.errors import BrokerError, ConfigError
-from kprod.spark import OffsetRange, SchemaError, WriteFailed, WriteResult, foreach_batch, write
+from kprod.spark import (
+    OffsetRange,
+    SchemaError,
+    WriteFailed,
+    WriteResult,
+    foreach_batch,
+    partition_writer,
+    write,
+)
 from kprod.spark.sharded import key_partitions, numbers_by_task, spark_hash
 from kprod_ext import partition_for_key
 from tests.spark.lines import Lines
@@ -106,6 +115,25 @@ def test_every_task_gets_the_number_that_spark_puts_there(cluster: SparkSession)
     row = cluster.sql(f"select transform(array({listed}), x -> hash(x)) as hashes").collect()[0]
     assert row["hashes"] == [spark_hash(number) for number in numbers]
     assert [found % 12 for found in row["hashes"][:-1]] == list(range(12))
+
+
+@pytest.mark.full
+def test_a_task_that_is_tried_again_loses_nothing(cluster: SparkSession, kafka: str) -> None:
+    def break_once(rows: Iterable[str]) -> Iterator[str]:
+        context = TaskContext.get()
+        assert context is not None
+        for number, row in enumerate(rows):
+            if number == 600 and context.attemptNumber() == 0:
+                raise RuntimeError("the first attempt breaks here")
+            yield row
+
+    rows = cluster.sparkContext.parallelize([f"row {n}" for n in range(ROWS)], TASKS)
+    writer = partition_writer("retried", bootstrap_servers=kafka)
+    reports = rows.mapPartitions(break_once).mapPartitions(writer).collect()
+    assert [report["attempt"] for report in reports] == [1] * TASKS
+    assert sum(report["records"] for report in reports) == ROWS
+    stored = {record.value for _, record in read_topic(kafka, "retried")}
+    assert stored == {b"row %d" % row for row in range(ROWS)}
 
 
 def test_rows_without_a_key_are_spread_and_named_partitions_kept(

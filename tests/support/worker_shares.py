@@ -31,7 +31,6 @@ TOGETHER = {
     "tests/spark/exactly_once/test_cut_input.py": "spark_cluster",
     "tests/spark/exactly_once/test_spark_facts.py": "spark_cluster",
     "tests/spark/exactly_once/test_surfaces.py": "spark_cluster",
-    "tests/spark/test_cluster.py": "spark_cluster",
     "tests/spark/test_pipeline.py": "spark_cluster",
     "tests/spark/test_python_worker.py": "spark_cluster",
     "tests/spark/test_registered_values.py": "spark_cluster",
