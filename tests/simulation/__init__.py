@@ -8,8 +8,7 @@
 * ``campaign`` runs many seeds, ``shrink`` makes a failing schedule small; ``bugs`` are ``planted``
   to see whether all this notices them.
 
-``pytest tests/simulation --seeds 1000 --first-seed 5000``, or, for very many,
-``python -m tests.simulation --seeds 200000 --workers 2``. A failure prints what repeats it.
+``pytest tests/simulation --seeds 1000 --first-seed 5000``; a failure prints what repeats it.
 """
 
 from __future__ import annotations

@@ -6,23 +6,20 @@ import os
 
 import pytest
 
-from tests.support.tier import seeds
-
 CHUNK = 100
-DEFAULT_SEEDS = seeds("KPROD_SIMULATION_SEEDS", 200, 2000)
-DEFAULT_FIRST = int(os.environ.get("KPROD_SIMULATION_FIRST_SEED", "0"))
+FIRST = int(os.environ.get("KPROD_SIMULATION_FIRST_SEED", "0"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("simulation")
-    group.addoption("--seeds", type=int, default=DEFAULT_SEEDS, help="schedules to simulate")
-    group.addoption("--first-seed", type=int, default=DEFAULT_FIRST, help="the first of them")
+    group.addoption("--seeds", type=int, help="schedules to simulate")
+    group.addoption("--first-seed", type=int, default=FIRST, help="the first of them")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with an argument ``seeds`` runs for every hundred of them."""
+    """A test with an argument ``seeds`` runs for every hundred of them: its module's ``SEEDS``."""
     if "seeds" in metafunc.fixturenames:
-        first = metafunc.config.getoption("--first-seed", DEFAULT_FIRST)
-        last = first + metafunc.config.getoption("--seeds", DEFAULT_SEEDS)
+        first = metafunc.config.getoption("--first-seed", FIRST)
+        last = first + (metafunc.config.getoption("--seeds", None) or metafunc.module.SEEDS)
         chunks = [range(at, min(at + CHUNK, last)) for at in range(first, last, CHUNK)]
         metafunc.parametrize("seeds", chunks, ids=[f"{c.start}-{c.stop - 1}" for c in chunks])

@@ -12,7 +12,7 @@ from tests.simulation.setup import Setup
 from tests.simulation.world import run
 
 
-def explain(seed: int, most_runs: int = 3000) -> str:
+def explain(seed: int, most_runs: int = 1000) -> str:
     """The smallest schedule found that fails like ``seed``, and how it fails."""
     smallest, kinds = draw(seed), _kinds(draw(seed))
     found = True

@@ -11,15 +11,16 @@ import pytest
 
 from tests.simulation.campaign import campaign
 from tests.simulation.shrink import explain
+from tests.support.tier import seeds as default
 
-RUNS_TO_EXPLAIN = 500  # python -m tests.simulation takes its time for a smaller schedule
+SEEDS = default("KPROD_SIMULATION_SEEDS", 200, 2000)
 ROOT = Path(__file__).parents[2]
 
 
 def test_no_invariant_breaks(seeds: range) -> None:
     failures = campaign(seeds).failures
     if failures:
-        raise AssertionError(explain(next(iter(failures)), most_runs=RUNS_TO_EXPLAIN))
+        raise AssertionError(explain(next(iter(failures))))
 
 
 def test_a_seed_does_the_same_in_every_process() -> None:

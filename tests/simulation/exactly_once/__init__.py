@@ -6,7 +6,7 @@
 * ``judge``: readers look at what is committed meanwhile, a judge at the end; ``bugs`` are planted
   to see whether they notice.
 
-``KPROD_EXACTLY_ONCE_SEEDS=100000 pytest tests/simulation/exactly_once`` for very many.
+``pytest tests/simulation/exactly_once --seeds 100000`` for very many.
 """
 
 from __future__ import annotations

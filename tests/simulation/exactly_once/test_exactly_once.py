@@ -10,15 +10,13 @@ from tests.simulation.exactly_once.draw import draw
 from tests.simulation.exactly_once.world import attempt
 from tests.simulation.planted import check
 from tests.support.planted import Bug
-from tests.support.tier import seeds
+from tests.support.tier import seeds as default
 
-SEEDS = seeds("KPROD_EXACTLY_ONCE_SEEDS", 100, 1000)
-CHUNK = 100
+SEEDS = default("KPROD_EXACTLY_ONCE_SEEDS", 100, 1000)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_no_reader_sees_part_of_a_transaction(first: int) -> None:
-    failures = campaign(range(first, min(first + CHUNK, SEEDS)), attempt).failures
+def test_no_reader_sees_part_of_a_transaction(seeds: range) -> None:
+    failures = campaign(seeds, attempt).failures
     assert not failures, {seed: (violations, draw(seed)) for seed, violations in failures.items()}
 
 
