@@ -1,10 +1,11 @@
-"""A folder of text files that streams read, a file for each micro-batch."""
+"""A folder of text files that streams read, a file for each micro-batch, and what writes them."""
 
 from __future__ import annotations
 
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -38,3 +39,10 @@ class Lines:
     def stream(self) -> DataFrame:
         """The lines in the column ``value``."""
         return self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.folder))
+
+
+def pour(stream: DataFrame, into: Any, checkpoint: Path) -> None:
+    """Write all that is there: by a function for ``foreachBatch``, or the source with options."""
+    writer = stream.writeStream.trigger(availableNow=True)
+    sink = writer.foreachBatch(into) if callable(into) else writer.format("kprod").options(**into)
+    sink.option("checkpointLocation", str(checkpoint)).start().awaitTermination()

@@ -25,7 +25,7 @@ from kprod.errors import ConfigError
 from kprod.spark import foreach_batch, sharded, write
 from kprod.spark.repeatable import check_repeatable
 from tests.spark.exactly_once.test_surfaces import ONCE, PARTITIONS, frame
-from tests.spark.lines import Lines
+from tests.spark.lines import Lines, pour
 from tests.support.committed_records import committed
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1_200)]
@@ -106,12 +106,6 @@ def test_a_plan_that_kprod_does_not_know_is_warned_of(caplog: pytest.LogCaptureF
     assert "cannot check whether the rows of the query are repeatable" in caplog.text
 
 
-def run(stream: DataFrame, function: Any, folder: Path) -> None:
-    query = stream.writeStream.foreachBatch(function)
-    query = query.option("checkpointLocation", str(folder)).trigger(availableNow=True)
-    query.start().awaitTermination()
-
-
 @pytest.mark.parametrize("name", ["rand", "uuid", "limit", "duplicates"])
 def test_what_the_plan_of_a_query_shows(
     cluster: SparkSession, kafka: str, tmp_path: Path, name: str
@@ -122,7 +116,7 @@ def test_what_the_plan_of_a_query_shows(
     stream = REFUSED[name](lines.stream().select(lit("k").alias("key"), "value"))
     writes = foreach_batch("not-again", bootstrap_servers=kafka, delivery="exactly_once", shards=2)
     with pytest.raises(StreamingQueryException, match=NOT_THE_SAME):
-        run(stream, writes, tmp_path / "checkpoint")
+        pour(stream, writes, tmp_path / "checkpoint")
 
 
 def test_a_clock_in_a_query(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
@@ -132,7 +126,7 @@ def test_a_clock_in_a_query(cluster: SparkSession, kafka: str, tmp_path: Path) -
     writes = foreach_batch("timed", bootstrap_servers=kafka, delivery="exactly_once", shards=2)
     timed = REFUSED["clock"](lines.stream())
     assert sharded(timed, 2).columns == ["value", "kprod_shard", "kprod_shard_hash"]
-    run(timed, writes, tmp_path / "checkpoint")
+    pour(timed, writes, tmp_path / "checkpoint")
     assert len(committed(kafka, "timed", PARTITIONS)) == 10
 
 
@@ -170,7 +164,7 @@ def test_a_micro_batch_that_a_thread_writes(
         write(batch.select("value"), "in-thread", **given)
 
     with pytest.raises(StreamingQueryException, match="need a name for a micro-batch"):
-        run(lines.stream(), InThread(nameless), tmp_path / "nameless")
+        pour(lines.stream(), InThread(nameless), tmp_path / "nameless")
     names: list[str] = []
 
     def named(batch: DataFrame, _: int) -> None:
@@ -180,9 +174,9 @@ def test_a_micro_batch_that_a_thread_writes(
     writes = foreach_batch("of-function", bootstrap_servers=kafka, shards=2, **ONCE)
     for function, topic in ((named, "in-thread"), (writes, "of-function")):
         folder = tmp_path / topic
-        run(lines.stream(), InThread(function), folder)
+        pour(lines.stream(), InThread(function), folder)
         (folder / "commits" / "0").unlink()
         (folder / "commits" / ".0.crc").unlink(missing_ok=True)
-        run(lines.stream(), InThread(function), folder)
+        pour(lines.stream(), InThread(function), folder)
         assert len(committed(kafka, topic, PARTITIONS)) == 10, topic
     assert len(set(names)) == 2, "by the name of the query, both times"

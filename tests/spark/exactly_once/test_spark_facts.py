@@ -35,7 +35,7 @@ from tests.spark.exactly_once.test_surfaces import (
     assert_once_each,
     frame,
 )
-from tests.spark.lines import Lines
+from tests.spark.lines import Lines, pour
 from tests.support.committed_records import committed
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
@@ -131,19 +131,11 @@ def test_adaptive_execution_makes_no_other_shards(cluster: SparkSession, kafka: 
 def test_a_copied_checkpoint_never_drops_rows_in_silence(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
+    topic = "copied-checkpoint"
+    given = {"kafka.bootstrap.servers": kafka, "topic": topic, "delivery": "exactly_once"}
+
     def run(lines: Lines, checkpoint: Path, **more: str) -> None:
-        query = (
-            sharded(lines.stream(), 2)
-            .writeStream.format("kprod")
-            .option("kafka.bootstrap.servers", kafka)
-            .option("topic", "copied-checkpoint")
-            .option("delivery", "exactly_once")
-            .option("checkpointLocation", str(checkpoint))
-            .options(**more)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        pour(sharded(lines.stream(), 2), {**given, **more}, checkpoint)
 
     lines = Lines(cluster, tmp_path)
     lines.add(100)
@@ -161,9 +153,9 @@ def test_a_copied_checkpoint_never_drops_rows_in_silence(
     run(lines, tmp_path / "first")
     with pytest.raises(StreamingQueryException, match="batch 2 was already written"):
         run(lines, tmp_path / "behind")
-    assert_once_each(kafka, "copied-checkpoint", 210)
+    assert_once_each(kafka, topic, 210)
     run(lines, tmp_path / "behind", jobId="copy")
-    assert len(committed(kafka, "copied-checkpoint", PARTITIONS)) == 320
+    assert len(committed(kafka, topic, PARTITIONS)) == 320
 
 
 def test_a_writer_that_is_made_twice_goes_by_one_name() -> None:

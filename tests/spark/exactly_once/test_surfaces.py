@@ -17,7 +17,7 @@ from kprod.cli.spark_pipeline import Pipeline, run_pipeline
 from kprod.errors import ConfigError
 from kprod.spark import WriteFailed, WriteResult, foreach_batch, partition_writer, sharded, write
 from kprod.spark.options import Delivery
-from tests.spark.lines import Lines
+from tests.spark.lines import Lines, pour
 from tests.support.committed_records import committed
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
@@ -184,19 +184,9 @@ def test_a_stream_that_is_started_again(
     lines = Lines(cluster, tmp_path)
     checkpoint = tmp_path / "checkpoint"
 
-    def run(shards: int = 2, checkpoint: Path = checkpoint, **more: str) -> None:
-        query = (
-            sharded(lines.stream(), shards)
-            .writeStream.format("kprod")
-            .option("kafka.bootstrap.servers", kafka)
-            .option("topic", topic)
-            .option("delivery", delivery)
-            .option("checkpointLocation", str(checkpoint))
-            .options(**more)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+    def run(shards: int = 2, checkpoint: Path = checkpoint) -> None:
+        given = {"kafka.bootstrap.servers": kafka, "topic": topic, "delivery": delivery}
+        pour(sharded(lines.stream(), shards), given, checkpoint)
 
     lines.add(100)
     lines.add(100)
@@ -235,9 +225,7 @@ def test_foreach_batch_that_is_retried(
     )
 
     def run() -> None:
-        stream = lines.stream().writeStream.foreachBatch(writes)
-        stream = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-        stream.start().awaitTermination()
+        pour(lines.stream(), writes, checkpoint)
 
     lines.add(100)
     run()
@@ -261,11 +249,8 @@ def test_a_micro_batch_that_is_written_without_a_name(
     def writes(batch: DataFrame, _: int) -> None:
         write(batch, "nameless", bootstrap_servers=kafka, delivery=delivery, progress=False)
 
-    stream = lines.stream().writeStream.foreachBatch(writes)
-    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = stream.trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException, match="need a name for a micro-batch"):
-        query.awaitTermination()
+        pour(lines.stream(), writes, tmp_path / "checkpoint")
     assert open_transactions(kafka) == []
 
 
