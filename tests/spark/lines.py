@@ -41,8 +41,8 @@ class Lines:
         return self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.folder))
 
 
-def pour(stream: DataFrame, into: Any, checkpoint: Path) -> None:
+def pour(stream: DataFrame, into: Any, checkpoint: Path, mode: str = "append") -> None:
     """Write all that is there: by a function for ``foreachBatch``, or the source with options."""
-    writer = stream.writeStream.trigger(availableNow=True)
+    writer = stream.writeStream.outputMode(mode).trigger(availableNow=True)
     sink = writer.foreachBatch(into) if callable(into) else writer.format("kprod").options(**into)
     sink.option("checkpointLocation", str(checkpoint)).start().awaitTermination()

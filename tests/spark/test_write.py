@@ -26,7 +26,7 @@ from kprod.spark import (
 )
 from kprod.spark.sharded import key_partitions, numbers_by_task, spark_hash
 from kprod_ext import partition_for_key
-from tests.spark.lines import Lines
+from tests.spark.lines import Lines, pour
 from tests.support.ports import free_port
 from tests.support.steady_names import steady_repr
 
@@ -294,30 +294,28 @@ def test_a_poison_row_fails_a_save_at_once(cluster: SparkSession, kafka: str) ->
         save(frame, kafka)
 
 
+def counted(spark: SparkSession, folder: Path, *files: int) -> DataFrame:
+    """How often each line is there: its stream has the groups of every micro-batch."""
+    lines = Lines(spark, folder)
+    for rows in files:
+        lines.add(rows)
+    return lines.stream().groupBy("value").count().selectExpr("value")
+
+
 def test_the_data_source_says_what_it_cannot_do(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
-    lines = Lines(cluster, tmp_path)
-    lines.add(5)
-    counted = lines.stream().groupBy("value").count().selectExpr("value")
-    stream = counted.writeStream.format("kprod").option("kafka.bootstrap.servers", kafka)
-    stream = stream.option("topic", "updated").outputMode("update")
+    given = {"kafka.bootstrap.servers": kafka, "topic": "updated"}
     with pytest.raises((AnalysisException, StreamingQueryException), match=r"(?i)update"):
-        stream.option("checkpointLocation", str(tmp_path / "no")).start().processAllAvailable()
+        pour(counted(cluster, tmp_path, 5), given, tmp_path / "no", "update")
 
 
 def test_the_data_source_writes_a_whole_result_again(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
     """Output mode complete: every micro-batch has all groups that there are."""
-    lines = Lines(cluster, tmp_path)
-    lines.add(5)
-    lines.add(2)
-    counted = lines.stream().groupBy("value").count().selectExpr("value")
-    stream = counted.writeStream.format("kprod").option("kafka.bootstrap.servers", kafka)
-    stream = stream.option("topic", "completed").outputMode("complete").trigger(availableNow=True)
-    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    assert query.awaitTermination(120)
+    given = {"kafka.bootstrap.servers": kafka, "topic": "completed"}
+    pour(counted(cluster, tmp_path, 5, 2), given, tmp_path / "checkpoint", "complete")
     found = Counter(record.value for _, record in read_topic(kafka, "completed"))
     assert found == Counter(b"row %d" % row for row in [*range(5), *range(7)])
 
@@ -326,18 +324,13 @@ def test_the_data_source_writes_a_whole_result_again(
 def test_every_output_mode_is_possible_with_foreach_batch(
     cluster: SparkSession, kafka: str, tmp_path: Path, mode: str
 ) -> None:
-    lines = Lines(cluster, tmp_path)
-    lines.add(5)
     seen: list[tuple[int, int]] = []
 
     def note(result: WriteResult, batch: int) -> None:
         seen.append((batch, result.records))
 
-    counted = lines.stream().groupBy("value").count().selectExpr("value")
-    stream = counted.writeStream.outputMode(mode).trigger(availableNow=True)
-    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = stream.foreachBatch(foreach_batch(mode, bootstrap_servers=kafka, on_result=note))
-    assert query.start().awaitTermination(120)
+    writes = foreach_batch(mode, bootstrap_servers=kafka, on_result=note)
+    pour(counted(cluster, tmp_path, 5), writes, tmp_path / "checkpoint", mode)
     assert once_each(kafka, mode, 5)
     assert seen == [(0, 5)]
 
