@@ -80,43 +80,20 @@ def rig_with_topic(partitions: int, batch_size: int = 200) -> SenderRig:
     return rig_of(cluster_of(partitions), linger_ms=1_000, batch_size=batch_size)
 
 
-def lane_over(rig: SenderRig) -> Sending:
-    return Sending(rig.sender.accumulator, rig.sender.metadata)
-
-
-def test_what_the_appender_does_not_know_is_for_the_python_path() -> None:
-    rig = rig_with_topic(2)
-    send = lane_over(rig)
-    rig.queue()
-    send.topics.admit(TP, 2, None)
-    asked = "asked the Python path"
-    assert send.send("t", b"v") == asked  # no key, no partition: the partitioner must choose
-    assert send.send("t", b"v", partition=1) == asked  # not used yet
-    assert send.send("t", b"v", partition=2) == asked
-    assert send.send("t", b"v", partition=-1) == asked
-    assert send.send("t", b"v", partition=True) == asked
-    assert send.send("t", "text", partition=0) == asked
-    assert send.send("t", memoryview(b"2222").cast("H"), partition=0) == asked
-    assert send.send("t", memoryview(bytes(9)).cast("B", (3, 3)), partition=0) == asked
-    assert send.send("t", memoryview(b"abcd")[::2], partition=0) == asked
-    odd: Any = [("h", bytearray(b"x"))], [["h", b"x"]]
-    assert [send.send("t", b"v", headers=headers, partition=0) for headers in odd] == 2 * [asked]
-    assert send.send("t", b"v", headers=[("\ud800", b"x")], partition=0) == asked
-    assert send.send("t", b"v", headers={"h": b"x"}, partition=0) == asked
-    assert send.send("t", b"v", headers=[("h", b"x" * 1_001)], partition=0) == asked
-    assert send.send("t", b"v", partition=0, timestamp_ms=-1) == asked
-    assert send.send("t", b"v" * 1_001, partition=0) == asked
-    assert send.send("other", b"v", partition=0) == asked
+def open_lane(partitions: int, batch_size: int = 200) -> tuple[SenderRig, Sending]:
+    """A topic whose partitions have been written to, and may be without asking."""
+    rig = rig_with_topic(partitions, batch_size)
+    send = Sending(rig.sender.accumulator, rig.sender.metadata)
+    for number in range(partitions):
+        rig.queue(b"first", partition=number)
+        send.topics.admit(TopicPartition("t", number), partitions, None)
+    return rig, send
 
 
 def test_after_its_share_they_go_on_to_the_partition_that_was_drawn_ahead() -> None:
-    rig = rig_with_topic(2, batch_size=1_000)
-    send = lane_over(rig)
-    rig.queue()
-    rig.queue(partition=1)
+    _, send = open_lane(2, batch_size=1_000)
     last = StickyPartition(0, 40)
     first = StickyPartition(0, 40, StickyPartition(1, 40, last))
-    send.topics.admit(TopicPartition("t", 1), 2, None)
     send.topics.admit(TP, 2, first)
     went = []
     while isinstance(future := send.send("t", b"twenty bytes of value"), FutureRecordMetadata):
@@ -135,11 +112,7 @@ def lose_leaders(rig: SenderRig, *lost: int) -> None:
 
 
 def test_after_the_loss_of_a_leader_only_records_without_a_key_ask() -> None:
-    rig = rig_with_topic(2, batch_size=2_000)
-    send = lane_over(rig)
-    rig.queue()
-    rig.queue(partition=1)
-    send.topics.admit(TP, 2, None)
+    rig, send = open_lane(2, batch_size=2_000)
     send.topics.admit(TopicPartition("t", 1), 2, StickyPartition(1, 500, StickyPartition(0, 50)))
     assert isinstance(send.send("t", b"no key"), FutureRecordMetadata)
     lose_leaders(rig, 0)
@@ -153,11 +126,7 @@ def test_after_the_loss_of_a_leader_only_records_without_a_key_ask() -> None:
 
 def test_partitions_drawn_before_one_lost_its_leader_are_not_stuck_to() -> None:
     """A send was under way when the snapshot came."""
-    rig = rig_with_topic(3, batch_size=2_000)
-    send = lane_over(rig)
-    for number in range(3):
-        rig.queue(partition=number)
-        send.topics.admit(TopicPartition("t", number), 3, None)
+    rig, send = open_lane(3, batch_size=2_000)
     lose_leaders(rig, 1)
     send.topics.admit(TP, 3, StickyPartition(0, 50, StickyPartition(1, 50)))
     assert send.send("t", b"v") == "asked the Python path"
@@ -199,10 +168,7 @@ def test_records_without_a_key_avoid_partitions_without_a_leader() -> None:
 
 
 def test_after_close_everything_asks() -> None:
-    rig = rig_with_topic(1)
-    send = lane_over(rig)
-    rig.queue()
-    send.topics.admit(TP, 1, None)
+    rig, send = open_lane(1)
     rig.sender.accumulator.close()
     assert send.send("t", b"late", partition=0) == "asked the Python path"
     send.topics.close()
@@ -211,10 +177,7 @@ def test_after_close_everything_asks() -> None:
 
 
 def test_another_number_of_partitions_closes_the_appender() -> None:
-    rig = rig_with_topic(1)
-    send = lane_over(rig)
-    rig.queue()
-    send.topics.admit(TP, 1, None)
+    rig, send = open_lane(1)
     rig.cluster.topics["t"] = [1, 1]
     rig.sender.metadata.request_update()
     assert rig.run(lambda: len(rig.sender.metadata.snapshot.topics["t"]) == 2)
@@ -225,10 +188,7 @@ def test_another_number_of_partitions_closes_the_appender() -> None:
 
 def test_a_closed_lane_is_not_remembered() -> None:
     """The appender of the last record is at hand for the next one, while it is in the table."""
-    rig = rig_with_topic(1, batch_size=2_000)
-    send = lane_over(rig)
-    rig.queue(b"first")
-    send.topics.admit(TP, 1, None)
+    _, send = open_lane(1, batch_size=2_000)
     table, appender = send._topic_appenders, send._topic_appenders.get("t")
     assert appender is not None
     closed_to_all = TopicAppender(1, 1_000)
@@ -248,10 +208,7 @@ def test_a_closed_lane_is_not_remembered() -> None:
 
 def test_a_sticky_partition_of_a_topic_that_had_more_does_not_take_the_compiled_path() -> None:
     """The topic was created again with fewer partitions: the appender has no place for that one."""
-    rig = rig_with_topic(1)
-    send = lane_over(rig)
-    rig.queue(b"first")
-    send.topics.admit(TP, 1, None)
+    _, send = open_lane(1)
     appender = send._topic_appenders.get("t")
     assert appender is not None
     appender.stick(StickyPartition(100_000_000, 100))
