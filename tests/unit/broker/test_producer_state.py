@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kprod.broker.log.producer_state import ProducerState
@@ -34,6 +34,8 @@ steps = st.lists(
 
 
 @given(st.sampled_from([0, 1234, LAST_SEQUENCE - 3, LAST_SEQUENCE]), steps)
+@example(0, [*[(0, 0, 1)] * 5, (0, -6, 1), (0, -5, 1)])  # five batches are remembered
+@example(LAST_SEQUENCE - 1, [(0, 0, 3), (0, -3, 3)])
 def test_a_batch_is_the_next_one_or_known_or_refused(
     first: int, steps: list[tuple[int, int, int]]
 ) -> None:
