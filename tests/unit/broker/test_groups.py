@@ -18,6 +18,7 @@ from kprod.broker.groups.group import (
     SyncRequest,
 )
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
+from kprod.broker.java_hash import java_hash
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
 from tests.unit.broker.nodes import ask, running_node
@@ -231,3 +232,12 @@ def test_clients_do_not_write_to_internal_topics(node: Node) -> None:
     (answer,) = ask(node, ApiKey.PRODUCE, 9, acks=-1, topic_data=[topic]).responses
     refused = answer.partition_responses[0].error_code
     assert refused is ErrorCode.invalid_topic_exception
+
+
+def test_java_hash() -> None:
+    assert [java_hash(text) for text in ("", "a", "hello", "polygenelubricants")] == [
+        0,
+        97,
+        99162322,
+        0,
+    ]

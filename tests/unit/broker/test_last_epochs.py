@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.node import Node
-from kprod.broker.transactions.transaction import Transaction
+from kprod.broker.transactions.transaction import Transaction, TransactionState
 from kprod.broker.transactions.transaction_topic import (
     TRANSACTION_TOPIC,
+    transaction_value,
     write_transaction,
 )
 from tests.unit.broker.asking_producer import AskingProducer, Identity
@@ -63,3 +67,11 @@ def test_nothing_is_aborted_in_the_highest_epoch_but_by_its_producer(tmp_path: P
         assert producer.end(committed=True) is NONE
         assert values(log) == [b"a"]
         assert AskingProducer(partial(ask, node), 2).init() is NONE
+
+
+def test_an_epoch_that_does_not_fit_is_never_written() -> None:
+    present = Transaction("x", OLD_ID, HIGHEST, 60_000)
+    with pytest.raises(ValueError, match="epoch 32768"):
+        present.becomes(TransactionState.EMPTY, 0, producer_epoch=HIGHEST + 1)
+    with pytest.raises(struct.error):
+        transaction_value(replace(present, producer_epoch=HIGHEST + 1), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import uuid
 from pathlib import Path
@@ -13,7 +14,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.broker.topics import is_legal_name
+from kprod.broker.topics import Topics, is_legal_name
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import append, values
@@ -79,3 +80,12 @@ def test_a_deleted_topic_comes_back_empty_and_with_another_id(node: Node) -> Non
     new = node.topics.create("t", 1)
     assert new.id != old.id
     assert values(new.partitions[0]) == []
+
+
+def test_a_disk_that_refuses_is_a_storage_error(tmp_path: Path) -> None:
+    logs = LogDirectories([tmp_path / "data"], LogConfig())
+    topics = Topics(logs)
+    shutil.rmtree(tmp_path / "data")
+    with pytest.raises(BrokerError, match="KAFKA_STORAGE_ERROR"):
+        topics.create("t", 1)
+    logs.abandon()

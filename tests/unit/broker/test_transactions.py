@@ -121,3 +121,19 @@ def test_a_disk_that_fails_delays_the_marker(
     told = [record.getMessage() for record in caplog.records]
     assert [text for text in told if "has no marker of" in text]
     assert all(text.isprintable() for text in told), "a name that a client chose is in one line"
+
+
+def test_the_latest_offset_by_isolation_level(tmp_path: Path) -> None:
+    def latest(level: int) -> int:
+        part = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
+        topics = [{"name": "t", "partitions": [part]}]
+        answer = ask(node, ApiKey.LIST_OFFSETS, 9, isolation_level=level, topics=topics)
+        return int(answer.topics[0].partitions[0].offset)
+
+    with running(tmp_path) as (node, log):
+        producer = AskingProducer(partial(ask, node), 2)
+        producer.init()
+        producer.send(b"a")
+        assert (latest(0), latest(1)) == (1, 0)
+        producer.end(committed=False)
+        assert latest(1) == log.end_offset == 2
