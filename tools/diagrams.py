@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.report.chart import COLOURS
 from kprod.broker.transactions.transaction import LEGAL
-from kprod.sender.transactions import LEADS_TO, MOVES, Party, State
+from kprod.sender.transactions import FROM, LEADS_TO, SENDER_MOVES, State
 
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "docs" / "diagrams"
@@ -53,15 +53,14 @@ def layers() -> dict[Edge, str]:
 
 def producer() -> dict[Edge, str]:
     """The moves of a transactional producer; those of callers bear the name of the call."""
-    calls = {state: call.value for call, state in LEADS_TO.items()}
     told: dict[Edge, str] = {}
-    for (before, after), party in MOVES.items():
-        if after is State.FATAL_ERROR:
-            told[EVERY, after.name] = ""
-        else:
-            called = f"{calls[after]}()" if party is Party.CALLER else ""
-            told[before.name, after.name] = HEIR if party is Party.RECOVERING_PROCESS else called
-    return told
+    for call, after in LEADS_TO.items():
+        told |= {(before.name, after.name): f"{call}()" for before in FROM[call]}
+    told[State.UNINITIALIZED.name, State.PREPARED.name] = HEIR
+    for after, befores in SENDER_MOVES.items():
+        told |= {(before.name, after.name): "" for before in befores}
+    told = {edge: label for edge, label in told.items() if edge[1] != State.FATAL_ERROR.name}
+    return told | {(EVERY, State.FATAL_ERROR.name): ""}
 
 
 def coordinator() -> dict[Edge, str]:

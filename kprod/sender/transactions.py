@@ -1,10 +1,9 @@
 """Transactions as one state machine: states, moves, and the calls that each state allows.
 
 It follows Kafka's ``TransactionManager`` (KIP-98, KIP-360, KIP-588, KIP-890), with one additional
-state. The table also names the party that may make a move: callers make the moves that they ask
-for, and the sender makes those that follow from answers of brokers. If a call is not allowed, it
-raises and changes nothing. If the sender makes a move that is not allowed, this is a bug of kprod,
-which ends the sender's loop. ``coordination`` contains the requests to the coordinator.
+state. Callers make the moves that they ask for, and the sender makes those that follow from answers
+of brokers. If a call is not allowed, it raises and changes nothing. ``coordination`` contains the
+requests to the coordinator.
 """
 
 from __future__ import annotations
@@ -50,41 +49,6 @@ class State(enum.Enum):
     __hash__ = object.__hash__  # that of Enum is a function of Python
 
 
-class Party(enum.Enum):
-    """The parties that may make a move."""
-
-    CALLER = enum.auto()
-    SENDER = enum.auto()
-    RECOVERING_PROCESS = enum.auto()  # a caller that ends what another process has prepared
-
-
-_S = State
-MOVES: Mapping[tuple[State, State], Party] = MappingProxyType(
-    {
-        (_S.UNINITIALIZED, _S.INITIALIZING): Party.CALLER,
-        (_S.UNINITIALIZED, _S.PREPARED): Party.RECOVERING_PROCESS,
-        (_S.INITIALIZING, _S.READY): Party.SENDER,
-        (_S.READY, _S.IN_TRANSACTION): Party.CALLER,
-        (_S.IN_TRANSACTION, _S.PREPARED): Party.CALLER,
-        (_S.IN_TRANSACTION, _S.COMMITTING): Party.CALLER,
-        (_S.IN_TRANSACTION, _S.ABORTING): Party.CALLER,
-        (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR): Party.SENDER,
-        (_S.PREPARED, _S.COMMITTING): Party.CALLER,
-        (_S.PREPARED, _S.ABORTING): Party.CALLER,
-        (_S.PREPARED, _S.ABORTABLE_ERROR): Party.SENDER,
-        (_S.COMMITTING, _S.READY): Party.SENDER,
-        (_S.COMMITTING, _S.INITIALIZING): Party.SENDER,
-        (_S.COMMITTING, _S.ABORTABLE_ERROR): Party.SENDER,
-        (_S.ABORTABLE_ERROR, _S.ABORTING): Party.CALLER,
-        (_S.ABORTING, _S.READY): Party.SENDER,
-        (_S.ABORTING, _S.INITIALIZING): Party.SENDER,
-        **{(state, _S.FATAL_ERROR): Party.SENDER for state in State},
-    }
-)
-"""Every move, and the party that may make it. ``COMMITTING`` leads to ``INITIALIZING`` if the next
-transaction needs another epoch that only the coordinator can assign."""
-
-
 class Call(enum.StrEnum):
     """The calls of an application, with the names of the methods."""
 
@@ -97,20 +61,9 @@ class Call(enum.StrEnum):
     ABORT = "abort_transaction"
 
 
+_S = State
 ENDS: Mapping[State, str] = {_S.COMMITTING: "committed", _S.ABORTING: "aborted"}
 """What a transaction is once the coordinator has ended it in this state."""
-
-LEADS_TO: Mapping[Call, State] = MappingProxyType(
-    {
-        Call.INIT: State.INITIALIZING,
-        Call.BEGIN: State.IN_TRANSACTION,
-        Call.PREPARE: State.PREPARED,
-        Call.COMMIT: State.COMMITTING,
-        Call.ABORT: State.ABORTING,
-    }
-)
-"""The state that each call leads to. A call is allowed in a state from which the caller may move to
-that state. Other calls change no state: they are allowed in ``IN_TRANSACTION``."""
 
 OPEN = (State.IN_TRANSACTION, State.PREPARED, State.COMMITTING)
 """States in which queued records may be sent."""
@@ -118,11 +71,38 @@ DOOMED = (State.ABORTABLE_ERROR, State.ABORTING)
 """States in which queued records will never be sent."""
 
 
-def allowed(call: Call, state: State) -> bool:
-    """Whether an application may make ``call`` in ``state``."""
-    if call not in LEADS_TO:
-        return state is State.IN_TRANSACTION
-    return MOVES.get((state, LEADS_TO[call])) is Party.CALLER
+FROM: Mapping[Call, tuple[State, ...]] = MappingProxyType(
+    {
+        Call.INIT: (_S.UNINITIALIZED,),
+        Call.BEGIN: (_S.READY,),
+        Call.SEND: (_S.IN_TRANSACTION,),
+        Call.OFFSETS: (_S.IN_TRANSACTION,),
+        Call.PREPARE: (_S.IN_TRANSACTION,),
+        Call.COMMIT: (_S.IN_TRANSACTION, _S.PREPARED),
+        Call.ABORT: (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR),
+    }
+)
+"""The states in which an application may make each call."""
+LEADS_TO: Mapping[Call, State] = MappingProxyType(
+    {
+        Call.INIT: _S.INITIALIZING,
+        Call.BEGIN: _S.IN_TRANSACTION,
+        Call.PREPARE: _S.PREPARED,
+        Call.COMMIT: _S.COMMITTING,
+        Call.ABORT: _S.ABORTING,
+    }
+)
+"""The state that each call leads to; the other calls change none."""
+SENDER_MOVES: Mapping[State, tuple[State, ...]] = MappingProxyType(
+    {
+        _S.READY: (_S.INITIALIZING, *ENDS),
+        _S.INITIALIZING: tuple(ENDS),
+        _S.ABORTABLE_ERROR: OPEN,
+        _S.FATAL_ERROR: tuple(State),
+    }
+)
+"""From which states the sender moves to each of these. ``COMMITTING`` leads to ``INITIALIZING`` if
+the next transaction needs another epoch that only the coordinator can assign."""
 
 
 class PendingCall(Pending):
@@ -212,7 +192,7 @@ class Transactions:
             self.number += 1
             self.fate = None
             self._offsets = []
-            self._move(State.IN_TRANSACTION, Party.CALLER)
+            self._move(State.IN_TRANSACTION)
 
     def resume(self, producer: tuple[int, int], level: int | None = None) -> None:
         """Take over the transaction that the producer with this id and epoch has prepared.
@@ -222,7 +202,9 @@ class Transactions:
         Raises IllegalStateError.
         """
         with self._lock:
-            self._move(State.PREPARED, Party.RECOVERING_PROCESS)
+            if self.state is not State.UNINITIALIZED:
+                raise IllegalStateError(f"no transaction can be resumed: {self.state.value}")
+            self._move(State.PREPARED)
             self.used_level = level
             self.producer = producer
             self.number += 1
@@ -239,7 +221,7 @@ class Transactions:
             if pending is not None and pending.call is call:
                 return pending
             self._check(call)
-            self._move(LEADS_TO[call], Party.CALLER)
+            self._move(LEADS_TO[call])
             self._pending = begun
             if call in (Call.COMMIT, Call.PREPARE):
                 self.fate = "unknown"
@@ -310,7 +292,7 @@ class Transactions:
             self._closing = True
             if self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
                 log.info("%s: aborted, for the producer closes", self)
-                self._move(State.ABORTING, Party.CALLER)
+                self._move(State.ABORTING)
             elif self.state is State.INITIALIZING:
                 self._end_pending(ProducerClosedError("closed during init_transactions()"))
         self._end_fetches(ProducerClosedError("closed before the coordinator has answered"))
@@ -325,7 +307,7 @@ class Transactions:
             raise UnfinishedCallError(
                 f"{call}(): call {pending.call}() again first, to hear how it ends"
             )
-        if not allowed(call, self.state):
+        if self.state not in FROM[call]:
             raise self._refused(call)
 
     def _refused(self, call: Call) -> KprodError:
@@ -380,7 +362,7 @@ class Transactions:
     def reinitializes(self) -> None:
         """End the transaction, and request a new epoch before the next one begins."""
         with self._lock:
-            self._move(State.INITIALIZING, Party.SENDER)
+            self._leave(State.INITIALIZING)
             self.error = None
 
     def fail(self, cause: KprodError, states: Container[State] = OPEN) -> None:
@@ -394,7 +376,7 @@ class Transactions:
             if self.state in states:
                 self._sender_moves(State.ABORTABLE_ERROR, error)
                 if self._closing:  # nobody else aborts it
-                    self._move(State.ABORTING, Party.CALLER)
+                    self._move(State.ABORTING)
 
     def end_for_good(self, error: KprodError) -> None:
         """The producer cannot continue: every call gets ``error``."""
@@ -411,7 +393,7 @@ class Transactions:
 
     def _sender_moves(self, to: State, error: KprodError | None) -> None:
         """Make a move of the sender, and end the calls that wait for it."""
-        self._move(to, Party.SENDER)
+        self._leave(to)
         self.error = error
         if to is State.ABORTABLE_ERROR:
             self.fate = None
@@ -419,11 +401,13 @@ class Transactions:
         if error is not None:
             self._drop_offsets(error)
 
-    def _move(self, to: State, by: Party) -> None:
-        if MOVES.get((self.state, to)) is not by:
-            # A wrong move of the sender is a bug, which ends its loop and so the producer.
-            wrong = AssertionError if by is Party.SENDER else IllegalStateError
-            raise wrong(f"no move from {self.state.name} to {to.name} by {by.name}")
+    def _leave(self, to: State) -> None:
+        """Make a move of the sender. A wrong one is a bug, which ends its loop and the producer."""
+        if self.state not in SENDER_MOVES[to]:
+            raise AssertionError(f"the sender makes no move from {self.state.name} to {to.name}")
+        self._move(to)
+
+    def _move(self, to: State) -> None:
         if to in (State.READY, State.INITIALIZING):
             self.fate = ENDS.get(self.state, self.fate)
         self.state = to
