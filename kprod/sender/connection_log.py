@@ -36,27 +36,6 @@ class _Line:
     left_out: int = 0  # since then
 
 
-class RateLimit:
-    """Lets one line about a subject pass per ``INTERVAL``, and counts the suppressed lines."""
-
-    def __init__(self) -> None:
-        self._latest: dict[Hashable, _Line] = {}
-
-    def admit(self, subject: Hashable, now: float, count: int = 1) -> _Line | None:
-        """Return the entry of the previous line about ``subject``; None: suppress this line.
-
-        If there was no such line, the returned entry is empty.
-        """
-        latest = self._latest.get(subject)
-        if latest is not None and now - latest.at < INTERVAL:
-            latest.left_out += count
-            return None
-        if latest is None and len(self._latest) >= KEPT:
-            self._latest.clear()
-        self._latest[subject] = _Line(now)
-        return latest or _Line(now)
-
-
 class ConnectionLog:
     """Limits the log to one line per broker and ``INTERVAL``, with the number of suppressed lines.
 
@@ -66,8 +45,7 @@ class ConnectionLog:
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        self._limit = RateLimit()
-        self._failed_records = RateLimit()
+        self._latest: dict[Hashable, _Line] = {}  # by subject
 
     @property
     def tells_details(self) -> bool:
@@ -91,7 +69,7 @@ class ConnectionLog:
 
         The line contains the number of those that were suppressed: so many more ``what``.
         """
-        before = self._limit.admit(subject, now)
+        before = self._admit(subject, now)
         if before is None:
             self.detail("%s", text)
             return False
@@ -103,7 +81,7 @@ class ConnectionLog:
 
     def mistake(self, what: str, error: BaseException, now: float) -> None:
         """Log a bug of kprod or of a transport with its stack, at most once per ``INTERVAL``."""
-        if self._limit.admit(what, now) is None:
+        if self._admit(what, now) is None:
             return
         # As text: a handler that keeps records would keep the frames, and the memory they look at.
         stack = "".join(traceback.format_exception(error)).rstrip()
@@ -116,7 +94,7 @@ class ConnectionLog:
         """
         if isinstance(error, TransactionAbortedError):
             return  # the call that aborts says so for the whole transaction
-        before = self._failed_records.admit((topic, _cause(error)), now, records)
+        before = self._admit((topic, _cause(error)), now, records)
         if before is None:
             return
         also = f" (and {before.left_out} since the last such line)" if before.left_out else ""
@@ -130,6 +108,20 @@ class ConnectionLog:
             error,
             error.persisted.name,
         )
+
+    def _admit(self, subject: Hashable, now: float, count: int = 1) -> _Line | None:
+        """Return the entry of the previous line about ``subject``; None: suppress this line.
+
+        If there was no such line, the returned entry is empty.
+        """
+        latest = self._latest.get(subject)
+        if latest is not None and now - latest.at < INTERVAL:
+            latest.left_out += count
+            return None
+        if latest is None and len(self._latest) >= KEPT:
+            self._latest.clear()
+        self._latest[subject] = _Line(now)
+        return latest or _Line(now)
 
 
 def _cause(error: KprodError) -> str:

@@ -73,7 +73,8 @@ class Place(enum.Enum):
     the batch is full or a caller waits for it, or when all batches must be sent. BACKING_OFF: the
     oldest batch has failed. Ends with the back-off, or when another broker leads the partition.
     WAITING: ``may_send`` returned False. Ends when an answer, a new epoch or the transaction may
-    allow the batch. LEADERLESS: no leader is known. Ends when metadata names a leader.
+    allow the batch. LEADERLESS: no leader is known. Ends when metadata names a leader; each answer
+    that does not is followed by another request.
     """
 
     EMPTY = enum.auto()
@@ -158,6 +159,8 @@ class Partition:
             everything.deadlines.set(self, when)
         if broker is None:
             self.move(LEADERLESS)
+            everything.metadata.used({self.tp.topic: now})
+            everything.metadata.request_update()
             return
         queue.grows_to = broker.window.size
         if batch.attempts:
@@ -173,7 +176,7 @@ class Partition:
         if place is not READY and self._goes_on_at < self.due:
             everything.deadlines.set(self, self._goes_on_at)
 
-    def move(self, place: Place) -> None:  # noqa: C901  (one step for each place, twice)
+    def move(self, place: Place) -> None:
         """Leave the present place, and enter ``place``."""
         before, everything, broker = self.place, self._all, self.broker
         if before is place:
@@ -186,10 +189,6 @@ class Partition:
             self._queued[self.tp.partition] = self.queue
         elif before is LINGERING:
             del everything.lingering[self]
-        elif before is LEADERLESS:
-            everything.leaderless[self.tp.topic] -= 1
-            if not everything.leaderless[self.tp.topic]:
-                del everything.leaderless[self.tp.topic]
         self.place = place
         if place is READY and broker is not None:
             broker.ready[self] = everything.ready[broker] = None
@@ -197,8 +196,6 @@ class Partition:
             del self._queued[self.tp.partition]
         elif place is LINGERING:
             everything.lingering[self] = None
-        elif place is LEADERLESS:
-            everything.leaderless[self.tp.topic] += 1
 
     def _find_leader(self) -> None:
         everything = self._all
@@ -214,7 +211,7 @@ class Partition:
         """There is a new snapshot, and a batch is queued."""
         before = self.leader, self.broker
         self._find_leader()
-        if before != (self.leader, self.broker):
+        if before != (self.leader, self.broker) or self.place is LEADERLESS:
             self.find_place(now)
 
     def go_on(self) -> None:

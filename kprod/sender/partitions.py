@@ -8,7 +8,6 @@ has changed.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from operator import attrgetter
@@ -67,11 +66,10 @@ class PartitionSet:
     ``transaction``: decides when batches of a transactional producer may be sent, otherwise None. A
     transactional producer gets epochs only from its coordinator.
 
-    ``ready``: the brokers with ready partitions. ``leaderless``: by topic, the number of partitions
-    that have a batch but no leader. ``queued``: by topic and partition, the queues that have a
-    batch; each partition updates its entries. ``on_wire``: the number of batches that requests
-    hold. ``used``: by topic, when a batch was last sent; ``take_used`` empties it. ``changes``
-    grows when the length of a queue may have changed.
+    ``ready``: the brokers with ready partitions. ``queued``: by topic and partition, the queues
+    that have a batch; each partition updates its entries. ``on_wire``: the number of batches that
+    requests hold. ``used``: by topic, when a batch was last sent; ``take_used`` empties it.
+    ``changes`` grows when the length of a queue may have changed.
 
     Used only by the sender's thread, except ``depths``.
     """
@@ -112,7 +110,6 @@ class PartitionSet:
         self.snapshots = 1  # how many there have been: a partition knows which one it looked into
         self._hurry: bool | None = None  # none lingers; None: not asked since the last look
         self.lingering: dict[Partition, None] = {}
-        self.leaderless: Counter[str] = Counter()
         self.queued: dict[str, dict[int, PartitionQueue]] = {}
         self.ready: dict[Broker, None] = {}
         self.awaiting_epoch: dict[Partition, None] = {}
@@ -147,11 +144,7 @@ class PartitionSet:
         if self.awaiting_epoch:
             self.renumber(now)
         self.look(snapshot, now)
-        more = bool(self.ready or self._full) and self._serve(now)
-        if self.leaderless:
-            self.metadata.used(dict.fromkeys(self.leaderless, now))
-            self.metadata.request_update()
-        return more
+        return bool(self.ready or self._full) and self._serve(now)
 
     def _serve(self, now: float) -> bool:
         """Make a request for every broker that can take one; True if one has more to send."""
@@ -266,12 +259,12 @@ class PartitionSet:
                 (queue.partition or self.of(queue)).noted(now)
 
     def _follow(self, snapshot: ClusterSnapshot, now: float) -> None:
-        changed, self.snapshot = snapshot != self.snapshot, snapshot
-        if changed:
+        if snapshot != self.snapshot:
             self.snapshots += 1
-            self._hurry = None  # a flush may have ended since the last look
-            for partition in self._waiting():
-                partition.follow(now)
+        self.snapshot = snapshot
+        self._hurry = None  # a flush may have ended since the last look
+        for partition in self._waiting():
+            partition.follow(now)
 
     def _waiting(self) -> Iterator[Partition]:
         """The partitions with a queued batch."""

@@ -11,6 +11,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
 from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, Partitions, TopicInfo
 from kprod.errors import BrokerError
+from kprod.sender.partition import LEADERLESS
 from kprod.types import Broker, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
@@ -155,7 +156,7 @@ class PlacesMachine(RuleBasedStateMachine):
         self.look()
         now = self.clock.now
         ready: dict[int, set[TopicPartition]] = {}
-        leaderless: dict[str, int] = {}
+        leaderless: set[TopicPartition] = set()
         depths: dict[str, dict[int, int]] = {topic: {} for topic in TOPICS}
         for tp, queue in self.queues.items():
             batch, full = queue.head()
@@ -166,7 +167,7 @@ class PlacesMachine(RuleBasedStateMachine):
             depths[tp.topic][tp.partition] = queue.depth
             leader = self.snapshot.leadership(tp)
             if leader is None:
-                leaderless[tp.topic] = leaderless.get(tp.topic, 0) + 1
+                leaderless.add(tp)
             else:
                 if batch.attempts:
                     when = now if batch.attempted_leader != leader else batch.retry_at
@@ -179,7 +180,8 @@ class PlacesMachine(RuleBasedStateMachine):
                     ready.setdefault(leader.leader_id, set()).add(tp)
             assert now < self.deadlines.first <= min(times)
         assert self._seen() == ready
-        assert self.partitions.leaderless == leaderless
+        placed = {tp: queue.partition.place for tp, queue in self.queues.items() if queue.partition}
+        assert {tp for tp, place in placed.items() if place is LEADERLESS} == leaderless
         assert {topic: self.partitions.depths(topic) for topic in TOPICS} == depths
 
     def _seen(self) -> dict[int, set[TopicPartition]]:
