@@ -67,7 +67,7 @@ class Engine:
         self._settled = Latch()  # opens when every record has its outcome, and no more can come
         self._error = ProducerClosedError(CLOSED)  # of records that are left at the end
         self._last_steps: tuple[Callable[[], None], ...] = (
-            *(self._name_cause, self._log_cause, self._abort, sender.free),
+            *(self._name_cause, self._log_cause, self._abort, sender.partitions.free),
             *(self._loop_owner.close, self._stop_callbacks, self._settled.open),
         )
         self._callbacks.start()

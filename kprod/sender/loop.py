@@ -243,10 +243,6 @@ class Sender:
         if self._companion is not None:
             self._companion.end()
 
-    def free(self) -> None:
-        """Free the remaining memory, after the connections have ended."""
-        self.partitions.free()
-
     def disown(self, error: KprodError) -> None:
         """End every record without an outcome with ``error``, even while the sender is busy.
 

@@ -226,7 +226,10 @@ class PartitionSet:
         The brokers in ``ready`` then have those that are ready.
         """
         if snapshot is not self.snapshot:
-            self._follow(snapshot, now)
+            self.snapshot, self.snapshots = snapshot, self.snapshots + 1
+            self._hurry = None  # a flush may have ended since the last look
+            for partition in self._waiting():
+                partition.follow(now)
         if not (self.accumulator.noted or self.lingering or self.ready):
             return
         self._hurry = None
@@ -257,14 +260,6 @@ class PartitionSet:
                 continue  # a caller has opened a batch, and waits for it
             if not queue.retired:
                 (queue.partition or self.of(queue)).noted(now)
-
-    def _follow(self, snapshot: ClusterSnapshot, now: float) -> None:
-        if snapshot != self.snapshot:
-            self.snapshots += 1
-        self.snapshot = snapshot
-        self._hurry = None  # a flush may have ended since the last look
-        for partition in self._waiting():
-            partition.follow(now)
 
     def _waiting(self) -> Iterator[Partition]:
         """The partitions with a queued batch."""
