@@ -320,7 +320,7 @@ class Telemetry:
             self._refused(reply.error_code or ErrorCode.INVALID_REQUEST, now, of_push=False)
             return
         if self.instance_id != instance_id:
-            self._network.log.detail("client telemetry knows it by the id %s", instance_id.hex())
+            self._network.log.debug("client telemetry knows it by the id %s", instance_id.hex())
         self.instance_id = instance_id
         self.identified.open()
         self._interval = _interval(reply)
@@ -350,12 +350,12 @@ class Telemetry:
         else:  # too large, throttled, or an unknown code: a later push may succeed
             self._set_due(now + self._interval)
         ends = "no more of it" if self.over else "it goes on"
-        self._network.log.detail("client telemetry was refused with error %d; %s", code, ends)
+        self._network.log.debug("client telemetry was refused with error %d; %s", code, ends)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """No answer came. A push is not repeated, because the next one has newer values."""
         self._in_flight = False
-        self._network.log.detail("client telemetry: %s", error)
+        self._network.log.debug("client telemetry: %s", error)
         if self._ending:
             self.end()
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from math import inf
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
@@ -60,9 +60,14 @@ class TopicDescription(NamedTuple):
 class _QuietLog(ConnectionLog):
     """Logs connection failures at DEBUG only, because the caller gets them as exceptions."""
 
-    def failed(self, broker: str, error: KprodError, now: float) -> None:
-        """See ``ConnectionLog.failed``."""
-        self.detail("%s", error)
+    def seldom(
+        self, subject: Hashable, text: str, now: float, what: str = "", **options: int
+    ) -> bool:
+        """See ``ConnectionLog.seldom``."""
+        if what != "failures":
+            return super().seldom(subject, text, now, what, **options)
+        self.debug("%s", text)
+        return False
 
 
 class _Answer(NamedTuple, Generic[T]):

@@ -220,7 +220,7 @@ class Broker:
         self.setup_began = self._last_active = now
         self._coming_up = True
         self._setup_limit = self._settings.setup.delay(self._setups_too_long + 1)
-        self._log.detail("connecting to %s", self.address)
+        self._log.debug("connecting to %s", self.address)
         try:
             self.transport = self._network.backend.dial(self.address.host, self.address.port)
         except Exception as error:
@@ -401,7 +401,7 @@ class Broker:
         try:
             self._end(error, now)
             if quietly:  # no request is lost: brokers close idle connections
-                self._log.detail("%s", error)
+                self._log.debug("%s", error)
             else:
                 self._tell_failure(error, now)
         finally:
@@ -422,15 +422,15 @@ class Broker:
     def _tell_success(self, now: float) -> None:
         since, self._failing_since = self._failing_since, None
         if since is None or not self._told:
-            self._log.detail("connected to %s", self.address)
+            self._log.debug("connected to %s", self.address)
         else:
             after = f"after {now - since:.3g} s, {counted(self._failed, 'failure')}"
-            self._log.tell(f"{self.address} is connected again {after}")
+            self._log.info("%s is connected again %s", self.address, after)
 
     def close(self, now: float) -> None:
         """End the connection on purpose."""
         if self.transport is not None:
-            self._log.detail("closing the connection to %s", self.address)
+            self._log.debug("closing the connection to %s", self.address)
         self._end(ConnectionLost(f"the connection to {self.address} was closed"), now)
         self._set_deadline(now)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from logging import DEBUG
 
 from kprod.cluster.metadata import MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot
@@ -135,7 +136,7 @@ class MetadataRequests:
         return FOREVER
 
     def _rebootstrap(self, why: str, now: float) -> None:
-        self._network.log.warn(f"asking the bootstrap servers about the cluster: {why}")
+        self._network.log.warning("asking the bootstrap servers about the cluster: %s", why)
         self._metadata.rebootstrap()
         self._network.rebootstrap(now)
         self._asking_since = now
@@ -147,9 +148,10 @@ class MetadataRequests:
         self._metadata.used(self._partitions.take_used(now))
         if self._metadata.answered(reply, now):
             if known.is_of_another(reply.cluster_id):
-                self._network.log.warn(
-                    f"another cluster answers, {reply.cluster_id}, no longer {known.cluster_id}:"
-                    " do the bootstrap servers lead to both?"
+                self._network.log.warning(
+                    "another cluster answers, %s, no longer %s: do the bootstrap servers lead to"
+                    " both?",
+                    *(reply.cluster_id, known.cluster_id),
                 )
             self._asking_since = None
             self._tell(known, self._metadata.snapshot)
@@ -161,10 +163,10 @@ class MetadataRequests:
 
     def _tell(self, known: ClusterSnapshot, fresh: ClusterSnapshot) -> None:
         log = self._network.log
-        if log.tells_details and fresh != known:
+        if log.isEnabledFor(DEBUG) and fresh != known:
             changed = [topic.name for topic in fresh if known.topic(topic.name) != topic]
             more = ", ..." if len(changed) > MOST_TOLD else ""
-            log.detail(
+            log.debug(
                 "cluster %s has %s; %d topics are in use, %d of them new or changed: %s",
                 *(fresh.cluster_id, ", ".join(map(str, fresh.brokers.values()))),
                 *(len(fresh.topics), len(changed), ", ".join(changed[:MOST_TOLD]) + more),
@@ -172,7 +174,7 @@ class MetadataRequests:
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """Try again after a back-off."""
-        self._network.log.detail("asking about the cluster has failed: %s", error)
+        self._network.log.debug("asking about the cluster has failed: %s", error)
         self._metadata.failed(error, now)
 
 
@@ -229,7 +231,7 @@ class ProducerIdRequests:
             self._identity.trouble = None
             self._identity.producer = ProducerId(reply.producer_id, reply.producer_epoch)
             self._identity.settled.open()
-            self._network.log.detail("%s", self._identity.producer)
+            self._network.log.debug("%s", self._identity.producer)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """Try again after a back-off, unless the error is final. The first error is logged.
@@ -248,7 +250,7 @@ class ProducerIdRequests:
             )
             self._identity.fatal = error
             self._identity.settled.open()
-            self._network.log.warn(f"this producer can send nothing: {error.with_number()}")
+            self._network.log.warning("this producer can send nothing: %s", error.with_number())
         elif self._failures == 1 and not isinstance(error, ConnectionLost):  # the broker logs those
-            text = error.with_number()
-            self._network.log.warn(f"records wait for a producer id, asked again: {text}")
+            text = "records wait for a producer id, asked again: %s"
+            self._network.log.warning(text, error.with_number())
