@@ -111,7 +111,21 @@ def assemble(
         ProducerIdRequests(partitions)
     else:
         Coordination(transactions, partitions)
-    metrics.look_up(partial(_gauges, metrics, accumulator, metadata, network))
+
+    def gauges(now: float) -> dict[str, float]:
+        """The metrics that are measured when they are read, by name. Any thread."""
+        pool = accumulator.pool
+        return {
+            "buffer-total-bytes": pool.total,
+            "buffer-available-bytes": pool.available,
+            "waiting-threads": pool.waiting,
+            "bufferpool-wait-time-ns-total": 1e9 * pool.waited,
+            "requests-in-flight": network.in_flight,
+            "connection-count": metrics.connections,
+            "metadata-age": metadata.age(now),
+        }
+
+    metrics.look_up(gauges)
     return Sender(
         partitions,
         MetadataRequests(
@@ -163,26 +177,6 @@ def _login(config: ProducerConfig, rng: random.Random) -> LoginSettings | None:
 
 def _backoff(initial_ms: float, maximum_ms: float, rng: random.Random) -> ExponentialBackoff:
     return ExponentialBackoff(initial_ms / 1000, maximum_ms / 1000, rng)
-
-
-def _gauges(
-    metrics: ProducerMetrics,
-    accumulator: RecordAccumulator,
-    metadata: Metadata,
-    network: Network,
-    now: float,
-) -> dict[str, float]:
-    """The metrics that are measured when they are read, by name. Any thread."""
-    pool = accumulator.pool
-    return {
-        "buffer-total-bytes": pool.total,
-        "buffer-available-bytes": pool.available,
-        "waiting-threads": pool.waiting,
-        "bufferpool-wait-time-ns-total": 1e9 * pool.waited,
-        "requests-in-flight": network.in_flight,
-        "connection-count": metrics.connections,
-        "metadata-age": metadata.age(now),
-    }
 
 
 def _settings_by_topic(config: ProducerConfig) -> Callable[[str], QueueSettings]:

@@ -17,6 +17,7 @@ from kprod.errors import (
     UnfinishedCallError,
 )
 from kprod.sender.transactions import (
+    FROM,
     LEADS_TO,
     Call,
     State,
@@ -99,15 +100,6 @@ PATHS: dict[State, list[Callable[[Transactions], None]]] = {
     State.ABORTABLE_ERROR: [*OPENED, failed],
     State.FATAL_ERROR: [*OPENED, fenced],
 }
-LEGAL = {
-    Call.INIT: {State.UNINITIALIZED},
-    Call.BEGIN: {State.READY},
-    Call.SEND: {State.IN_TRANSACTION},
-    Call.OFFSETS: {State.IN_TRANSACTION},
-    Call.PREPARE: {State.IN_TRANSACTION},
-    Call.COMMIT: {State.IN_TRANSACTION, State.PREPARED},
-    Call.ABORT: {State.IN_TRANSACTION, State.PREPARED, State.ABORTABLE_ERROR},
-}
 UNDER_WAY = {
     State.INITIALIZING: Call.INIT,
     State.COMMITTING: Call.COMMIT,
@@ -118,7 +110,7 @@ UNDER_WAY = {
 @pytest.mark.parametrize(("state", "call"), list(itertools.product(State, Call)))
 def test_every_call_in_every_state(state: State, call: Call) -> None:
     transactions = in_state(state)
-    if state in LEGAL[call]:
+    if state in FROM[call]:
         do(transactions, call)
         assert transactions.state is LEADS_TO.get(call, State.IN_TRANSACTION)
     elif UNDER_WAY.get(state) is call:

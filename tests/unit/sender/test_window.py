@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kprod.sender.broker import Window
 
 LEAST, MOST, SLOW = 100, 6400, 7.5
@@ -62,48 +60,9 @@ def test_a_request_that_failed_for_another_reason_says_nothing_of_the_network() 
     assert (rig.window.size, rig.window.in_flight, rig.window.room()) == (3200, 0, MOST)
 
 
-@pytest.mark.parametrize("seconds", [5.0, 20.0, 1000.0])
-def test_acknowledgements_that_become_slow_take_nothing_back(seconds: float) -> None:
-    """Replicas that fall behind delay every answer, however few bytes were sent."""
-    rig = Watched()
-    for _ in range(20):
-        rig.answer(1000, seconds=0.005)
-    for _ in range(20):
-        assert rig.answer(1000, seconds=seconds) == MOST
-    assert rig.window.room() == MOST
-
-
 def test_an_answer_that_was_slow_earns_nothing() -> None:
     """Where bytes take that long, twice as many would soon take longer than one waits."""
     rig = Watched()
     assert rig.answer(100, seconds=SLOW) == 200
-    assert rig.answer(200, seconds=SLOW + 0.1) == 200
+    assert rig.answer(200, seconds=SLOW + 0.1) == 200, "and costs nothing"
     assert rig.answer(200) == 400
-
-
-def test_a_window_that_was_lost_while_answers_are_slow_is_regained_once_they_are_quick() -> None:
-    rig = Watched()
-    rig.answer(3100, seconds=5.0)
-    rig.lose(1000)
-    assert [rig.answer(rig.window.size, seconds=20.0) for _ in range(2)] == [500, 500]
-    assert [rig.answer(rig.window.size, seconds=5.0) for _ in range(2)] == [1000, 2000]
-
-
-def test_after_a_loss_no_more_goes_than_the_window_has() -> None:
-    rig = Watched()
-    rig.lose(LEAST)
-    assert rig.window.room() == LEAST
-    rig.window.in_flight += 1
-    assert rig.window.room() == LEAST - 1
-    rig.window.in_flight += LEAST - 1
-    assert rig.window.room() == 0
-    rig.window.in_flight += 10 * LEAST
-    assert rig.window.room() == 0
-    rig.window.answered(10 * LEAST, QUICK)
-    assert rig.window.room() > 0
-
-
-def test_one_batch_may_be_larger_than_all_that_may_be_in_flight() -> None:
-    rig = Watched(least=500, most=100)
-    assert rig.answer(500) == 500
-    assert rig.lose(500) == 500
