@@ -111,8 +111,7 @@ class Broker:
     """Connects, moves bytes between transport and protocol, and enforces the time limits.
 
     ``ready``: the partitions that it leads and that can send, the one that has waited longest
-    first. ``window`` limits their batches. If a broker leaves the cluster and returns, it has a new
-    one.
+    first. ``window`` limits their batches. It lasts as long as the node is in the cluster.
 
     A failure of the transport, the protocol or the peer ends the connection and fails its requests;
     it is not raised. Used only by the sender's thread.

@@ -95,6 +95,7 @@ class Network:
             elif known.address[1:3] != address[1:3]:
                 self._leaving.append(known)
                 self._add(address)
+                self._brokers[node_id].window = known.window  # the network carries as much
         for node_id in [known for known in self._brokers if known >= 0 and known not in cluster]:
             self._leaving.append(self._brokers.pop(node_id))
         used = set(self._brokers.values())
@@ -132,13 +133,15 @@ class Network:
     def rebootstrap(self, now: float) -> None:
         """Forget all brokers except the bootstrap addresses, which are resolved again.
 
-        All connections are closed. Requests in flight fail as after a lost connection.
+        All connections are closed. Requests in flight fail as after a lost connection. A broker
+        that is named again keeps its window.
         """
         self._patient_until = None
-        for node_id in [known for known in self._brokers if known >= 0]:
-            self._brokers.pop(node_id).close(now)
+        self._adopted = {}
         for broker in self._brokers.values():
             broker.close(now)
+        for node_id in [known for known in self._brokers if known >= 0]:
+            self._leaving.append(self._brokers.pop(node_id))
 
     # Requests -------------------------------------------------------------------------------------
 
@@ -246,7 +249,7 @@ class Network:
                 self.look_again()
             if self._asks_bootstrap:
                 self._close_idle_bootstrap(now)
-        if self._leaving:
+        if self._leaving and self._adopted:
             self._close_leaving(now)
 
     def fire(self, now: float) -> None:

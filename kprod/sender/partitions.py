@@ -148,13 +148,14 @@ class PartitionSet:
 
     def _serve(self, now: float) -> bool:
         """Make a request for every broker that can take one; True if one has more to send."""
+        no_id = self.idempotent and self.identity.producer is None
         more = False
         full: list[int] = []
         for broker in list(self.ready):
             window = broker.window
             if not self.network.reaches(broker, now) or (window.limits and not window.room()):
                 full.append(broker.address.node_id)
-            elif not self.needs_producer_id and self._request(broker, now) and broker.ready:
+            elif not no_id and self._request(broker, now) and broker.ready:
                 more = True
         if self._nodes_wait is not None and (full or self._full):
             self._full = full
