@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kprod.broker.dispatch import Dispatcher
+from kprod.broker.handlers import HANDLERS
+from kprod.broker.network.listener import Session
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.protocol.messages import response_schema
 from tests.unit.broker.logs import append, read_log
-from tests.unit.broker.nodes import ask
+from tests.unit.broker.nodes import WaitingReply, ask, request, running_node
+from tests.unit.broker.requests import REQUESTS
 
 LONG = 30_000
 
@@ -96,3 +102,16 @@ def test_a_damaged_batch_is_not_served(node: Node) -> None:
     file.write_bytes(content)
     (part,) = parts_of(fetch(node, {"partition": 0}))
     assert part.error_code is ErrorCode.corrupt_message
+
+
+def test_a_waiting_fetch_is_answered_by_a_produced_batch(tmp_path: Path) -> None:
+    """Otherwise a consumer would have each record only when its wait is over."""
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+        values = wanted(node, {"partition": 0}, max_wait=100 * LONG, min_bytes=1)
+        reply = WaitingReply()
+        dispatcher = Dispatcher(node, HANDLERS)
+        dispatcher.dispatch(request(ApiKey.FETCH, 12, values), Session(), reply)
+        ask(node, ApiKey.PRODUCE, 9, **REQUESTS[ApiKey.PRODUCE])
+        body = response_schema(ApiKey.FETCH, 12).decode(reply.wait()[4:])[1]
+    assert sizes(body)[0] > 61

@@ -38,10 +38,13 @@ def test_the_last_entry_that_is_not_behind_is_found(
         again = OffsetIndex(path, BASE)
         assert again.sane
         for each in (index, again):
-            before = bisect_right([found for found, _ in entries], offset)
-            assert each.lookup(offset) == (entries[before - 1][1] if before else 0)
-            at_most = [found for found, at in entries if at <= position]
-            assert each.offset_before(position) == (at_most[-1] if at_most else BASE)
+            for wanted, place in ((offset, position), *entries):
+                before = bisect_right([found for found, _ in entries], wanted)
+                assert each.lookup(wanted) == (entries[before - 1][1] if before else 0)
+                at_most = [found for found, at in entries if at <= place]
+                assert each.offset_before(place) == (at_most[-1] if at_most else BASE)
+                behind = [found for found, at in entries if at >= place]
+                assert each.offset_behind(place) == (behind[0] if behind else None)
             each.close()
 
 
