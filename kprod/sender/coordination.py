@@ -223,7 +223,7 @@ class Coordination:
     def may_send(self, tp: TopicPartition) -> bool:
         """True if a batch of ``tp`` may be sent.
 
-        Otherwise the partition is remembered as waiting.
+        Otherwise, the partition is remembered as waiting while the state allows to send.
         """
         if self._transactions.state not in OPEN:
             return False

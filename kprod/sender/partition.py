@@ -72,9 +72,9 @@ class Place(enum.Enum):
     now. LINGERING: the oldest batch waits for more records. Ends when the linger time is over, when
     the batch is full or a caller waits for it, or when all batches must be sent. BACKING_OFF: the
     oldest batch has failed. Ends with the back-off, or when another broker leads the partition.
-    WAITING: ``may_send`` returned False. Ends when an answer, a new epoch or the transaction may
-    allow the batch. LEADERLESS: no leader is known. Ends when metadata names a leader; each answer
-    that does not is followed by another request.
+    WAITING: ``may_send`` returned False. No time ends it: whoever removes a reason calls ``go_on``
+    (an answer, a new epoch, the transaction). LEADERLESS: no leader is known. Ends when metadata
+    names a leader; each answer that does not is followed by another request.
     """
 
     EMPTY = enum.auto()
@@ -204,7 +204,7 @@ class Partition:
         broker = None if leader is None else everything.network.broker(leader.leader_id)
         if leader != self.leader or broker is not self.broker:
             if self.place is READY:
-                self.move(WAITING)  # it is no longer ready for the broker before
+                self.move(WAITING)  # not ready for the broker before; find_place follows
             self.leader, self.broker = leader, broker
 
     def follow(self, now: float) -> None:

@@ -124,7 +124,7 @@ class ProduceExchange(Exchange):
                 self._refused(batch, part, now)
             else:
                 batch.partition.stored(batch, part.base_offset, part.log_append_time_ms, now)
-            del batches[place]  # last: a batch that is not settled fails with the link
+            del batches[place]  # last: a batch that is not settled fails with the connection
         if unasked:
             node_id = self._broker.address.node_id
             what = f"broker {node_id} answers for partitions that were not asked for"
