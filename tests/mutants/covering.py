@@ -15,25 +15,37 @@ import pytest
 
 RECORDED_IN = "KPROD_MUTANTS_COVERING"
 """Environment variable: the file that is recorded to, with one more suffix for each process."""
+INTERRUPTION = "tests.support.interruption"
 _recording: list[coverage.Coverage] = []
 
 
 def pytest_configure() -> None:
-    """Start to record where a folder was named."""
+    """Record where a file was named."""
     if place := os.environ.get(RECORDED_IN):
         recorder = coverage.Coverage(
             data_file=place, data_suffix=True, source_pkgs=["kprod"], config_file=False
         )
-        recorder.start()
         _recording.append(recorder)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """What runs now runs for this test."""
+    """What runs now runs for this test, unless it raises exceptions at any moment of a call.
+
+    Such an exception may leave coverage's own lock locked.
+    """
+    recorders = [] if _interrupts(item) else _recording
     for recorder in _recording:
+        recorder.stop()
+    for recorder in recorders:
+        recorder.start()
         recorder.switch_context(item.nodeid)
     return (yield)
+
+
+def _interrupts(item: pytest.Item) -> bool:
+    imported = vars(item.module).values() if isinstance(item, pytest.Function) else ()
+    return any(getattr(one, "__module__", "") == INTERRUPTION for one in imported)
 
 
 def pytest_unconfigure() -> None:
