@@ -15,7 +15,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch
-from tests.unit.broker.logs import append, open_log, read_log, values
+from tests.unit.broker.logs import append, open_log, read_log, records, values
 
 
 def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
@@ -76,7 +76,8 @@ def test_readers_are_not_disturbed_by_rolling(log: PartitionLog) -> None:
 
     def follow() -> None:
         while len(seen) < 200:
-            seen[:] = [int(value or b"") for value in values(log)]
+            seen[:] = [int(record.value or b"") for record in records(log)]
+            assert seen == list(range(len(seen)))
 
     reader = threading.Thread(target=follow)
     reader.start()
