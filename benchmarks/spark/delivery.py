@@ -57,7 +57,7 @@ def _shuffled(frame: Any, servers: str, topic: str) -> None:
     """At least once, behind the shuffle that shards need."""
     from kprod.spark import sharded
 
-    _kprod(sharded(frame, TASKS).drop("kprod_shard"), servers, topic)
+    _kprod(sharded(frame, TASKS).drop("kprod_shard", "kprod_shard_hash"), servers, topic)
 
 
 def _sink(frame: Any, servers: str, topic: str) -> None:
@@ -203,7 +203,7 @@ def _stream(spark: Any, broker: Broker, lines: Path, checkpoint: Path, way: str)
     else:
         options["delivery"] = way
     if way in (SINK, "at_least_once"):
-        placed = placed.drop("kprod_shard")
+        placed = placed.drop("kprod_shard", "kprod_shard_hash")
     query = (
         placed.writeStream.format("kafka" if way == SINK else "kprod")
         .options(**options)
