@@ -199,9 +199,13 @@ class PartitionSet:
         with another one are left for the next request.
         """
         taken: list[ProducerBatch] = []
+        left: list[Partition] = []  # with another value of ``acks``
         room, acks, ready = max_bytes, None, broker.ready
-        for partition in list(ready):
+        for _ in range(len(ready)):  # without a copy: thousands may be ready, and few fit
+            partition = next(iter(ready))
             if taken and partition.queue.acks != acks:
+                ready.move_to_end(partition)
+                left.append(partition)
                 continue
             batch = partition.queue.oldest
             if batch is None:
@@ -217,6 +221,8 @@ class PartitionSet:
             partition.find_place(now)
             if partition in ready:
                 ready.move_to_end(partition)
+        for partition in reversed(left):
+            ready.move_to_end(partition, last=False)
         return taken
 
     # What happened --------------------------------------------------------------------------------
