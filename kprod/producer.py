@@ -41,7 +41,7 @@ from kprod.intake.serializers import NO_SERIALIZERS, Serializers
 from kprod.lock import Lock
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
-from kprod.sender.engine import FOREVER, Engine
+from kprod.sender.engine import LONGEST_WAIT, Engine
 from kprod.sender.process import after_fork, exit_on_sigterm, forget, watch_over
 from kprod.telemetry import Telemetry
 from kprod.transactional.transaction_calls import TransactionCalls
@@ -392,7 +392,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         Raises KprodTimeoutError if some records have no result within ``timeout``; kprod continues
         to send them. Raises IllegalStateError inside a delivery callback.
         """
-        check_seconds("flush", timeout, FOREVER)
+        check_seconds("flush", timeout, LONGEST_WAIT)
         if self._inherited:
             return DeliveryReport(0, 0, 0)
         began = self._clock.monotonic()
@@ -423,7 +423,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         the partitioner and interceptors that have a method ``close`` are closed once, after the
         last callback, in the callback thread.
         """
-        check_seconds("close", timeout, FOREVER)
+        check_seconds("close", timeout, LONGEST_WAIT)
         if self._inherited:
             self._closed = True
             return DeliveryReport(0, 0, 0)
@@ -476,7 +476,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         means ``max_block_ms``. Raises AuthenticationError, ProducerClosedError, and
         KprodTimeoutError with the errors of up to five brokers.
         """
-        check_seconds("connect", timeout, FOREVER)
+        check_seconds("connect", timeout, LONGEST_WAIT)
         self._ensure_usable()
         longest = self._max_block if timeout is None else timeout
         self._metadata.await_cluster(self._engine.blocking_time(longest), self._wake)
@@ -504,7 +504,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         no broker has assigned an id by then, and IllegalStateError with
         ``enable_metrics_push=False``.
         """
-        check_seconds("client_instance_id", timeout, FOREVER)
+        check_seconds("client_instance_id", timeout, LONGEST_WAIT)
         self._ensure_usable()
         if self._telemetry is None:
             raise IllegalStateError("client_instance_id() needs enable_metrics_push=True")

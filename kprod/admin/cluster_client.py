@@ -174,7 +174,7 @@ class ClusterClient:
         if node is None:
             return network.any_usable(now)
         broker = network.broker(node)
-        return broker if broker is not None and network.reaches(broker, now) else None
+        return broker if broker is not None and network.ready(broker, now) else None
 
     def _check_reachable(self, node: int | None) -> None:
         """Raise the errors of the brokers if all have failed, or if one has failed permanently."""

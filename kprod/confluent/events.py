@@ -16,7 +16,7 @@ from kprod.confluent.native import NativeProducer
 from kprod.confluent.options import Settings
 from kprod.errors import KprodError
 from kprod.producer import KafkaProducer
-from kprod.sender.engine import FOREVER
+from kprod.sender.engine import LONGEST_WAIT
 from kprod.version import VERSION
 from kprod_ext.confluent import DeliveryReports
 
@@ -65,7 +65,7 @@ class Events:
         """Seconds until ``stats_cb`` is due."""
         interval = self._settings.statistics_interval
         if not interval or self._settings.stats_cb is None:
-            return FOREVER
+            return LONGEST_WAIT
         return max(0.0, self._statistics_at + interval - monotonic())
 
     def serve_statistics(self, native: KafkaProducer) -> None:

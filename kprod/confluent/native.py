@@ -8,14 +8,14 @@ from contextlib import suppress
 from kprod.confluent.errors import Purged
 from kprod.errors import KprodError
 from kprod.producer import KafkaProducer
-from kprod.sender.engine import FOREVER
+from kprod.sender.engine import LONGEST_WAIT
 from kprod.sender.transactions import Call
 from kprod.wire.control import MetadataReply
 
 
 def seconds(timeout: float | None) -> float:
     """A timeout in seconds; None and values below 0 mean no limit."""
-    return FOREVER if timeout is None or timeout < 0 else timeout
+    return LONGEST_WAIT if timeout is None or timeout < 0 else timeout
 
 
 class NativeProducer(KafkaProducer):
@@ -34,7 +34,7 @@ class NativeProducer(KafkaProducer):
         ended = self._sender.purge(reason, queued=queued, in_flight=in_flight)
         if blocking and not self._engine.is_sender:
             ended.wait()
-            self._callbacks.drain(FOREVER)  # they deliver the reports
+            self._callbacks.drain(LONGEST_WAIT)  # they deliver the reports
 
     def end_transaction(self, call: Call, timeout: float, meanwhile: Callable[[], object]) -> None:
         """Commit or abort the transaction. ``meanwhile`` is called repeatedly during the wait."""

@@ -33,7 +33,7 @@ from kprod.intake.attempts import Attempts
 from kprod.intake.partitioner import CRC32
 from kprod.latch import Latch
 from kprod.lock import Lock
-from kprod.sender.engine import FOREVER
+from kprod.sender.engine import LONGEST_WAIT
 from kprod.sender.process import after_fork, tell_of_forks
 from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
 from kprod_ext.futures import FutureRecordMetadata
@@ -218,7 +218,7 @@ class Producer(Producing, ProducerTransactions):
     def _wait_and_serve(self, timeout: float | None) -> int:
         native, reports = self._running, self._reports
         limit = seconds(timeout)
-        if limit == FOREVER:
+        if limit == LONGEST_WAIT:
             self._refuse_inside("poll() without a timeout")
         self._events.serve_statistics(native)
         served = reports.serve()
@@ -297,7 +297,7 @@ class Producer(Producing, ProducerTransactions):
                 native.abort_open_transaction()
             self._flush(native, deadline)
         finally:
-            failure = self._finish(native, None if limit == FOREVER else deadline)
+            failure = self._finish(native, None if limit == LONGEST_WAIT else deadline)
         if failure is not None:
             raise failure
         return True

@@ -27,7 +27,7 @@ from kprod.kafka.metric_names import by_group, by_name
 from kprod.kafka.options import DEFAULT_CONFIG, Config, native_options
 from kprod.kafka.partitioner import OnNewBatch, StickyAdapter
 from kprod.producer import KafkaProducer as Native
-from kprod.sender.engine import FOREVER
+from kprod.sender.engine import LONGEST_WAIT
 from kprod_ext.futures import FutureRecordMetadata as NativeFuture
 
 log = logging.getLogger(__name__)
@@ -217,7 +217,7 @@ class KafkaProducer:
         if self._closed:
             return
         try:
-            check_seconds("close", timeout, FOREVER)
+            check_seconds("close", timeout, LONGEST_WAIT)
             self._native.flush(timeout)
         except IllegalStateError as error:
             if isinstance(error, ProducerClosedError):

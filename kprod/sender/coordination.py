@@ -220,7 +220,7 @@ class Coordination:
 
     # Questions of the gate ------------------------------------------------------------------------
 
-    def may_send(self, tp: TopicPartition) -> bool:
+    def admits(self, tp: TopicPartition) -> bool:
         """True if a batch of ``tp`` may be sent.
 
         Otherwise, the partition is remembered as waiting while the state allows to send.
@@ -422,7 +422,7 @@ class Coordination:
         If it seems unreachable, the coordinator is found anew.
         """
         broker = self._network.broker(node_id)
-        if broker is not None and self._network.reaches(broker, now):
+        if broker is not None and self._network.ready(broker, now):
             return broker
         if broker is None or node_id not in self._metadata.snapshot.brokers:
             self._metadata.request_update(brokers=True)

@@ -27,7 +27,7 @@ from kprod_ext.batch import ProducerBatch
 
 log = logging.getLogger(__name__)
 
-FOREVER = 10.0**9
+LONGEST_WAIT = 10.0**9
 """Seconds; longer than any process, short enough for every clock."""
 
 
@@ -97,7 +97,7 @@ class Engine:
     def flush(self, timeout: float | None) -> DeliveryReport:
         """See ``KafkaProducer.flush``."""
         self.refuse_inside("flush")
-        seconds = FOREVER if timeout is None else timeout
+        seconds = LONGEST_WAIT if timeout is None else timeout
         deadline = self._sender.clock.monotonic() + seconds
         accumulator = self._sender.accumulator
         batches = accumulator.incomplete.copy()

@@ -149,8 +149,11 @@ class Network:
         """The broker with this id, or None."""
         return self._brokers.get(node_id)
 
-    def reaches(self, broker: Broker, now: float) -> bool:
-        """True if ``broker`` takes a request at once. If not, a connection is begun if allowed."""
+    def ready(self, broker: Broker, now: float) -> bool:
+        """True if ``broker`` takes a request at once. If not, a connection is begun if allowed.
+
+        The name is that of Kafka's ``NetworkClient.ready``.
+        """
         if broker.connection is not None:
             return broker.connection.can_send
         if broker.may_connect(now):

@@ -110,11 +110,11 @@ class Partition:
     because the socket may still read it.
     """
 
-    def __init__(self, queue: PartitionQueue, everything: PartitionSet) -> None:
+    def __init__(self, queue: PartitionQueue, partitions: PartitionSet) -> None:
         self.tp: TopicPartition = queue.tp
-        self._all = everything
+        self._partitions = partitions
         self.queue = queue
-        self._queued = everything.queued.setdefault(self.tp.topic, {})
+        self._queues = partitions.queues.setdefault(self.tp.topic, {})
         self.place = EMPTY
         self.leader: Leadership | None = None
         self.broker: Broker | None = None  # None: no leader is known
@@ -140,27 +140,27 @@ class Partition:
         if self.place is EMPTY or self.place is LINGERING:
             self.find_place(now)
         elif self.broker is not None:
-            self._all.changes += 1
+            self._partitions.changes += 1
             self.queue.grows_to = self.broker.window.size
 
     def find_place(self, now: float) -> None:
         """Move to the place of the oldest batch: the sender has changed it, or a time has come."""
-        everything, queue = self._all, self.queue
-        everything.changes += 1
+        partitions, queue = self._partitions, self.queue
+        partitions.changes += 1
         batch, full = queue.head()
         if batch is None:
             self.move(EMPTY)
             return
-        if self._found_in != everything.snapshots:
+        if self._found_in != partitions.snapshots:
             self._find_leader()
         broker, place = self.broker, READY
-        when = batch.created_at + everything.delivery_timeout
+        when = batch.created_at + partitions.delivery_timeout
         if when < self.due:
-            everything.deadlines.set(self, when)
+            partitions.deadlines.set(self, when)
         if broker is None:
             self.move(LEADERLESS)
-            everything.metadata.used({self.tp.topic: now})
-            everything.metadata.request_update()
+            partitions.metadata.used({self.tp.topic: now})
+            partitions.metadata.request_update()
             return
         queue.grows_to = broker.window.size
         if batch.attempts:
@@ -168,40 +168,40 @@ class Partition:
             before = batch.attempted_leader
             if batch.retry_at > now and (before is None or before == self.leader):
                 place, self._goes_on_at = BACKING_OFF, batch.retry_at
-        elif not (full or batch.delivery.awaited or everything.hurries()):
+        elif not (full or batch.delivery.awaited or partitions.hurries()):
             self._goes_on_at = batch.created_at + queue.linger
             if self._goes_on_at > now:
                 place = LINGERING
         self.move(place)
         if place is not READY and self._goes_on_at < self.due:
-            everything.deadlines.set(self, self._goes_on_at)
+            partitions.deadlines.set(self, self._goes_on_at)
 
     def move(self, place: Place) -> None:
         """Leave the present place, and enter ``place``."""
-        before, everything, broker = self.place, self._all, self.broker
+        before, partitions, broker = self.place, self._partitions, self.broker
         if before is place:
             return
         if before is READY and broker is not None:
             del broker.ready[self]
             if not broker.ready:
-                del everything.ready[broker]
+                del partitions.ready[broker]
         elif before is EMPTY:
-            self._queued[self.tp.partition] = self.queue
+            self._queues[self.tp.partition] = self.queue
         elif before is LINGERING:
-            del everything.lingering[self]
+            del partitions.lingering[self]
         self.place = place
         if place is READY and broker is not None:
-            broker.ready[self] = everything.ready[broker] = None
+            broker.ready[self] = partitions.ready[broker] = None
         elif place is EMPTY:
-            del self._queued[self.tp.partition]
+            del self._queues[self.tp.partition]
         elif place is LINGERING:
-            everything.lingering[self] = None
+            partitions.lingering[self] = None
 
     def _find_leader(self) -> None:
-        everything = self._all
-        self._found_in = everything.snapshots
-        leader = everything.snapshot.leadership(self.tp)
-        broker = None if leader is None else everything.network.broker(leader.leader_id)
+        partitions = self._partitions
+        self._found_in = partitions.snapshots
+        leader = partitions.snapshot.leadership(self.tp)
+        broker = None if leader is None else partitions.network.broker(leader.leader_id)
         if leader != self.leader or broker is not self.broker:
             if self.place is READY:
                 self.move(WAITING)  # not ready for the broker before; find_place follows
@@ -227,9 +227,9 @@ class Partition:
             self.expire(batch, now)
         if self.place is LINGERING or self.place is BACKING_OFF:
             self.find_place(now)
-        when = self._oldest() + self._all.delivery_timeout
+        when = self._oldest() + self._partitions.delivery_timeout
         if when < self.due:
-            self._all.deadlines.set(self, when)
+            self._partitions.deadlines.set(self, when)
 
     def unanswered(self) -> list[ProducerBatch]:
         """The batches on the wire or unresolved, except those that have an outcome."""
@@ -244,7 +244,7 @@ class Partition:
 
     def _take_late(self, now: float) -> list[ProducerBatch]:
         """The batches whose delivery timeout has passed. Those that are queued are removed."""
-        limit = self._all.delivery_timeout
+        limit = self._partitions.delivery_timeout
         late = [batch for batch in self.unanswered() if batch.created_at + limit <= now]
         queued: list[ProducerBatch] = []
         while (oldest := self.queue.oldest) is not None and oldest.created_at + limit <= now:
@@ -266,7 +266,7 @@ class Partition:
         codec: int = queue.settings.codec
         if not codec:
             queue.close_head()
-        elif not self._all.accumulator.compress(batch, queue):
+        elif not self._partitions.accumulator.compress(batch, queue):
             return False
         if batch.size > room:
             return False  # before it gets a sequence: nothing may wait with one
@@ -274,7 +274,7 @@ class Partition:
         if not batch.is_closed:
             batch.close()
             if codec:
-                self._all.accumulator.sealed(batch)
+                self._partitions.accumulator.sealed(batch)
         queue.take_head()
         return True
 
@@ -282,14 +282,14 @@ class Partition:
         """Queue a batch for another attempt, before all batches that were never sent."""
         batch.retry_at = batch.last_attempt_at
         if not isinstance(batch.last_error, ConnectionLost):  # the next connection has a back-off
-            batch.retry_at += self._all.retry_backoff.delay(batch.attempts)
+            batch.retry_at += self._partitions.retry_backoff.delay(batch.attempts)
         self.queue.put_back(batch)
         self.find_place(now)
 
     def split(self, batch: ProducerBatch, count: int, now: float) -> list[ProducerBatch]:
         """Replace ``batch``, which is off the wire, by smaller ones with its sequence numbers."""
-        self._all.metrics.batches_split += 1
-        parts = self._all.accumulator.parts(batch, self.queue, count)
+        self._partitions.metrics.batches_split += 1
+        parts = self._partitions.accumulator.parts(batch, self.queue, count)
         index = self.in_flight.index(batch)
         self.in_flight[index : index + 1] = parts
         for part in parts:
@@ -307,18 +307,18 @@ class Partition:
     def _withdrawn(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         for batch in batches:
             batch.partition = self
-        return self._all.accumulator.withdrawn(batches)
+        return self._partitions.accumulator.withdrawn(batches)
 
     # Before a batch leaves ------------------------------------------------------------------------
 
     def may_send(self, batch: ProducerBatch, now: float) -> bool:
         """True if ``batch``, the oldest in the queue, may be sent to the leader now."""
-        everything = self._all
-        identity, idempotent = everything.identity, everything.idempotent
-        producer, transaction = identity.producer, everything.transaction
+        partitions = self._partitions
+        identity, idempotent = partitions.identity, partitions.idempotent
+        producer, transaction = identity.producer, partitions.transaction
         if (idempotent and producer is None) or identity.fatal is not None:
             return False
-        if (transaction is not None and not transaction.may_send(self.tp)) or self.needs_new_epoch:
+        if (transaction is not None and not transaction.admits(self.tp)) or self.needs_new_epoch:
             return False  # renumber() comes first
         in_flight = self.in_flight
         if batch.in_line:
@@ -333,7 +333,7 @@ class Partition:
                 # loses the broker for a moment, and batches on a new connection are acknowledged.
                 return False
         proven = now < self.proven_until and self.proven_leader == self.leader
-        limit = everything.max_in_flight if proven or not idempotent else 1
+        limit = partitions.max_in_flight if proven or not idempotent else 1
         return self.on_wire < limit
 
     def assign(self, batch: ProducerBatch) -> None:
@@ -341,7 +341,7 @@ class Partition:
         if not batch.in_line:
             batch.partition, batch.in_line = self, True
             self.in_flight.append(batch)
-        producer = self._all.identity.producer
+        producer = self._partitions.identity.producer
         if producer is not None and not batch.has_sequence:
             if self.producer != producer:
                 self._start_over()
@@ -349,7 +349,7 @@ class Partition:
 
     def _start_over(self) -> None:
         """Continue under the present producer id and epoch."""
-        self.producer, self.next_sequence = self._all.identity.producer, 0
+        self.producer, self.next_sequence = self._partitions.identity.producer, 0
         self.proven_leader = None
         self.anchor_offset = NO_OFFSET
         self.has_gap = False
@@ -361,13 +361,13 @@ class Partition:
         batch.overtaken = False
         self.next_sequence = (self.next_sequence + batch.record_count) & LAST_SEQUENCE
 
-    def sent(self, batch: ProducerBatch, now: float) -> None:
+    def begin_attempt(self, batch: ProducerBatch, now: float) -> None:
         """A request with ``batch`` is about to be sent."""
-        everything = self._all
+        partitions = self._partitions
         batch.attempt(now, self.leader)
-        everything.used[self.tp.topic] = now
+        partitions.used[self.tp.topic] = now
         self.on_wire += 1
-        everything.on_wire += 1
+        partitions.on_wire += 1
 
     # After an attempt -----------------------------------------------------------------------------
 
@@ -377,7 +377,7 @@ class Partition:
             return False
         batch.on_wire = False
         self.on_wire -= 1
-        self._all.on_wire -= 1
+        self._partitions.on_wire -= 1
         if self.place is WAITING:
             self.move(READY)
         return True
@@ -416,7 +416,7 @@ class Partition:
             known = 0 <= base_offset <= 0x7FFFFFFFFFFFFFFF - records  # else no possible offset
             self.anchor_sequence = (batch.base_sequence + records) & LAST_SEQUENCE
             self.anchor_offset = base_offset + records if known else NO_OFFSET
-        elif self._all.transaction is None and self._is_of_a_new_log(batch):
+        elif self._partitions.transaction is None and self._is_of_a_new_log(batch):
             # The batch that overtook it is in the log of a deleted topic. The new log expects the
             # sequence behind this batch, and that sequence was used before.
             self._open_gap(batch)
@@ -442,14 +442,14 @@ class Partition:
                 self._leave_unresolved(batch, now)
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-        everything, ended_before = self._all, batch.delivery.done
+        partitions, ended_before = self._partitions, batch.delivery.done
         if not ended_before:
-            everything.metrics.acknowledged(batch)
+            partitions.metrics.acknowledged(batch)
         batch.release()
         if not ended_before:
             batch.delivery.succeed(base_offset, append_time)
             # Last: a flush that looks in between must find the batch, and wait for its callbacks.
-            everything.accumulator.incomplete.discard(batch)
+            partitions.accumulator.incomplete.discard(batch)
 
     def attempt_failed(
         self, batch: ProducerBatch, error: KprodError, now: float, *, maybe: bool = False
@@ -463,10 +463,10 @@ class Partition:
         batch.maybe_written = batch.maybe_written or maybe or error.persisted is Persisted.MAYBE
         batch.failed(error)
         if error.refreshes_metadata:
-            self._all.metadata.request_update()
+            self._partitions.metadata.request_update()
         if batch.delivery.done:
             if was_on_wire:  # its time ran out on the wire, or the loop crashed
-                self.resolved(batch)
+                self.take_out(batch)
                 batch.release()
             return
         if batch not in self.in_flight:
@@ -497,7 +497,7 @@ class Partition:
             else:  # after the earlier batches, whose time is over as well
                 self.put_back(batch, now)
         elif code in TOO_LARGE and batch.record_count > 1:
-            self._all.accumulator.refused_as_too_large(batch, self.queue)
+            self._partitions.accumulator.refused_as_too_large(batch, self.queue)
             self.split(batch, 2, now)
         elif not self._has_attempts(batch, code):
             self._refused(batch, error, now)
@@ -511,7 +511,7 @@ class Partition:
             self._refused(batch, error, now)
 
     def _has_attempts(self, batch: ProducerBatch, code: int | None) -> bool:
-        limit = self._all.retries
+        limit = self._partitions.retries
         if code == ErrorCode.CORRUPT_MESSAGE:
             limit = min(limit, CORRUPT_ATTEMPTS - 1)
         return batch.attempts <= limit
@@ -522,7 +522,7 @@ class Partition:
         """The broker has refused the sequence or the epoch of ``batch``."""
         if self.in_flight[0] is not batch:
             self._retry(batch, now)  # an earlier one is on its way; after it the sequence will fit
-        elif not batch.maybe_written and self._all.transaction is None:
+        elif not batch.maybe_written and self._partitions.transaction is None:
             self._resequence(batch, now)
         elif batch.maybe_written and known and self.is_provable(batch):
             self._await_proof(batch)
@@ -531,7 +531,7 @@ class Partition:
 
     def _retry(self, batch: ProducerBatch, now: float) -> None:
         batch.last_attempt_at = now
-        self._all.metrics.retried(batch)
+        self._partitions.metrics.retried(batch)
         self.put_back(batch, now)
 
     def _resequence(self, batch: ProducerBatch, now: float) -> None:
@@ -541,28 +541,28 @@ class Partition:
         self._retry(batch, now)
 
     def _await_proof(self, batch: ProducerBatch) -> None:
-        self.resolved(batch)
+        self.take_out(batch)
         self.unresolved.append(batch)
 
     def _refused(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         """The error is final for this batch, or for all batches."""
-        everything = self._all
+        partitions = self._partitions
         code = error.code if isinstance(error, BrokerError) else None
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             batch.maybe_written = True
             error.add_note(NEVER_SENT_BEFORE)
             log.error("%r was taken for a repetition; %s", batch, NEVER_SENT_BEFORE)
-        elif everything.transaction is not None:
+        elif partitions.transaction is not None:
             pass  # ``record_failed`` decides what becomes of the transaction
-        elif code in FATAL and everything.idempotent:
+        elif code in FATAL and partitions.idempotent:
             fatal = BrokerError(code, f"{batch.tp}, and with it everything else")
             fatal.add_note(MAKE_ANEW)
-            everything.identity.fatal = fatal
+            partitions.identity.fatal = fatal
             error.add_note(MAKE_ANEW)
         self.give_up(batch, error, now)
 
     def _out_of_time(self, batch: ProducerBatch, now: float) -> bool:
-        return now >= batch.created_at + self._all.delivery_timeout
+        return now >= batch.created_at + self._partitions.delivery_timeout
 
     # A batch has ended ----------------------------------------------------------------------------
 
@@ -589,7 +589,7 @@ class Partition:
         final = self._final(batch, error, now)
         if batch in self.unresolved:
             self.unresolved.remove(batch)
-        self.resolved(batch)
+        self.take_out(batch)
         if not self.in_flight:
             self._end_unresolved(now)
         batch.release()
@@ -621,36 +621,36 @@ class Partition:
         return final
 
     def _expired(self, batch: ProducerBatch, state: str, now: float) -> KprodError:
-        everything = self._all
-        cause = batch.last_error or everything.metadata.trouble(self.tp.topic)
-        if cause is None and everything.needs_producer_id:
-            cause = everything.identity.trouble
+        partitions = self._partitions
+        cause = batch.last_error or partitions.metadata.trouble(self.tp.topic)
+        if cause is None and partitions.needs_producer_id:
+            cause = partitions.identity.trouble
         if cause is None and self.broker is not None:
             cause = self.broker.trouble(now)
-        return expired(batch, everything.delivery_timeout, state, cause)
+        return expired(batch, partitions.delivery_timeout, state, cause)
 
     def _fail(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
-        everything = self._all
+        partitions = self._partitions
         if not batch.delivery.done:  # else ``disown`` has ended and counted it
-            everything.metrics.failed(batch)
-        if everything.transaction is not None:
-            everything.transaction.record_failed(error)
+            partitions.metrics.failed(batch)
+        if partitions.transaction is not None:
+            partitions.transaction.record_failed(error)
         if not batch.delivery.is_heard():
-            everything.network.log.unobserved(self.tp.topic, batch.record_count, error, now)
+            partitions.network.log.unobserved(self.tp.topic, batch.record_count, error, now)
         errors = errors_by_record(error, self.tp, batch.record_count)
         if errors:
             batch.delivery.fail_each(errors)
         else:
             batch.delivery.fail(error)
-        everything.accumulator.incomplete.discard(batch)
+        partitions.accumulator.incomplete.discard(batch)
 
     # Sequence numbers -----------------------------------------------------------------------------
 
-    def resolved(self, batch: ProducerBatch) -> None:
+    def take_out(self, batch: ProducerBatch) -> None:
         """``batch`` has its outcome, or the broker will say no more about it."""
         self._open_gap(batch)
-        if self._all.transaction is not None and batch in self.in_flight:
-            self._all.transaction.sequence_lost()
+        if self._partitions.transaction is not None and batch in self.in_flight:
+            self._partitions.transaction.sequence_lost()
         if batch in self.in_flight:
             self.in_flight.remove(batch)
             self.go_on()
@@ -662,9 +662,9 @@ class Partition:
         and was repeated after a lost answer, the broker might refuse it as out of sequence. It
         would then fail, although it may be stored.
         """
-        if self._all.idempotent and self.in_flight and self.in_flight[-1] is batch:
+        if self._partitions.idempotent and self.in_flight and self.in_flight[-1] is batch:
             self.has_gap = True
-            self._all.awaiting_epoch[self] = None
+            self._partitions.awaiting_epoch[self] = None
 
     def _is_of_a_new_log(self, batch: ProducerBatch) -> bool:
         """True if the topic was created again after the last acknowledgement."""
@@ -676,7 +676,7 @@ class Partition:
     def want_new_epoch(self) -> None:
         """The broker has refused a sequence for good: continue under a new epoch."""
         self.needs_new_epoch = True
-        self._all.awaiting_epoch[self] = None
+        self._partitions.awaiting_epoch[self] = None
 
     def renumber(self, now: float) -> None:
         """Number the batches in flight again, under the present epoch. None is on the wire.

@@ -66,7 +66,7 @@ class PartitionSet:
     ``transaction``: decides when batches of a transactional producer may be sent, otherwise None. A
     transactional producer gets epochs only from its coordinator.
 
-    ``ready``: the brokers with ready partitions. ``queued``: by topic and partition, the queues
+    ``ready``: the brokers with ready partitions. ``queues``: by topic and partition, those
     that have a batch; each partition updates its entries. ``on_wire``: the number of batches that
     requests hold. ``used``: by topic, when a batch was last sent; ``take_used`` empties it.
     ``changes`` grows when the length of a queue may have changed.
@@ -110,7 +110,7 @@ class PartitionSet:
         self.snapshots = 1  # how many there have been: a partition knows which one it looked into
         self._hurry: bool | None = None  # none lingers; None: not asked since the last look
         self.lingering: dict[Partition, None] = {}
-        self.queued: dict[str, dict[int, PartitionQueue]] = {}
+        self.queues: dict[str, dict[int, PartitionQueue]] = {}
         self.ready: dict[Broker, None] = {}
         self.awaiting_epoch: dict[Partition, None] = {}
         self.on_wire = 0
@@ -153,7 +153,7 @@ class PartitionSet:
         full: list[int] = []
         for broker in list(self.ready):
             window = broker.window
-            if not self.network.reaches(broker, now) or (window.limits and not window.room()):
+            if not self.network.ready(broker, now) or (window.limits and not window.room()):
                 full.append(broker.address.node_id)
             elif not no_id and self._request(broker, now) and broker.ready:
                 more = True
@@ -319,7 +319,7 @@ class PartitionSet:
 
     def depths(self, topic: str) -> Mapping[int, int]:
         """The number of queued batches by partition, without empty queues. Any thread."""
-        queues = self.queued.get(topic)
+        queues = self.queues.get(topic)
         if not queues:
             return {}
         queues = queues.copy()
@@ -377,6 +377,6 @@ class PartitionSet:
                 del self._known[partition.tp]
                 self.awaiting_epoch.pop(partition, None)
             self._known = dict(self._known)  # a dict never shrinks by itself
-            queued = self.queued.items()
-            self.queued = {at: each for at, each in queued if at not in topics or at in used}
+            queues = self.queues.items()
+            self.queues = {at: each for at, each in queues if at not in topics or at in used}
         self.metadata.forgotten(topics - used)

@@ -66,7 +66,7 @@ class ProduceExchange(Exchange):
         nbytes = records = 0
         for batch in batches:
             partition: Partition = batch.partition
-            partition.sent(batch, sent_at)
+            partition.begin_attempt(batch, sent_at)
             tp = partition.tp
             self._batches[tp] = batch
             topic, topic_id = tp.topic, batch.attempted_leader.topic_id
@@ -115,8 +115,8 @@ class ProduceExchange(Exchange):
         unasked = ""
         for part in results:
             topic = part.topic or self.topics.get(part.topic_id, "")
-            place = topic, part.partition
-            batch = batches.get(place)
+            at = topic, part.partition
+            batch = batches.get(at)
             if batch is None:
                 unasked = unasked or f"{topic}-{part.partition}"
                 continue
@@ -124,7 +124,7 @@ class ProduceExchange(Exchange):
                 self._refused(batch, part, now)
             else:
                 batch.partition.stored(batch, part.base_offset, part.log_append_time_ms, now)
-            del batches[place]  # last: a batch that is not settled fails with the connection
+            del batches[at]  # last: a batch that is not settled fails with the connection
         if unasked:
             node_id = self._broker.address.node_id
             what = f"broker {node_id} answers for partitions that were not asked for"

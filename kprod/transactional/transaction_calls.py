@@ -17,7 +17,7 @@ from kprod.errors import (
 from kprod.intake.arguments import check_seconds
 from kprod.metrics import ProducerMetrics
 from kprod.quantities import in_seconds
-from kprod.sender.engine import FOREVER, Engine
+from kprod.sender.engine import LONGEST_WAIT, Engine
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.transactional.group_offsets import Offsets, group_member, offsets_to_commit
 from kprod.types import NextStep
@@ -101,7 +101,7 @@ class TransactionCalls:
         anything is sent, IllegalStateError outside a transaction, and TransactionAbortableError if
         the coordinator rejects the offsets.
         """
-        check_seconds(Call.OFFSETS, timeout, FOREVER)
+        check_seconds(Call.OFFSETS, timeout, LONGEST_WAIT)
         member, checked = group_member(group_metadata), offsets_to_commit(offsets)
         self._ensure_usable()
         transactions = self._transactional(Call.OFFSETS)
@@ -133,7 +133,7 @@ class TransactionCalls:
 
         Calls ``init_transactions`` first if necessary. ``timeout`` applies to each call that waits.
         """
-        check_seconds("transaction", timeout, FOREVER)
+        check_seconds("transaction", timeout, LONGEST_WAIT)
         return Transaction(self, timeout)
 
     def init_unless_done(self, timeout: float | None) -> None:
@@ -192,7 +192,7 @@ class TransactionCalls:
     ) -> None:
         """Start a call and wait for it. A drop-in package's ``meanwhile`` runs between waits."""
         if timeout is not None:
-            check_seconds(call, timeout, FOREVER)
+            check_seconds(call, timeout, LONGEST_WAIT)
         self._ensure_usable()
         transactions = self._transactional(call)
         self._engine.refuse_inside(call)

@@ -120,7 +120,7 @@ class PlacesMachine(RuleBasedStateMachine):
             gone = self.partitions.drain(broker, most, self.clock.now)
             assert len({batch.partition.queue.acks for batch in gone}) < 2
             for batch in gone:
-                batch.partition.sent(batch, self.clock.now)
+                batch.partition.begin_attempt(batch, self.clock.now)
         return gone
 
     @rule(batches=consumes(taken))

@@ -24,8 +24,8 @@ ORDER = bugs("""
     - self.in_flight = [batch for batch in self.in_flight if not batch.maybe_written]
     + doomed = []
     kprod.sender.partition.Partition._out_of_sequence
-    - elif not batch.maybe_written and self._all.transaction is None:
-    + elif self._all.transaction is None:
+    - elif not batch.maybe_written and self._partitions.transaction is None:
+    + elif self._partitions.transaction is None:
 
     a new epoch is taken for every partition at once (librdkafka#4953) | 92
     kprod.sender.partitions.PartitionSet.renumber
@@ -54,7 +54,7 @@ ORDER = bugs("""
     a new epoch goes on with the old numbers (KAFKA-12152) | 9
     kprod.sender.partition.Partition.assign
     + if self.producer is not None:
-    +     self.producer = self._all.identity.producer
+    +     self.producer = self._partitions.identity.producer
 
     proof outlives the topic it was given for | 106
     kprod.cluster.snapshot.ClusterSnapshot.leadership
@@ -76,7 +76,7 @@ ORDER = bugs("""
     + self._partitions.missing = getattr(self._partitions, "missing", set()) | missing
     + return reply
     kprod.sender.partition.Partition.may_send
-    + missing = getattr(self._all, "missing", set())
+    + missing = getattr(self._partitions, "missing", set())
     + if self.tp.topic in missing and not self.in_flight:
     +     missing.discard(self.tp.topic)
     +     self.producer = None
@@ -108,8 +108,8 @@ OUTCOMES = bugs("""
     a batch is acknowledged when its time runs out | 12
     kprod.sender.partition.Partition.expire
     + if batch.on_wire:
-    +     self._all.metrics.acknowledged(batch)
-    +     self._all.accumulator.incomplete.discard(batch)
+    +     self._partitions.metrics.acknowledged(batch)
+    +     self._partitions.accumulator.incomplete.discard(batch)
     +     return batch.delivery.succeed(-1, -1)
 
     memory is given back while on the wire (CVE-2026-35554) | 24
@@ -245,10 +245,10 @@ GROWTH = bugs("""
 
     records are counted before a batch leaves | 13
     kprod.sender.partition.Partition.may_send
-    + vars(self._all).setdefault("counted", {}).setdefault(batch, batch.record_count)
+    + vars(self._partitions).setdefault("counted", {}).setdefault(batch, batch.record_count)
     kprod.sender.partition.Partition._number
     - self.next_sequence = (self.next_sequence + batch.record_count) & LAST_SEQUENCE
-    + counted = vars(self._all).get("counted", {}).get(batch, batch.record_count)
+    + counted = vars(self._partitions).get("counted", {}).get(batch, batch.record_count)
     + self.next_sequence = (self.next_sequence + counted) & LAST_SEQUENCE
 
     a window stays wide after a loss | 8498

@@ -34,7 +34,7 @@ BUGS = bugs("""
     + return None
 
     adds no partition | 1
-    kprod.sender.coordination.Coordination.may_send
+    kprod.sender.coordination.Coordination.admits
     - self._wanted[tp] = None
     - self._transactions.changed()
     - return False

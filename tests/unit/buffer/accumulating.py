@@ -53,7 +53,7 @@ class Shut:
     def __init__(self) -> None:
         self.shut: set[int] = set()
 
-    def may_send(self, tp: TopicPartition) -> bool:
+    def admits(self, tp: TopicPartition) -> bool:
         return tp.partition not in self.shut
 
     def sequence_lost(self) -> None:
@@ -171,7 +171,7 @@ class Accumulating:
         found: list[ProducerBatch] = []
         for _ in range(count):
             (batch,) = self.drain()
-            batch.partition.resolved(batch)
+            batch.partition.take_out(batch)
             found.append(batch)
         return found
 

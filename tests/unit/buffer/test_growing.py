@@ -22,7 +22,7 @@ def look_at_queues(rig: Accumulating) -> None:
         rig.append(partition, b"")
         rig.clock.advance(10)
         for batch in rig.drain():
-            batch.partition.resolved(batch)
+            batch.partition.take_out(batch)
             batch.release()
 
 

@@ -116,10 +116,10 @@ class Dialogue:
         self.coordination.release_hold()
         self.transactions.begin()
         for tp in partitions:
-            self.coordination.may_send(tp)
+            self.coordination.admits(tp)
         if partitions and not self.coordination.implicit:
             self.answer(ApiKey.ADD_PARTITIONS_TO_TXN)
-        assert all(self.coordination.may_send(tp) for tp in partitions)
+        assert all(self.coordination.admits(tp) for tp in partitions)
 
     def commit(self) -> None:
         self.finish(Call.COMMIT)

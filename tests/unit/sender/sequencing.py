@@ -57,7 +57,7 @@ class Line:
         where = self.partition(batch.tp.partition)
         where.assign(batch)
         batch.close()
-        where.sent(batch, self.now)
+        where.begin_attempt(batch, self.now)
         return batch
 
     def acknowledge(self, *batches: ProducerBatch) -> None:

@@ -39,12 +39,12 @@ def test_a_moment_after_a_transaction_nothing_of_the_next_leaves(implicit: bool)
     dialogue.coordination.take(ask, dialogue.reply(ask), 0.0)
     dialogue.hear(Call.COMMIT)
     dialogue.transactions.begin()
-    assert not dialogue.coordination.may_send(T1)
+    assert not dialogue.coordination.admits(T1)
     pending = dialogue.transactions.start_offsets(OFFSETS, MEMBER)
     assert dialogue.next_ask() is None
     dialogue.coordination.release_hold()
     assert dialogue.reopened[-1] == T1 if implicit else dialogue.due().about == (T1,)
-    assert dialogue.coordination.may_send(T1) is implicit
+    assert dialogue.coordination.admits(T1) is implicit
     assert dialogue.due() is not None
     assert not pending.ended.is_open
 
@@ -89,7 +89,7 @@ def test_a_broker_that_checks_no_member_commits_for_none() -> None:
 def test_what_was_not_added_needs_no_end(sent: bool) -> None:
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
-    dialogue.coordination.may_send(T0)
+    dialogue.coordination.admits(T0)
     if sent:
         assert dialogue.answer(ApiKey.ADD_PARTITIONS_TO_TXN, 29) is None
     else:
@@ -153,7 +153,7 @@ def test_an_end_that_was_taken_is_told_though_the_next_epoch_is_refused(call: Ca
     """The transaction is over; that another producer has taken over since is for later calls."""
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
-    dialogue.coordination.may_send(T0)
+    dialogue.coordination.admits(T0)
     dialogue.lose(ApiKey.ADD_PARTITIONS_TO_TXN)
     dialogue.answer(ApiKey.ADD_PARTITIONS_TO_TXN)
     dialogue.transactions.start(call)
@@ -168,7 +168,7 @@ def test_of_many_refusals_the_one_that_caused_the_others_is_told() -> None:
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
     for number in range(3):
-        dialogue.coordination.may_send(TopicPartition("t", number))
+        dialogue.coordination.admits(TopicPartition("t", number))
     ask = dialogue.expect(ApiKey.ADD_PARTITIONS_TO_TXN)
     results = [("t", 0, 55), ("t", 1, 29), ("t", 2, 55)]
     assert dialogue.coordination.take(ask, PartitionsReply(results, 0), 0.0) is None
@@ -225,9 +225,9 @@ def asked(kind: ApiKey, *, implicit: bool) -> Dialogue:
     dialogue.initialize()
     dialogue.transactions.begin()
     if kind is ApiKey.ADD_PARTITIONS_TO_TXN:
-        dialogue.coordination.may_send(T0)
+        dialogue.coordination.admits(T0)
     elif kind is ApiKey.END_TXN:
-        dialogue.coordination.may_send(T0)
+        dialogue.coordination.admits(T0)
         if not implicit:
             dialogue.answer(ApiKey.ADD_PARTITIONS_TO_TXN)
         dialogue.transactions.start(Call.COMMIT)

@@ -80,7 +80,7 @@ class NetworkRig:
     def usable(self, node_id: int) -> Link | None:
         """The broker, if it takes a request."""
         broker = self.network.broker(node_id)
-        return broker if broker and self.network.reaches(broker, self.clock.now) else None
+        return broker if broker and self.network.ready(broker, self.clock.now) else None
 
     def send(self, node_id: int) -> Noted:
         exchange = Noted(REQUEST)
