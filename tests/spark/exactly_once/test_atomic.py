@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,31 +13,25 @@ from kprod import KafkaProducer
 from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.errors import ProducerFencedError
 from kprod.exactly_once import atomic
 from kprod.exactly_once.errors import (
     BatchIncomplete,
-    BatchNotCommitted,
-    RowsChanged,
     TransactionTooSlow,
 )
 from kprod.exactly_once.marker import Marker
 from kprod.exactly_once.protocol import decided
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import (
-    CommitMarkers,
     Delivered,
     PreparedShard,
-    Step,
-    TakeOver,
 )
 from kprod.spark.job_tasks import BatchEnd, TaskOutcome, commit_batch, end_here
 from kprod.spark.options import job_options
 from kprod.spark.partition_writer import task_writer
 from kprod.spark.shard_rows import TaskRows
-from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
+from kprod.transactional.two_phase_commit import PreparedTransaction
 from tests.spark.exactly_once.attempts import attempt as attempted
-from tests.spark.exactly_once.test_shards import PARTITIONS, assert_there, deliver, shard
+from tests.spark.exactly_once.test_shards import PARTITIONS, assert_there, shard
 from tests.spark.exactly_once_kills.request_watch import Moment, RequestWatch, WatchedBroker
 
 
@@ -57,10 +51,8 @@ def write(
     wanted: Shard,
     rows: Sequence[bytes],
     attempt: int = 0,
-    before_rows: Callable[[], object] = lambda: None,
 ) -> Delivered:
     def send_rows(producer: Any) -> None:
-        before_rows()
         for row in rows:
             producer.send(wanted.topic, row)
 
@@ -146,88 +138,6 @@ def test_an_abort_leaves_nothing(servers: str) -> None:
     assert_there(servers, "aborted", BOTH)
 
 
-@pytest.mark.parametrize("start", ["", "next"])
-def test_what_was_prepared_does_not_hide_what_exactly_once_writes(servers: str, start: str) -> None:
-    """The delivery of a query is changed between two starts, before the batch was decided."""
-    topic = f"changed-{start}"
-    values = {"start": "first"} if start else {}
-    for n in (0, 1):  # batch 0 of an earlier start
-        deliver(servers, shard(topic, n, **values), lambda p, n=n: send(p, topic, n))
-    prepared(servers, topic, batch=1, run="second")
-    write(servers, shard(topic, 0, batch=1, run="second"), rows_of(0), attempt=1)
-    later = {"batch": 1, "run": "third", "start": start}
-    for n in (0, 1):
-        deliver(servers, shard(topic, n, **later), lambda p, n=n: send(p, topic, n))
-    assert_there(servers, topic, BOTH + BOTH)
-
-
-def test_an_attempt_aborts_what_the_batch_has_not_waited_for(servers: str) -> None:
-    """A task that outlives its start lays out the batch while an atomic task writes."""
-    topic = "outlived"
-    with pytest.raises(ProducerFencedError, match="without this attempt"):
-        write(
-            servers,
-            shard(topic, 1, run="second"),
-            rows_of(1),
-            before_rows=lambda: deliver(
-                servers, shard(topic, run="first"), lambda producer: send(producer, topic, 0)
-            ),
-        )
-    assert not [one for one in open_transactions(servers) if topic in one.transactional_id]
-    for n in (0, 1):
-        deliver(servers, shard(topic, n, run="third"), lambda p, n=n: send(p, topic, n))
-    assert_there(servers, topic, BOTH)
-
-
-def test_a_layout_of_another_run_hides_nothing_that_is_open(servers: str) -> None:
-    """A task has looked for open transactions, an atomic one prepares, and the layout is stored.
-
-    The next start finds the layout, and looks all the same.
-    """
-    topic = "hidden"
-    write(servers, shard(topic, 1, run="second"), rows_of(1))
-
-    def lay_out(of: Shard) -> Generator[Step, Any, None]:
-        yield TakeOver(of.layout_id)
-        layout = Marker(batch=0, shards=2, topic=of.target, run=of.run)
-        yield CommitMarkers(of.layout_id, ((of.layout_id, layout),))
-
-    with attempted(shard(topic, run="first"), options(servers), lambda _: None) as run:
-        run.follow(lay_out(run.shard))
-    assert len([one for one in open_transactions(servers) if topic in one.transactional_id]) == 1
-    for n in (0, 1):
-        deliver(servers, shard(topic, n, run="third"), lambda p, n=n: send(p, topic, n))
-    assert_there(servers, topic, BOTH)
-
-
-@pytest.mark.parametrize("ends", [0, 1], ids=["after the decision", "between two ends"])
-@pytest.mark.parametrize("then", ["driver", "tasks", "exactly once"])
-def test_a_driver_that_dies_behind_its_decision(servers: str, ends: int, then: str) -> None:
-    topic = f"dies-{ends}-{then.replace(' ', '-')}"
-    waiting = prepared(servers, topic)
-    decide(servers, topic, waiting)
-    for one in waiting[:ends]:
-        with KafkaProducer(
-            **options(servers), transactional_id=one.transaction.transactional_id
-        ) as producer:
-            TwoPhaseCommit(producer).resume(one.transaction)
-            producer.commit_transaction()
-    if then == "driver":
-        assert not end(servers, topic, waiting).commit().by_us
-    elif then == "tasks":
-        later = [write(servers, shard(topic, n, run="second"), rows_of(n)) for n in (0, 1)]
-        assert not any(one.by_us for one in later), "what was prepared is committed, not rewritten"
-    else:
-        for n in (0, 1):
-            deliver(servers, shard(topic, n, run="second"), lambda p, n=n: send(p, topic, n))
-    assert_there(servers, topic, BOTH)
-
-
-def send(producer: Any, topic: str, number: int) -> None:
-    for row in rows_of(number):
-        producer.send(topic, row)
-
-
 def decide(servers: str, topic: str, waiting: Sequence[PreparedShard]) -> None:
     """The decision is on record, and that is all."""
     of = shard(topic)
@@ -253,16 +163,6 @@ def time_out(servers: str, one: PreparedShard) -> None:
         producer.init_transactions()
 
 
-def test_what_timed_out_before_the_decision_fails_the_batch(servers: str) -> None:
-    waiting = prepared(servers, "timed-out")
-    time_out(servers, waiting[1])
-    with pytest.raises(BatchNotCommitted, match="visible: 1 of 2 transactions timed out"):
-        end(servers, "timed-out", waiting).commit()
-    assert_there(servers, "timed-out", [])
-    end(servers, "timed-out", prepared(servers, "timed-out")).commit()
-    assert_there(servers, "timed-out", BOTH)
-
-
 def test_half_of_the_time_of_a_transaction_is_the_limit_of_a_batch(servers: str) -> None:
     waiting = prepared(servers, "slow")
     old = [
@@ -273,37 +173,6 @@ def test_half_of_the_time_of_a_transaction_is_the_limit_of_a_batch(servers: str)
     with pytest.raises(TransactionTooSlow, match=r"rows are visible.*Increase transaction_t"):
         end(servers, "slow", old).commit()
     assert_there(servers, "slow", [])
-
-
-def test_another_driver_of_the_same_name_never_drops_rows_in_silence(servers: str) -> None:
-    """Two jobs under one name: the rows of the one that decides first are visible, and the other
-    one is told that its own are not."""
-    others = [b"other " + row for row in BOTH]
-    first = prepared(servers, "twins")
-    second = [
-        write(servers, shard("twins", n, run="second"), others[n::2], attempt=1).prepared
-        for n in (0, 1)
-    ]
-    left = [one for one in second if one is not None]
-    decide(servers, "twins", first)
-    ended = end(servers, "twins", left, run="second")
-    with pytest.raises(BatchNotCommitted, match="another run has stored the commit decision"):
-        ended.commit()
-    assert ended.abort().committed, "what was decided goes forward"
-    with pytest.raises(RowsChanged, match="Nothing was written or dropped"):
-        write(servers, shard("twins", 0, run="third"), others[::2])
-    assert_there(servers, "twins", BOTH)
-
-
-def test_an_attempt_that_was_fenced_fails(servers: str) -> None:
-    def send_rows(producer: Any) -> None:
-        producer.send("fenced", b"row")
-        time_out(servers, PreparedShard(shard("fenced"), PreparedTransaction("p.fenced.0/0", 0, 0)))
-
-    run = attempted(shard("fenced"), options(servers), send_rows)
-    with run, pytest.raises(ProducerFencedError):
-        run.follow(atomic.prepare(run.shard, 0, run.patience))
-    assert_there(servers, "fenced", [])
 
 
 def test_a_decision_about_many_shards_has_several_pieces(servers: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
 from kprod.admin import open_transactions
@@ -20,9 +18,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.errors import ConfigError, DeliveryError, ProducerFencedError
 from kprod.exactly_once import protocol
 from kprod.exactly_once.errors import (
-    MarkerError,
     RowsChanged,
-    ShardCountChanged,
     StaleBatch,
     TransactionTooSlow,
 )
@@ -93,33 +89,6 @@ def test_a_shard_is_written_once_however_often_its_task_runs(servers: str) -> No
     assert_there(servers, "again", rows("a") + rows("b"))
 
 
-def test_the_loser_of_a_race_waits_for_the_winner(servers: str) -> None:
-    wanted = shard("race", shards=None)
-    written, go_on = threading.Event(), threading.Event()
-    told: list[Delivered] = []
-
-    def holds() -> None:
-        written.set()
-        assert go_on.wait(60)
-
-    def loses() -> None:
-        told.append(deliver(servers, wanted, sends("race", rows("a"), holds)))
-
-    loser = threading.Thread(target=loses)
-    loser.start()
-    assert written.wait(60)
-
-    def winner_is_slow() -> None:
-        go_on.set()
-
-    won = deliver(servers, wanted, sends("race", rows("a"), winner_is_slow))
-    loser.join(60)
-    assert won.by_us
-    assert [one.by_us for one in told] == [False]
-    assert told[0].marker == won.marker
-    assert_there(servers, "race", rows("a"))
-
-
 def test_a_loser_without_a_winner_gives_up(servers: str) -> None:
     wanted = shard("alone", shards=None)
     slept: list[float] = []
@@ -140,17 +109,6 @@ def test_a_loser_without_a_winner_gives_up(servers: str) -> None:
         )
     assert 10 <= sum(slept) < 12, "half of the time that any attempt may take"
     assert_there(servers, "alone", [])
-
-
-def test_another_number_of_shards_is_refused_within_a_batch(servers: str) -> None:
-    """The shard that was written is not one that the smaller number has."""
-    assert deliver(servers, shard("fewer", 1, shards=2), sends("fewer", rows("a"))).by_us
-    with pytest.raises(ShardCountChanged, match="started with 2 shards, and now has 1") as raised:
-        deliver(servers, shard("fewer", 0, shards=1), sends("fewer", rows("a")))
-    assert raised.value.begun_with == 2
-    assert deliver(servers, shard("fewer", 0, shards=2), sends("fewer", rows("b"))).by_us
-    assert deliver(servers, shard("fewer", 0, shards=1, batch=1), sends("fewer", rows("c"))).by_us
-    assert_there(servers, "fewer", rows("a") + rows("b") + rows("c"))
 
 
 def deliver_placed(
@@ -201,45 +159,6 @@ def test_a_copy_that_lost_compares_its_rows(servers: str, other: list[bytes]) ->
     assert_there(servers, topic, rows("a"))
 
 
-def forget(servers: str, *groups: str) -> None:
-    """As brokers do with offsets that are older than their retention."""
-    admin = AdminClient({"bootstrap.servers": servers})
-    for ended in admin.delete_consumer_groups(list(groups)).values():
-        ended.result(60)
-
-
-@pytest.mark.parametrize("first_run", ["exactly once", "atomic"])
-def test_markers_that_expire_one_by_one(servers: str, first_run: str) -> None:
-    """The layout is the oldest. Shard 0 is not known any more, shard 1 is."""
-    topic = f"expired-{first_run.replace(' ', '-')}"
-    for number in (0, 1):
-        wanted = shard(topic, number, attempt=None if first_run == "exactly once" else 0)
-        one = replace(wanted, shards=None)  # as if its layout had gone meanwhile
-        assert deliver(servers, one, sends(topic, rows(f"{number}"))).by_us
-    forget(servers, f"p.{topic}.0" + ("" if first_run == "exactly once" else "/0"))
-    for number in (0, 1):
-        with pytest.raises(MarkerError, match="some committed offsets of the groups"):
-            deliver(servers, shard(topic, number, run="second"), sends(topic, rows(f"{number}")))
-    assert_there(servers, topic, rows("0") + rows("1"))
-    later = shard(topic, 0, batch=1)
-    assert deliver(servers, later, sends(topic, rows("later"))).by_us
-    assert_there(servers, topic, rows("0") + rows("1") + rows("later"))
-
-
-def test_a_second_topic_under_one_name_is_refused(servers: str) -> None:
-    """With a fixed ``marker_topic`` both find the same markers; nothing is dropped in silence."""
-    first = shard("markers", job="two-topics", target="one-topic")
-    assert deliver(servers, first, sends("one-topic", rows("a"))).by_us
-    second = replace(first, target="another-topic", run="second")
-    for wanted in (second, replace(second, number=1)):  # with and without a marker of its own
-        with pytest.raises(RowsChanged, match="would now be written to the topic 'another-t"):
-            deliver(servers, wanted, sends("another-topic", rows("a")))
-    later = replace(second, batch=1)
-    assert deliver(servers, later, sends("another-topic", rows("b"))).by_us
-    assert_there(servers, "one-topic", rows("a"))
-    assert_there(servers, "another-topic", rows("b"))
-
-
 def test_a_job_whose_name_goes_on_as_another_one_does() -> None:
     """Shard 1 of "names", and what says how many shards "names.1" has, are two things."""
     shards = [shard("t", number, job=job) for job in ("names.1", "names") for number in range(2)]
@@ -248,25 +167,18 @@ def test_a_job_whose_name_goes_on_as_another_one_does() -> None:
     assert len({name for pair in (*names, *layouts) for name in pair}) == len(names + layouts)
 
 
-@pytest.mark.parametrize("other", [rows("a"), rows("other", 2)], ids=["same", "other rows"])
-def test_rows_that_another_run_fenced_are_never_dropped_in_silence(
-    servers: str, other: list[bytes]
-) -> None:
+def test_rows_that_another_run_fenced_are_never_dropped_in_silence(servers: str) -> None:
     """The next attempt reads its rows once more, and compares them."""
-    topic = f"fenced-{len(other)}"
-    wanted = shard(topic)
+    wanted, other = shard("fenced"), rows("other", 2)
 
     def is_fenced() -> None:
-        assert deliver(servers, replace(wanted, run="copy"), sends(topic, other)).by_us
+        assert deliver(servers, replace(wanted, run="copy"), sends("fenced", other)).by_us
 
-    with pytest.raises(ProducerFencedError, match=f"written the shard, with {len(other)} r"):
-        deliver(servers, wanted, sends(topic, rows("a"), is_fenced))
-    if other == rows("a"):
-        assert not deliver(servers, wanted, sends(topic, rows("a"))).by_us
-    else:
-        with pytest.raises(RowsChanged, match="copy of the checkpoint"):
-            deliver(servers, wanted, sends(topic, rows("a")))
-    assert_there(servers, topic, other)
+    with pytest.raises(ProducerFencedError, match="written the shard, with 2 r"):
+        deliver(servers, wanted, sends("fenced", rows("a"), is_fenced))
+    with pytest.raises(RowsChanged, match="copy of the checkpoint"):
+        deliver(servers, wanted, sends("fenced", rows("a")))
+    assert_there(servers, "fenced", other)
 
 
 def test_an_attempt_that_was_fenced_by_a_later_batch_says_so(servers: str) -> None:
@@ -276,15 +188,6 @@ def test_an_attempt_that_was_fenced_by_a_later_batch_says_so(servers: str) -> No
     with pytest.raises(StaleBatch, match="batch 3 was already written"):
         deliver(servers, shard("later", batch=2), sends("later", rows("a"), is_fenced))
     assert_there(servers, "later", rows("b"))
-
-
-def test_a_group_that_something_else_uses_is_left_alone(servers: str) -> None:
-    deliver(servers, shard("used", shards=None), sends("used", rows("a")))
-    other = KafkaProducer(bootstrap_servers=servers, transactional_id="other")
-    with other, other.transaction():
-        other.send_offsets_to_transaction({("used", 0): 9}, "p.used.0")
-    with pytest.raises(MarkerError, match=r"'p\.used\.0'"):
-        deliver(servers, shard("used", shards=None), sends("used", rows("a")))
 
 
 def test_half_of_the_time_of_a_transaction_is_the_limit(servers: str) -> None:
