@@ -13,8 +13,8 @@ from kprod.admin import create_topic
 from kprod.broker.protocol.api_key import ApiKey
 from tests.fault.names import Names
 from tests.support.broker_process import BrokerProcess
+from tests.support.committed_records import read_back
 from tests.support.frame_proxy import FrameProxy, Spoil
-from tests.support.judge import read_back
 from tests.support.numbered_records import check_numbered, numbered
 from tests.support.tier import one_of
 

@@ -25,9 +25,9 @@ from kprod import KafkaProducer
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.apache_kafka.broker import ApacheKafka, Guards
 from tests.support.apache_kafka.jars import NEWEST
+from tests.support.committed_records import Stored, read_each
 from tests.support.cutting_proxy import CutPlan, CuttingProxy
 from tests.support.frozen import freeze, thaw
-from tests.support.judge import Stored, read_each
 from tests.support.numbered_records import check_order, numbered
 from tests.support.tier import CAMPAIGN
 from tests.support.topic_admin import TopicAdmin

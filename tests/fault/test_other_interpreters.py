@@ -11,7 +11,7 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
-from tests.support.judge import read_back
+from tests.support.committed_records import read_back
 
 ROOT = Path(__file__).parents[2]
 

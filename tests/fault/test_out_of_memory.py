@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kprod.broker import EmbeddedBroker
-from tests.support.judge import read_back
+from tests.support.committed_records import read_back
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "out-of-memory"

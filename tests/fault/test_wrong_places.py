@@ -19,7 +19,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.errors import KprodTimeoutError
 from kprod.transport.tcp import Address, TcpBackend
 from tests.fault.names import AT_ONCE, Names
-from tests.support.judge import read_back
+from tests.support.committed_records import read_back
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import producer_before
 

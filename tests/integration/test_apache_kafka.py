@@ -19,7 +19,7 @@ from kprod.types import Persisted
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER_TOO
-from tests.support.judge import read_back
+from tests.support.committed_records import read_back
 from tests.support.topic_admin import TopicAdmin
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

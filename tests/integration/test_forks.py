@@ -19,9 +19,8 @@ from kprod.broker import EmbeddedBroker
 from kprod.errors import IllegalStateError
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support import forks
-from tests.support.committed_records import committed
+from tests.support.committed_records import committed, read_back
 from tests.support.forking_servers import PROGRAM, check_pool, check_server
-from tests.support.judge import read_back
 from tests.support.programs import run_python
 from tests.support.tier import one_of
 

@@ -14,7 +14,7 @@ from kprod.types import Header
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.brokers import BROKERS
-from tests.support.judge import Stored, read_back
+from tests.support.committed_records import Stored, read_back
 from tests.support.topic_admin import TopicAdmin
 
 PARTITIONS = 4

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.soak.command_process import CommandProcess
-from tests.support.committed_records import committed
-from tests.support.judge import read_back
+from tests.support.committed_records import committed, read_back
 from tests.support.numbered_records import check_order
 from tests.support.topic_admin import TopicAdmin
 

@@ -1,10 +1,20 @@
-"""What a reader of committed records sees, by a consumer that is not ours."""
+"""Reading back with confluent-kafka: a consumer that is not ours decides what is in the log."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import NamedTuple, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_CREATE_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+)
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 SECONDS = 300.0
@@ -19,71 +29,110 @@ ELECTION_PAUSE = 0.1
 """Seconds between two questions about a partition that is being given a leader."""
 
 
+class Stored(NamedTuple):
+    """One record as the judge sees it."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def read_back(
+    bootstrap: str, topic: str, partitions: int, seconds: float = 30.0, *, at_least: int = 0
+) -> list[Stored]:
+    """Every record of the topic, by partition and offset; otherwise like ``read_each``."""
+    found = read_each(bootstrap, topic, partitions, seconds, at_least=at_least)
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
 def committed(
-    bootstrap_servers: str,
+    bootstrap: str,
     topic: str,
     partitions: int,
     *,
     isolation: str = "read_committed",
     seconds: float = SECONDS,
 ) -> list[bytes]:
-    """The values of a topic up to where each log ends now, partition after partition.
+    """The values of the topic, partition after partition.
 
     A coordinator answers EndTxn once it has decided; the markers come later, partition after
     partition, and only then does the last stable offset move. So each partition is read until it
     is stable up to the end that its log had when the call began. AssertionError when that takes
     longer than ``seconds``: a transaction may have been left open.
     """
-    ends = log_ends(bootstrap_servers, topic, partitions)
-    consumer = Consumer(
+    found = read_each(bootstrap, topic, partitions, seconds, isolation=isolation)
+    return [record.value or b"" for record in sorted(found, key=lambda record: record.partition)]
+
+
+def read_each(
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    seconds: float = 30.0,
+    *,
+    at_least: int = 0,
+    isolation: str = "read_uncommitted",
+    ends: Sequence[int] | None = None,
+) -> Iterator[Stored]:
+    """Every record of the topic, those of a partition by offset; AssertionError when it stalls.
+
+    Each partition is read up to its offset in ``ends``: by default to where its log ends now.
+    ``at_least`` so many are waited for: a busy Tansu may tell of an end that has moved meanwhile.
+    """
+    ends = log_ends(bootstrap, topic, partitions) if ends is None else ends
+    unread, count = set(range(partitions)), 0
+    deadline = time.monotonic() + seconds
+    with closing(_consumer(bootstrap, "judge", isolation)) as consumer:
+        consumer.assign([ConfluentPartition(topic, p, OFFSET_BEGINNING) for p in sorted(unread)])
+        while unread or count < at_least:
+            assert time.monotonic() < deadline, f"{count} records read; {unread} not up to {ends}"
+            for message in consumer.consume(10_000, timeout=0.2):
+                error, partition = message.error(), message.partition() or 0
+                if error is None:
+                    count += 1
+                    yield _stored(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    if (message.offset() or 0) >= ends[partition]:
+                        unread.discard(partition)
+                else:
+                    assert error.code() != KafkaError._BAD_MSG, error
+
+
+def _consumer(bootstrap: str, group: str, isolation: str) -> Consumer:
+    return Consumer(
         {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "reads-only",
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "isolation.level": isolation,
-            "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": 8_000_000,
             "fetch.wait.max.ms": FETCH_WAIT_MS,
+            "check.crcs": True,
+            "isolation.level": isolation,
             "log_level": 2,
         }
     )
-    places = [ConfluentPartition(topic, number, 0) for number in range(partitions)]
-    found: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
-    unread = set(found)
-    consumer.assign(places)
-    deadline = time.monotonic() + seconds
-    try:
-        while unread:
-            assert time.monotonic() < deadline, f"partitions {unread} are not stable up to {ends}"
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                found[message.partition() or 0].append(message.value() or b"")
-                continue
-            at_end = error.code() == KafkaError._PARTITION_EOF
-            if at_end and (message.offset() or 0) >= ends[message.partition() or 0]:
-                unread.discard(message.partition())
-    finally:
-        consumer.close()
-    return [value for number in sorted(found) for value in found[number]]
+
+
+def _stored(message: Message) -> Stored:
+    kind, timestamp = message.timestamp()
+    assert kind == TIMESTAMP_CREATE_TIME
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    # The stub also knows the forms that headers() accepts; what it returns is a list of pairs.
+    pairs = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    headers = tuple(pairs)
+    return Stored(partition, offset, timestamp, message.key(), message.value(), headers)
 
 
 def log_ends(bootstrap_servers: str, topic: str, partitions: int) -> list[int]:
     """Where each partition's log ends, transactions that are open included."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "reads-only",
-            "isolation.level": "read_uncommitted",
-            "log_level": 2,
-        }
-    )
-    try:
+    with closing(_consumer(bootstrap_servers, "judge", "read_uncommitted")) as consumer:
         return [_log_end(consumer, topic, number) for number in range(partitions)]
-    finally:
-        consumer.close()
 
 
 def _log_end(consumer: Consumer, topic: str, partition: int) -> int:
@@ -108,17 +157,8 @@ def group_offset(
 
     ``wait`` for pending transactions; else what was committed before them.
     """
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": group,
-            "isolation.level": "read_committed" if wait else "read_uncommitted",
-            "log_level": 2,
-        }
-    )
-    try:
+    isolation = "read_committed" if wait else "read_uncommitted"
+    with closing(_consumer(bootstrap_servers, group, isolation)) as consumer:
         (place,) = consumer.committed([ConfluentPartition(topic, partition)], timeout=SECONDS)
         offset: int = place.offset
         return offset
-    finally:
-        consumer.close()

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kprod.broker import EmbeddedBroker
-from tests.support.judge import read_back
+from tests.support.committed_records import read_back
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "tests.support.forked_server"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kprod import RecordMetadata
-from tests.support.judge import Stored
+from tests.support.committed_records import Stored
 
 
 def numbered(number: int, size: int = 1) -> bytes:

@@ -18,7 +18,7 @@ from kprod.transport.tcp_transport import TcpTransport
 from kprod.types import DeliveryReport, Persisted
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.broker_process import BrokerProcess
-from tests.support.judge import read_back
+from tests.support.committed_records import read_back
 from tests.support.tier import CAMPAIGN, one_of
 
 LONG = 40.0

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.lifecycle import interrupted
 from tests.integration.lifecycle.interrupted import PARTITIONS, TOPIC
 from tests.support.broker_process import BrokerProcess
-from tests.support.judge import Stored, read_back
+from tests.support.committed_records import Stored, read_back
 from tests.support.programs import run_python
 from tests.support.tier import CAMPAIGN, one_of
 

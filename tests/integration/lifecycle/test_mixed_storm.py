@@ -22,7 +22,7 @@ from kprod.errors import KprodError, ProducerClosedError
 from kprod.types import DeliveryReport
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.broker_process import BrokerProcess
-from tests.support.judge import read_back
+from tests.support.committed_records import read_back
 from tests.support.tier import CAMPAIGN, one_of
 
 THREADS = 6

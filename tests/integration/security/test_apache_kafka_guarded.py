@@ -18,8 +18,8 @@ from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.guards import ODD_PASSWORD, ODD_USER, PROTOCOLS, guards
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.certificates import Certificates
+from tests.support.committed_records import read_back
 from tests.support.guarded_broker import PASSWORD, USER, unsigned_token
-from tests.support.judge import read_back
 from tests.support.tier import CAMPAIGN
 from tests.support.topic_admin import TopicAdmin
 

@@ -18,7 +18,7 @@ from tests.integration.security.test_apache_kafka_guarded import VALUES, VERSION
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.guards import guards, with_kerberos
 from tests.support.certificates import Certificates
-from tests.support.judge import read_back
+from tests.support.committed_records import read_back
 from tests.support.kerberos_realm import KerberosRealm
 from tests.support.recipes import recipe
 from tests.support.topic_admin import TopicAdmin

@@ -12,8 +12,8 @@ import pytest
 
 from kprod import KafkaProducer
 from tests.support.certificates import Certificates
+from tests.support.committed_records import read_back
 from tests.support.guarded_broker import MECHANISMS, PROTECTIONS, GuardedBroker, guarded_broker
-from tests.support.judge import read_back
 from tests.support.local_proxies import LocalProxy
 from tests.support.recipes import recipe
 

@@ -18,9 +18,9 @@ from kprod.errors import KprodTimeoutError, SaslAuthenticationError
 from kprod.security import FromEnvironment, FromFile
 from tests.fault.names import Names
 from tests.support.certificates import Certificates
+from tests.support.committed_records import read_back
 from tests.support.frame_proxy import FrameProxy, Spoil
 from tests.support.guarded_broker import PASSWORD, USER, GuardedBroker, guarded_broker
-from tests.support.judge import read_back
 from tests.support.tier import CAMPAIGN, one_of
 
 SECONDS = 60.0 if CAMPAIGN else 4.0

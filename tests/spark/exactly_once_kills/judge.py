@@ -6,15 +6,15 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kprod.admin import open_transactions
 from tests.spark.exactly_once_kills.clusters import PARTITIONS
 from tests.spark.exactly_once_kills.jobs import Job, expected, task_of, writers
-from tests.support.committed_records import FETCH_WAIT_MS, committed, group_offset
+from tests.support.committed_records import committed, group_offset, read_each
 
 SHOWN = 5
 CLEANING = 15.0
@@ -97,33 +97,9 @@ def _layout_id_of_call(job: Job, servers: str) -> str | None:
 
 def visible(servers: str, topic: str) -> list[str]:
     """The committed values up to the last stable offset of each partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "looks-only",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": FETCH_WAIT_MS,
-            "log_level": 2,
-        }
-    )
-    consumer.assign([ConfluentPartition(topic, number, 0) for number in range(PARTITIONS)])
-    unread, found, deadline = set(range(PARTITIONS)), [], time.monotonic() + 60
-    try:
-        while unread:
-            assert time.monotonic() < deadline, "a partition cannot be read"
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                found.append((message.value() or b"").decode())
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unread.discard(message.partition() or 0)
-    finally:
-        consumer.close()
-    return found
+    options: Any = {"isolation": "read_committed", "ends": [0] * PARTITIONS}
+    found = read_each(servers, topic, PARTITIONS, 60, **options)
+    return [(record.value or b"").decode() for record in found]
 
 
 AFTER_CANCEL = 30.0
