@@ -40,9 +40,15 @@ from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.serializers import NO_SERIALIZERS, Serializers
 from kprod.lock import Lock
 from kprod.metrics import ProducerMetrics
+from kprod.process import (
+    after_fork,
+    exit_on_sigterm,
+    forget,
+    refuse_green_threads,
+    watch_over,
+)
 from kprod.sender.assembly import assemble
 from kprod.sender.engine import LONGEST_WAIT, Engine
-from kprod.sender.process import after_fork, exit_on_sigterm, forget, watch_over
 from kprod.telemetry import Telemetry
 from kprod.transactional.transaction_calls import TransactionCalls
 from kprod.types import (
@@ -113,7 +119,11 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         self._start()
 
     def _start(self) -> None:
-        """Create everything that belongs to one process: memory, connections, the sender thread."""
+        """Create everything that belongs to one process: memory, connections, the sender thread.
+
+        Raises IllegalStateError if green threads have replaced Python's threads.
+        """
+        refuse_green_threads()
         config = self.config
         self._metrics = ProducerMetrics(
             config.metrics_num_samples, config.metrics_sample_window_ms / 1000

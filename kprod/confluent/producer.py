@@ -33,8 +33,8 @@ from kprod.intake.attempts import Attempts
 from kprod.intake.partitioner import CRC32
 from kprod.latch import Latch
 from kprod.lock import Lock
+from kprod.process import after_fork, tell_of_forks
 from kprod.sender.engine import LONGEST_WAIT
-from kprod.sender.process import after_fork, tell_of_forks
 from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
 from kprod_ext.futures import FutureRecordMetadata
 

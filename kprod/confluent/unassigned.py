@@ -19,9 +19,9 @@ from kprod.intake.attempts import Attempts
 from kprod.intake.serializers import NO_SERIALIZERS
 from kprod.latch import Latch, NextLatch
 from kprod.lock import Lock
+from kprod.process import await_at_exit
 from kprod.producer import KafkaProducer
 from kprod.quantities import counted
-from kprod.sender.process import await_at_exit
 from kprod.types import ProducerRecord, owned
 from kprod_ext import generation
 from kprod_ext.futures import FutureRecordMetadata

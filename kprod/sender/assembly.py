@@ -21,7 +21,6 @@ from kprod.sender.login import LoginSettings
 from kprod.sender.loop import LoopOwner, Sender
 from kprod.sender.network import Network
 from kprod.sender.partitions import PartitionSet
-from kprod.sender.process import refuse_green_threads
 from kprod.sender.requests import MetadataRequests, ProducerIdRequests
 from kprod.sender.transactions import Transactions
 from kprod.wire.control import KPROD
@@ -49,10 +48,7 @@ def assemble(
     ``rng`` makes every random choice: a run with the same seed can be repeated. ``nodes_wait``: see
     ``PartitionSet``. ``callbacks`` runs the callbacks of futures; None: the sender runs them.
     ``record_clock`` gives records their timestamps; None: ``clock`` does.
-
-    Raises IllegalStateError if green threads have replaced Python's threads.
     """
-    refuse_green_threads()
     rng = rng or random.Random()
     retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
     metadata = Metadata(
