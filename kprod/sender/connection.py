@@ -42,21 +42,6 @@ MAX_FRAME_OF_STRANGERS = 512 * 1024
 SETUP = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """The requests of handshake and login. Libraries and code of the application take part in a
 login."""
-LONG_ANSWERS = frozenset(
-    {
-        ApiKey.METADATA,
-        ApiKey.PRODUCE,
-        ApiKey.FETCH,
-        ApiKey.OFFSET_FETCH,
-        ApiKey.LIST_TRANSACTIONS,
-        ApiKey.DESCRIBE_TRANSACTIONS,
-    }
-)
-"""Requests whose answers may be as long as ``receive_message_max_bytes``: they contain records,
-everything that a broker coordinates, or text for each partition of the request (by default, up to 4
-KiB of metadata with each offset)."""
-LONGEST_OTHER_ANSWER = 1024 * 1024
-"""In bytes. It is enough for the results of 50,000 partitions of a transaction."""
 
 
 class Failed(Protocol):
@@ -122,10 +107,6 @@ class Exchange:
             nbytes -= len(buffer)
 
 
-def connection_ends(error: KprodError, now: float, *, sent: bool) -> None:
-    """Do nothing: after a failed handshake, the connection ends anyway, with a reason."""
-
-
 class Reply(Protocol):
     """A decoded answer."""
 
@@ -140,7 +121,8 @@ class ControlRequest(Exchange, Generic[R]):
     """Any request except Produce. Functions write it, read its answer, and handle its end.
 
     ``encode`` takes version, correlation id and client id, and returns the whole frame. ``decode``
-    takes version and body. ``answered`` takes the result of ``decode``.
+    takes version and body. ``answered`` takes the result of ``decode``. ``failed`` is None if the
+    connection ends, with a reason, when the request fails.
     """
 
     def __init__(
@@ -149,7 +131,7 @@ class ControlRequest(Exchange, Generic[R]):
         encode: Callable[[int, int, str], bytes],
         decode: Callable[[int, memoryview], R],
         answered: Callable[[R, float], object],
-        failed: Failed = connection_ends,
+        failed: Failed | None = None,
         version_cap: int | None = None,
     ) -> None:
         self.api = api
@@ -170,7 +152,8 @@ class ControlRequest(Exchange, Generic[R]):
         return reply.throttle_ms
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        self._failed(error, now, sent=sent)
+        if self._failed is not None:
+            self._failed(error, now, sent=sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,11 +377,6 @@ class BrokerConnection:
                 f"the broker answered request {correlation_id},"
                 f" but {exchange.correlation_id} is the oldest"
             )
-        if len(body) > LONGEST_OTHER_ANSWER and api not in LONG_ANSWERS:
-            raise ProtocolError(
-                f"{api.name} v{version} response: {len(body)} bytes,"
-                f" {LONGEST_OTHER_ANSWER} are the most to be expected"
-            )
         # Taken off first: the answer may lead to close(), which must not end the exchange a second
         # time. Put back when the answer could not be read, so that close() ends it.
         unanswered.popleft()
@@ -439,22 +417,13 @@ class BrokerConnection:
         return self.unanswered[0].since
 
     def close(self, error: KprodError, now: float) -> None:
-        """The connection has ended: fail every unanswered request, oldest first.
-
-        An exception of one of them is raised after all have failed.
-        """
+        """The connection has ended: fail every unanswered request, oldest first."""
         self._closed = True
         self.output.clear()
         self.versions = None
         self.steady = self.can_send = False
-        mistake: Exception | None = None
         while self.unanswered:
             exchange = self.unanswered.popleft()
             exchange.left = ()  # its views: the memory goes back to the pool
-            try:
-                in_doubt = self.is_sending and exchange.left_bytes > 0
-                exchange.failed(error, now, sent=exchange.may_be_read or in_doubt)
-            except Exception as raised:
-                mistake = raised
-        if mistake is not None:
-            raise mistake
+            in_doubt = self.is_sending and exchange.left_bytes > 0
+            exchange.failed(error, now, sent=exchange.may_be_read or in_doubt)

@@ -11,7 +11,6 @@ import pytest
 
 from kprod.errors import ProtocolError
 from kprod.sender.broker import READS_PER_TURN, RECEIVE_BYTES
-from kprod.sender.connection import LONGEST_OTHER_ANSWER
 from kprod.types import Broker
 from kprod.wire.control import (
     MOST_BROKERS,
@@ -28,12 +27,12 @@ from kprod.wire.versions import ApiKey
 from tests.support import hostile_answers as told
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig, rig_of
-from tests.unit.sender.broker_rig import REQUEST, BrokerRig
-from tests.unit.sender.exchanges import SETTINGS, Noted, answer
+from tests.unit.sender.broker_rig import BrokerRig
+from tests.unit.sender.exchanges import SETTINGS, answer
 from tests.unit.sender.raw_server import RawServer
 from tests.unit.sender.test_network import NetworkRig
 
-LONG = replace(SETTINGS, max_frame_bytes=4 * LONGEST_OTHER_ANSWER)
+LONG = replace(SETTINGS, max_frame_bytes=4 * 1024 * 1024)
 T = told.topic(b"t", [told.partition(0)])
 ONE = told.broker(1)
 
@@ -146,33 +145,6 @@ def test_results_of_more_partitions_than_a_transaction_has(decode: Any, version:
         with pytest.raises(ProtocolError, match="the most to be expected"):
             decode(version, body, 2)
         assert len(decode(version, body, 3).results) == 3
-
-
-def test_an_answer_of_megabytes_to_a_small_question() -> None:
-    """Whatever is in it: only what tells of topics and records has a reason to be long."""
-    rig = BrokerRig(RawServer(), settings=LONG)
-    rig.connect()
-    exchange = Noted(REQUEST, api=ApiKey.INIT_PRODUCER_ID)
-    rig.broker.send(exchange, rig.clock.now)
-    rig.transport.deliver(answer(1, bytes(LONGEST_OTHER_ANSWER + 10)))
-    for _ in range(99):
-        rig.poll()
-    assert exchange.ends == [("failed", True)]
-    assert "the most to be expected" in str(rig.errors[-1])
-
-
-@pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.OFFSET_FETCH])
-def test_an_answer_of_megabytes_to_a_question_about_many_partitions(api: ApiKey) -> None:
-    """Offsets come with metadata, 4 KiB for each partition by default: 260 fill 1 MiB."""
-    rig = BrokerRig(RawServer(), settings=LONG)
-    rig.connect()
-    exchange = Noted(REQUEST, api=api)
-    rig.broker.send(exchange, rig.clock.now)
-    body = bytes(2 * LONGEST_OTHER_ANSWER)
-    rig.transport.deliver(answer(1, body))
-    for _ in range(99):
-        rig.poll()
-    assert exchange.ends == [("answered", body)]
 
 
 def test_a_broker_that_sends_without_end_leaves_the_others_their_turn() -> None:
