@@ -38,7 +38,6 @@ RECEIVE_BYTES = 32 * 1024
 """Maximum of one system call. Answers are small, and a larger buffer comes from the kernel."""
 READS_PER_TURN = 32
 """Reads in a row: other brokers and deadlines must not wait for a broker that sends without end."""
-READS = range(READS_PER_TURN)
 PORT_HINT = "; does this port expect TLS or a login? see security_protocol"
 
 
@@ -322,7 +321,7 @@ class Broker:
 
     def _read(self, now: float) -> None:
         connection, traffic, self._unread = self.connection, self._traffic, False
-        for _ in READS:
+        for _ in range(READS_PER_TURN):
             if self.transport is None or connection is None:
                 return
             chunk = self.transport.receive(RECEIVE_BYTES)
@@ -397,14 +396,12 @@ class Broker:
             # Brokers close connections that are idle for minutes. A loss that comes again and again
             # has another cause: a firewall, or a broker that refuses requests after the handshake.
             quietly, self._idle_lost_at = now >= self._idle_lost_at + OFTEN, now
-        try:
-            self._end(error, now)
-            if quietly:  # no request is lost: brokers close idle connections
-                self._log.debug("%s", error)
-            else:
-                self._tell_failure(error, now)
-        finally:
-            self._back_off(error, now)
+        self._end(error, now)
+        if quietly:  # no request is lost: brokers close idle connections
+            self._log.debug("%s", error)
+        else:
+            self._tell_failure(error, now)
+        self._back_off(error, now)
 
     @property
     def is_failing(self) -> bool:
@@ -436,18 +433,16 @@ class Broker:
     def _end(self, error: KprodError, now: float) -> None:
         transport, self.transport = self.transport, None
         connection, self.connection = self.connection, None
-        try:
-            if transport is not None:
-                self._network.transports.pop(id(transport), None)
-                self._let_go(transport, now)
-        finally:
-            if connection is not None:
-                if connection.useful:
-                    # A handshake is not enough: a broker that breaks off at every request would be
-                    # tried at the shortest interval: lost requests have no back-off of their own.
-                    self._failures = 0
-                self._network.metrics.connections_closed += 1
-                connection.close(_as_lost(error), now)
+        if transport is not None:
+            self._network.transports.pop(id(transport), None)
+            self._let_go(transport, now)
+        if connection is not None:
+            if connection.useful:
+                # A handshake is not enough: a broker that breaks off at every request would be
+                # tried at the shortest interval: lost requests have no back-off of their own.
+                self._failures = 0
+            self._network.metrics.connections_closed += 1
+            connection.close(_as_lost(error), now)
 
     def _let_go(self, transport: Transport, now: float) -> None:
         """Close ``transport``.

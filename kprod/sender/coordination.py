@@ -190,6 +190,7 @@ class Coordination:
         self._deadlines = partitions.deadlines
         self.due = FOREVER  # see Deadlines
         self.transactional_id = transactions.transactional_id
+        self._coordinator: Coordinator = TRANSACTION, self.transactional_id
         self._hold_until = 0.0  # batches of the next transaction wait till then; 0.0: they do not
         self._needs_epoch = False  # before the next transaction
         self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # node id, known since
@@ -357,10 +358,6 @@ class Coordination:
         # Without the epoch it would fence a producer that has taken over.
         older = "" if producer is None else "give a producer no new epoch"
         return Ask(ApiKey.INIT_PRODUCER_ID, self._coordinator, fields, older=older)
-
-    @property
-    def _coordinator(self) -> Coordinator:
-        return TRANSACTION, self._transactions.transactional_id
 
     def _change(
         self, api: ApiKey, *fields: Any, about: Any, to: Coordinator | None = None, **limits: Any

@@ -9,6 +9,7 @@ import copy
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from kprod.errors import (
     IllegalStateError,
@@ -66,10 +67,6 @@ class Engine:
         self._logged = logging.NOTSET  # the level of the last line about the end
         self._settled = Latch()  # opens when every record has its outcome, and no more can come
         self._error = ProducerClosedError(CLOSED)  # of records that are left at the end
-        self._last_steps: tuple[Callable[[], None], ...] = (
-            *(self._name_cause, self._log_cause, self._abort, sender.partitions.free),
-            *(self._loop_owner.close, self._stop_callbacks, self._settled.open),
-        )
         self._callbacks.start()
         self._thread_ident = 0  # until it has begun
         self._thread = threading.Thread(
@@ -228,29 +225,28 @@ class Engine:
     # The end --------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Take each of the last steps, even if another one raises: callers wait for all of them."""
-        mistake: BaseException | None = None
-        for step in self._last_steps:
-            try:
-                step()
-            except BaseException as error:
-                mistake = mistake or error  # later errors may follow from the first
-        if mistake is not None:
-            raise mistake
+        """End everything, even where a part of it raises: callers wait for all of it."""
+        with ExitStack() as later:  # the last one first
+            later.callback(self._settled.open)
+            later.callback(self._callbacks.stop)
+            if self._last is not None:
+                later.callback(self._callbacks.put, [self._last])
+            later.callback(self._loop_owner.close)
+            later.callback(self._sender.partitions.free)
+            later.callback(self._abort)
+            cause = self._sender.broken_by
+            if cause is not None:
+                self._tell_cause(cause)
 
-    def _name_cause(self) -> None:
-        """Make every later call raise an error that names the cause."""
-        cause = self._sender.broken_by
-        if cause is None:
-            return
+    def _tell_cause(self, cause: BaseException) -> None:
+        """Make every later call raise an error that names the cause, and log it."""
+        sender = self._sender
         self._error = ProducerClosedError(f"{CRASHED}; the cause: {cause!r}")
         self._error.__cause__ = cause
-        self._sender.refuse(self._error)
-
-    def _log_cause(self) -> None:
-        cause, sender = self._sender.broken_by, self._sender
-        if cause is not None:
+        sender.refuse(self._error)
+        try:
             sender.network.log.mistake(CRASHED, cause, sender.clock.monotonic())
+        finally:
             forget_frames(cause)  # they hold memory of batches
 
     def _abort(self) -> None:
@@ -260,12 +256,6 @@ class Engine:
             self._sender.abort(self._error)
         finally:
             self._loop_owner.give_up()
-
-    def _stop_callbacks(self) -> None:
-        if self._last is not None:
-            last, self._last = [self._last], None  # once, even if this is called again
-            self._callbacks.put(last)
-        self._callbacks.stop()
 
 
 def _pending(batch: ProducerBatch) -> int:

@@ -14,6 +14,7 @@ import copy
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Protocol
 
 from kprod.errors import IllegalStateError, KprodError, KprodTimeoutError
@@ -141,12 +142,10 @@ class Sender:
         """
 
         def end_records(now: float) -> None:
-            try:
-                left = self.partitions.withdraw(now, queued=queued, in_flight=in_flight)
-                self._end(left, reason, now)
-            finally:
-                self._calls.discard(purge)
-                purge.end()
+            left = self.partitions.withdraw(now, queued=queued, in_flight=in_flight)
+            self._end(left, reason, now)
+            self._calls.discard(purge)
+            purge.end()
 
         purge = Purge(end_records)
         self._begin(purge)
@@ -202,35 +201,22 @@ class Sender:
         if self.broken_by is not None:  # it may have taken a batch off the wire, and stopped
             for batch in self.accumulator.incomplete.copy():
                 batch.maybe_written = batch.maybe_written or batch.attempts > 0
-        try:
-            self._end_records(error)
-        finally:
-            self._end_rest(error)
-
-    def _end_records(self, error: KprodError) -> None:
-        now = self.clock.monotonic()
-        callbacks = self.accumulator.callbacks
-        held = callbacks.hold_up()
-        try:
+        with ExitStack() as later:  # the last one first, even if another one raises
+            later.callback(self.network.close)
+            later.callback(self._end_waits, error)
+            # Before the connections end, which look at which batches have their outcome.
+            later.callback(self.disown, error)
+            callbacks = self.accumulator.callbacks
+            if callbacks.hold_up():
+                later.callback(callbacks.go_on)
+            now = self.clock.monotonic()
             left = self.partitions.withdraw(now)
             self._sends_no_more = True  # last: no batch will get on the wire from here on
             self._end(left, error, now)
-        finally:
-            if held:
-                callbacks.go_on()
 
     def _end(self, batches: list[ProducerBatch], error: KprodError, now: float) -> None:
         for batch in batches:
             batch.partition.end(batch, error, now)
-
-    def _end_rest(self, error: KprodError) -> None:
-        try:
-            self.disown(error)  # first: connections that end look which batches have
-        finally:
-            try:
-                self._end_waits(error)
-            finally:
-                self.network.close()
 
     def _end_waits(self, error: KprodError) -> None:
         """End the calls that wait for something other than records."""

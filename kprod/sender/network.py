@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 from kprod.clock import Clock
 from kprod.errors import KprodError
@@ -271,10 +272,7 @@ class Network:
             self.look_again()
 
     def _awaits_answer(self) -> bool:
-        for broker in self.transports.values():
-            if broker.connection is not None and broker.connection.unanswered:
-                return True
-        return False
+        return any(broker.in_flight for broker in self.transports.values())
 
     def _close_idle_bootstrap(self, now: float) -> None:
         """Close idle bootstrap connections once a broker of the cluster can be asked instead."""
@@ -320,17 +318,9 @@ class Network:
         self.backend.abandon()
 
     def close(self) -> None:
-        """Close every connection and the backend.
-
-        An exception of a connection is raised at the end.
-        """
+        """Close every connection and the backend. An exception of one of them is raised then."""
         now = self.clock.monotonic()
-        mistake: Exception | None = None
-        for broker in list(self.transports.values()):
-            try:
-                broker.close(now)
-            except Exception as error:
-                mistake = error
-        self.backend.close()
-        if mistake is not None:
-            raise mistake
+        with ExitStack() as later:
+            later.callback(self.backend.close)
+            for broker in self.transports.values():
+                later.callback(broker.close, now)

@@ -525,7 +525,8 @@ class Partition:
         elif not batch.maybe_written and self._partitions.transaction is None:
             self._resequence(batch, now)
         elif batch.maybe_written and known and self.is_provable(batch):
-            self._await_proof(batch)
+            self.take_out(batch)
+            self.unresolved.append(batch)
         else:
             self._refused(batch, error, now)
 
@@ -539,10 +540,6 @@ class Partition:
         self._end_unresolved(now)
         self.want_new_epoch()
         self._retry(batch, now)
-
-    def _await_proof(self, batch: ProducerBatch) -> None:
-        self.take_out(batch)
-        self.unresolved.append(batch)
 
     def _refused(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         """The error is final for this batch, or for all batches."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import (
@@ -202,22 +201,20 @@ class Reaction(enum.Enum):
 AGAIN = frozenset({Reaction.RETRY_SOON, Reaction.RETRY, Reaction.FIND_AGAIN})
 """Reactions after which the same question is asked again."""
 
-_EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = MappingProxyType(
-    {
-        # The first request of a transaction may find the one before still without its markers. In
-        # protocol 2 the offsets may be that request: nothing is added before them.
-        (ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
-        (ApiKey.ADD_OFFSETS_TO_TXN, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
-        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
-        # A group's coordinator that does not get its offsets stored may be on its way out.
-        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.REQUEST_TIMED_OUT): Reaction.FIND_AGAIN,
-        # The code does not matter there: without an id nothing was sent that could be lost.
-        (ApiKey.INIT_PRODUCER_ID, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
-        (ApiKey.FIND_COORDINATOR, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
-        # Nobody knows if it has ended: repeated, or after an abort, the request will show it.
-        (ApiKey.END_TXN, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
-    }
-)
+_EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = {
+    # The first request of a transaction may find the one before still without its markers. In
+    # protocol 2 the offsets may be that request: nothing is added before them.
+    (ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
+    (ApiKey.ADD_OFFSETS_TO_TXN, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
+    (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
+    # A group's coordinator that does not get its offsets stored may be on its way out.
+    (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.REQUEST_TIMED_OUT): Reaction.FIND_AGAIN,
+    # The code does not matter there: without an id nothing was sent that could be lost.
+    (ApiKey.INIT_PRODUCER_ID, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
+    (ApiKey.FIND_COORDINATOR, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
+    # Nobody knows if it has ended: repeated, or after an abort, the request will show it.
+    (ApiKey.END_TXN, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
+}
 
 
 _ABORT_TELLS = frozenset(

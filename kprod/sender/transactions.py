@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import enum
 from collections.abc import Callable, Container, Mapping
-from types import MappingProxyType
 
 from kprod.errors import (
     IllegalStateError,
@@ -71,36 +70,30 @@ DOOMED = (State.ABORTABLE_ERROR, State.ABORTING)
 """States in which queued records will never be sent."""
 
 
-FROM: Mapping[Call, tuple[State, ...]] = MappingProxyType(
-    {
-        Call.INIT: (_S.UNINITIALIZED,),
-        Call.BEGIN: (_S.READY,),
-        Call.SEND: (_S.IN_TRANSACTION,),
-        Call.OFFSETS: (_S.IN_TRANSACTION,),
-        Call.PREPARE: (_S.IN_TRANSACTION,),
-        Call.COMMIT: (_S.IN_TRANSACTION, _S.PREPARED),
-        Call.ABORT: (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR),
-    }
-)
+FROM: Mapping[Call, tuple[State, ...]] = {
+    Call.INIT: (_S.UNINITIALIZED,),
+    Call.BEGIN: (_S.READY,),
+    Call.SEND: (_S.IN_TRANSACTION,),
+    Call.OFFSETS: (_S.IN_TRANSACTION,),
+    Call.PREPARE: (_S.IN_TRANSACTION,),
+    Call.COMMIT: (_S.IN_TRANSACTION, _S.PREPARED),
+    Call.ABORT: (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR),
+}
 """The states in which an application may make each call."""
-LEADS_TO: Mapping[Call, State] = MappingProxyType(
-    {
-        Call.INIT: _S.INITIALIZING,
-        Call.BEGIN: _S.IN_TRANSACTION,
-        Call.PREPARE: _S.PREPARED,
-        Call.COMMIT: _S.COMMITTING,
-        Call.ABORT: _S.ABORTING,
-    }
-)
+LEADS_TO: Mapping[Call, State] = {
+    Call.INIT: _S.INITIALIZING,
+    Call.BEGIN: _S.IN_TRANSACTION,
+    Call.PREPARE: _S.PREPARED,
+    Call.COMMIT: _S.COMMITTING,
+    Call.ABORT: _S.ABORTING,
+}
 """The state that each call leads to; the other calls change none."""
-SENDER_MOVES: Mapping[State, tuple[State, ...]] = MappingProxyType(
-    {
-        _S.READY: (_S.INITIALIZING, *ENDS),
-        _S.INITIALIZING: tuple(ENDS),
-        _S.ABORTABLE_ERROR: OPEN,
-        _S.FATAL_ERROR: tuple(State),
-    }
-)
+SENDER_MOVES: Mapping[State, tuple[State, ...]] = {
+    _S.READY: (_S.INITIALIZING, *ENDS),
+    _S.INITIALIZING: tuple(ENDS),
+    _S.ABORTABLE_ERROR: OPEN,
+    _S.FATAL_ERROR: tuple(State),
+}
 """From which states the sender moves to each of these. ``COMMITTING`` leads to ``INITIALIZING`` if
 the next transaction needs another epoch that only the coordinator can assign."""
 

@@ -102,8 +102,10 @@ OUTCOMES = bugs("""
     + return parts
 
     what is out of sequence was stored before | 202
-    kprod.sender.partition.Partition._await_proof
-    + return self.stored(batch, -1, -1, batch.last_attempt_at)
+    kprod.sender.partition.Partition._out_of_sequence
+    - self.take_out(batch)
+    - self.unresolved.append(batch)
+    + self.stored(batch, -1, -1, now)
 
     a batch is acknowledged when its time runs out | 12
     kprod.sender.partition.Partition.expire
