@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 
 from kprod.broker import EmbeddedBroker
 from tests.spark.conftest import CLUSTER
-from tests.support.programs import ACTIVATED
+from tests.support.programs import ACTIVATED, run_python
 from tests.support.schema_registry import FakeRegistry
 
 ROOT = Path(__file__).parents[2]
@@ -68,15 +66,7 @@ def failures_of(
 ) -> dict[str, str]:
     """All examples run by one process, each with names of its own: why those that failed did."""
     (folder / "job.json").write_text(json.dumps({"examples": examples, "session": session}))
-    ran = subprocess.run(
-        [sys.executable, "-c", IN_ONE_PROCESS],
-        cwd=folder,
-        env=ACTIVATED,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    run_python("-c", IN_ONE_PROCESS, cwd=folder, env=ACTIVATED, seconds=3600)
     found: dict[str, str] = json.loads((folder / "failures.json").read_text())
     return found
 

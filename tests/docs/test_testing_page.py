@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.programs import run_python
 
 pytestmark = pytest.mark.full
 
@@ -29,12 +29,5 @@ def test_the_suite_of_a_page_passes(
     assert set(files) == names
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert passed in ran.stdout
+    suite = "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)
+    assert passed in run_python(*suite, cwd=tmp_path).stdout

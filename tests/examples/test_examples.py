@@ -16,7 +16,7 @@ import pytest
 
 from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from tests.support.programs import ACTIVATED
+from tests.support.programs import ACTIVATED, run_python
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -50,10 +50,8 @@ def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
 
 def run(program: str, broker: EmbeddedBroker, topic: str, *arguments: str) -> str:
     servers = ["--bootstrap-servers", broker.bootstrap_servers, "--topic", topic]
-    command = [sys.executable, str(EXAMPLES / program), *arguments, *servers]
-    ran = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    path = str(EXAMPLES / program)
+    return run_python(path, *arguments, *servers, env=ENVIRONMENT, seconds=3600).stdout
 
 
 def stored(broker: EmbeddedBroker, topic: str) -> list[bytes]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from tests.support.committed_records import read_back
-
-ROOT = Path(__file__).parents[2]
+from tests.support.programs import run_python
 
 IN_A_SUBINTERPRETER = """
 import kprod
@@ -105,15 +101,8 @@ def test_a_deep_copy_is_a_producer_of_its_own() -> None:
 
 
 def run(program: str, *options: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, *options, "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert (ended.returncode, ended.stdout) == (0, "fine\n"), ended.stderr
+    ended = run_python(*options, "-c", program)
+    assert ended.stdout == "fine\n", ended.stderr
 
 
 @pytest.mark.full

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from kprod.broker import EmbeddedBroker
 from tests.support.committed_records import read_back
+from tests.support.programs import run_python
 
-ROOT = Path(__file__).parents[2]
 TOPIC = "out-of-memory"
 
 
@@ -21,17 +18,8 @@ TOPIC = "out-of-memory"
 def test_every_record_is_told_the_truth(codec: str) -> None:
     pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
     with EmbeddedBroker(topics={TOPIC: 2}) as broker:
-        command = [sys.executable, "-m", "tests.fault.out_of_memory"]
-        ended = subprocess.run(
-            [*command, broker.bootstrap_servers, TOPIC, codec],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
-        said = json.loads(ended.stdout)
+        given = broker.bootstrap_servers, TOPIC, codec
+        said = json.loads(run_python("-m", "tests.fault.out_of_memory", *given).stdout)
         found = Counter(
             int(stored.value or b"") for stored in read_back(broker.bootstrap_servers, TOPIC, 2)
         )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from kprod.errors import BrokerError
 from kprod.records.codecs import CorruptBatch
 from kprod.records.legacy_message import read_sets
 from tests.support.legacy_messages import legacy_message, legacy_wrapper
+from tests.support.programs import run_python
 
 LOG = "00000000000000000000.log"
 
@@ -94,9 +93,8 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
         "    kafka_records(1, timeout=0.01)\n"
     )
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["kprod.pytest_plugin"]\n')
-    plugin = ["-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", *plugin, "--kafka-nodes", "2", "-q", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    suite = "-m", "pytest", "-p", "no:cacheprovider", "--kafka-nodes", "2", "-q", str(tmp_path)
+    done = run_python(*suite, cwd=tmp_path, check=False)
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "0 of 1 records are in test-" in done.stdout
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.errors import ConfigError, DeliveryError, IllegalStateError
 from kprod.spark import executor_producer
 from kprod.spark.executor_producer import MOST, ProducerCache
+from tests.support.programs import run_python
 
 
 def test_a_block_ends_when_its_records_are_stored(kafka: str) -> None:
@@ -121,15 +120,13 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def test_a_forked_worker_has_a_producer_of_its_own(kafka: str) -> None:
-    subprocess.run([sys.executable, "-c", FORK, kafka], check=True, timeout=50)
+    run_python("-c", FORK, kafka, seconds=50)
     stored = sorted(record.value or b"" for _partition, record in read_topic(kafka, "forked"))
     assert stored == [b"child", b"parent after", b"parent before"]
 
 
 def test_without_pyspark_the_import_says_what_to_install() -> None:
     script = "import sys; sys.modules['pyspark'] = None; import kprod.spark"
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    ran = run_python("-c", script, check=False)
     assert ran.returncode != 0
     assert "pip install 'kprod[spark]'" in ran.stderr

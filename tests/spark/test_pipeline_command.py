@@ -18,6 +18,7 @@ from kprod.admin import read_topic
 from kprod.cli.pipeline_command import read_job
 from tests.spark.conftest import SHORT_LIVED
 from tests.support.console_blocks import CLI_BLOCKS, CLI_PAGE, commands, kprod_command, pattern
+from tests.support.programs import run_python
 from tests.support.steady_names import steady_repr
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
@@ -134,11 +135,7 @@ def test_misuse_is_told_before_spark_starts() -> None:
         (["--read", "x", "--topic", "t"], "--bootstrap-servers is missing"),
         (["--bootstrap-servers", "b:1", "--topic", "t"], "read one of path, table and query"),
     ):
-        command = [sys.executable, "-m", "kprod", "pipeline", *given]
-        environment = {"COLUMNS": "200", "NO_COLOR": "1"}
-
-        ran = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=os.environ | environment
-        )
+        environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+        ran = run_python("-m", "kprod", "pipeline", *given, check=False, env=environment)
         assert ran.returncode == 2
         assert complaint in ran.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from pyspark.sql import SparkSession
 from kprod.broker import EmbeddedBroker
 from kprod.spark import partition_writer
 from kprod.spark.python_worker import acknowledge_at_once
+from tests.support.programs import run_python
 
 pytestmark = pytest.mark.full
 
@@ -35,14 +35,7 @@ def test_modules_are_frozen_once_and_only_in_a_worker_that_spark_uses_again(reus
     environment = {name: text for name, text in os.environ.items() if name != "SPARK_REUSE_WORKER"}
     if reused:
         environment["SPARK_REUSE_WORKER"] = "1"
-    told = subprocess.run(
-        [sys.executable, "-c", FREEZE],
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    told = run_python("-c", FREEZE, env=environment)
     first, later = map(int, told.stdout.split())
     assert (first > 10_000, later <= 0) == (reused, True)
 

@@ -13,12 +13,17 @@ ACTIVATED = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os
 
 
 def run_python(
-    *arguments: str, check: bool = True, seconds: float = 300.0
+    *arguments: str,
+    check: bool = True,
+    seconds: float = 300.0,
+    cwd: Path = ROOT,
+    env: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Python with these arguments, at the root of the checkout; ``check``: it must exit with 0."""
     ran = subprocess.run(
         [sys.executable, *arguments],
-        cwd=ROOT,
+        cwd=cwd,
+        env=env,
         capture_output=True,
         text=True,
         timeout=seconds,
