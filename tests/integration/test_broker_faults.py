@@ -7,8 +7,7 @@ import time
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod import KafkaProducer
-from kprod.admin import end_offsets, read_topic
+from kprod.admin import end_offsets
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from tests.support.raw_batch import raw_batch
 from tests.support.wire_client import WireClient
@@ -117,26 +116,6 @@ def test_versions_are_masked(broker: EmbeddedBroker) -> None:
         assert [(k.min_version, k.max_version) for k in ranges if k.api_key == 0] == [(3, 7)]
         client.send(ApiKey.PRODUCE, 9, PRODUCE)
         assert client.is_closed_by_peer()
-
-
-def test_a_producer_gets_over_all_of_it(broker: EmbeddedBroker) -> None:
-    """Every record is in the log once, in order, whatever happened to the answers."""
-    for fault in (
-        Fault(api=ApiKey.PRODUCE, after=1, error=MOVED),
-        Fault(api=ApiKey.PRODUCE, after=3, error=MOVED, after_append=True),
-        Fault(api=ApiKey.PRODUCE, after=5, cut_at=9),
-        Fault(api=ApiKey.METADATA, after=1, error=ErrorCode.leader_not_available),
-        Fault(api=ApiKey.INIT_PRODUCER_ID, error=ErrorCode.coordinator_load_in_progress),
-    ):
-        broker.faults.add(fault)
-    before = end(broker)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=5) as producer:
-        for number in range(20):
-            producer.send("t", b"%d" % number).get(20)
-            if number == 10:
-                broker.forget_producers()
-    found = read_topic(broker.bootstrap_servers, "t", since={0: before})
-    assert [int(record.value or b"") for _, record in found] == list(range(20))
 
 
 def test_a_disk_fails_and_is_mended(broker: EmbeddedBroker) -> None:

@@ -6,7 +6,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kprod import KafkaProducer
-from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BrokerError, IllegalStateError
@@ -75,24 +74,6 @@ def test_a_stopped_node_leads_nothing_and_takes_its_share_back(broker: EmbeddedB
     assert leaders(broker) == before
     with pytest.raises(IllegalStateError):
         broker.start_node(2)
-
-
-def test_nothing_is_lost_or_doubled_while_nodes_come_and_go(broker: EmbeddedBroker) -> None:
-    count = 3_000
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        for number in range(count):
-            producer.send("t", b"%d" % number, partition=number % PARTITIONS)
-            if number % 500 == 250:
-                broker.stop_node(number // 500 % 3 + 1)
-            if number % 500 == 499:
-                broker.start_node(number // 500 % 3 + 1)
-            if number % 100 == 99:
-                broker.move_leader("t", number % PARTITIONS, min(set(leaders(broker))))
-        producer.flush()
-    found: dict[int, list[int]] = {}
-    for partition, record in read_topic(broker.bootstrap_servers, "t"):
-        found.setdefault(partition, []).append(int(record.value or b""))
-    assert found == {p: list(range(p, count, PARTITIONS)) for p in range(PARTITIONS)}
 
 
 def test_a_group_goes_on_with_another_coordinator(broker: EmbeddedBroker) -> None:

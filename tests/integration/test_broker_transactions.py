@@ -36,26 +36,6 @@ def confluent_producer(broker: EmbeddedBroker, name: str, timeout_ms: int = 60_0
     return producer
 
 
-def test_confluent_commits_and_aborts(broker: EmbeddedBroker) -> None:
-    topic = "confluent"
-    producer = confluent_producer(broker, topic)
-    for number in range(6):
-        producer.begin_transaction()
-        for value in (b"%d a" % number, b"%d b" % number):
-            producer.produce(topic, value, partition=0)
-        if number % 2:
-            producer.flush(20)
-            producer.abort_transaction(20)
-        else:
-            producer.commit_transaction(20)
-    expected = [b"%d %s" % (n, part) for n in (0, 2, 4) for part in (b"a", b"b")]
-    assert values(broker, topic) == expected
-    assert len(values(broker, topic, committed=False)) == 12
-    consumer = confluent_consumer(broker.bootstrap_servers, topic, group="readers", **COMMITTED)
-    assert read(consumer, 6) == expected
-    consumer.close()
-
-
 def test_confluent_consumes_transforms_and_produces(broker: EmbeddedBroker) -> None:
     source, target = "source", "target"
     servers = broker.bootstrap_servers

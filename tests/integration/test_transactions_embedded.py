@@ -129,19 +129,6 @@ def test_a_block_knows_of_an_end_that_its_call_has_not_waited_for(
                 getattr(producer, call)(30)
 
 
-def test_a_block_whose_abort_has_not_ended_is_aborted(broker: EmbeddedBroker) -> None:
-    with KafkaProducer(**options(broker)) as producer:
-        producer.init_transactions()
-        broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.5))
-        transaction = producer.transaction()
-        with suppress(IllegalStateError), transaction:
-            producer.send(TOPIC, b"v").get(20)
-            with pytest.raises(TransactionTimeoutError):
-                producer.abort_transaction(timeout=0)
-        assert transaction.outcome == "aborted"
-        producer.abort_transaction(30)
-
-
 @pytest.mark.parametrize("where", ["record", "offsets", "application"])
 def test_the_next_block_waits_for_an_abort_that_was_not_heard(
     broker: EmbeddedBroker, where: str

@@ -276,6 +276,8 @@ def save(frame: DataFrame, kafka: str, **options: str) -> None:
     [
         ({"topic": "t", "colour": "red"}, "unknown option 'colour'"),
         ({"topic": "t", "kafka.acks": "5"}, "acks"),
+        ({"topic": "t", "kafka.key.serializer": "foo"}, "kafka.key.serializer is not supported"),
+        ({"topic": "t", "kafka.value.serializer": "foo"}, "value.serializer is not supported"),
         ({"topic": "t", "maxRecordsPerSecond": "5"}, "kprod.spark.write"),
         ({}, "no topic"),
     ],

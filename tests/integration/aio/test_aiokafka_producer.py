@@ -377,22 +377,6 @@ async def test_a_denied_group_is_named_until_the_transaction_is_aborted(
             await producer.send_and_wait("t", b"v")
 
 
-async def test_a_lost_sequence_in_a_transaction_has_its_own_name(
-    broker: EmbeddedBroker, make: Make
-) -> None:
-    async def losing_a_sequence() -> None:
-        async with producer.transaction():
-            await producer.send_and_wait("t", b"1", partition=0)
-            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=45))
-            await producer.send_and_wait("t", b"2", partition=0)
-
-    async with make(**MINE) as producer:
-        with pytest.raises(theirs.OutOfOrderSequenceNumber):
-            await losing_a_sequence()
-        async with producer.transaction():
-            await producer.send_and_wait("t", b"3", partition=0)
-
-
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
     [

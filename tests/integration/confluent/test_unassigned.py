@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -49,24 +48,6 @@ def test_one_thread_waits_for_all_topics_and_ends_with_them(nobody: str) -> None
         waiting.join(LONG)
         assert not waiting.is_alive()
     assert sorted(reports.failed) == sorted((f"device-{n}", "_PURGE_QUEUE") for n in range(200))
-
-
-def test_one_that_is_dropped_ends() -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "dropped"}
-        producer = Producer(conf)
-        producer.produce("t", b"v")
-        assert producer.flush(LONG) == 0
-        for waiting in waiting_threads("dropped"):
-            waiting.join(LONG)
-        assert waiting_threads("dropped") == []  # no record waits for its topic any more
-        del producer
-        with pytest.warns(ResourceWarning, match="client_id=dropped> was not closed"):
-            gc.collect()
-        for left in threading.enumerate():
-            if left.name.endswith("-dropped"):
-                left.join(LONG)
-                assert not left.is_alive()
 
 
 def test_records_of_many_new_topics_arrive_in_order() -> None:

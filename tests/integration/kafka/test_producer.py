@@ -13,11 +13,13 @@ from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.kafka import KafkaProducer, TopicPartition, errors
 from kprod.kafka.metric_names import MetricName
 from kprod.kafka.serializer import JsonSerializer
+from tests.support.committed_records import group_offset
 from tests.support.ports import free_port
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
     from kafka import errors as theirs
+    from kafka.structs import OffsetAndMetadata
 
 
 @pytest.fixture
@@ -254,8 +256,11 @@ def test_transactions_may_be_initialized_again_and_go_on_as_they_were() -> None:
                 producer.begin_transaction()
                 producer.send("t", b"v")
                 producer.init_transactions()
+                offsets = {TopicPartition("t", 0): OffsetAndMetadata(7, "metadata", 33)}
+                producer.send_offsets_to_transaction(offsets, "g")
                 producer.commit_transaction()
         assert len(broker.records("t", committed=True)) == 2
+        assert group_offset(servers, "g", "t", 0) == 7
         with pytest.raises(errors.IllegalStateError):
             producer.init_transactions()  # closed
         with (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from kprod import KafkaProducer
 from kprod.admin import open_transactions
 from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.protocol.api_key import ApiKey
+from kprod.errors import ProducerFencedError
 from kprod.exactly_once import atomic
 from kprod.exactly_once.errors import (
     BatchIncomplete,
@@ -31,7 +32,7 @@ from kprod.spark.partition_writer import task_writer
 from kprod.spark.shard_rows import TaskRows
 from kprod.transactional.two_phase_commit import PreparedTransaction
 from tests.spark.exactly_once.attempts import attempt as attempted
-from tests.spark.exactly_once.test_shards import PARTITIONS, assert_there, shard
+from tests.spark.exactly_once.test_shards import PARTITIONS, assert_there, deliver, shard
 from tests.spark.exactly_once_kills.request_watch import Moment, RequestWatch, WatchedBroker
 
 
@@ -51,8 +52,10 @@ def write(
     wanted: Shard,
     rows: Sequence[bytes],
     attempt: int = 0,
+    before_rows: Callable[[], object] = lambda: None,
 ) -> Delivered:
     def send_rows(producer: Any) -> None:
+        before_rows()
         for row in rows:
             producer.send(wanted.topic, row)
 
@@ -98,6 +101,24 @@ def test_nothing_is_visible_before_the_end_and_all_of_it_after(servers: str) -> 
     again = [write(servers, shard("whole", n, run="second"), rows_of(n)) for n in (0, 1)]
     assert [(one.by_us, one.prepared) for one in again] == [(False, None)] * 2
     assert_there(servers, "whole", BOTH)
+
+
+def test_an_attempt_aborts_what_the_batch_has_not_waited_for(servers: str) -> None:
+    """A task that outlives its start lays out the batch while an atomic task writes."""
+    topic = "outlived"
+
+    def first(producer: Any) -> None:
+        for row in rows_of(0):
+            producer.send(topic, row)
+
+    with pytest.raises(ProducerFencedError, match="without this attempt"):
+        write(
+            servers,
+            shard(topic, 1, run="second"),
+            rows_of(1),
+            before_rows=lambda: deliver(servers, shard(topic, run="first"), first),
+        )
+    assert not [one for one in open_transactions(servers) if topic in one.transactional_id]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
