@@ -212,7 +212,6 @@ def test_a_call_that_is_interrupted_keeps_no_memory() -> None:
 
 
 Row = tuple[bytes | None, bytes | None]
-CELLS = st.none() | st.binary(max_size=60)
 
 
 def queued_rows(sending: Sending) -> list[Row]:
@@ -233,17 +232,6 @@ def send(
     checks = RowChecks("t", lambda *_: None)
     delivery = send_rows(parts, "t", Rows(values, keys=keys), checks)
     return delivery, queued_rows(sending)
-
-
-@given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=60), paired=st.booleans())
-def test_rows_are_read_as_they_are(rows: list[Row], paired: bool) -> None:
-    values: list[Any] = [value for _, value in rows]
-    keys: list[Any] | None = [key for key, _ in rows]
-    if paired:  # a row without a key may be a value alone, too
-        values = [(key, value) if key is not None else value for key, value in rows]
-        keys = None
-    delivery, stored = send(values, keys)
-    assert (len(delivery), stored) == (len(rows), rows)
 
 
 def test_the_objects_live_as_long_as_they_are_read() -> None:

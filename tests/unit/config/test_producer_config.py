@@ -296,11 +296,6 @@ def test_accepted(value: Any, expected: tuple[tuple[str, int], ...]) -> None:
     assert addresses(value) == expected
 
 
-def test_the_parsed_form_is_accepted_again() -> None:
-    parsed = addresses("a:1,[::1]:2")
-    assert addresses(parsed) == parsed
-
-
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

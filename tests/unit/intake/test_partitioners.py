@@ -238,12 +238,6 @@ FNV1A_VECTORS = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), FNV1A_VECTORS)
-@pytest.mark.parametrize("form", [bytes, bytearray, memoryview])
-def test_fnv1a(form: type[bytes | bytearray | memoryview], data: bytes, expected: int) -> None:
-    assert fnv1a(form(data)) == expected
-
-
 def test_fnv1a_of_views_whose_items_are_not_numbers_from_0_to_255() -> None:
     view = memoryview(b"\xff\x80")
     assert fnv1a(view.cast("b")) == fnv1a(view)
@@ -292,12 +286,6 @@ def shares(loads: QueueLoads, where: TopicInfo, times: int = 3000) -> dict[int |
 
 def about(shares: Mapping[int, float]) -> object:
     return pytest.approx(shares, abs=0.05)
-
-
-@pytest.mark.parametrize("queued", [{}, {0: 2, 1: 2, 2: 2}])
-def test_equal_queues_leave_it_to_chance(queued: dict[int, int]) -> None:
-    loads = loads_of(queued)
-    assert shares(loads, topic(3)) == {None: 1}
 
 
 def test_queues_are_looked_at_again_when_they_have_changed() -> None:
@@ -380,27 +368,6 @@ def test_a_load_that_changes_moves_nobody_before_the_batch_is_full() -> None:
 led = st.lists(st.booleans(), min_size=1, max_size=40)
 topics = led.map(lambda each: topic(len(each), [n for n, one in enumerate(each) if not one]))
 appends = st.lists(st.tuples(st.integers(1, 700), st.booleans()), max_size=100)
-
-
-def murmur2(data: bytes) -> int:
-    """MurmurHash2 as Kafka's ``Utils.murmur2`` defines it, in plain Python."""
-    mix, mask = 0x5BD1E995, 0xFFFFFFFF
-    hashed = 0x9747B28C ^ len(data)
-    whole = len(data) & ~3
-    for start in range(0, whole, 4):
-        word = int.from_bytes(data[start : start + 4], "little") * mix & mask
-        word = (word ^ word >> 24) * mix & mask
-        hashed = (hashed * mix & mask) ^ word
-    if tail := data[whole:]:
-        hashed = (hashed ^ int.from_bytes(tail, "little")) * mix & mask
-    hashed = (hashed ^ hashed >> 13) * mix & mask
-    return hashed ^ hashed >> 15
-
-
-@given(topics, st.binary(max_size=64))
-def test_a_key_goes_where_its_hash_says(where: TopicInfo, key: bytes) -> None:
-    chosen = DefaultPartitioner(1000).choose(where, key)
-    assert chosen == (murmur2(key) & 0x7FFFFFFF) % len(where)
 
 
 @given(st.lists(topics, min_size=1, max_size=20), st.integers())
