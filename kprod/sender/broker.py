@@ -53,7 +53,8 @@ class Window:
     ``size`` begins with ``least``, which is the size of a batch that has not grown, and grows to
     ``most``. It grows by all answered bytes until it has half the size that it had before the last
     loss (slow start). Then it grows by ``least`` for each answered window. An answer that took
-    longer than ``slow`` adds nothing, because twice as many bytes might take too long. After a
+    longer than ``slow`` adds nothing, because twice as many bytes might take too long; nor does one
+    while half of ``size`` or less is in flight, because more was not tried (RFC 7661). After a
     loss, ``size`` is half of the bytes that were in flight, but at least ``least``.
 
     ``size`` always limits batches. If ``limits`` is True, it limits the bytes in flight as well:
@@ -84,13 +85,13 @@ class Window:
 
     def answered(self, nbytes: int, seconds: float) -> None:
         """A request of ``nbytes`` was answered after ``seconds``."""
-        self.in_flight -= nbytes
         size = self.size
-        if size < self._most and seconds <= self._slow:
+        if size < self._most and seconds <= self._slow and 2 * self.in_flight > size:
             size += nbytes if size < self._half else nbytes * self._least // size
             self.size = size if size < self._most else self._most
             if self.size == self._most:
                 self.limits = False  # the window has its former size again
+        self.in_flight -= nbytes
 
     def failed(self, nbytes: int, sent_at: float, now: float, *, lost: bool) -> None:
         """A request of ``nbytes`` ended without an answer.

@@ -46,6 +46,21 @@ def test_a_backlog_fills_the_requests_that_may_be_in_flight() -> None:
     )  # of which 4 round trips, 0.2 s each, before the second batch
 
 
+def test_a_batch_is_no_larger_than_what_the_network_has_carried() -> None:
+    """After many small answers a batch took longer than ``request_timeout_ms``, again and again."""
+    schedule = Schedule(
+        seed=920041,
+        setup=Setup(metadata_version=4, rate=1833, max_in_flight=2, batch_size=150, growth=200),
+        actions=(
+            Send(at=1.5381, topic=0, records=100, size=20, keys="none"),
+            Send(at=3.7126, topic=0, records=15, size=60, keys="none"),
+            Send(at=4.2758, topic=0, records=30, size=60, keys="none"),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations
+
+
 def test_a_bootstrap_connection_is_used_before_it_is_let_go() -> None:
     """While every known broker backed off, one connection after the other was made for nothing."""
     schedule = Schedule(

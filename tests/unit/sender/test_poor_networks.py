@@ -69,9 +69,11 @@ class Poor:
 
     def earn(self) -> int:
         """Have batches grow as far as they may; how many records were sent."""
-        for number in range(40):
-            assert self.rig.run(self.send(4 * number, 4))
-        return 160
+        sent = 0
+        for count in (4, 8, 16, 32, 40, 40):
+            assert self.rig.run(self.send(sent, count))
+            sent += count
+        return sent
 
     @property
     def log(self) -> list[RecordBatch]:
@@ -93,6 +95,10 @@ def test_growing_is_earned() -> None:
     poor = Poor()
     assert poor.rig.run(poor.send(0, 20))
     assert max(batch.record_count for batch in poor.log) <= 4, "nothing was answered before"
+    for number in range(100):
+        assert poor.rig.run(poor.send(number, 1))
+    assert poor.rig.run(poor.send(0, 20))
+    assert max(len(batch.data) for batch in poor.log) <= 2 * BATCH, "no more was carried at a time"
     poor.earn()
     before = len(poor.log)
     assert poor.rig.run(poor.send(0, 40))

@@ -41,7 +41,7 @@ def test_a_loss_halves_what_was_in_flight_and_half_of_the_window_comes_back_quic
     assert rig.lose(500, 300) == 400
     assert [rig.answer(rig.window.size) for _ in range(2)] == [800, 1600]
     assert rig.answer(1600) == 1700, "half of 3200 is regained: one batch for each window"
-    assert rig.answer(850) == 1750
+    assert rig.answer(900) == 1752, "and for half of a window half of it"
 
 
 def test_the_end_of_a_connection_counts_once_for_all_it_carried() -> None:
@@ -58,6 +58,12 @@ def test_a_request_that_failed_for_another_reason_says_nothing_of_the_network() 
     rig.window.in_flight += 500
     rig.window.failed(500, 99.0, 100.0, lost=False)
     assert (rig.window.size, rig.window.in_flight, rig.window.room()) == (3200, 0, MOST)
+
+
+def test_few_bytes_in_flight_earn_no_more_than_twice_as_many() -> None:
+    """A network that carries 100 bytes at a time may not carry the 6,400 of a later batch."""
+    rig = Watched()
+    assert [rig.answer(100) for _ in range(100)] == [200] * 100
 
 
 def test_an_answer_that_was_slow_earns_nothing() -> None:
