@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -19,12 +18,12 @@ from kprod.broker import EmbeddedBroker
 from kprod.errors import KprodTimeoutError
 from kprod.transport.tcp import Address, TcpBackend
 from tests.fault.names import AT_ONCE, Names
+from tests.support.answering_server import answering
 from tests.support.committed_records import read_back
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import producer_before
 
 TOPIC = "places"
-LOOPBACK = "127.0.0.1"
 
 
 # Names --------------------------------------------------------------------------------------------
@@ -79,32 +78,6 @@ def test_a_broker_that_comes_back_at_another_address(tmp_path: Path) -> None:
 # Peers that are not Kafka -------------------------------------------------------------------------
 
 
-@contextmanager
-def server_that_says(greeting: bytes) -> Iterator[int]:
-    """Accepts connections, says this, and waits for others to hang up."""
-    over = threading.Event()
-
-    def serve() -> None:
-        open_connections = []
-        while not over.is_set():
-            with contextlib.suppress(TimeoutError):
-                connection, _ = listener.accept()
-                connection.sendall(greeting)
-                open_connections.append(connection)
-        for connection in open_connections:
-            connection.close()
-
-    with socket.create_server((LOOPBACK, 0)) as listener:
-        listener.settimeout(0.01)
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            over.set()
-            thread.join()
-
-
 STRANGERS = {
     "web": (b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "HTTP"),
     "tls": (b"\x15\x03\x01\x00\x02\x02\x46", "TLS"),
@@ -117,9 +90,9 @@ STRANGERS = {
 def test_a_peer_that_is_not_kafka_is_told_for_what_it_is(greeting: bytes, told: str) -> None:
     options = {"max_block_ms": 800, "socket_connection_setup_timeout_ms": 100, **AT_ONCE}
     with (
-        server_that_says(greeting) as port,
-        KafkaProducer(bootstrap_servers=f"{LOOPBACK}:{port}", **options) as producer,
-        pytest.raises(KprodTimeoutError, match=rf"(?s){LOOPBACK}:{port}.*({told})"),
+        answering(lambda _: [greeting], 0 if greeting else 20, often=True, until=b"") as server,
+        KafkaProducer(bootstrap_servers=f"{server.host}:{server.port}", **options) as producer,
+        pytest.raises(KprodTimeoutError, match=rf"(?s){server.host}:{server.port}.*({told})"),
     ):
         producer.send(TOPIC, b"v")
 

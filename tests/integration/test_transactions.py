@@ -121,47 +121,30 @@ def test_a_second_producer_fences_the_first(kafka: ApacheKafka, topic: str, make
     assert seen(kafka, topic) == values
 
 
+@pytest.mark.parametrize("call", ["commit", "offsets"])
 def test_a_transaction_that_takes_too_long_is_never_committed(
-    kafka: ApacheKafka, topic: str, make: Make
+    kafka: ApacheKafka, topic: str, make: Make, call: str
 ) -> None:
     """Protocol 2 recovers by an abort; in protocol 1 nobody can tell it from fencing."""
-    producer = make(transaction_timeout_ms=500)
+    producer, group = make(transaction_timeout_ms=500), f"group-{next(numbers)}"
     producer.init_transactions()
     producer.begin_transaction()
     fill(producer, topic, "late")
     producer.flush()
     assert committed(kafka.bootstrap_servers, topic, PARTITIONS) == []
     waits_until_stable(kafka, topic)
+    calls: dict[str, Callable[[], object]] = {
+        "commit": producer.commit_transaction,
+        "offsets": lambda: producer.send_offsets_to_transaction({(topic, 0): 5}, group),
+    }
     with pytest.raises((TransactionAbortableError, ProducerFencedError)) as caught:
-        producer.commit_transaction()
+        calls[call]()
     if kafka.version == NEWEST:
         assert caught.value.next_step is NextStep.ABORT
         producer.abort_transaction()
     else:
         assert caught.value.next_step is NextStep.START_AGAIN
         producer = make()
-    with producer.transaction():
-        values = fill(producer, topic, "next")
-    assert seen(kafka, topic) == values
-
-
-def test_offsets_for_a_transaction_that_took_too_long_fence_nobody(
-    kafka: ApacheKafka, topic: str, make: Make
-) -> None:
-    """As with a commit: in protocol 2 an abort tells, and the producer goes on."""
-    producer, group = make(transaction_timeout_ms=500), f"group-{next(numbers)}"
-    producer.init_transactions()
-    producer.begin_transaction()
-    fill(producer, topic, "late")
-    producer.flush()
-    waits_until_stable(kafka, topic)
-    with pytest.raises((TransactionAbortableError, ProducerFencedError)) as caught:
-        producer.send_offsets_to_transaction({(topic, 0): 5}, group)
-    if kafka.version != NEWEST:
-        assert caught.value.next_step is NextStep.START_AGAIN
-        return
-    assert caught.value.next_step is NextStep.ABORT
-    producer.abort_transaction()
     with producer.transaction() as transaction:
         values = fill(producer, topic, "next")
         transaction.send_offsets({(topic, 0): 7}, group)

@@ -15,7 +15,6 @@ from kprod.cli.spark_pipeline import Pipeline
 from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.spark import partition_writer
-from kprod.spark.data_source import source_writer
 from kprod.spark.options import resolved
 
 
@@ -132,20 +131,3 @@ def test_a_writer_carries_the_place_and_not_what_is_there(monkeypatch: pytest.Mo
     assert b"KPROD_SECRET" in pickle.dumps(writer)
     assert "canary" not in repr(writer)
     assert "KPROD_SECRET" not in repr(writer)
-
-
-def test_a_password_of_digits_is_text() -> None:
-    """Options of ``format("kprod")`` are texts: numbers only where numbers are wanted."""
-    options = {
-        "topic": "t",
-        "kafka.bootstrap.servers": "localhost:9092",
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.mechanism": "PLAIN",
-        "kafka.sasl.username": "007",
-        "kafka.sasl.password": "12345",
-        "kafka.linger.ms": "7",
-    }
-    writer = source_writer(options)
-    names = ("sasl.username", "sasl.password", "linger.ms")
-    given = {name: exposed(writer.producer.options[name]) for name in names}
-    assert given == {"sasl.username": "007", "sasl.password": "12345", "linger.ms": 7}

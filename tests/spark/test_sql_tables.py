@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,33 +29,33 @@ def written(kafka: str, topic: str) -> list[bytes]:
     return sorted(record.value or b"" for _, record in read_topic(kafka, topic))
 
 
-def test_save_as_table_writes_the_rows_or_nothing(cluster: SparkSession, kafka: str) -> None:
-    rows = frame(cluster).write.format("kprod").options(**options(kafka, "sql-saved"))
-    try:
-        rows.saveAsTable("sql_saved")
-        assert written(kafka, "sql-saved") == ALL
-        rows.mode("append").saveAsTable("sql_saved")
-        assert written(kafka, "sql-saved") == sorted(ALL * 2)
-        with pytest.raises(AnalysisException, match=OVERWRITTEN):
-            rows.mode("overwrite").saveAsTable("sql_saved")
-        assert written(kafka, "sql-saved") == sorted(ALL * 2)
-    finally:
-        cluster.sql("DROP TABLE IF EXISTS sql_saved")
+def save_as_table(rows: DataFrame, given: dict[str, str], how: str) -> None:
+    mode = {"create": "errorifexists", "append": "append", "replace": "overwrite"}[how]
+    rows.write.format("kprod").options(**given).mode(mode).saveAsTable("sql_written")
 
 
-def test_write_to_writes_the_rows_or_nothing(cluster: SparkSession, kafka: str) -> None:
-    given = options(kafka, "sql-made")
-    rows = frame(cluster).writeTo("sql_made").options(**given)
+def write_to(rows: DataFrame, given: dict[str, str], how: str) -> None:
+    writer = rows.writeTo("sql_written").options(**given)
+    if how == "append":
+        writer.append()
+    else:
+        getattr(writer.using("kprod"), {"replace": "createOrReplace"}.get(how, how))()
+
+
+@pytest.mark.parametrize("write", [save_as_table, write_to])
+def test_a_table_is_appended_to_and_never_replaced(
+    cluster: SparkSession, kafka: str, write: Callable[[DataFrame, dict[str, str], str], None]
+) -> None:
+    given = options(kafka, f"sql-{write.__name__}")
     try:
-        rows.using("kprod").create()
-        assert written(kafka, "sql-made") == ALL
-        frame(cluster).writeTo("sql_made").options(**given).append()
-        assert written(kafka, "sql-made") == sorted(ALL * 2)
+        write(frame(cluster), given, "create")
+        assert written(kafka, given["topic"]) == ALL
+        write(frame(cluster), given, "append")
         with pytest.raises(AnalysisException, match=OVERWRITTEN):
-            rows.using("kprod").createOrReplace()
-        assert written(kafka, "sql-made") == sorted(ALL * 2)
+            write(frame(cluster), given, "replace")
+        assert written(kafka, given["topic"]) == sorted(ALL * 2)
     finally:
-        cluster.sql("DROP TABLE IF EXISTS sql_made")
+        cluster.sql("DROP TABLE IF EXISTS sql_written")
 
 
 @pytest.mark.full
