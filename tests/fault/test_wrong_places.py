@@ -6,7 +6,6 @@ import contextlib
 import os
 import resource
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.support.answering_server import answering
 from tests.support.committed_records import read_back
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import producer_before
+from tests.support.waiting import await_true
 
 TOPIC = "places"
 
@@ -132,10 +132,7 @@ def no_descriptor_left() -> Iterator[None]:
 
 def wait_until_disconnected(producer: KafkaProducer) -> None:
     """What it closes later would be a descriptor to connect with."""
-    deadline = time.monotonic() + 20
-    while producer.metrics()["producer-metrics"]["connection-count"]:
-        assert time.monotonic() < deadline, "the producer still has a connection"
-        time.sleep(0.001)
+    await_true(lambda: not producer.metrics()["producer-metrics"]["connection-count"], 20)
 
 
 def test_a_process_out_of_descriptors_goes_on_when_there_are_some(tmp_path: Path) -> None:

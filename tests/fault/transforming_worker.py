@@ -11,6 +11,7 @@ import sys
 from confluent_kafka import Consumer, TopicPartition
 
 from kprod import KafkaProducer
+from tests.support.confluent_consumer import confluent_consumer
 
 INPUT, OUTPUT, GROUP = "lines", "upper-case-lines", "transforming"
 MOST_RECORDS = 200
@@ -26,17 +27,8 @@ def main(bootstrap_servers: str, name: str, partitions: list[int]) -> None:
         reconnect_backoff_max_ms=200,
     )
     producer.init_transactions()  # what the one before left open has ended now
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": GROUP,
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "reconnect.backoff.max.ms": 200,
-            "log_level": 2,
-        }
-    )
+    options = {"isolation_level": "read_committed", "reconnect_backoff_max_ms": 200}
+    consumer = confluent_consumer(bootstrap_servers, group=GROUP, **options)
     places = [TopicPartition(INPUT, number) for number in partitions]
     known = consumer.committed(places, timeout=SECONDS)
     for place in known:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from tests.support.apache_kafka.broker import ApacheKafka, Guards
 from tests.support.apache_kafka.jars import NEWEST, jars
 from tests.support.metrics_data import ToldMetric, read_metrics
 from tests.support.topic_admin import TopicAdmin
+from tests.support.waiting import await_true
 from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.full
@@ -47,20 +47,15 @@ def subscribe(address: str, **settings: str) -> None:
     resource = {"resource_type": CLIENT_METRICS, "resource_name": "all", "configs": configs}
     answer = asked(address, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
     assert [int(one.error_code) for one in answer.responses] == [0]
-    deadline = time.monotonic() + SECONDS
-    while not asked(address, ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0).requested_metrics:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    subscriptions = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
+    await_true(lambda: asked(address, subscriptions, 0).requested_metrics, SECONDS)
 
 
 def pushes(folder: Path, count: int) -> list[tuple[str, str, list[ToldMetric]]]:
     """Of each push, once there are so many: whose it is, whether the last, and what it tells."""
-    deadline = time.monotonic() + SECONDS
-    while len(found := sorted(folder.glob("*.metrics"))) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} pushes came"
-        time.sleep(0.05)
+    await_true(lambda: len(list(folder.glob("*.metrics"))) >= count, SECONDS)
     told: list[tuple[str, str, list[ToldMetric]]] = []
-    for path in found:
+    for path in sorted(folder.glob("*.metrics")):
         _, whose, last = path.stem.split("-")
         told.append((whose, last, read_metrics(path.read_bytes())))
     return told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from kprod.errors import (
     RecordTooLargeError,
     SerializationError,
 )
+from tests.support.waiting import await_true
 
 DEAD = "dead"
 CLIENT, LETTERS = "app", "app-dead-letters"
@@ -175,9 +175,7 @@ def test_records_that_are_given_up_at_the_end(broker: EmbeddedBroker) -> None:
     with broker.faults.active(Fault(api=ApiKey.PRODUCE, client_id=CLIENT, times=None, drop=True)):
         made.send("orders", b"late")
         made.close(0.2)
-    deadline = time.monotonic() + 20
-    while not letters(broker) and time.monotonic() < deadline:  # it comes in the background
-        time.sleep(0.05)
+    await_true(lambda: letters(broker), 20)  # it comes in the background
     (letter,) = letters(broker)
     assert letter.value == b"late"
     assert told(letter)["reason"] == "ProducerClosedError"

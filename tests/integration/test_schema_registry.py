@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
 from confluent_kafka.schema_registry import (
     SchemaRegistryClient,
     dual_schema_id_deserializer,
@@ -28,6 +27,7 @@ from kprod.schema import (
     SchemaRegistry,
 )
 from tests.support import apicurio
+from tests.support.confluent_consumer import confluent_consumer
 from tests.support.proto_messages import Customer, Order
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
@@ -48,21 +48,20 @@ def url() -> Iterator[str]:
 
 
 def received(broker: EmbeddedBroker, topic: str) -> Any:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "g",
-            "auto.offset.reset": "earliest",
-        }
-    )
-    try:
-        consumer.subscribe([topic])
+    with closing(confluent_consumer(broker.bootstrap_servers, topic)) as consumer:
         message = consumer.poll(30)
         assert message is not None
         assert message.error() is None
         return message
-    finally:
-        consumer.close()
+
+
+def sent(broker: EmbeddedBroker, topic: str, serializer: Any, value: Any) -> Any:
+    """The message of a record that has a header already."""
+    with KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
+    ) as producer:
+        producer.send(topic, value, headers=[("mine", b"1")]).get(30)
+    return received(broker, topic)
 
 
 def read(deserializer: Any, message: Any) -> Any:
@@ -85,11 +84,7 @@ IDS = {"schema.id.deserializer": dual_schema_id_deserializer}
 def test_avro_is_what_confluent_reads(url: str, broker: EmbeddedBroker, id_in: Any) -> None:
     topic = f"avro-{id_in}"
     serializer = AvroSerializer(SchemaRegistry(url), ORDER, id_in=id_in)
-    with KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
-    ) as producer:
-        producer.send(topic, VALUE, headers=[("mine", b"1")]).get(30)
-    message = received(broker, topic)
+    message = sent(broker, topic, serializer, VALUE)
     assert message.headers()[0] == ("mine", b"1")
     assert len(message.headers()) == (2 if id_in == "header" else 1)
     with client(url) as known:
@@ -102,23 +97,17 @@ def test_json_schema_is_what_confluent_reads(url: str, broker: EmbeddedBroker) -
 
     schema = {"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}}
     serializer = JsonSchemaSerializer(SchemaRegistry(url), schema)
-    with KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
-    ) as producer:
-        producer.send("json", VALUE).get(30)
+    message = sent(broker, "json", serializer, VALUE)
     judge = JSONDeserializer(json.dumps(schema), conf=IDS)
-    assert read(judge, received(broker, "json")) == VALUE
+    assert read(judge, message) == VALUE
 
 
 def test_protobuf_is_what_confluent_reads(url: str, broker: EmbeddedBroker) -> None:
     serializer = ProtobufSerializer(SchemaRegistry(url), Order)
     order = Order(id=7, buyer=Customer(name="Ada"))
-    with KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
-    ) as producer:
-        producer.send("proto", order).get(30)
+    message = sent(broker, "proto", serializer, order)
     judge = ProtobufDeserializer(Order, {"use.deprecated.format": False, **IDS})
-    assert read(judge, received(broker, "proto")) == order
+    assert read(judge, message) == order
 
 
 def test_a_change_that_readers_could_not_bear_is_refused(url: str) -> None:

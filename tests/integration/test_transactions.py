@@ -131,8 +131,8 @@ def test_a_transaction_that_takes_too_long_is_never_committed(
     producer.begin_transaction()
     fill(producer, topic, "late")
     producer.flush()
+    # It returns when the coordinator has ended what is open.
     assert committed(kafka.bootstrap_servers, topic, PARTITIONS) == []
-    waits_until_stable(kafka, topic)
     calls: dict[str, Callable[[], object]] = {
         "commit": producer.commit_transaction,
         "offsets": lambda: producer.send_offsets_to_transaction({(topic, 0): 5}, group),
@@ -150,29 +150,6 @@ def test_a_transaction_that_takes_too_long_is_never_committed(
         transaction.send_offsets({(topic, 0): 7}, group)
     assert seen(kafka, topic) == values
     assert group_offset(kafka.bootstrap_servers, group, topic, 0) == 7
-
-
-def waits_until_stable(kafka: ApacheKafka, topic: str) -> None:
-    """Until the coordinator has ended what was open: a reader gets as far as one of everything."""
-    from confluent_kafka import Consumer
-    from confluent_kafka import TopicPartition as Place
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": "stable",
-            "isolation.level": "read_committed",
-            "log_level": 2,
-        }
-    )
-    try:
-        for number in range(PARTITIONS):
-            place = Place(topic, number)
-            high = consumer.get_watermark_offsets(place, timeout=SECONDS)[1]
-            while high <= 10:  # the records; the marker comes after them
-                high = consumer.get_watermark_offsets(place, timeout=SECONDS)[1]
-    finally:
-        consumer.close()
 
 
 def test_what_is_queued_when_a_transaction_is_aborted_is_not_sent(

@@ -33,6 +33,7 @@ from kprod.errors import BrokerError, TransactionAbortedError
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from tests.support.committed_records import committed, group_offset
 from tests.support.interruption import Interrupted, interruptible
+from tests.support.waiting import await_true
 
 TOPIC = "orders"
 BOTH_ENDS = pytest.mark.parametrize(
@@ -178,9 +179,7 @@ def test_a_record_of_an_aborted_transaction_that_may_be_stored_says_so(
         producer.begin_transaction()
         lost = broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
         future = producer.send(TOPIC, b"v", partition=0)
-        deadline = time.monotonic() + 30
-        while not lost.hits and time.monotonic() < deadline:
-            time.sleep(0.01)
+        await_true(lambda: lost.hits, 30)
         producer.abort_transaction(30)
         with pytest.raises(TransactionAbortedError) as caught:
             future.get(30)

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from tests.support.loopback_proxy import LoopbackProxy, Streams, reset_on_close
+from tests.support.loopback_proxy import LoopbackProxy, Streams, reset_on_close, write
 
 CHUNK = 64 * 1024
 HANDSHAKE_BYTES = 300
@@ -69,8 +69,7 @@ class CuttingProxy(LoopbackProxy):
                 chunk = await source.read(min(limit, CHUNK))
                 if not chunk:
                     return
-                target.write(chunk)
-                await target.drain()
+                await write(target, chunk)
                 limit -= len(chunk)
             self.cuts += 1
             if self._random.random() < 0.5:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kprod.broker.protocol.api_key import ApiKey
-from tests.support.loopback_proxy import LoopbackProxy, Streams, reset_on_close
+from tests.support.loopback_proxy import LoopbackProxy, Streams, read_frame, reset_on_close, write
 
 SIZE = 4
 
@@ -96,26 +96,26 @@ class _Session:
     async def pass_requests(self, source: asyncio.StreamReader) -> None:
         """Until the client hangs up, or this connection is to be cut."""
         while True:
-            frame = await _frame(source)
+            frame = await read_frame(source)
             api = ApiKey(int.from_bytes(frame[SIZE : SIZE + 2], "big"))
             self._proxy.note(api, request=len(frame))
             spoil = self._proxy.take(api)
             if spoil is not None and spoil.how == "cut-request":
                 frame = frame[: spoil.at]
             self._due.append((api, spoil))
-            await _write(self._to_broker, frame)
+            await write(self._to_broker, frame)
             if spoil is not None and spoil.how == "cut-request":
                 self._end(spoil)
 
     async def pass_responses(self, source: asyncio.StreamReader) -> None:
         """Until the broker hangs up, or this connection is to be cut."""
         while True:
-            frame = await _frame(source)
+            frame = await read_frame(source)
             api, spoil = self._due.popleft()
             self._proxy.note(api, response=len(frame))
             if spoil is not None and spoil.how == "cut-response":
                 frame = frame[: spoil.at]
-            await _write(self._to_client, frame)
+            await write(self._to_client, frame)
             if spoil is not None and spoil.how == "cut-response":
                 self._end(spoil)
 
@@ -123,13 +123,3 @@ class _Session:
         if spoil.reset:
             reset_on_close(self._to_client)
         raise CutOff
-
-
-async def _frame(source: asyncio.StreamReader) -> bytes:
-    size = await source.readexactly(SIZE)
-    return size + await source.readexactly(int.from_bytes(size, "big"))
-
-
-async def _write(target: asyncio.StreamWriter, data: bytes) -> None:
-    target.write(data)
-    await target.drain()

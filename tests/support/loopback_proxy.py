@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -111,11 +111,25 @@ class LoopbackProxy(ABC):
             await close_streams(server.writer, client.writer)
 
 
-async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+async def copy(
+    source: asyncio.StreamReader,
+    target: asyncio.StreamWriter,
+    change: Callable[[bytes], bytes] = bytes,
+) -> None:
     """Pass bytes on until they end."""
     while chunk := await source.read(65_536):
-        target.write(chunk)
-        await target.drain()
+        await write(target, change(chunk))
+
+
+async def read_frame(source: asyncio.StreamReader) -> bytes:
+    """A message of Kafka's protocol, with its size."""
+    size = await source.readexactly(4)
+    return size + await source.readexactly(int.from_bytes(size, "big"))
+
+
+async def write(target: asyncio.StreamWriter, data: bytes) -> None:
+    target.write(data)
+    await target.drain()
 
 
 def reset_on_close(writer: asyncio.StreamWriter) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from tests.support.committed_records import log_ends
+from tests.support.waiting import await_true
 
 SECONDS = 120.0
 
@@ -33,29 +33,19 @@ class TopicAdmin:
         )
         futures = self._client.create_topics([wanted], operation_timeout=SECONDS)
         futures[topic].result(SECONDS)
-        _wait_until(lambda: self._led(topic, partitions))
+        await_true(lambda: self._led(topic, partitions), SECONDS)
 
     def _led(self, topic: str, partitions: int) -> bool:
         """Whether the leader of every partition says where its log ends."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap_servers,
-                "group.id": "unused",
-                "log_level": 2,
-            }
-        )
         try:
-            for each in range(partitions):
-                consumer.get_watermark_offsets(TopicPartition(topic, each), SECONDS)
+            log_ends(self._bootstrap_servers, topic, partitions)
         except KafkaException:
             return False
-        finally:
-            consumer.close()
         return True
 
     def await_brokers(self, count: int) -> None:
         """Return once that many brokers may lead partitions; AssertionError if they never do."""
-        _wait_until(lambda: len(self._client.list_topics(timeout=SECONDS).brokers) == count)
+        await_true(lambda: len(self._client.list_topics(timeout=SECONDS).brokers) == count, SECONDS)
 
     def await_in_sync(self, topic: str, replicas: int) -> None:
         """Return once every partition has that many replicas in sync; AssertionError if never."""
@@ -64,7 +54,7 @@ class TopicAdmin:
             found = self._client.list_topics(topic, SECONDS).topics[topic]
             return all(len(p.isrs) == replicas for p in found.partitions.values())
 
-        _wait_until(in_sync)
+        await_true(in_sync, SECONDS)
 
     def delete(self, topic: str) -> None:
         """Remove a topic. The brokers learn of it soon, and may store records meanwhile."""
@@ -72,11 +62,4 @@ class TopicAdmin:
 
     def await_gone(self, topic: str) -> None:
         """Return once a broker knows the topic no more, and refuses its records unread."""
-        _wait_until(lambda: topic not in self._client.list_topics(timeout=SECONDS).topics)
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "the cluster never became what the test waits for"
-        time.sleep(0.1)
+        await_true(lambda: topic not in self._client.list_topics(timeout=SECONDS).topics, SECONDS)

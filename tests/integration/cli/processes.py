@@ -7,9 +7,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,14 +56,6 @@ def family(*arguments: str, module: str = "kprod") -> Iterator[Family]:
         yield found
     finally:
         found.end()
-
-
-def await_true(condition: Callable[[], object], seconds: float = 300.0) -> None:
-    """Return once it holds; AssertionError when it does not within ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not so after {seconds} s: {condition}"
-        time.sleep(0.1)
 
 
 def _environment(process: Path) -> bytes:

@@ -14,8 +14,9 @@ from kprod import KafkaProducer
 from kprod.admin import end_offsets
 from kprod.broker import EmbeddedBroker
 from kprod.cli.app import app
-from tests.integration.cli.processes import await_true, family
+from tests.integration.cli.processes import family
 from tests.support.programs import run_python
+from tests.support.waiting import await_true
 
 BROKER = {"topics": {"flights": 3}}
 

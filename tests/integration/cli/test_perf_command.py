@@ -17,7 +17,8 @@ from kprod.cli.app import app
 from kprod.cli.perf.command import CallName
 from kprod.cli.perf.measurement import Measured
 from kprod.cli.perf.workload import CALLS
-from tests.integration.cli.processes import await_true, family
+from tests.integration.cli.processes import family
+from tests.support.waiting import await_true
 
 BROKER = {"default_partitions": 3}
 

@@ -13,8 +13,9 @@ from typer.testing import CliRunner, Result
 from kprod.admin import read_topic
 from kprod.cli.app import app
 from kprod.records.record_batch import StoredRecord
-from tests.integration.cli.processes import await_true, family
+from tests.integration.cli.processes import family
 from tests.support.tier import one_of
+from tests.support.waiting import await_true
 
 KEYED = ("--key-separator", "=")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import pty
@@ -19,7 +18,7 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.cli.app import app
 from kprod.cli.terminal import json_text, shown
-from tests.support.loopback_proxy import LoopbackProxy, Streams
+from tests.support.loopback_proxy import LoopbackProxy, Streams, copy
 
 EVIL = "a\x1b[2J\nfake  Ongoing\x9b31m\u202etxt"
 HARMLESS = "h" * len(EVIL.encode())
@@ -90,13 +89,13 @@ class Renaming(LoopbackProxy):
     """A cluster with a topic that Kafka does not allow: what answers may be anything."""
 
     def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
-        return [carry(client.reader, server.writer), carry(server.reader, client.writer)]
+        def change(chunk: bytes) -> bytes:
+            return chunk.replace(HARMLESS.encode(), EVIL.encode())
 
-
-async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    while chunk := await source.read(65_536):
-        target.write(chunk.replace(HARMLESS.encode(), EVIL.encode()))
-        await target.drain()
+        return [
+            copy(client.reader, server.writer, change),
+            copy(server.reader, client.writer, change),
+        ]
 
 
 def test_names_of_topics(broker: EmbeddedBroker) -> None:

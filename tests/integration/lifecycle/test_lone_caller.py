@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -20,6 +19,7 @@ from kprod.transport.base import Readiness
 from kprod.transport.tcp import TcpBackend
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import await_true
 
 TOPIC = "lone"
 PARTITIONS = 1
@@ -57,9 +57,7 @@ class Lone:
 
     def settle_in(self) -> None:
         """Wait until the sender's thread leaves the work to us."""
-        deadline = time.monotonic() + LONG
-        while not self.waits_itself():
-            assert time.monotonic() < deadline, "the thread never leaves the work to who waits"
+        await_true(self.waits_itself, LONG, "the thread never leaves the work to who waits")
 
 
 @pytest.fixture
@@ -72,10 +70,7 @@ def lone(broker: BrokerProcess) -> Iterator[Lone]:
 
 def wait_until_done(future: FutureRecordMetadata) -> None:
     """Without waiting for it: nobody does the sender's work."""
-    deadline = time.monotonic() + LONG
-    while not future.is_done:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    await_true(lambda: future.is_done, LONG)
 
 
 def test_who_waits_alone_does_the_work(lone: Lone) -> None:

@@ -20,6 +20,7 @@ from kprod.broker import EmbeddedBroker
 from tests.spark.driver_process import program
 from tests.spark.own_environment import connect_python
 from tests.support.committed_records import committed
+from tests.support.waiting import await_true
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
@@ -149,17 +150,12 @@ def ask(driver: subprocess.Popen[str], line: str) -> None:
 
 
 def wait_for_open(kafka: str, at_least: int) -> None:
-    deadline = time.monotonic() + 300
-    while len(open_transactions(kafka, states=("Ongoing",))) < at_least:
-        assert time.monotonic() < deadline, "no task has begun"
-        time.sleep(0.1)
+    await_true(lambda: len(open_transactions(kafka, states=("Ongoing",))) >= at_least)
 
 
 def wait_until_none_is_open(kafka: str) -> None:
-    deadline = time.monotonic() + 300  # half of what a transaction may take
-    while open_transactions(kafka):
-        assert time.monotonic() < deadline, "nobody aborts"
-        time.sleep(0.1)
+    half_of_what_a_transaction_may_take = 300
+    await_true(lambda: not open_transactions(kafka), half_of_what_a_transaction_may_take)
 
 
 def assert_nothing_open(kafka: str, topic: str) -> None:

@@ -19,6 +19,7 @@ from kprod.spark.options import Delivery
 from tests.spark.exactly_once.test_spark_facts import once
 from tests.spark.exactly_once.test_surfaces import PARTITIONS, ROWS, frame
 from tests.support.committed_records import committed
+from tests.support.waiting import await_true
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 
@@ -61,7 +62,7 @@ def test_nothing_is_committed_of_a_task_whose_rows_cannot_be_read(
         read = wide(cluster).mapInArrow(fails(lambda: True), "key string, value string")
         with pytest.raises(Exception, match="the rows cannot be read"):
             write(read, "cut", bootstrap_servers=kafka, delivery=delivery, progress=False)
-        wait_until_none_is_open(kafka)
+        await_true(lambda: not open_transactions(kafka), 60, "a task has left one open")
         assert committed(kafka, "cut", PARTITIONS) == []
 
 
@@ -97,10 +98,3 @@ def test_a_function_may_take_a_part_of_the_rows(cluster: SparkSession) -> None:
         reports = sharded(wide(cluster), 2).mapInArrow(writes_a_part, writer.schema).collect()
         assert [one["records"] for one in reports] == [30, 30]
         assert len(committed(broker.bootstrap_servers, "part", PARTITIONS)) == 60
-
-
-def wait_until_none_is_open(kafka: str) -> None:
-    deadline = time.monotonic() + 60
-    while open_transactions(kafka):
-        assert time.monotonic() < deadline, "a task has left its transaction open"
-        time.sleep(0.1)

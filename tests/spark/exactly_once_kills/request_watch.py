@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kprod.broker.protocol.api_key import ApiKey
-from tests.support.loopback_proxy import LoopbackProxy, Streams
+from tests.support.loopback_proxy import LoopbackProxy, Streams, read_frame, write
 
-SIZE = 4
 HOST = b"127.0.0.1"
 WORKER = re.compile(r"kprod-spark-.*-(\d+)")
 """The client id of a producer in a Spark task: the last part is its process."""
@@ -136,7 +135,7 @@ class _Connection:
 
     async def pass_requests(self, source: asyncio.StreamReader) -> None:
         while True:
-            frame = await _frame(source)
+            frame = await read_frame(source)
             api, sender = ApiKey(int.from_bytes(frame[4:6], "big")), _sender(frame)
             found = self._proxy.watch.due(api, sender, answered=False)
             if found is not None:
@@ -144,20 +143,18 @@ class _Connection:
                 if found[0].dropped:
                     return
             self._due.append((api, sender))
-            self._to_broker.write(frame)
-            await self._to_broker.drain()
+            await write(self._to_broker, frame)
 
     async def pass_answers(self, source: asyncio.StreamReader) -> None:
         while True:
-            frame = await _frame(source)
+            frame = await read_frame(source)
             api, sender = self._due.popleft()
             found = self._proxy.watch.due(api, sender, answered=True)
             if found is not None:
                 await self._act(found[1], sender)
             for broker, proxy in self._proxy.ports.items():
                 frame = frame.replace(_address(broker), _address(proxy))
-            self._to_client.write(frame)
-            await self._to_client.drain()
+            await write(self._to_client, frame)
 
     async def _act(self, act: Act, sender: Sender) -> None:
         """In a thread: it may take seconds, and other connections go on meanwhile."""
@@ -169,11 +166,6 @@ class _Connection:
                 self._proxy.watch.over()
 
         await asyncio.to_thread(run)
-
-
-async def _frame(source: asyncio.StreamReader) -> bytes:
-    size = await source.readexactly(SIZE)
-    return size + await source.readexactly(int.from_bytes(size, "big"))
 
 
 def _sender(frame: bytes) -> Sender:
