@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from tests.support.confluent_consumer import confluent_consumer, read
+from tests.support.confluent_consumer import confluent_consumer
 
 PARTITIONS = 3
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -110,22 +110,3 @@ def test_what_it_sends_it_gets_back(broker: EmbeddedBroker, codec: str, idempote
         assert record.offset == len(stored[number])
         stored[number].append(Record(number, *record[1:]))
     assert stored == sent
-
-
-def test_reading_begins_at_any_offset_and_time(broker: EmbeddedBroker) -> None:
-    topic = "seek"
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.num.messages": 7})
-    for number in range(100):
-        producer.produce(topic, b"%d" % number, timestamp=1_000_000 + number * 10)
-    assert producer.flush(20) == 0
-    consumer = confluent_consumer(broker.bootstrap_servers)
-    try:
-        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20) == (0, 100)
-        for offset in (0, 1, 50, 99):
-            consumer.assign([TopicPartition(topic, 0, offset)])
-            assert read(consumer, 1) == [b"%d" % offset]
-        for timestamp, expected in ((0, 0), (1_000_000, 0), (1_000_501, 51), (2_000_000, -1)):
-            wanted = [TopicPartition(topic, 0, timestamp)]
-            assert consumer.offsets_for_times(wanted, timeout=20)[0].offset == expected
-    finally:
-        consumer.close()

@@ -111,7 +111,7 @@ def test_without_kio_the_command_says_what_to_install(arguments: tuple[str, ...]
 
 
 @pytest.mark.full
-def test_without_kio_records_are_produced_through_every_face() -> None:
+def test_without_kio_records_are_produced_through_every_face(broker: EmbeddedBroker) -> None:
     script = """
 import asyncio
 import kprod, kprod.aio, kprod.confluent, kprod.kafka, kprod.observability
@@ -131,25 +131,23 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        ran = without_kio(script, broker.bootstrap_servers)
-        assert ran.returncode == 0, ran.stderr
-        assert len(broker.records("t", 5)) == 5
+    ran = without_kio(script, broker.bootstrap_servers)
+    assert ran.returncode == 0, ran.stderr
+    assert len(broker.records("t", 5)) == 5
     assert "pip install 'kprod[broker]'" in ran.stdout
 
 
 @pytest.mark.full
-def test_without_kio_topics_are_read_and_looked_after() -> None:
+def test_without_kio_topics_are_read_and_looked_after(broker: EmbeddedBroker) -> None:
     command = "from kprod.cli import main; main()"
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            producer.send("t", b"one").get(30)
-        where = ("--bootstrap-servers", broker.bootstrap_servers)
-        reading = ("consume", "--topic", "t", "--from-beginning", "--until-end", *where)
-        assert without_kio(command, *reading).stdout == "one\n"
-        assert without_kio(command, "topics", "list", *where).stdout.startswith("t ")
-        listed = without_kio(command, "transactions", "list", *where)
-        assert (listed.returncode, listed.stderr) == (0, "")
+    with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", b"one").get(30)
+    where = ("--bootstrap-servers", broker.bootstrap_servers)
+    reading = ("consume", "--topic", "t", "--from-beginning", "--until-end", *where)
+    assert without_kio(command, *reading).stdout == "one\n"
+    assert without_kio(command, "topics", "list", *where).stdout.startswith("t ")
+    listed = without_kio(command, "transactions", "list", *where)
+    assert (listed.returncode, listed.stderr) == (0, "")
 
 
 def test_help_loads_neither_spark_nor_the_engine() -> None:
@@ -180,22 +178,22 @@ def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("arguments", one_of("topics list", "--version", "errors KP-1303"))
-def test_an_output_that_cannot_be_written_is_told_in_a_line(arguments: str) -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        servers = f"--bootstrap-servers {broker.bootstrap_servers}" if "list" in arguments else ""
-        ran = shell(f"$kprod {arguments} {servers} > /dev/full")
+def test_an_output_that_cannot_be_written_is_told_in_a_line(
+    arguments: str, broker: EmbeddedBroker
+) -> None:
+    servers = f"--bootstrap-servers {broker.bootstrap_servers}" if "list" in arguments else ""
+    ran = shell(f"$kprod {arguments} {servers} > /dev/full")
     assert ran.returncode == 1
     assert ran.stderr == "kprod: [Errno 28] No space left on device\n"
 
 
 @pytest.mark.full
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            for _ in range(20_000):
-                producer.send("t", b"a line")
-        consume = f"$kprod consume --bootstrap-servers {broker.bootstrap_servers} --topic t"
-        ran = shell(f"{consume} --from-beginning | head -1")
+def test_a_reader_that_has_seen_enough_is_no_error(broker: EmbeddedBroker) -> None:
+    with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(20_000):
+            producer.send("t", b"a line")
+    consume = f"$kprod consume --bootstrap-servers {broker.bootstrap_servers} --topic t"
+    ran = shell(f"{consume} --from-beginning | head -1")
     assert (ran.stdout, ran.stderr) == ("a line\n", "")
 
 

@@ -48,17 +48,16 @@ def test_options_of_topics_override_the_others() -> None:
     assert "Message timed out" in reports.heard[0][1].error().str()
 
 
-def test_poll_tells_of_a_broker_that_asks_for_fewer_requests() -> None:
+def test_poll_tells_of_a_broker_that_asks_for_fewer_requests(broker: EmbeddedBroker) -> None:
     heard: list[ThrottleEvent] = []
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        broker.faults.add(Fault(api=ApiKey.PRODUCE, throttle_ms=20))
-        options = {"bootstrap.servers": broker.bootstrap_servers, "throttle_cb": heard.append}
-        with Producer(options) as producer:
-            producer.produce("t", "value")
-            while not heard:
-                producer.poll(LONG)
-        assert heard[0] == (broker.bootstrap_servers, heard[0].broker_id, 0.02)
-        assert str(heard[0]).endswith(" throttled for 20 ms")
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, throttle_ms=20))
+    options = {"bootstrap.servers": broker.bootstrap_servers, "throttle_cb": heard.append}
+    with Producer(options) as producer:
+        producer.produce("t", "value")
+        while not heard:
+            producer.poll(LONG)
+    assert heard[0] == (broker.bootstrap_servers, heard[0].broker_id, 0.02)
+    assert str(heard[0]).endswith(" throttled for 20 ms")
 
 
 SASL = {
@@ -119,15 +118,14 @@ def test_authorities_are_those_of_a_directory_or_of_the_system(
     assert reports.codes == [None]
 
 
-def test_reports_of_failures_only() -> None:
+def test_reports_of_failures_only(broker: EmbeddedBroker) -> None:
     reports = Reports()
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
-        options = {"bootstrap.servers": broker.bootstrap_servers, "on_delivery": reports}
-        with Producer({**options, "delivery.report.only.error": True}) as producer:
-            for _ in range(2):
-                producer.produce("t", "value")
-                assert producer.flush(LONG) == 0
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
+    options = {"bootstrap.servers": broker.bootstrap_servers, "on_delivery": reports}
+    with Producer({**options, "delivery.report.only.error": True}) as producer:
+        for _ in range(2):
+            producer.produce("t", "value")
+            assert producer.flush(LONG) == 0
     assert reports.codes == ["TOPIC_AUTHORIZATION_FAILED"]
 
 

@@ -200,15 +200,14 @@ def test_a_flush_that_is_interrupted_leaves_everything_for_the_next() -> None:
     assert reports.codes == [None, None]
 
 
-def test_close_waits_for_its_timeout_once() -> None:
+def test_close_waits_for_its_timeout_once(broker: EmbeddedBroker) -> None:
     """The answer comes after it, and before twice as long."""
     reports = Reports()
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-        producer.list_topics("t", LONG)
-        with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=3.2)):
-            producer.produce("t", "value", on_delivery=reports)
-            assert producer.close(2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.list_topics("t", LONG)
+    with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=3.2)):
+        producer.produce("t", "value", on_delivery=reports)
+        assert producer.close(2)
     assert reports.codes == ["_PURGE_INFLIGHT"]
 
 
@@ -272,7 +271,7 @@ def test_a_batch_that_is_none_is_refused(
     assert len(producer) == 0
 
 
-def test_what_is_on_its_way_is_purged_apart_from_what_is_queued() -> None:
+def test_what_is_on_its_way_is_purged_apart_from_what_is_queued(broker: EmbeddedBroker) -> None:
     reports = Reports()
     with alone() as unknown:
         unknown.produce("t", b"waits", on_delivery=reports)
@@ -282,19 +281,18 @@ def test_what_is_on_its_way_is_purged_apart_from_what_is_queued() -> None:
         assert unknown.poll(0) == 1
         unknown.produce("t", b"left", on_delivery=reports)
         assert unknown.close(0.01)
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        options = {"bootstrap.servers": broker.bootstrap_servers, "max.in.flight": 1}
-        silent = Fault(api=ApiKey.PRODUCE, drop=True, times=None)
-        with broker.faults.active(silent), Producer(options) as producer:
-            producer.list_topics("t", timeout=LONG)
-            producer.produce("t", b"sent", on_delivery=reports)
-            while not silent.hits:
-                producer.poll(0.01)
-            producer.produce("t", b"queued", on_delivery=reports)
-            producer.purge(in_queue=False)
-            assert producer.poll(0) == 1
-            producer.purge(in_flight=False)
-            assert producer.poll(0) == 1
+    options = {"bootstrap.servers": broker.bootstrap_servers, "max.in.flight": 1}
+    silent = Fault(api=ApiKey.PRODUCE, drop=True, times=None)
+    with broker.faults.active(silent), Producer(options) as producer:
+        producer.list_topics("t", timeout=LONG)
+        producer.produce("t", b"sent", on_delivery=reports)
+        while not silent.hits:
+            producer.poll(0.01)
+        producer.produce("t", b"queued", on_delivery=reports)
+        producer.purge(in_queue=False)
+        assert producer.poll(0) == 1
+        producer.purge(in_flight=False)
+        assert producer.poll(0) == 1
     assert [message.value() for _, message in reports.heard] == [
         *(b"waits", b"left", b"sent", b"queued")
     ]

@@ -177,45 +177,44 @@ class Colour(StrEnum):
     RED = "red"
 
 
-def test_a_class_of_texts_is_text_as_for_confluent_kafka() -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as made:
-            made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
-            made.flush(LONG)
-            made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
-        stored = [record for _, record in read_topic(broker.bootstrap_servers, "t")]
+def test_a_class_of_texts_is_text_as_for_confluent_kafka(broker: EmbeddedBroker) -> None:
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as made:
+        made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
+        made.flush(LONG)
+        made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
+    stored = [record for _, record in read_topic(broker.bootstrap_servers, "t")]
     told = [(record.key, record.value, record.headers) for record in stored]
     assert told == 2 * [(b"red", b"red", (("h", b"red"),))]
 
 
-def test_a_buffer_that_changes_while_its_topic_is_unknown_is_sent_as_it_was() -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as made:
-            value, key = bytearray(b"first"), bytearray(b"key")
-            given: list[Any] = [memoryview(value), key]
-            made.produce("t", *given)
-            value[:], key[:] = b"later", b"yek"
-            made.flush(LONG)
-        ((_, record),) = read_topic(broker.bootstrap_servers, "t")
+def test_a_buffer_that_changes_while_its_topic_is_unknown_is_sent_as_it_was(
+    broker: EmbeddedBroker,
+) -> None:
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as made:
+        value, key = bytearray(b"first"), bytearray(b"key")
+        given: list[Any] = [memoryview(value), key]
+        made.produce("t", *given)
+        value[:], key[:] = b"later", b"yek"
+        made.flush(LONG)
+    ((_, record),) = read_topic(broker.bootstrap_servers, "t")
     assert (record.key, record.value) == (b"key", b"first")
 
 
 @pytest.mark.parametrize("topic", ["t", "later"])
-def test_a_forked_child_waits_for_topics_of_its_own(topic: str) -> None:
+def test_a_forked_child_waits_for_topics_of_its_own(topic: str, broker: EmbeddedBroker) -> None:
     reports = Reports()
-    with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
-        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-            producer.produce("later", b"v", on_delivery=reports)
-            child = os.fork()
-            if not child:
-                os._exit(_produce_in_child(producer, topic))
-            broker.create_topic("later", 1)
-            _, status = os.waitpid(child, 0)
-            assert os.waitstatus_to_exitcode(status) == 0
-            assert producer.flush(LONG) == 0
-        assert reports.stored == {"later": [b"v"]}
-        stored = [(name, one.value) for name in ("t", "later") for one in broker.records(name)]
-        assert sorted(stored) == sorted([("later", b"v"), (topic, b"w")])
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        producer.produce("later", b"v", on_delivery=reports)
+        child = os.fork()
+        if not child:
+            os._exit(_produce_in_child(producer, topic))
+        broker.create_topic("later", 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert producer.flush(LONG) == 0
+    assert reports.stored == {"later": [b"v"]}
+    stored = [(name, one.value) for name in ("t", "later") for one in broker.records(name)]
+    assert sorted(stored) == sorted([("later", b"v"), (topic, b"w")])
 
 
 def _produce_in_child(producer: Producer, topic: str = "t") -> int:
@@ -263,13 +262,16 @@ def ends(how: str, servers: str) -> str:
 
 
 @pytest.mark.parametrize("how", ["end", "exit", "deleted", "child"])
-def test_records_that_wait_for_their_topic_at_exit_are_sent(how: str) -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        assert "lost" not in ends(how, broker.bootstrap_servers)
-        assert [one.value for one in broker.records("t")] == [b"%d" % n for n in range(50)]
+def test_records_that_wait_for_their_topic_at_exit_are_sent(
+    how: str, broker: EmbeddedBroker
+) -> None:
+    assert "lost" not in ends(how, broker.bootstrap_servers)
+    assert [one.value for one in broker.records("t")] == [b"%d" % n for n in range(50)]
 
 
-def test_what_waits_in_vain_at_exit_takes_no_time_from_what_is_queued() -> None:
+def test_what_waits_in_vain_at_exit_takes_no_time_from_what_is_queued(
+    broker: EmbeddedBroker,
+) -> None:
     """The linger is longer than what an exit waits: only the end of the engine cuts it short."""
     program = """
 import sys
@@ -280,33 +282,31 @@ producer.list_topics("t")
 producer.produce("t", b"queued")
 producer.produce("nowhere", b"waits")
 """
-    with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
-        ended = run_python("-c", program, broker.bootstrap_servers)
-        assert "lost at the interpreter's exit: 1 record of" in ended.stderr
-        assert [one.value for one in broker.records("t")] == [b"queued"]
+    ended = run_python("-c", program, broker.bootstrap_servers)
+    assert "lost at the interpreter's exit: 1 record of" in ended.stderr
+    assert [one.value for one in broker.records("t")] == [b"queued"]
 
 
 def test_records_that_wait_for_their_topic_at_exit_in_vain_are_told_of(nobody: str) -> None:
     assert "lost at the interpreter's exit: 50 records of" in ends("end", nobody)
 
 
-def test_a_forked_child_waits_for_no_report_of_its_parent() -> None:
+def test_a_forked_child_waits_for_no_report_of_its_parent(broker: EmbeddedBroker) -> None:
     reports = Reports()
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 900}
-        with Producer(options) as producer:
-            producer.produce("t", b"first")
-            assert producer.flush(LONG) == 0
-            producer.produce("t", b"v", on_delivery=reports)
-            child = os.fork()
-            if not child:
-                os._exit(10 * len(producer) + _produce_in_child(producer) + producer.flush(LONG))
-            _, status = os.waitpid(child, 0)
-            assert os.waitstatus_to_exitcode(status) == 0
-            assert producer.flush(LONG) == 0
-        assert reports.stored == {"t": [b"v"]}
-        stored = [one.value or b"" for one in broker.records("t")]
-        assert sorted(stored) == [b"first", b"v", b"w"]
+    options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 900}
+    with Producer(options) as producer:
+        producer.produce("t", b"first")
+        assert producer.flush(LONG) == 0
+        producer.produce("t", b"v", on_delivery=reports)
+        child = os.fork()
+        if not child:
+            os._exit(10 * len(producer) + _produce_in_child(producer) + producer.flush(LONG))
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert producer.flush(LONG) == 0
+    assert reports.stored == {"t": [b"v"]}
+    stored = [one.value or b"" for one in broker.records("t")]
+    assert sorted(stored) == [b"first", b"v", b"w"]
 
 
 def test_a_record_waits_while_its_user_is_refused() -> None:

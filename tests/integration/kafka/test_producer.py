@@ -155,17 +155,16 @@ def test_with_a_version_given_nobody_is_waited_for() -> None:
     producer.close()
 
 
-def test_records_without_an_outcome_make_close_and_get_fail() -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-        with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=0.5)):
-            future = producer.send("t", b"v")
-            with pytest.raises(theirs.KafkaTimeoutError, match="Timeout after waiting for 0 secs"):
-                future.get(0)
-            with pytest.raises(theirs.KafkaTimeoutError):
-                producer.close(0)
-            producer.close()
-        assert future.succeeded()
+def test_records_without_an_outcome_make_close_and_get_fail(broker: EmbeddedBroker) -> None:
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=0.5)):
+        future = producer.send("t", b"v")
+        with pytest.raises(theirs.KafkaTimeoutError, match="Timeout after waiting for 0 secs"):
+            future.get(0)
+        with pytest.raises(theirs.KafkaTimeoutError):
+            producer.close(0)
+        producer.close()
+    assert future.succeeded()
 
 
 def test_waiting_inside_a_callback_is_a_timeout(producer: KafkaProducer) -> None:
@@ -247,24 +246,25 @@ def test_metrics_have_their_groups_and_names(producer: KafkaProducer) -> None:
     assert raw[name].value() >= 1
 
 
-def test_transactions_may_be_initialized_again_and_go_on_as_they_were() -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        servers = broker.bootstrap_servers
-        with KafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
-            for _ in range(2):
-                producer.init_transactions()
-                producer.begin_transaction()
-                producer.send("t", b"v")
-                producer.init_transactions()
-                offsets = {TopicPartition("t", 0): OffsetAndMetadata(7, "metadata", 33)}
-                producer.send_offsets_to_transaction(offsets, "g")
-                producer.commit_transaction()
-        assert len(broker.records("t", committed=True)) == 2
-        assert group_offset(servers, "g", "t", 0) == 7
-        with pytest.raises(errors.IllegalStateError):
-            producer.init_transactions()  # closed
-        with (
-            KafkaProducer(bootstrap_servers=servers) as other,
-            pytest.raises(errors.IllegalStateError, match=r"init_transactions\(\) needs"),
-        ):
-            other.init_transactions()
+def test_transactions_may_be_initialized_again_and_go_on_as_they_were(
+    broker: EmbeddedBroker,
+) -> None:
+    servers = broker.bootstrap_servers
+    with KafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+        for _ in range(2):
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"v")
+            producer.init_transactions()
+            offsets = {TopicPartition("t", 0): OffsetAndMetadata(7, "metadata", 33)}
+            producer.send_offsets_to_transaction(offsets, "g")
+            producer.commit_transaction()
+    assert len(broker.records("t", committed=True)) == 2
+    assert group_offset(servers, "g", "t", 0) == 7
+    with pytest.raises(errors.IllegalStateError):
+        producer.init_transactions()  # closed
+    with (
+        KafkaProducer(bootstrap_servers=servers) as other,
+        pytest.raises(errors.IllegalStateError, match=r"init_transactions\(\) needs"),
+    ):
+        other.init_transactions()

@@ -330,21 +330,20 @@ WATCHED = {
     ],
 )
 def test_a_program_is_traced_and_metered_without_a_line_of_its_own(
-    tmp_path: Path, code: str
+    tmp_path: Path, code: str, broker: EmbeddedBroker
 ) -> None:
     app = tmp_path / "app.py"
     app.write_text(code)
     command = Path(sys.executable).with_name("opentelemetry-instrument")
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        ran = subprocess.run(
-            [command, sys.executable, app, broker.bootstrap_servers],
-            env={**os.environ, **WATCHED},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        (record,) = broker.records("t")
+    ran = subprocess.run(
+        [command, sys.executable, app, broker.bootstrap_servers],
+        env={**os.environ, **WATCHED},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    (record,) = broker.records("t")
     assert ran.returncode == 0, ran.stderr
     told = list(objects(ran.stdout))
     (span,) = [one for one in told if one.get("name") == "send t"]
