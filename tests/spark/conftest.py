@@ -88,3 +88,10 @@ def kafka() -> Iterator[str]:
     """The address of an embedded broker whose topics have three partitions."""
     with EmbeddedBroker(default_partitions=3) as broker:
         yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of an embedded broker of the module, which is made as its ``BROKER`` says."""
+    with EmbeddedBroker(**request.module.BROKER) as broker:
+        yield broker.bootstrap_servers

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,6 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from kprod.admin import read_topic
-from kprod.broker import EmbeddedBroker
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.spark import partition_writer
 from kprod.spark.data_source import MicroBatchWriter
@@ -29,10 +27,7 @@ PACKED: dict[str, Any] = {
 FRAME = b"\0\0\0\0\7"
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker(default_partitions=1) as broker:
-        yield broker.bootstrap_servers
+BROKER = {"default_partitions": 1}
 
 
 class Seen:

@@ -6,7 +6,6 @@ import dataclasses
 import pickle
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,6 @@ import pytest
 from pyspark import cloudpickle
 
 from kprod.admin import read_topic
-from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import LogConfig
 from kprod.errors import (
     ConfigError,
@@ -26,13 +24,7 @@ from kprod.errors import (
 from kprod.spark import PartitionWriter, partition_writer
 from kprod.types import ProducerRecord
 
-
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker(
-        default_partitions=2, log_config=LogConfig(max_message_bytes=100_000)
-    ) as broker:
-        yield broker.bootstrap_servers
+BROKER = {"default_partitions": 2, "log_config": LogConfig(max_message_bytes=100_000)}
 
 
 def values(bootstrap: str, topic: str) -> list[bytes]:

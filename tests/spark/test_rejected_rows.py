@@ -18,12 +18,7 @@ ROWS = 2_000
 LARGEST = 20_000  # bytes of a batch that the broker takes
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker(
-        default_partitions=2, log_config=LogConfig(max_message_bytes=LARGEST)
-    ) as broker:
-        yield broker.bootstrap_servers
+BROKER = {"default_partitions": 2, "log_config": LogConfig(max_message_bytes=LARGEST)}
 
 
 def poisoned() -> pa.RecordBatch:

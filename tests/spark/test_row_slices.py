@@ -9,18 +9,13 @@ import pytest
 from pyspark.sql import Row
 
 from kprod.admin import read_topic
-from kprod.broker import EmbeddedBroker
 from kprod.errors import RecordTooLargeError, RecordTypeError
 from kprod.spark import partition_writer
 from kprod.spark.executor_producer import MeasuringProducer
 from kprod.spark.record_plan import Rows
 from kprod.spark.task_sender import MOST_BYTES, MOST_ROWS, TaskSender
 
-
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker(default_partitions=1) as broker:
-        yield broker.bootstrap_servers
+BROKER = {"default_partitions": 1}
 
 
 def stored(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:

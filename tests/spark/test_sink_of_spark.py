@@ -8,7 +8,6 @@ counts no rows of one in ``StreamingQueryProgress``, and ``kafka.partitioner.cla
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kprod.admin import read_topic
-from kprod.broker import EmbeddedBroker
 from tests.spark.lines import Lines
 
 pytestmark = pytest.mark.timeout(600)
@@ -31,10 +29,7 @@ NOT_STREAMED: list[tuple[list[str], dict[str, str], str]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def existing_topics_only() -> Iterator[str]:
-    with EmbeddedBroker(topics={"there": 1}, auto_create_topics=False) as broker:
-        yield broker.bootstrap_servers
+BROKER = {"topics": {"there": 1}, "auto_create_topics": False}
 
 
 def start(lines: Lines, kafka: str, *columns: str, **options: str) -> StreamingQuery:
@@ -137,7 +132,7 @@ def test_a_stream_writes_to_its_topic(
 @pytest.mark.parametrize(("columns", "options", "complaint"), NOT_STREAMED)
 def test_a_stream_says_what_is_wrong_with_it(
     lines: Lines,
-    existing_topics_only: str,
+    bootstrap: str,
     columns: list[str],
     options: dict[str, str],
     complaint: str,
@@ -145,4 +140,4 @@ def test_a_stream_says_what_is_wrong_with_it(
     """Spark may say so when the query starts, or when it plans its first micro-batch."""
     lines.add(1)
     with pytest.raises(Exception, match=complaint):
-        start(lines, existing_topics_only, *columns, **options).processAllAvailable()
+        start(lines, bootstrap, *columns, **options).processAllAvailable()
