@@ -268,8 +268,7 @@ class Network:
     def let_connect(self) -> None:
         """Begin the connections that were requested while they could not be begun."""
         self.connect_requested = False
-        if self.waiting:
-            self.look_again()
+        self.look_again()
 
     def _awaits_answer(self) -> bool:
         return any(broker.in_flight for broker in self.transports.values())
