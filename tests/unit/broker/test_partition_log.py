@@ -53,14 +53,6 @@ def test_a_full_index_ends_a_segment(tmp_path: Path) -> None:
     assert values(log) == [b"%d" % number for number in range(8)]
 
 
-def test_offsets_outside_of_the_log(log: PartitionLog) -> None:
-    append(log, b"a")
-    assert read_log(log, 1, 1_000) == b""
-    for offset in (-1, 2):
-        with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
-            read_log(log, offset, 1_000)
-
-
 def test_times_are_found_across_segments(log: PartitionLog) -> None:
     assert log.view().largest_timestamp() is None
     for number in range(30):

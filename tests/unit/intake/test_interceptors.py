@@ -56,11 +56,6 @@ class Failing(Outcomes):
         raise ValueError("error")
 
 
-def test_each_sees_the_output_of_the_one_before() -> None:
-    changed = Interceptors([Suffix(b"1"), Outcomes(), Suffix(b"2")]).on_send(RECORD)
-    assert changed.value == b"value12"
-
-
 @pytest.mark.parametrize(
     ("result", "reason"),
     [

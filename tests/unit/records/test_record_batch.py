@@ -117,12 +117,3 @@ def test_damage_only_ever_raises_corrupt_batch(data: st.DataObject) -> None:
             list(batch.records(max_bytes=100_000))
     except CorruptBatch:
         pass
-
-
-@given(st.binary(max_size=300))
-def test_noise_only_ever_raises_corrupt_batch(noise: bytes) -> None:
-    try:
-        list(read_batches(noise))
-        list(only_batch(raw_batch(payload=noise)).records())
-    except CorruptBatch:
-        pass

@@ -72,12 +72,6 @@ def test_error_codes_nobody_knows_are_values() -> None:
     assert decode_api_versions_response(0, body("03e7 00000000")).error_code == 999
 
 
-def test_tagged_fields_nobody_knows_are_skipped() -> None:
-    expected = InitProducerIdReply(0, 4000, 0, 0)
-    told = "00000000 0000 0000000000000fa0 0000"
-    assert decode_init_producer_id_response(4, body(told + "02 00 03 aabbcc 63 00")) == expected
-
-
 @pytest.mark.parametrize("version", range(6))
 def test_init_producer_id_responses_of_every_version(version: int) -> None:
     reply = decode_init_producer_id_response(version, init_producer_id_response(version))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.errors import UnsupportedVersionError
-from kprod.wire.versions import ApiKey, ApiVersions, is_flexible
+from kprod.wire.versions import ApiKey, ApiVersions
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,3 @@ def test_a_cap_below_every_shared_version_is_told() -> None:
 def test_an_api_the_broker_does_not_offer_is_named() -> None:
     with pytest.raises(UnsupportedVersionError, match=r"INIT_PRODUCER_ID.*0-5"):
         ApiVersions({}).pick(ApiKey.INIT_PRODUCER_ID)
-
-
-def test_flexible_versions_begin_where_the_schemas_say() -> None:
-    assert not is_flexible(ApiKey.SASL_HANDSHAKE, 1)
-    assert [is_flexible(ApiKey.PRODUCE, version) for version in (8, 9)] == [False, True]
