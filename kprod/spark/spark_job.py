@@ -106,13 +106,15 @@ def most_tasks_at_once(settings: Callable[[str], str | None]) -> int | None:
     return None if cores is None else max(1, cores // per_task)
 
 
-ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"  # since Spark 4.0
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"  # since Spark 4.1
-SMALL_BATCH = "4m"
+UNCHECKED = str(2**31 - 1)
+"""With any other limit of bytes, Spark adds up the size of the batch before each row."""
 SMALL_BYTES = 4 << 20
-LARGE_ROW, LARGE_JOB = 500, 100_000_000
-"""Minimum bytes per row, and of a whole job, from which ``faster_settings`` matter."""
+LARGE_ROW, HUGE_ROW, LARGE_JOB = 500, 10_000, 100_000_000
+"""Bytes per row from which fewer rows per batch are better, and from which the check of each row
+does not matter; bytes of a job from which any of ``faster_settings`` matters."""
 
 
 def faster_settings(
@@ -120,18 +122,21 @@ def faster_settings(
 ) -> Mapping[str, str]:
     """Settings that are not set yet, and would make the next job with such rows faster.
 
-    They concern the size of Arrow batches, which should fit into the processor's caches, and Unix
-    sockets, which save a copy. After a small job, such as a micro-batch, ``settings`` and
-    ``version`` are not called.
+    They concern the size of Arrow batches, which should fit into the processor's caches, the check
+    of this size before each row, and Unix sockets, which save a copy. After a small job, such as a
+    micro-batch, ``settings`` and ``version`` are not called.
     """
-    if nbytes < LARGE_JOB or nbytes < LARGE_ROW * records:
+    if nbytes < LARGE_JOB:
         return {}
-    rows = settings(ARROW_ROWS) or "10000"
-    unlimited = not rows.isdigit() or int(rows) == 0
     found: dict[str, str] = {}
-    if not settings(ARROW_BYTES) and (unlimited or int(rows) * nbytes > SMALL_BYTES * records):
-        found[ARROW_BYTES] = SMALL_BATCH
-    if settings(UNIX_SOCKETS) is None and tuple(map(int, version().split(".")[:2])) >= (4, 1):
+    since = tuple(map(int, version().split(".")[:2]))
+    rows, fitting = settings(ARROW_ROWS) or "10000", SMALL_BYTES * records // nbytes or 1
+    unlimited = not rows.isdigit() or int(rows) == 0
+    if nbytes >= LARGE_ROW * records and (unlimited or int(rows) > fitting):
+        found[ARROW_ROWS] = str(fitting)[0].ljust(len(str(fitting)), "0")
+    if settings(ARROW_BYTES) is None and since >= (4, 0) and nbytes < HUGE_ROW * records:
+        found[ARROW_BYTES] = UNCHECKED
+    if settings(UNIX_SOCKETS) is None and since >= (4, 1):
         found[UNIX_SOCKETS] = "true"
     return found
 

@@ -190,9 +190,8 @@ def _advise(spark: SparkSession, result: WriteResult) -> None:
 @functools.cache
 def _log_once(settings: str) -> None:
     _log.info(
-        "for rows of this size, Spark passes data to its Python workers faster with %s: in a"
-        " measurement with rows of 1,000 bytes, jobs took a fifth less time with both settings"
-        " (docs/spark-operation.md)",
+        "for rows of this size, Spark passes data to its Python workers faster with %s; see Useful"
+        " settings in docs/spark-operation.md",
         settings,
     )
 

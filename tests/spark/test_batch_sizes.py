@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kprod.spark.options import config_of, job_options, with_large_batches
-from kprod.spark.spark_job import ARROW_BYTES, ARROW_ROWS, UNIX_SOCKETS, faster_settings
+from kprod.spark.spark_job import (
+    ARROW_BYTES,
+    ARROW_ROWS,
+    UNCHECKED,
+    UNIX_SOCKETS,
+    faster_settings,
+)
 
 
 def test_one_partition_a_task_fills_whole_requests() -> None:
@@ -22,25 +28,29 @@ def test_a_size_that_is_given_holds(size: str) -> None:
     assert with_large_batches(options) == options
 
 
-BOTH = {ARROW_BYTES: "4m", UNIX_SOCKETS: "true"}
+ROWS = {ARROW_ROWS: "4000"}
+BYTES = {ARROW_BYTES: UNCHECKED}
+SOCKETS = {UNIX_SOCKETS: "true"}
 
 
 @pytest.mark.parametrize(
     ("settings", "version", "records", "nbytes", "found"),
     [
-        ({}, "4.3.0", 1_000_000, 1_000_000_000, BOTH),
-        ({}, "4.0.1", 1_000_000, 1_000_000_000, {ARROW_BYTES: "4m"}),
-        ({ARROW_ROWS: "1000"}, "4.1.0", 1_000_000, 1_000_000_000, {UNIX_SOCKETS: "true"}),
-        ({ARROW_ROWS: "0"}, "4.2.0", 1_000_000, 1_000_000_000, BOTH),
-        ({ARROW_BYTES: "64m"}, "4.2.0", 1_000_000, 1_000_000_000, {UNIX_SOCKETS: "true"}),
-        ({UNIX_SOCKETS: "false"}, "4.2.0", 1_000_000, 1_000_000_000, {ARROW_BYTES: "4m"}),
-        ({ARROW_ROWS: "2000", UNIX_SOCKETS: "true"}, "4.2.0", 1_000_000, 1_000_000_000, {}),
-        ({}, "4.3.0", 10_000_000, 1_000_000_000, {}),
+        ({}, "4.3.0", 1_000_000, 1_000_000_000, ROWS | BYTES | SOCKETS),
+        ({}, "4.0.1", 1_000_000, 1_000_000_000, ROWS | BYTES),
+        ({}, "3.5.7", 1_000_000, 1_000_000_000, ROWS),
+        ({ARROW_ROWS: "1000"}, "4.1.0", 1_000_000, 1_000_000_000, BYTES | SOCKETS),
+        ({ARROW_ROWS: "0"}, "4.2.0", 1_000_000, 1_000_000_000, ROWS | BYTES | SOCKETS),
+        ({ARROW_BYTES: "64m"}, "4.2.0", 1_000_000, 1_000_000_000, ROWS | SOCKETS),
+        ({UNIX_SOCKETS: "false"}, "4.2.0", 1_000_000, 1_000_000_000, ROWS | BYTES),
+        (ROWS | BYTES | SOCKETS, "4.2.0", 1_000_000, 1_000_000_000, {}),
+        ({}, "4.3.0", 10_000_000, 1_000_000_000, BYTES | SOCKETS),
+        ({}, "4.3.0", 100, 1_000_000_000, {ARROW_ROWS: "1", **SOCKETS}),
         ({}, "4.3.0", 10_000, 10_000_000, {}),
         ({}, "4.3.0", 0, 0, {}),
     ],
 )
-def test_settings_for_large_rows_are_recommended_where_nobody_has_set_them(
+def test_settings_for_large_jobs_are_recommended_where_nobody_has_set_them(
     settings: dict[str, str], version: str, records: int, nbytes: int, found: dict[str, str]
 ) -> None:
     assert faster_settings(settings.get, lambda: version, records, nbytes) == found
