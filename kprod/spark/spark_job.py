@@ -111,7 +111,8 @@ ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"  # since Spark 4.1
 UNCHECKED = str(2**31 - 1)
 """With any other limit of bytes, Spark adds up the size of the batch before each row."""
-SMALL_BYTES = 4 << 20
+ROWS, SMALL_BYTES = 10_000, 4 << 20
+"""Spark's default number of rows in a batch, and a batch that fits into the processor's caches."""
 LARGE_ROW, HUGE_ROW, LARGE_JOB = 500, 10_000, 100_000_000
 """Bytes per row from which fewer rows per batch are better, and from which the check of each row
 does not matter; bytes of a job from which any of ``faster_settings`` matters."""
@@ -122,17 +123,18 @@ def faster_settings(
 ) -> Mapping[str, str]:
     """Settings that are not set yet, and would make the next job with such rows faster.
 
-    They concern the size of Arrow batches, which should fit into the processor's caches, the check
-    of this size before each row, and Unix sockets, which save a copy. After a small job, such as a
-    micro-batch, ``settings`` and ``version`` are not called.
+    They concern the size of Arrow batches, the check of this size before each row, and Unix
+    sockets, which save a copy. After a small job, such as a micro-batch, ``settings`` and
+    ``version`` are not called.
     """
     if nbytes < LARGE_JOB:
         return {}
     found: dict[str, str] = {}
     since = tuple(map(int, version().split(".")[:2]))
-    rows, fitting = settings(ARROW_ROWS) or "10000", SMALL_BYTES * records // nbytes or 1
-    unlimited = not rows.isdigit() or int(rows) == 0
-    if nbytes >= LARGE_ROW * records and (unlimited or int(rows) > fitting):
+    rows, fitting = settings(ARROW_ROWS), SMALL_BYTES * records // nbytes or 1
+    most = int(rows or ROWS) if (rows or "0").isdigit() else 0  # 0: no limit
+    many = nbytes >= LARGE_ROW * records and not 0 < most <= fitting
+    if many or (rows is None and fitting > 2 * most):
         found[ARROW_ROWS] = str(fitting)[0].ljust(len(str(fitting)), "0")
     if settings(ARROW_BYTES) is None and since >= (4, 0) and nbytes < HUGE_ROW * records:
         found[ARROW_BYTES] = UNCHECKED
