@@ -104,10 +104,6 @@ class Partitions(Sequence[PartitionInfo]):
         """The nodes with an in-sync replica; () if unknown."""
         return () if self._in_sync is None else self._in_sync[number]
 
-    def led_by(self, node_id: int) -> list[int]:
-        """The numbers of the partitions that a node leads, in order."""
-        return [number for number, leader in enumerate(self._leaders) if leader == node_id]
-
     def led(self) -> Sequence[int]:
         """The numbers of the partitions with a leader, in order."""
         if NO_LEADER not in self._leaders:
@@ -222,14 +218,6 @@ class ClusterSnapshot:
         if info is None:
             return None
         return Leadership(info.leader_id, info.leader_epoch, self.topic_id(tp.topic))
-
-    def partitions_of_node(self, node_id: int) -> list[TopicPartition]:
-        """The partitions that a node leads (Java's ``Cluster.partitionsForNode``)."""
-        return [
-            TopicPartition(topic.name, number)
-            for topic in self.topics.values()
-            for number in topic.partitions.led_by(node_id)
-        ]
 
     def topic_id(self, name: str) -> bytes | None:
         """The topic's id; None if the topic is unknown or the cluster has no topic ids."""

@@ -188,13 +188,6 @@ def test_replicas_belong_to_their_partition_in_whatever_order_they_come() -> Non
     assert (moved[0].leader_id, moved.replicas(0)) == (7, (6, 7))
 
 
-def test_the_partitions_that_a_node_leads() -> None:
-    topics = [topic([(1, 0), (2, 0), (1, 0)]), topic([(1, 0)], name="other")]
-    view = ClusterSnapshot().with_topics(topics, {})
-    assert view.partitions_of_node(1) == [("t", 0), ("t", 2), ("other", 0)]
-    assert view.partitions_of_node(3) == []
-
-
 def test_partitions_take_little_memory() -> None:
     """A hostile or a huge answer: what becomes of it takes little more than the answer itself."""
     count = 10_000
