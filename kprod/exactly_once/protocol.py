@@ -48,10 +48,12 @@ from kprod.transactional.two_phase_commit import PreparedTransaction
 
 FIRST_PAUSE = 0.015
 LONGEST_PAUSE = 1.0
-LOOKS = 3
+LOOKS = 10
 """How often a shard other than the first checks for the layout before it takes over the layout's
 id. Otherwise, the shards would fence each other."""
-LONGEST_LOOK = 30.0
+FIRST_LOOK = 0.01
+"""Seconds between these checks. The first shard needs about 60 ms on a cluster that is near."""
+LONGEST_LOOK = 10.0
 """Maximum seconds between two checks, after tasks have fenced each other repeatedly."""
 
 
@@ -123,7 +125,7 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
     Another shard may then take over the id in turn. This fences the first shard, unless the first
     shard has already committed a layout.
     """
-    pause = FIRST_PAUSE
+    pause = FIRST_LOOK
     looks = 0 if shard.number == 0 else LOOKS
     begun: bool | None = None
     while True:
@@ -134,7 +136,6 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
         if looks:  # the first shard does it, most likely, and is quick
             looks -= 1
             yield Pause(pause)
-            pause = min(2 * pause, LONGEST_LOOK)
             continue
         if layout is None and begun is None:  # before taking over: it may be many questions
             begun = yield from is_begun(shard, range(shard.shards or 0))
@@ -158,8 +159,8 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
         except Fenced:
             # By another task of the batch, which has four more steps to take. Taking over again
             # before it has taken them fences it in its turn, and on a slow cluster that would go on
-            # for ever: so the looks come first again, each pause twice as long as the one before.
-            looks = LOOKS
+            # for ever: so the looks come first again, with pauses that are eight times as long.
+            looks, pause = LOOKS, min(8 * pause, LONGEST_LOOK)
         else:
             return fresh
 
