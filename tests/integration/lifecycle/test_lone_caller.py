@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -56,8 +57,13 @@ class Lone:
         return threading.get_ident() in self.backend.waited[before:]
 
     def settle_in(self) -> None:
-        """Wait until the sender's thread leaves the work to us."""
-        await_true(self.waits_itself, LONG, "the thread never leaves the work to who waits")
+        """Wait until the sender's thread leaves the work to us.
+
+        Without a pause: after a few milliseconds the thread would take the work again.
+        """
+        deadline = time.monotonic() + LONG
+        while not self.waits_itself():
+            assert time.monotonic() < deadline, "the thread never leaves the work to who waits"
 
 
 @pytest.fixture
