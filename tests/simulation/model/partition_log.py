@@ -158,6 +158,7 @@ class PartitionLog:
     def truncate(self, end: int) -> None:
         """Lose what lies at ``end`` and above; the memory of producers follows the log."""
         self.batches = [batch for batch in self.batches if batch.end <= end]
+        self._forgotten_below = min(self._forgotten_below, end)  # what is written next is not old
         self._producers.clear()
         for batch in self.batches:
             if batch.base_offset >= self._forgotten_below:
