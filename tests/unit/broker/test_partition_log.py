@@ -1,21 +1,29 @@
-"""One partition: offsets, segments, duplicates, reads."""
+"""One partition's log: offsets, segments and their indexes, reads, and opening it again."""
 
 from __future__ import annotations
 
 import resource
+import struct
+import tempfile
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kprod.broker.log.indexes import TimestampOffset
+from kprod.broker.log.indexes import OffsetIndex, TimeIndex, TimestampOffset
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.log.segment import LogSegment
+from kprod.broker.records.file_slice import in_memory
 from kprod.errors import BrokerError
-from tests.support.raw_batch import raw_batch
-from tests.unit.broker.logs import append, open_log, read_log, records, values
+from kprod.records.record_batch import BatchHeader, read_batches
+from tests.support.raw_batch import raw_batch, raw_record
+from tests.unit.broker.logs import append, open_log, produce, read_log, records, values
 
 
 def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
@@ -128,3 +136,254 @@ def test_strict_mode_flushes_and_a_closed_log_refuses(tmp_path: Path) -> None:
     log.close()
     with pytest.raises(BrokerError, match="KAFKA_STORAGE_ERROR"):
         append(log, b"b")
+
+
+# One segment: what is written, found, indexed and recovered ---------------------------------------
+
+
+BASE = 1_000
+PER_BATCH = 3
+
+
+def thousand_bytes(number: int) -> bytes:
+    """Batch ``number`` of three records in exactly 1,000 bytes, a second after the one before."""
+    filler = b"x" * 300
+    payload = raw_record(0, filler) + raw_record(1, filler)
+    payload += raw_record(2, b"y" * (1000 - 61 - len(payload) - 9))
+    return raw_batch(
+        [b""] * PER_BATCH,
+        payload=payload,
+        base_offset=BASE + PER_BATCH * number,
+        base_timestamp=number * 1000,
+        max_timestamp=number * 1000,
+    )
+
+
+def fill(segment: LogSegment, batches: range) -> None:
+    for number in batches:
+        data = thousand_bytes(number)
+        assert len(data) == 1000
+        segment.append(BatchHeader.parse(data), [data])
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Iterator[LogSegment]:
+    segment = LogSegment(tmp_path, BASE, LogConfig())
+    segment.open_for_append()
+    yield segment
+    segment.close()
+
+
+def offsets_in(data: bytes) -> list[int]:
+    return [batch.base_offset for batch in read_batches(data)]
+
+
+def test_an_entry_comes_with_the_batch_that_finds_4096_bytes_behind_it(
+    segment: LogSegment,
+) -> None:
+    fill(segment, range(5))
+    assert segment.offset_index.count == 0
+    fill(segment, range(5, 6))
+    assert segment.offset_index[0] == (17, 5000)
+    assert segment.time_index[0] == (5000, 17)
+    fill(segment, range(6, 11))
+    assert segment.offset_index.count == 2
+    assert segment.offset_index[1] == (32, 10_000)
+
+
+def test_a_time_is_found_where_it_is_reached_first(segment: LogSegment) -> None:
+    fill(segment, range(40))
+    for number in (0, 1, 17, 39):
+        found = segment.find_timestamp(number * 1000 - 500, 0, segment.size)
+        assert found == TimestampOffset(number * 1000, BASE + PER_BATCH * number)
+        assert segment.find_timestamp(number * 1000, 0, segment.size) == found
+    assert segment.find_timestamp(39_001, 0, segment.size) is None
+    assert segment.find_timestamp(0, BASE + 5, segment.size) == TimestampOffset(1000, BASE + 5)
+    assert segment.find_timestamp(5000, 0, 5000) is None
+
+
+@pytest.mark.parametrize("entry", [(17, 5001), (17, 500_000), (17, -5), (99, 5000), (2, 5000)])
+def test_a_damaged_index_misleads_nobody(segment: LogSegment, entry: tuple[int, int]) -> None:
+    fill(segment, range(8))
+    segment.seal()
+    segment.offset_index.path.write_bytes(struct.pack(">ii", *entry))
+    assert segment.intact_end() is None
+    for offset in range(BASE, BASE + 24):
+        data = in_memory([segment.locate(offset, 1000, segment.size, whole_first=False)])
+        assert offsets_in(data) == [offset - (offset - BASE) % PER_BATCH]
+
+
+@pytest.mark.parametrize("at", [8, 16, 17, 21, 30, 60, 500, 999])
+def test_recovery_ends_at_the_first_batch_that_is_not_valid(segment: LogSegment, at: int) -> None:
+    fill(segment, range(8))
+    path = segment.records.path
+    content = bytearray(path.read_bytes())
+    content[3000 + at] ^= 0x40
+    path.write_bytes(content)
+    assert segment.recover() == 5000
+    assert segment.intact_end() == BASE + 9
+
+
+def test_zeros_at_the_end_are_not_batches(segment: LogSegment) -> None:
+    fill(segment, range(3))
+    with segment.records.path.open("ab") as file:
+        file.write(bytes(4096))
+    again = LogSegment(segment.records.path.parent, BASE, LogConfig())
+    assert again.intact_end() is None
+    assert again.recover() == 4096
+    assert again.intact_end() == BASE + 9
+    again.close()
+
+
+def test_a_closed_segment_has_nothing_to_read(segment: LogSegment) -> None:
+    fill(segment, range(8))
+    segment.close()
+    assert in_memory([segment.locate(BASE + 20, 1000, 8000, whole_first=True)]) == b""
+
+
+# The sparse indexes of a segment, by offset and by time -------------------------------------------
+
+
+INDEX_BASE = 5_000
+increasing = st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 5000)), max_size=60).map(
+    lambda steps: [
+        (INDEX_BASE + sum(s[0] for s in steps[: n + 1]), sum(s[1] for s in steps[: n + 1]))
+        for n in range(len(steps))
+    ]
+)
+
+
+@given(increasing, st.integers(INDEX_BASE - 10, INDEX_BASE + 62_000), st.integers(0, 310_000))
+def test_the_last_entry_that_is_not_behind_is_found(
+    entries: list[tuple[int, int]], offset: int, position: int
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "00000000000000005000.index")
+        index = OffsetIndex(path, INDEX_BASE)
+        index.grow(8 * len(entries) + 7)
+        for entry in entries:
+            assert not index.full
+            index.append(*entry)
+        assert index.full
+        index.trim()
+        assert path.read_bytes() == b"".join(
+            struct.pack(">ii", o - INDEX_BASE, p) for o, p in entries
+        )
+        again = OffsetIndex(path, INDEX_BASE)
+        assert again.sane
+        for each in (index, again):
+            for wanted, place in ((offset, position), *entries):
+                before = bisect_right([found for found, _ in entries], wanted)
+                assert each.lookup(wanted) == (entries[before - 1][1] if before else 0)
+                at_most = [found for found, at in entries if at <= place]
+                assert each.offset_before(place) == (at_most[-1] if at_most else INDEX_BASE)
+                behind = [found for found, at in entries if at >= place]
+                assert each.offset_behind(place) == (behind[0] if behind else None)
+            each.close()
+
+
+def test_only_larger_timestamps_are_news_and_the_last_slot_is_for_sealing(tmp_path: Path) -> None:
+    index = TimeIndex(tmp_path / "00000000000000005000.timeindex", INDEX_BASE)
+    index.grow(4 * 12)
+    for timestamp, offset in ((1_000, 4), (1_000, 9), (900, 12), (1_001, 13), (1_003, 20)):
+        assert not index.full
+        index.maybe_append(timestamp, INDEX_BASE + offset)
+    assert index.full
+    assert index.lookup(999) == TimestampOffset(-1, INDEX_BASE)
+    assert index.lookup(1_000) == TimestampOffset(1_000, INDEX_BASE + 4)
+    assert index.lookup(1_002) == TimestampOffset(1_001, INDEX_BASE + 13)
+    for late in (9_000, 9_001):
+        index.maybe_append(late, INDEX_BASE + 99)
+    assert index.last == TimestampOffset(9_000, INDEX_BASE + 99)
+    index.trim()
+    entries = ((1_000, 4), (1_001, 13), (1_003, 20), (9_000, 99))
+    assert index.path.read_bytes() == b"".join(struct.pack(">qi", *entry) for entry in entries)
+    assert index.sane
+    index.close()
+
+
+# Opened again: cleanly stopped, crashed, or damaged -----------------------------------------------
+
+
+CRASHED = 0
+
+
+def filled(directory: Path, count: int = 25) -> list[bytes]:
+    """A log of several segments that ended with a crash; returns what is in it."""
+    log = open_log(directory)
+    sent = [b"%04d" % number * 100 for number in range(count)]
+    for value in sent:
+        append(log, value)
+    log.abandon()
+    return sent
+
+
+def reopened(directory: Path, recovery_point: int | None) -> list[bytes | None]:
+    log = open_log(directory, recovery_point)
+    found = values(log)
+    append(log, b"one more")
+    assert values(log) == [*found, b"one more"]
+    log.abandon()
+    return found
+
+
+def test_after_a_clean_stop_files_have_no_slack_and_nothing_is_lost(tmp_path: Path) -> None:
+    sent = filled(tmp_path)
+    log = open_log(tmp_path, CRASHED)
+    log.close()
+    for path in tmp_path.glob("*.index"):
+        assert path.stat().st_size < 200
+    assert reopened(tmp_path, None) == sent
+
+
+def test_a_bad_batch_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
+    sent = filled(tmp_path)
+    second = sorted(tmp_path.glob("*.log"))[1]
+    content = bytearray(second.read_bytes())
+    content[-1] ^= 1
+    second.write_bytes(content)
+    found = reopened(tmp_path, CRASHED)
+    third = int(sorted(tmp_path.glob("*.log"))[1].stem)
+    assert found == sent[: len(found)]
+    assert 0 < third <= len(found) < len(sent)
+
+
+def test_leftovers_are_removed(tmp_path: Path) -> None:
+    sent = filled(tmp_path)
+    for name in ("00000000000000000099.index", "00000000000000000000.log.deleted", "x.cleaned"):
+        (tmp_path / name).write_bytes(b"?")
+    assert reopened(tmp_path, CRASHED) == sent
+    assert not list(tmp_path.glob("*9.index")) + list(tmp_path.glob("*.deleted"))
+
+
+def after(log: PartitionLog, recovery_point: int | None) -> PartitionLog:
+    """The log, opened again after a crash or a clean stop."""
+    log.close() if recovery_point is None else log.abandon()
+    return open_log(log.directory, recovery_point)
+
+
+@pytest.mark.parametrize("recovery_point", [None, CRASHED])
+def test_the_last_five_batches_are_known_after_any_end(
+    log: PartitionLog, recovery_point: int | None
+) -> None:
+    for number in range(100):
+        produce(log, number)
+    log = after(log, recovery_point)
+    for number in range(95, 100):
+        assert produce(log, number).base_offset == number
+    with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
+        produce(log, 94)
+    assert produce(log, 100).base_offset == 100
+
+
+@pytest.mark.parametrize("recovery_point", [None, CRASHED])
+def test_a_producer_that_wrote_long_ago_is_known(
+    log: PartitionLog, recovery_point: int | None
+) -> None:
+    produce(log, 0, 3)
+    for _ in range(30):
+        append(log, b"x" * 500)
+    log = after(log, recovery_point)
+    assert produce(log, 0, 3).base_offset == 0
+    with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
+        produce(log, 4)

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kprod.broker.handlers.produce import check_batch
+from kprod.broker.log.log_config import LogConfig
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
-from tests.support.raw_batch import raw_batch
+from kprod.errors import BrokerError
+from kprod.records.record_batch import BatchHeader
+from tests.support.raw_batch import raw_batch, raw_record
 from tests.unit.broker.nodes import ask
 
 
@@ -81,3 +85,82 @@ def test_topics_by_id(node: Node) -> None:
     assert answer["by id", 0].base_offset == 0
     answer = produce(node, {("nowhere", 0): raw_batch()}, version=13)
     assert answer["by id", 0].error_code is ErrorCode.unknown_topic_id
+
+
+# What a producer may send, and the code it is told otherwise --------------------------------------
+
+
+NOW = 1_000_000_000
+CONFIG = LogConfig(max_message_bytes=2_000)
+
+
+BATCH = raw_batch()
+INVALID, CORRUPT = ErrorCode.invalid_record, ErrorCode.corrupt_message
+LARGE, UNSUPPORTED = ErrorCode.message_too_large, ErrorCode.unsupported_compression_type
+MOST = CONFIG.max_message_bytes - len(raw_batch([b"x" * 1_000])) + 1_000
+LATEST = NOW + CONFIG.message_timestamp_after_max_ms
+TRANSACTIONAL = 0x10
+
+
+@pytest.mark.parametrize(
+    ("records", "version"),
+    [
+        *((raw_batch([b"a", b"b"], attributes=codec), 7) for codec in range(5)),
+        (raw_batch([b"x" * MOST]), 9),
+        (raw_batch(max_timestamp=LATEST), 9),
+        (raw_batch(attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0), 9),
+    ],
+)
+def test_a_batch_as_producers_send_it(records: bytes, version: int) -> None:
+    header = check_batch(records, version, CONFIG, NOW)
+    assert header == BatchHeader.parse(records)
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (raw_batch(base_offset=1), INVALID),
+        (raw_batch(attributes=0x20), INVALID),
+        (raw_batch(attributes=TRANSACTIONAL), INVALID),
+        (raw_batch(record_count=0, last_offset_delta=-1), INVALID),
+        (raw_batch(record_count=-1), INVALID),
+        (raw_batch(last_offset_delta=1), INVALID),
+        (raw_batch(producer_id=-2), INVALID),
+        (raw_batch(producer_id=5, producer_epoch=0), INVALID),
+        (raw_batch(producer_id=5, base_sequence=0), INVALID),
+        (raw_batch(attributes=0x08, max_timestamp=-1), INVALID),
+        *((raw_batch(magic=magic), INVALID) for magic in (0, 1, 3)),
+        *((anything, INVALID) for anything in (None, b"", BATCH * 2, BATCH + b"x")),
+        *((cut, INVALID) for cut in (BATCH[:-1], BATCH[:61], raw_batch(batch_length=2**31 - 1))),
+        *((cut, CORRUPT) for cut in (BATCH[:60], BATCH[:10])),
+        (raw_batch(crc=1), CORRUPT),
+        *((raw_batch(batch_length=length), CORRUPT) for length in (48, -1)),
+        (raw_batch([b"x" * (MOST + 1)]), LARGE),
+        *((raw_batch(attributes=codec), UNSUPPORTED) for codec in (5, 6, 7)),
+        (raw_batch(max_timestamp=LATEST + 1), ErrorCode.invalid_timestamp),
+    ],
+)
+def test_what_is_refused(records: bytes | None, code: ErrorCode) -> None:
+    with pytest.raises(BrokerError) as caught:
+        check_batch(records, 13, CONFIG, NOW)
+    assert caught.value.code == code
+
+
+def test_zstd_is_for_those_who_know_it() -> None:
+    with pytest.raises(BrokerError, match="UNSUPPORTED_COMPRESSION_TYPE"):
+        check_batch(raw_batch(attributes=4), 6, CONFIG, NOW)
+
+
+def test_records_of_the_future_are_named_all_of_them() -> None:
+    times = [0, 1, LATEST + 1, 2, LATEST + 2]
+    payload = b"".join(raw_record(n, b"v", None, time - times[0]) for n, time in enumerate(times))
+    batch = raw_batch(
+        payload=payload,
+        record_count=len(times),
+        last_offset_delta=len(times) - 1,
+        base_timestamp=times[0],
+        max_timestamp=times[-1],
+    )
+    with pytest.raises(BrokerError) as refused:
+        check_batch(batch, 9, CONFIG, NOW)
+    assert list(refused.value.record_errors) == [2, 4]
