@@ -26,7 +26,7 @@ from kprod.errors import (
 from kprod.sender.broker import Broker
 from kprod.sender.connection import Buffers, Exchange
 from kprod.sender.deadlines import FOREVER
-from kprod.sender.partitions import PartitionSet
+from kprod.sender.partitions import LAST_EPOCH, PartitionSet
 from kprod.sender.retry import AGAIN, FATAL, LATE, Reaction, reaction
 from kprod.sender.transactions import (
     DOOMED,
@@ -508,11 +508,13 @@ class Coordination:
             self._hold_until = now + MARKERS
         else:
             self._identify(reply.producer_id, reply.producer_epoch)
-            self._needs_epoch = False
             self._begin_anew()
         return None
 
     def _identify(self, producer_id: int, epoch: int) -> None:
+        # A coordinator fences a producer, or ends a transaction that takes too long, with the next
+        # epoch. There is none after the last one, which the answer to a late abort can have.
+        self._needs_epoch = epoch == LAST_EPOCH
         self._identity.producer = ProducerId(producer_id, epoch, transactional=True)
         self._transactions.producer = producer_id, epoch
 
@@ -525,9 +527,7 @@ class Coordination:
         """The transaction is over. ``renewed``: its end returned the epoch of the next one."""
         refused = self._refused_commit if self._transactions.state is State.COMMITTING else None
         upgraded = not self.implicit and self._transactions.level >= IMPLICIT_FROM
-        if renewed:
-            self._needs_epoch = False
-        elif upgraded or refused is not None:
+        if not renewed and (upgraded or refused is not None):
             # Brokers distinguish transactions of the two protocols by their epochs.
             self._needs_epoch = True
         if refused is not None:

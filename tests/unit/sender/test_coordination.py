@@ -13,10 +13,18 @@ from kprod.errors import (
     UnsupportedVersionError,
 )
 from kprod.sender.coordination import finding
+from kprod.sender.partitions import LAST_EPOCH
 from kprod.sender.retry import AGAIN, LATE, Reaction, reaction
 from kprod.sender.transactions import Call, State
 from kprod.types import TopicPartition
-from kprod.wire.transactions import GROUP, CoordinatorReply, GroupMetadata, PartitionsReply
+from kprod.wire.control import InitProducerIdReply
+from kprod.wire.transactions import (
+    GROUP,
+    CoordinatorReply,
+    EndTxnReply,
+    GroupMetadata,
+    PartitionsReply,
+)
 from kprod.wire.versions import ApiKey
 from tests.unit.sender.coordinating import MEMBER, OFFSETS, T0, T1, Dialogue
 
@@ -291,6 +299,21 @@ def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(cod
     assert dialogue.producer.epoch == 1
     dialogue.begin(T0)
     dialogue.commit()
+
+
+def test_no_transaction_begins_in_the_last_epoch() -> None:
+    """Nothing could fence its producer: what it leaves open would stay open for ever."""
+    dialogue = ready(implicit=True)
+    dialogue.begin(T0)
+    dialogue.transactions.start(Call.ABORT)
+    asked = dialogue.expect(ApiKey.END_TXN)
+    dialogue.coordination.take(asked, EndTxnReply(0, (40, LAST_EPOCH), 0), 0.0)
+    asked = dialogue.expect(ApiKey.INIT_PRODUCER_ID)
+    assert asked.fields[2:] == (40, LAST_EPOCH)
+    dialogue.coordination.take(asked, InitProducerIdReply(0, 41, 0, 0), 0.0)
+    dialogue.hear(Call.ABORT)
+    dialogue.begin(T0)
+    assert dialogue.producer[:2] == (41, 0)
 
 
 @TOO_LATE
