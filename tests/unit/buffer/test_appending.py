@@ -1,19 +1,24 @@
-"""Records go into the open batch of their partition, or wait for memory, or are refused whole."""
+"""Records go into the open batch of their partition, which may grow, and be cut in two."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
-from kprod.errors import BufferFullError, ProducerClosedError
+from kprod.buffer.compression import compressor
+from kprod.errors import BufferFullError, KprodError, ProducerClosedError
 from kprod.types import TopicPartition
+from kprod_ext.batch import ProducerBatch
 from kprod_ext.futures import FutureRecordMetadata
 from kprod_ext.partition_queue import PartitionQueue
+from tests.support.interruption import interruptible, repeat_until_interrupted
 from tests.support.pool_waiter import wait_until
-from tests.unit.buffer.accumulating import BATCH, VALUE, Accumulating, read
+from tests.support.tier import one_of
+from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, read
 
 LONG = 20.0
 
@@ -132,3 +137,254 @@ def test_threads_that_want_the_queue_of_a_partition_get_the_same() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(want, range(4)))
     assert all(mine == found[0] for mine in found)
+
+
+# A signal handler may raise at any moment of an append --------------------------------------------
+
+
+MANY = 1000
+
+
+@pytest.mark.parametrize("size", one_of(10, BATCH // 2, BATCH))
+def test_an_interrupted_append_leaves_memory_and_queue_in_order(size: int) -> None:
+    value = b"%04d" % size * (size // 4)
+    with interruptible():
+        for number in range(600):
+            rig = Accumulating(batches=MANY)
+            repeat_until_interrupted(partial(rig.append, value=value), 0.0002 + number * 2e-7)
+            check(rig, value)
+
+
+def check(rig: Accumulating, value: bytes) -> None:
+    """Whatever is queued is whole, is known to flush, and is all that takes memory."""
+    waiting = set(rig.accumulator.incomplete.copy())
+    rig.accumulator.begin_flush()
+    seen: list[ProducerBatch] = []
+    while batches := rig.drain():
+        seen += batches
+    assert set(seen) == waiting, "flush would not wait for a batch, or for ever"
+    for batch in seen:
+        assert {record.value for record in read(batch).records()} == {value}
+        batch.release()
+    assert rig.used == 0
+
+
+# A batch that is ready goes on filling until the sender takes it (KIP-782) ------------------------
+
+
+MOST = 5 * BATCH - 1
+"""Room for ten records of ``VALUE``."""
+
+
+def growing(batches: int = 100) -> Accumulating:
+    """Batches for node 1, which leads all partitions, may grow as far as they ever may."""
+    rig = Accumulating(batches, batch_max_size=MOST)
+    rig.broker(1).window.size = MOST
+    look_at_queues(rig)
+    return rig
+
+
+def look_at_queues(rig: Accumulating) -> None:
+    """Let the sender see every queue, by a batch that it sends."""
+    for partition in range(3):
+        rig.append(partition, b"")
+        rig.clock.advance(10)
+        for batch in rig.drain():
+            batch.partition.take_out(batch)
+            batch.release()
+
+
+def sizes(rig: Accumulating) -> list[int]:
+    return [batch.record_count for batch in rig.take_all()]
+
+
+def test_growing_is_allowed_by_node() -> None:
+    rig = Accumulating(100, batch_max_size=MOST)
+    leaders = (1, 2, 1)
+
+    def grown() -> dict[int, list[int]]:
+        for _ in range(12):
+            for partition in (0, 1):
+                rig.append(partition)
+        rig.look(leaders)
+        counts: dict[int, list[int]] = {0: [], 1: []}
+        for batch in rig.take_all():
+            counts[batch.tp.partition].append(batch.record_count)
+        return counts
+
+    assert grown() == {0: [2] * 6, 1: [2] * 6}, "before anything was allowed"
+    rig.broker(1).window.size = 2 * BATCH
+    grown()  # the sender has looked at the queues only now
+    assert grown() == {0: [4] * 3, 1: [2] * 6}
+    rig.broker(1).window.size = 0
+    grown()
+    assert grown() == {0: [2] * 6, 1: [2] * 6}, "what is allowed may be taken back"
+
+
+def test_only_the_record_that_fills_it_wakes_the_sender() -> None:
+    rig = growing()
+    appended = [rig.append() for _ in range(8)]
+    assert [one.wake_sender for one in appended] == [False, True] + [False] * 6
+    assert [one.batch_ready for one in appended] == [one.wake_sender for one in appended]
+    assert rig.drain()[0].record_count == 8
+
+
+def test_a_record_larger_than_a_batch_leaves_at_once_and_may_be_joined() -> None:
+    rig = growing()
+    appended = rig.append(value=bytes(2 * BATCH))
+    assert appended.wake_sender
+    assert rig.ready() == {1: [0]}
+    rig.append(value=bytes(2 * BATCH))
+    rig.append(value=bytes(2 * BATCH))  # with which it would be larger than it may be
+    assert sizes(rig) == [2, 1]
+
+
+def test_what_a_broker_finds_too_large_is_not_grown_to_again() -> None:
+    rig = growing()
+    for _ in range(10):
+        rig.append()
+    (batch,) = rig.drain()
+    batch.attempt(rig.clock.now, LEADER)
+    for half in rig.split(batch):
+        rig.drain_each(1)
+        half.release()
+    for _ in range(12):
+        rig.append()
+        rig.append(partition=1)
+    by_partition: dict[int, list[int]] = {0: [], 1: []}
+    for queued in rig.take_all():
+        by_partition[queued.tp.partition].append(queued.record_count)
+    assert by_partition == {0: [4, 4, 4], 1: [10, 2]}
+
+
+# A batch that the broker finds too large goes on as two -------------------------------------------
+
+
+def sent(rig: Accumulating, records: int) -> ProducerBatch:
+    """A batch of small numbered records that is under way."""
+    for number in range(records):
+        rig.append(value=b"%d" % number)
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain()
+    rig.accumulator.end_flush()
+    batch.attempt(rig.clock.now, LEADER)
+    return batch
+
+
+def values(batch: ProducerBatch) -> list[bytes | None]:
+    return [record.value for record in read(batch).records()]
+
+
+@pytest.fixture(params=["none", "gzip", "snappy", "lz4", "zstd"])
+def rig(request: pytest.FixtureRequest) -> Accumulating:
+    compress = compressor(request.param, None)
+    return Accumulating(batches=100, compression=request.param, compress=compress)
+
+
+def test_what_is_known_of_the_whole_holds_for_the_halves(rig: Accumulating) -> None:
+    """An overtaken batch begins the log of a topic made anew: see ``Partition.acknowledged``."""
+    batch = sent(rig, 4)
+    batch.maybe_written = batch.overtaken = True
+    for half in rig.split(batch):
+        assert half.maybe_written
+        assert half.overtaken
+
+
+def test_nothing_is_expected_of_compression_after_a_batch_that_was_too_large() -> None:
+    """As Kafka does: batches are filled by their uncompressed size again, and learn anew."""
+    rig = Accumulating(batches=100, compression="gzip", compress=compressor("gzip", None))
+    for _ in range(100):  # so easy to compress that more and more goes into a batch
+        rig.append(value=bytes(BATCH // 4))
+        rig.drain()
+    fewer = records_of_a_batch(rig)
+    rig.split(sent(rig, 2))
+    assert records_of_a_batch(rig) < fewer
+
+
+def records_of_a_batch(rig: Accumulating) -> int:
+    """How many records go into a batch until another one is begun."""
+    count = 0
+    while not rig.append(value=bytes(BATCH // 40)).wake_sender or not count:
+        count += 1
+    rig.accumulator.begin_flush()
+    while rig.drain():
+        pass
+    rig.accumulator.end_flush()
+    return count
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 9, 100])
+def test_a_batch_is_cut_into_as_many_parts_as_asked_for(rig: Accumulating, count: int) -> None:
+    futures = [rig.append(value=b"%d" % number).future for number in range(9)]
+    rig.accumulator.begin_flush()
+    rig.number_from(0x7FFF_FFFE)
+    (batch,) = rig.drain()
+    parts = rig.cut(batch, count)
+    assert len(parts) == min(count, 9)
+    counts = [part.record_count for part in parts]
+    assert max(counts) - min(counts) <= 1
+    found: list[bytes | None] = []
+    for part in parts:
+        assert rig.drain_each(1) == [part]
+        number = (0x7FFF_FFFE + len(found)) & 0x7FFF_FFFF
+        sealed = read(part)
+        state = (sealed.producer_id, sealed.producer_epoch, sealed.base_sequence)
+        assert (*state, part.base_sequence) == (7, 1, number, number)
+        part.delivery.succeed(1000 + len(found), -1)
+        found += values(part)
+    assert found == [b"%d" % number for number in range(9)]
+    assert [future.get(0).offset for future in futures] == list(range(1000, 1009))
+
+
+def test_a_record_larger_than_a_part_is_alone_in_one() -> None:
+    rig = Accumulating(batches=100, batch_size=50_000)
+    for size in (10, 10_000, 10, 10):
+        rig.append(value=bytes(size))
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain()
+    parts = rig.cut(batch, 4)
+    assert [part.record_count for part in parts] == [2, 2]
+
+
+@pytest.mark.parametrize("size", [63, 64, 8191, 8192])
+def test_records_of_every_shape_are_taken_over(size: int) -> None:
+    rig = Accumulating(batches=100, batch_size=50_000)
+    headers = (("größe", bytes(size)), ("null", None), ("empty", b""), ("", b"no name"))
+    shapes = [
+        (b"k", bytes(size), headers),
+        (None, None, ()),
+        (b"", b"", ()),
+        (bytes(size), None, ()),
+    ]
+    timestamps = [10**12, 0, 2**62, 10**12]
+    tp = rig.append(value=b"first").future.topic_partition
+    for timestamp, (key, value, their_headers) in zip(timestamps, shapes, strict=True):
+        rig.accumulator.append(tp, timestamp, key, value, their_headers, 0)
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain()
+    expected = [(r.timestamp, r.key, r.value, r.headers) for r in read(batch).records()]
+    rig.split(batch)
+    found = [record for half in rig.drain_each(2) for record in read(half).records()]
+    assert [(r.timestamp, r.key, r.value, r.headers) for r in found] == expected
+
+
+@pytest.mark.parametrize("ended_before", [True, False], ids=["before the split", "after it"])
+def test_an_outcome_that_a_closing_thread_has_set_stays(ended_before: bool) -> None:
+    """The sender was splitting the batch when the thread's time was up (``Sender.disown``)."""
+    rig = Accumulating(batches=100)
+    futures = [rig.append(value=b"%d" % number).future for number in range(4)]
+    told: list[BaseException] = []
+    futures[3].add_errback(told.append)
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain()
+    closed = ProducerClosedError("closed")
+    if not ended_before:
+        rig.split(batch)
+    assert batch.delivery.fail(closed)
+    assert not batch.delivery.fail(closed)
+    if ended_before:
+        rig.split(batch)
+    for part in rig.take_all():
+        assert not part.delivery.fail(KprodError("the sender goes on"))
+    assert [str(future.exception) for future in futures] == ["closed"] * 4
+    assert list(map(str, told)) == ["closed"]

@@ -1,8 +1,11 @@
-"""Compressed batches: what an independent reader makes of them, and how large they are guessed."""
+"""Compressed batches: what a reader makes of them, how large they are guessed, who compresses."""
 
 from __future__ import annotations
 
 import random
+import threading
+import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,6 +18,8 @@ from kprod.buffer.compression import (
     compressor,
     decompress,
 )
+from kprod.types import ProducerId
+from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, Accumulating, read
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
@@ -124,3 +129,233 @@ def teach(ratios: CompressionRatios, known: float) -> None:
     while ratios.estimate("t") > known:
         ratios.observed("t", known)
     assert ratios.estimate("t") == pytest.approx(known)
+
+
+# Callers compress what they have filled when the sender is behind ---------------------------------
+
+
+def gzip(records: memoryview) -> bytes:
+    stream = zlib.compressobj(wbits=31)
+    return stream.compress(records) + stream.flush()
+
+
+class Codec:
+    """Counts the calls; ``within`` is called in the next one, before it compresses."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.within: Callable[[], object] | None = None
+
+    def __call__(self, records: memoryview) -> bytes:
+        self.calls += 1
+        within, self.within = self.within, None
+        if within is not None:
+            within()
+        return gzip(records)
+
+
+@pytest.fixture
+def codec() -> Codec:
+    return Codec()
+
+
+@pytest.fixture
+def rig(codec: Codec) -> Accumulating:
+    return Accumulating(batches=100, compression="gzip", compress=codec)
+
+
+def value(number: int) -> bytes:
+    """Two of them fill a batch as long as nothing is known of how well they compress."""
+    return b"%04d" % number * 110
+
+
+def fill(rig: Accumulating, batches: int, *, partition: int = 0, start: int = 0) -> None:
+    """Append two records each for so many batches: all but the last of them will be full."""
+    for number in range(2 * batches):
+        rig.append(partition, value(start + number))
+
+
+def numbers(batches: list[ProducerBatch]) -> list[int]:
+    """What is in the batches, as an independent reader sees it."""
+    return [int((record.value or b"")[:4]) for batch in batches for record in read(batch).records()]
+
+
+def drain_all(rig: Accumulating) -> list[ProducerBatch]:
+    rig.accumulator.begin_flush()
+    found: list[ProducerBatch] = []
+    while taken := rig.drain():
+        found += taken
+    rig.accumulator.end_flush()
+    return found
+
+
+def give_back(rig: Accumulating, batches: list[ProducerBatch]) -> int:
+    """Bytes in use when the batches have given back theirs."""
+    for batch in batches:
+        batch.release()
+    return rig.used
+
+
+def test_a_caller_compresses_what_it_has_filled_when_others_wait(
+    rig: Accumulating, codec: Codec
+) -> None:
+    fill(rig, 2)
+    assert codec.calls == 0, "one is full: the sender takes that next"
+    wakes = len(rig.wakes)
+    fill(rig, 3, start=4)
+    assert codec.calls == 3, "of four that are full the sender has one to do"
+    assert len(rig.wakes) >= wakes + 3, "the sender was not told"
+    found = drain_all(rig)
+    assert codec.calls == 5
+    assert numbers(found) == list(range(10))
+    assert give_back(rig, found) == 0
+
+
+def test_memory_that_compression_saves_is_free_at_once(rig: Accumulating, codec: Codec) -> None:
+    for partition in range(3):  # the estimate allows more than a buffer holds
+        for _ in range(200):
+            rig.append(partition, b"x" * 300)
+            found = rig.drain()
+            give_back(rig, found)
+    give_back(rig, drain_all(rig))
+    before = codec.calls
+    for _ in range(60):
+        rig.append(0, b"x" * 300)
+    assert codec.calls > before
+    waiting = rig.accumulator.incomplete.copy()
+    open_or_left = 2
+    assert len(waiting) > open_or_left
+    packed = sum(batch.is_compressed for batch in waiting)
+    assert packed == len(waiting) - open_or_left
+    assert rig.used <= packed * BATCH + open_or_left * 10 * BATCH
+
+
+def test_the_sender_takes_no_batch_that_a_caller_is_at(rig: Accumulating, codec: Codec) -> None:
+    fill(rig, 2)
+    seen: list[list[int]] = []
+
+    def look() -> None:
+        seen.append(numbers(rig.drain()))  # the oldest, which the sender has to do itself
+        seen.append(numbers(rig.drain()))  # the one that is being compressed
+        seen.append(numbers(rig.drain()))
+        rig.wakes.clear()
+
+    codec.within = look
+    rig.append(0, value(4))
+    assert seen == [[0, 1], [], []]
+    assert rig.wakes, "the sender was not told when the batch was ready"
+    assert numbers(drain_all(rig)) == [2, 3, 4]
+
+
+def test_a_batch_may_end_while_a_caller_is_at_it(rig: Accumulating, codec: Codec) -> None:
+    fill(rig, 2)
+    gone: list[ProducerBatch] = []
+
+    def end_all() -> None:
+        gone.extend(rig.take_all())
+        give_back(rig, gone)
+
+    codec.within = end_all
+    rig.append(0, value(4))
+    assert len(gone) == 3
+    assert rig.used == 0
+    assert codec.calls == 1
+    fill(rig, 3, start=10)
+    found = drain_all(rig)
+    assert numbers(found) == list(range(10, 16)), "what has ended was in the way"
+    assert give_back(rig, found) == 0
+
+
+def test_a_codec_that_fails_is_told_of_once(
+    rig: Accumulating, codec: Codec, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(rig, 2)
+
+    def fail() -> None:
+        codec.within = fail
+        raise MemoryError("no memory to compress with")
+
+    codec.within = fail
+    rig.append(0, value(4))
+    assert not caplog.records
+    codec.within = None
+    assert len(rig.drain()) == 1
+    codec.within = fail
+    (as_it_is,) = rig.drain()
+    assert read(as_it_is).codec == 0
+    assert numbers([as_it_is]) == [2, 3]
+    assert caplog.text.count("could not be compressed") == 1
+
+
+def test_an_interrupted_caller_leaves_its_batch_to_the_sender(
+    rig: Accumulating, codec: Codec
+) -> None:
+    fill(rig, 2)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    codec.within = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        rig.append(0, value(4))
+    found = drain_all(rig)
+    assert numbers(found) == [0, 1, 2, 3, 4]
+    assert give_back(rig, found) == 0
+
+
+def test_a_batch_gets_its_sequence_after_it_was_compressed(rig: Accumulating, codec: Codec) -> None:
+    fill(rig, 4)
+    rig.number_from(100)
+    found = [batch for _ in range(3) for batch in rig.drain()]
+    assert codec.calls == 3, "a batch was compressed twice"
+    headers = [read(batch) for batch in found]
+    ends = [header.base_sequence + header.record_count for header in headers]
+    assert [header.base_sequence for header in headers] == [100, *ends[:2]]
+    assert {(header.producer_id, header.producer_epoch) for header in headers} == {(7, 1)}
+
+
+def test_a_log_that_keeps_a_codecs_error_keeps_no_view_of_the_batch(
+    rig: Accumulating, codec: Codec, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise MemoryError("no memory to compress with")
+
+    fill(rig, 2)
+    codec.within = fail
+    rig.number_from(0)
+    as_it_is = rig.drain()[0]
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+    as_it_is.give_sequence(ProducerId(7, 2), 0)
+    assert read(as_it_is).producer_epoch == 2
+
+
+def test_callers_and_the_sender_lose_nothing_between_them() -> None:
+    rig = Accumulating(batches=40, compression="gzip", compress=gzip)
+    each, callers = 400, 3
+    sent: list[int] = []
+    over = threading.Event()
+
+    def call(caller: int) -> None:
+        for number in range(each):
+            rig.append(caller, value(1000 * caller + number), timeout=20)
+
+    def send() -> None:
+        while not over.is_set() or len(rig.accumulator.incomplete):
+            found = drain_all(rig)
+            sent.extend(numbers(found))
+            for batch in found:
+                batch.release()
+                rig.accumulator.incomplete.discard(batch)
+
+    threads = [threading.Thread(target=call, args=(caller,)) for caller in range(callers)]
+    sender = threading.Thread(target=send)
+    for thread in [*threads, sender]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    over.set()
+    sender.join()
+    for caller in range(callers):
+        of_caller = [number for number in sent if number // 1000 == caller]
+        assert of_caller == [1000 * caller + number for number in range(each)]
+    assert rig.used == 0

@@ -1,14 +1,29 @@
-"""Records follow the leader of their partition, and wait for one without waiting too long."""
+"""Records follow the leader of their partition, also into a topic that was created again."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from types import FrameType
+from uuid import UUID
+
+import pytest
 
 from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.errors import BrokerError, DeliveryTimeoutError
+from kprod.intake.queue_loads import QueueLoads
+from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
-from tests.support.scripted_cluster import ScriptedCluster, refuse, silence
-from tests.support.sender_rig import rig_of
+from tests.support.scripted_cluster import (
+    Heard,
+    ScriptedBroker,
+    ScriptedCluster,
+    cut,
+    refuse,
+    silence,
+)
+from tests.support.sender_rig import MODES, SenderRig, error_of, rig_of
+from tests.unit.cluster.replies import reply, topic
 
 SOON = 2.0
 
@@ -72,3 +87,179 @@ def test_a_leader_nobody_has_heard_of_is_used_at_once_where_the_refusal_says_it_
     assert new.count(ApiKey.PRODUCE) == 1
     assert rig.clock.now - started < 0.5
     assert old.count(ApiKey.METADATA) <= asked + 1
+
+
+# Who spreads records by load is told what waits where ---------------------------------------------
+
+
+BATCH = 1000
+
+
+class Told(QueueLoads):
+    """Loads that keep what they are told of nodes, when it is something new."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[set[int]] = []
+
+    def waiting(self, nodes: Collection[int], now: float) -> None:
+        if not self.nodes or set(nodes) != self.nodes[-1]:
+            self.nodes.append(set(nodes))
+
+
+def test_the_lengths_of_queues_are_there_to_be_asked_for() -> None:
+    cluster = ScriptedCluster(topics={"t": [1, 1, 1], "other": [1]})
+    cluster.add(1)
+    told = Told()
+    rig = SenderRig(cluster, loads=told, batch_size=1)
+    rig.know("t", "other")
+    for partition, count in {0: 3, 2: 1}.items():
+        for _ in range(count):
+            rig.queue(partition=partition)
+    last = rig.queue(topic="other")
+    assert rig.run(lambda: bool(cluster.brokers[1].count(ApiKey.PRODUCE)), seconds=SOON)
+    assert rig.sender.partitions.depths("t") == {
+        0: 2
+    }  # the first request has one of each partition
+    changes = rig.sender.partitions.changes
+    assert rig.run(lambda: last.is_done and rig.sender.finished, seconds=SOON)
+    assert rig.sender.partitions.depths("t") == {}
+    assert rig.sender.partitions.changes > changes
+    assert rig.sender.partitions.depths("unknown") == {}
+
+
+def test_brokers_that_cannot_take_what_is_ready_are_named() -> None:
+    cluster = ScriptedCluster(topics={"t": [1, 2, 3]})
+    for node in (1, 2, 3):
+        cluster.add(node)
+    told = Told()
+    rig = rig_of(cluster, loads=told)
+    away = cluster.listeners.pop(("broker-2", 9092))
+    futures = [rig.queue(partition=partition) for partition in range(3)]
+    assert rig.run(lambda: futures[0].is_done and futures[2].is_done, seconds=SOON)
+    assert told.nodes[-1] == {2}
+    cluster.listeners["broker-2", 9092] = away
+    assert rig.run(lambda: futures[1].is_done, seconds=SOON)
+    assert rig.run(lambda: told.nodes[-1] == set(), seconds=SOON)
+
+
+# A topic that is deleted and created again --------------------------------------------------------
+
+
+TP = TopicPartition("t", 0)
+SEQUENCE = (45, 47, 59)
+FIRST, SECOND = UUID(int=1), UUID(int=2)
+
+
+def create_again(broker: ScriptedBroker) -> None:
+    broker.cluster.topic_ids["t"] = SECOND
+    broker.cluster.log.clear()
+
+
+@pytest.fixture
+def modern(broker: ScriptedBroker) -> ScriptedBroker:
+    """It names topics by id."""
+    broker.offered[ApiKey.PRODUCE] = (3, 13)
+    broker.cluster.topic_ids = {"t": FIRST}
+    return broker
+
+
+def lost_with_the_topic(broker: ScriptedBroker, heard: Heard) -> bytes:
+    """The batch is stored, its topic is deleted and created again, and the answer is lost."""
+    broker.usual(heard)
+    create_again(broker)
+    return cut(broker, heard)
+
+
+def test_sequence_numbers_go_on_in_the_new_topic(modern: ScriptedBroker) -> None:
+    """Given anew, one might be taken for a repetition where an old view of the cluster leads."""
+    rig = rig_of(modern.cluster)
+    assert rig.run(rig.queue(b"before").succeeded)
+    create_again(modern)
+    assert rig.run(rig.queue(b"after").succeeded)
+    (batch,) = modern.cluster.log[TP]
+    assert (batch.producer_epoch, batch.base_sequence) == (0, 1)
+
+
+@pytest.mark.parametrize("code", SEQUENCE)
+def test_a_new_topic_that_wants_to_begin_at_zero_is_served_so(
+    modern: ScriptedBroker, code: int
+) -> None:
+    """Brokers before Kafka 2.5 do."""
+    rig = rig_of(modern.cluster)
+    assert rig.run(rig.queue(b"before").succeeded)
+    create_again(modern)
+    modern.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(code))  # UNKNOWN_TOPIC_ID first
+    assert rig.run(rig.queue(b"after").succeeded)
+    (batch,) = modern.cluster.log[TP]
+    assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
+
+
+def test_what_a_new_topic_refuses_may_be_in_the_deleted_one(modern: ScriptedBroker) -> None:
+    rig = rig_of(modern.cluster)
+    assert rig.run(rig.queue(b"before").succeeded)
+    modern.next(ApiKey.PRODUCE, lost_with_the_topic, ScriptedBroker.usual, refuse(45))
+    future = rig.queue(b"again")
+    assert rig.run(lambda: future.is_done, seconds=5)
+    assert error_of(future).persisted is Persisted.MAYBE
+    assert rig.run(rig.queue(b"later").succeeded)
+
+
+def test_a_hint_at_the_leader_of_the_deleted_topic_is_not_taken() -> None:
+    """Its epoch is above those of the new topic, so no later answer would correct it."""
+    broker = ScriptedCluster(topics={"t": [1]}, topic_ids={"t": FIRST}).add(1)
+    broker.cluster.add(2)
+    rig = rig_of(broker.cluster, **MODES["plain"])
+    assert rig.run(rig.queue(b"before").succeeded)
+
+    def late(_: ScriptedBroker, heard: Heard) -> bytes:
+        """The producer hears of the new topic from another broker before this answer comes."""
+        broker.cluster.topic_ids["t"] = SECOND
+        rig.sender.metadata.answered(
+            reply(topic("t", [1], epoch=0, topic_id=SECOND.bytes), nodes=(1, 2)), rig.clock.now
+        )
+        return refuse(6, leader=(2, 6))(broker, heard) or b""
+
+    broker.next(ApiKey.PRODUCE, late)
+    assert rig.run(rig.queue(b"after").succeeded)
+    leader = rig.sender.metadata.snapshot.leadership(TP)
+    assert leader == (1, 0, SECOND.bytes)
+
+
+# Deleted while records for it wait ----------------------------------------------------------------
+
+
+SECONDS = 30
+
+
+def test_records_for_a_deleted_topic_fail_when_their_time_is_up_and_say_why() -> None:
+    cluster = ScriptedCluster(topics={"t": [1], "other": [1]})
+    broker = cluster.add(1)
+    rig = SenderRig(cluster, delivery_timeout_ms=SECONDS * 1000, request_timeout_ms=1000)
+    rig.know("t", "other")
+    assert rig.run(rig.queue().succeeded)
+    asked = broker.count(ApiKey.METADATA)
+    del cluster.topics["t"]
+    broker.next(ApiKey.PRODUCE, *[refuse(3)] * 1000)
+    future = rig.queue()
+    started = rig.clock.now
+    assert rig.run(lambda: future.is_done, most_turns=2000)
+    assert rig.clock.now - started == pytest.approx(SECONDS, abs=1)
+    error = future.exception
+    assert isinstance(error, DeliveryTimeoutError)
+    assert "the last error was: UNKNOWN_TOPIC_OR_PARTITION (3): t-0" in str(error)
+    assert isinstance(error.__cause__, BrokerError)
+    assert error.__cause__.code == 3
+    assert broker.count(ApiKey.METADATA) - asked < 3 * SECONDS, "asked without a back-off"
+
+
+def test_other_topics_are_not_held_up() -> None:
+    cluster = ScriptedCluster(topics={"t": [1], "other": [1]})
+    cluster.add(1)
+    rig = SenderRig(cluster)
+    rig.know("t", "other")
+    del cluster.topics["t"]
+    lost = rig.queue()
+    rig.run(lambda: False, seconds=2)
+    assert rig.run(rig.queue(topic="other").succeeded, seconds=1)
+    assert not lost.is_done

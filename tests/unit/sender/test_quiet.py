@@ -1,12 +1,94 @@
-"""Whatever happens, the sender wakes no more often than it must, and goes on when it can."""
+"""When things are due: no sooner, no later, and whatever the wall clock says."""
 
 from __future__ import annotations
 
-import pytest
+import gc
+import random
+import weakref
+from collections.abc import Callable
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kprod.sender.deadlines import FOREVER, Deadlines
 from kprod.wire.versions import ApiKey
-from tests.support.scripted_cluster import ScriptedBroker, cut, silence
+from tests.support.fake_clock import FakeClock
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, cut, refuse, silence
 from tests.support.sender_rig import SenderRig, rig_of
+from tests.support.steady_random import SteadyRandom
+
+# Deadlines fire once, in order; those that were moved or withdrawn do not -------------------------
+
+
+class Owner:
+    """Keeps when it was called; ``again``: the deadline that it sets then."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self.due = FOREVER
+        self.fired: list[float] = []
+        self.again = FOREVER
+        self._deadlines = deadlines
+
+    def fire(self, now: float) -> None:
+        assert self.due == FOREVER
+        self.fired.append(now)
+        self._deadlines.set(self, self.again)
+
+
+def test_an_owner_that_is_due_again_at_once_waits_for_the_next_call() -> None:
+    deadlines = Deadlines()
+    owner = Owner(deadlines)
+    owner.again = 1.0
+    deadlines.set(owner, 1.0)
+    deadlines.fire(5.0)
+    assert owner.fired == [5.0]
+    assert deadlines.first == 1.0
+    deadlines.fire(5.0)
+    assert owner.fired == [5.0, 5.0]
+
+
+def test_withdrawn_deadlines_let_their_owners_go() -> None:
+    deadlines = Deadlines()
+    owners = [Owner(deadlines) for _ in range(100)]
+    for owner in owners:
+        deadlines.set(owner, 10.0)
+        deadlines.set(owner, FOREVER)
+    alive = [weakref.ref(owner) for owner in owners]
+    del owner, owners
+    gc.collect()
+    assert sum(each() is not None for each in alive) < 20
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.integers(0, 5), st.one_of(st.integers(0, 9), st.just(FOREVER))),
+            st.tuples(st.just(-1), st.integers(0, 9)),
+        ),
+        max_size=60,
+    )
+)
+def test_it_does_what_a_table_of_times_does(steps: list[tuple[int, float]]) -> None:
+    """-1 stands for firing at a time; else the owner of that number gets a deadline."""
+    deadlines = Deadlines()
+    owners = [Owner(deadlines) for _ in range(6)]
+    times = [FOREVER] * 6
+    for number, when in steps:
+        if number >= 0:
+            deadlines.set(owners[number], when)
+            times[number] = when
+        else:
+            before = [len(owner.fired) for owner in owners]
+            deadlines.fire(when)
+            fired = [len(owner.fired) - count for owner, count in zip(owners, before, strict=True)]
+            assert fired == [int(time <= when) for time in times]
+            times = [FOREVER if time <= when else time for time in times]
+        assert [owner.due for owner in owners] == times
+        assert deadlines.first == min(times)
+
+
+# The sender wakes no more often than it must, and goes on when it can -----------------------------
 
 
 def turns_in(rig: SenderRig, seconds: float) -> int:
@@ -91,3 +173,62 @@ def test_a_long_silence_is_told_in_the_log_and_by_the_records_that_wait(
     said = "broker 1 at broker-1:9092 asks for"
     assert caplog.text.count(f"{said} 240 s without requests (throttle_time_ms)") == 1
     assert f"after 0 attempts; the last error was: {said} 180 s without" in str(future.exception)
+
+
+# Wall clocks that are wrong -----------------------------------------------------------------------
+
+
+FIFTEEN_DAYS = 15 * 24 * 3600 * 1000
+
+
+class WildClock(FakeClock):
+    """Whoever looks at the wall sees another date, up to fifteen days off, to and fro."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._random = random.Random(7)
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self._random.randint(-FIFTEEN_DAYS, FIFTEEN_DAYS)
+
+
+def timeline(clock: FakeClock) -> list[float]:
+    """When a producer did what depends on time."""
+    broker = ScriptedCluster(topics={"t": [1]}).add(1)
+    rig = SenderRig(
+        broker.cluster,
+        clock=clock,
+        rng=SteadyRandom(),
+        linger_ms=50,
+        request_timeout_ms=1_000,
+        delivery_timeout_ms=5_000,
+        metadata_max_age_ms=60_000,
+        connections_max_idle_ms=20_000,
+    )
+    rig.know("t")
+    times: list[float] = []
+
+    def note(until: Callable[[], bool]) -> None:
+        assert rig.run(until)
+        times.append(clock.now)
+
+    note(rig.queue().succeeded)  # linger
+    broker.next(ApiKey.PRODUCE, refuse(7), refuse(7))
+    note(rig.queue().succeeded)  # back-off
+    broker.next(ApiKey.PRODUCE, silence)
+    note(rig.queue().succeeded)  # request timeout
+    broker.next(ApiKey.PRODUCE, *[cut] * 5)
+    note(rig.queue().succeeded)  # reconnecting
+    broker.next(ApiKey.PRODUCE, *[silence] * 5)
+    note(rig.queue().failed)  # delivery timeout
+    note(rig.queue().succeeded)  # after the request that is still on its way
+    note(lambda: not rig.sender.network.connected)  # idle connections
+    asked = broker.count(ApiKey.METADATA)
+    note(lambda: broker.count(ApiKey.METADATA) > asked)  # age of metadata
+    return times
+
+
+def test_nothing_but_timestamps_depends_on_the_wall_clock() -> None:
+    steady, wild = timeline(FakeClock()), timeline(WildClock())
+    assert steady == wild
+    assert steady == sorted(set(steady)), "something has taken no time"

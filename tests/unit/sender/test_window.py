@@ -1,8 +1,21 @@
-"""What a broker may owe answers for is earned by answers and halved with each lost connection."""
+"""What a broker may owe answers for is earned by answers, and halved with each lost connection."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kprod.records.record_batch import RecordBatch
 from kprod.sender.broker import Window
+from kprod.transport.memory import ServerEnd
+from kprod.types import TopicPartition
+from kprod.wire.versions import ApiKey
+from tests.support.fake_clock import FakeClock
+from tests.support.scripted_cluster import ScriptedCluster, cut
+from tests.support.sender_rig import SenderRig
+from tests.support.virtual_backend import VirtualBackend
 
 LEAST, MOST, SLOW = 100, 6400, 7.5
 QUICK = 0.001
@@ -72,3 +85,139 @@ def test_an_answer_that_was_slow_earns_nothing() -> None:
     assert rig.answer(100, seconds=SLOW) == 200
     assert rig.answer(200, seconds=SLOW + 0.1) == 200, "and costs nothing"
     assert rig.answer(200) == 400
+
+
+# A batch that grew gets through a network that turns bad ------------------------------------------
+
+
+TP = TopicPartition("t", 0)
+BATCH = 300
+LARGEST = 3000
+VALUE = b"%050d"
+
+
+class Narrow(ServerEnd):
+    """Breaks off when the client has sent as many bytes as ``carries`` says, if it does."""
+
+    def __init__(self, inner: ServerEnd, carries: Callable[[], int | None]) -> None:
+        self._inner = inner
+        self._carries = carries
+        self._taken = 0
+
+    def receive(self, data: bytes) -> bytes:
+        most = self._carries()
+        if most is not None:
+            self._taken += len(data)
+            if self._taken > most:
+                raise ConnectionResetError("Connection reset by peer")
+        return self._inner.receive(data)
+
+
+class Poor:
+    """A sender at a broker whose connections end after ``carries`` bytes, once that is set.
+
+    Sockets take 400 bytes at a time.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.cluster = ScriptedCluster({"t": [1]})
+        self.broker = self.cluster.add(1)
+        self.carries: int | None = None
+        accept = self.broker.accept
+        place = (self.broker.host, self.broker.port)
+        self.cluster.listeners[place] = lambda: Narrow(accept(), lambda: self.carries)
+        clock = FakeClock()
+        backend = VirtualBackend(clock, self.cluster.listeners, send_chunk=400)
+        self.rig = SenderRig(
+            self.cluster,
+            clock=clock,
+            transport=lambda **_: backend,
+            **{"batch_size": BATCH, "batch_max_size": LARGEST, "linger_ms": 0, **options},
+        )
+        self.rig.backend = backend
+        self.rig.know("t")
+
+    def send(self, first: int, count: int) -> Callable[[], bool]:
+        futures = [self.rig.queue(VALUE % number) for number in range(first, first + count)]
+        return lambda: all(future.is_done for future in futures)
+
+    def earn(self) -> int:
+        """Have batches grow as far as they may; how many records were sent."""
+        sent = 0
+        for count in (4, 8, 16, 32, 40, 40):
+            assert self.rig.run(self.send(sent, count))
+            sent += count
+        return sent
+
+    @property
+    def log(self) -> list[RecordBatch]:
+        return self.cluster.log[TP]
+
+
+def check(log: list[RecordBatch], records: int) -> None:
+    """Each record once, in order, under consecutive numbers of one epoch."""
+    sequence = 0
+    values: list[bytes | None] = []
+    for batch in log:
+        assert (batch.producer_epoch, batch.base_sequence) == (0, sequence)
+        sequence += batch.record_count
+        values += [record.value for record in batch.records()]
+    assert values == [VALUE % number for number in range(records)]
+
+
+def test_growing_is_earned() -> None:
+    poor = Poor()
+    assert poor.rig.run(poor.send(0, 20))
+    assert max(batch.record_count for batch in poor.log) <= 4, "nothing was answered before"
+    for number in range(100):
+        assert poor.rig.run(poor.send(number, 1))
+    assert poor.rig.run(poor.send(0, 20))
+    assert max(len(batch.data) for batch in poor.log) <= 2 * BATCH, "no more was carried at a time"
+    poor.earn()
+    before = len(poor.log)
+    assert poor.rig.run(poor.send(0, 40))
+    assert [batch.record_count for batch in poor.log[before:]] == [40]
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_what_was_not_read_is_cut_when_the_network_carries_less(compression: str | None) -> None:
+    poor = Poor(compression_type=compression)
+    sent = poor.earn()
+    batches = len(poor.log)
+    poor.carries = 1000
+    assert poor.rig.run(poor.send(sent, 40))
+    check(poor.log, sent + 40)
+    if compression is None:  # else it fits as it is
+        assert max(len(batch.data) for batch in poor.log[batches:]) < 1000
+        assert poor.rig.metrics.batches_split >= 1
+
+
+def test_what_may_have_been_read_is_repeated_as_it_was() -> None:
+    poor = Poor()
+    sent = poor.earn()
+    heard = poor.broker.count(ApiKey.PRODUCE)
+    poor.broker.next(ApiKey.PRODUCE, cut)
+    assert poor.rig.run(poor.send(sent, 40))
+    assert poor.broker.count(ApiKey.PRODUCE) - heard == 2
+    check(poor.log, sent + 40)
+    assert poor.log[-1].record_count == 40
+    assert poor.rig.metrics.batches_split == 0
+
+
+def test_without_numbers_what_may_have_been_read_is_cut_too() -> None:
+    """It would be in the log twice as a whole as well."""
+    poor = Poor(enable_idempotence=False)
+    sent = poor.earn()
+    poor.broker.next(ApiKey.PRODUCE, cut)
+    assert poor.rig.run(poor.send(sent, 40))
+    assert max(batch.record_count for batch in poor.log[-4:]) <= 20
+    assert poor.cluster.values("t") == [VALUE % number for number in range(sent + 40)]
+
+
+def test_after_a_loss_one_batch_goes_at_a_time() -> None:
+    poor = Poor(max_in_flight_requests_per_connection=5)
+    sent = poor.earn()
+    poor.carries = 700  # of a handshake, and a request with one batch
+    for first in range(sent, sent + 200, 40):
+        assert poor.rig.run(poor.send(first, 40))
+    check(poor.log, sent + 200)

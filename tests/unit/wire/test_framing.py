@@ -1,13 +1,19 @@
+"""Frames and their fields, the versions that are agreed on, and bytes that were damaged."""
+
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
-from kprod.errors import ProtocolError
+from kprod.errors import ProtocolError, UnsupportedVersionError
 from kprod.wire import framing
 from kprod.wire.framing import FrameReader, encode_request_header, split_response_header
-from kprod.wire.versions import ApiKey
+from kprod.wire.primitives import WireReader
+from kprod.wire.versions import ApiKey, ApiVersions
+from tests.support.wire_samples import Sample, samples
 
 
 def frame(payload: bytes) -> bytes:
@@ -96,3 +102,142 @@ def test_response_headers_skip_tags_of_flexible_versions(
 def test_a_response_shorter_than_its_header_is_malformed(data: bytes) -> None:
     with pytest.raises(ProtocolError, match="PRODUCE v9 response header"):
         split_response_header(ApiKey.PRODUCE, 9, memoryview(data))
+
+
+# Fields -------------------------------------------------------------------------------------------
+
+
+def classic(data: bytes) -> WireReader:
+    return WireReader(memoryview(data), "a message", flexible=False)
+
+
+def flexible(data: bytes) -> WireReader:
+    return WireReader(memoryview(data), "a message", flexible=True)
+
+
+def test_a_tagged_field_ends_where_its_size_says() -> None:
+    [(_, field)] = flexible(b"\x01\x00\x02\x00\x00\x00\x00").tags()
+    with pytest.raises(ProtocolError):
+        field.int32()
+
+
+@pytest.mark.parametrize(
+    ("read", "data"),
+    [
+        (lambda data: classic(data).int32(), b"\x00\x00\x00"),
+        (lambda data: classic(data).skip(1), b""),
+        (lambda data: flexible(data).uvarint(), b"\x80"),
+        (lambda data: flexible(data).uvarint(), b"\x80\x80\x80\x80\x80\x01"),
+        (lambda data: flexible(data).uvarint(), b"\xff\xff\xff\xff\x1f"),
+        (lambda data: classic(data).string(), b"\xff\xff"),
+        (lambda data: classic(data).string(), b"\xff\xfe"),
+        (lambda data: classic(data).string(), b"\x7f\xffabc"),
+        (lambda data: classic(data).string(), b"\x00\x01\xff"),
+        (lambda data: flexible(data).string(), b"\x00"),
+        (lambda data: flexible(data).string(), b"\x05abc"),
+        (lambda data: flexible(data).string(), b"\xff\xff\xff\xff\x0fabc"),
+        (lambda data: flexible(data).string(), b"\x03\xc3\x28"),
+        (lambda data: classic(data).array(1), b"\xff\xff\xff\xff"),
+        (lambda data: classic(data).array(1), b"\xff\xff\xff\xfe"),
+        (lambda data: classic(data).array(1), b"\x7f\xff\xff\xff" + bytes(100)),
+        (lambda data: classic(data).array(5), b"\x00\x00\x00\x02" + bytes(9)),
+        (lambda data: flexible(data).array(1), b"\x00"),
+        (lambda data: flexible(data).array(1), b"\xff\xff\xff\xff\x0f" + bytes(100)),
+        (lambda data: flexible(data).skip_tags(), b"\x01\x00\x05ab"),
+        (lambda data: flexible(data).skip_tags(), b"\x02\x03\x00\x03\x00"),
+        (lambda data: flexible(data).skip_tags(), b"\x02\x03\x00\x02\x00"),
+        (lambda data: flexible(data).skip_tags(), b"\xff\xff\xff\xff\x0f"),
+    ],
+)
+def test_bytes_that_do_not_fit_are_a_protocol_error(
+    read: Callable[[bytes], object], data: bytes
+) -> None:
+    with pytest.raises(ProtocolError, match=r"^a message: .* at byte \d+$"):
+        read(data)
+
+
+# Versions -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "cap", "picked"),
+    [
+        ((3, 13), None, 13),
+        ((0, 99), None, 13),
+        ((0, 8), None, 8),
+        ((0, 3), None, 3),
+        ((13, 20), None, 13),
+        ((3, 13), 12, 12),
+        ((3, 13), 99, 13),
+    ],
+)
+def test_the_newest_shared_version_is_picked(
+    theirs: tuple[int, int], cap: int | None, picked: int
+) -> None:
+    assert ApiVersions({ApiKey.PRODUCE: theirs}).pick(ApiKey.PRODUCE, cap) == picked
+
+
+def test_produce_5_is_passed_over_for_4() -> None:
+    """Its responses cannot be read from every broker that offers it."""
+    assert ApiVersions({ApiKey.PRODUCE: (0, 5)}).pick(ApiKey.PRODUCE) == 4
+    assert ApiVersions({ApiKey.PRODUCE: (0, 13)}).pick(ApiKey.PRODUCE, cap=5) == 4
+    assert ApiVersions({ApiKey.METADATA: (0, 5)}).pick(ApiKey.METADATA) == 5
+    with pytest.raises(UnsupportedVersionError):
+        ApiVersions({ApiKey.PRODUCE: (5, 5)}).pick(ApiKey.PRODUCE)
+
+
+@pytest.mark.parametrize("theirs", [(0, 2), (14, 20), (9, 3), (-5, -1), (32767, 32767)])
+def test_no_shared_version_names_api_and_both_ranges(theirs: tuple[int, int]) -> None:
+    with pytest.raises(UnsupportedVersionError) as raised:
+        ApiVersions({ApiKey.PRODUCE: theirs}).pick(ApiKey.PRODUCE)
+    for part in ("PRODUCE", f"{theirs[0]}-{theirs[1]}", "3-13"):
+        assert part in str(raised.value)
+
+
+def test_a_cap_below_every_shared_version_is_told() -> None:
+    with pytest.raises(UnsupportedVersionError, match="at most 4"):
+        ApiVersions({ApiKey.PRODUCE: (7, 13)}).pick(ApiKey.PRODUCE, cap=4)
+
+
+def test_an_api_the_broker_does_not_offer_is_named() -> None:
+    with pytest.raises(UnsupportedVersionError, match=r"INIT_PRODUCER_ID.*0-5"):
+        ApiVersions({}).pick(ApiKey.INIT_PRODUCER_ID)
+
+
+# Damaged responses end in ProtocolError or in some value, and in nothing else ---------------------
+
+
+SAMPLES = list(samples())
+
+
+TELLING = (0x00, 0x01, 0x7F, 0x80, 0xFF)
+"""Nothing, null, the longest byte, a varint that goes on, a negative number."""
+
+
+def changed(body: memoryview, values: range | tuple[int, ...]) -> Iterator[memoryview]:
+    damaged = bytearray(body)
+    for at, byte in enumerate(body):
+        for value in values:
+            damaged[at] = value
+            yield memoryview(bytes(damaged))
+        damaged[at] = byte
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_telling_changes_of_one_byte(sample: Sample) -> None:
+    for damaged in changed(sample.body, TELLING):
+        with suppress(ProtocolError):
+            sample.decode(damaged)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_every_truncation(sample: Sample) -> None:
+    for size in range(len(sample.body)):
+        with pytest.raises(ProtocolError):
+            sample.decode(sample.body[:size])
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_bytes_behind_the_body_are_ignored(sample: Sample) -> None:
+    whole = sample.decode(sample.body)
+    assert sample.decode(memoryview(bytes(sample.body) + b"\xff" * 9)) == whole
