@@ -8,13 +8,7 @@ import re
 from pathlib import Path
 
 from kprod.cli.error_pages import error_table
-from kprod.errors import (
-    MAYBE_WRITTEN,
-    RETRIABLE,
-    BrokerError,
-    ErrorCode,
-    KprodError,
-)
+from kprod.errors import MAYBE_WRITTEN, RETRIABLE, BrokerError, ErrorCode, KprodError
 
 ROOT = Path(__file__).parents[2]
 

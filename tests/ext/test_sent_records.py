@@ -123,11 +123,7 @@ def test_the_sender_hears_of_a_batch_at_which_the_call_was_interrupted() -> None
     noted: deque[PartitionQueue] = deque()
     woken: list[None] = []
     queue = new_queue(
-        TP,
-        SETTINGS,
-        compression=Interrupted(),
-        note=noted.append,
-        wake=lambda: woken.append(None),
+        TP, SETTINGS, compression=Interrupted(), note=noted.append, wake=lambda: woken.append(None)
     )
     with pytest.raises(KeyboardInterrupt):
         appender_of(queue).write(rows(3))
@@ -154,9 +150,7 @@ def test_large_records_are_told_of_before_the_call_ends() -> None:
     looks: list[int] = []
     queue: Any = None
     queue = new_queue(
-        batch_size=1000,
-        pool=BufferPool(10_000_000, 1000),
-        wake=lambda: looks.append(queue.depth),
+        batch_size=1000, pool=BufferPool(10_000_000, 1000), wake=lambda: looks.append(queue.depth)
     )
     chunk = ObjectChunk(60, 1_000_000, Checks())  # type: ignore[arg-type]
     chunk.load([bytes(40_000)] * 60, None, None, [0] * 60, None)

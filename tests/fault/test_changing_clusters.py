@@ -38,9 +38,7 @@ def test_records_for_a_partition_that_is_gone_fail_in_time(broker: ScriptedBroke
     assert broker.count(ApiKey.METADATA) < 60, "it asked all the time"
 
 
-def test_a_broker_that_comes_back_older_is_spoken_to_in_its_version(
-    broker: ScriptedBroker,
-) -> None:
+def test_a_broker_that_comes_back_older_is_spoken_to_in_its_version(broker: ScriptedBroker) -> None:
     """What was queued, or refused with the connection, is written anew in the older version."""
     rig = rig_of(broker.cluster)
     assert rig.run(rig.queue(b"0").succeeded)

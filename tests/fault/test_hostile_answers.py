@@ -24,13 +24,7 @@ from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.wire.transactions import GroupMetadata, OffsetToCommit
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support.scripted_cluster import (
-    Heard,
-    ScriptedBroker,
-    ScriptedCluster,
-    api_keys,
-    frame,
-)
+from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster, api_keys, frame
 from tests.support.sender_rig import SenderRig
 from tests.support.tier import CAMPAIGN
 

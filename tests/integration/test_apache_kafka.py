@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.errors import (
-    BrokerError,
-    DeliveryTimeoutError,
-    KprodTimeoutError,
-    RecordTooLargeError,
-)
+from kprod.errors import BrokerError, DeliveryTimeoutError, KprodTimeoutError, RecordTooLargeError
 from kprod.records.record_batch import read_batches
 from kprod.types import Persisted
 from tests.integration.conftest import SharedKafka

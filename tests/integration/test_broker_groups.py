@@ -26,9 +26,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import ConsumerRebalanceListener, KafkaConsumer
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")]
 PARTITIONS = 6
 RECORDS = 600
 PATIENCE = 60

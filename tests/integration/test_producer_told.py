@@ -58,9 +58,7 @@ def test_a_wait_that_ends_first_does_not_say_that_nothing_is_stored(waits: str) 
         producer.close(0)
 
 
-def test_get_in_a_callback_of_the_same_record_does_not_wait_for_it(
-    producer: KafkaProducer,
-) -> None:
+def test_get_in_a_callback_of_the_same_record_does_not_wait_for_it(producer: KafkaProducer) -> None:
     heard: list[object] = []
     future = producer.send("t", b"v")
     future.add_callback(lambda _: heard.append(future.get(30)))
@@ -115,9 +113,7 @@ def test_a_producer_made_in_a_wrong_way_says_what_was_meant(
         make()
 
 
-def test_records_that_fail_while_nobody_looks_are_told_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_records_that_fail_while_nobody_looks_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         options: dict[str, Any] = {"request_timeout_ms": 50, "delivery_timeout_ms": 60_000}
         unread = KafkaProducer(

@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from kprod import (
-    BrokerError,
-    IllegalStateError,
-    KafkaProducer,
-    KprodError,
-    ProducerClosedError,
-)
+from kprod import BrokerError, IllegalStateError, KafkaProducer, KprodError, ProducerClosedError
 from kprod.broker import EmbeddedBroker
 from kprod.testing import RecordingProducer
 from kprod.types import RecordMetadata

@@ -63,12 +63,7 @@ def test_every_shape_of_record_comes_back_unchanged(bootstrap: str) -> None:
         for number, (key, value, headers) in enumerate(SHAPES * 3):
             partition, timestamp = number % PARTITIONS, 1_700_000_000_000 + number
             future = producer.send(
-                TOPIC,
-                value,
-                key=key,
-                headers=headers,
-                partition=partition,
-                timestamp_ms=timestamp,
+                TOPIC, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp
             )
             where = future.get(timeout=30)
             assert where.partition == partition

@@ -8,10 +8,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka.schema_registry import (
-    SchemaRegistryClient,
-    dual_schema_id_deserializer,
-)
+from confluent_kafka.schema_registry import SchemaRegistryClient, dual_schema_id_deserializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.avro import AvroSerializer as ConfluentAvroSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer

@@ -33,9 +33,7 @@ from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.committed_records import committed
 from tests.support.topic_admin import TopicAdmin
 
-pytestmark = [
-    pytest.mark.full,
-]
+pytestmark = [pytest.mark.full]
 
 TOPIC = "shards-together"
 SHARDS = 6

@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 
 from kprod import GroupMetadata, KafkaProducer, Transaction
-from kprod.errors import (
-    ProducerFencedError,
-    TransactionAbortableError,
-    TransactionAbortedError,
-)
+from kprod.errors import ProducerFencedError, TransactionAbortableError, TransactionAbortedError
 from kprod.types import NextStep
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.broker import ApacheKafka

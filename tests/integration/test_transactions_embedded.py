@@ -259,11 +259,7 @@ def test_the_end_of_a_transaction_waits_for_no_batch_that_lingers(
     broker: EmbeddedBroker, prepares: bool
 ) -> None:
     """The first one as well, and where the sender's own thread is at work: after much was sent."""
-    patient: dict[str, Any] = {
-        "linger_ms": 100_000,
-        "batch_size": 1000,
-        "batch_max_size": 1000,
-    }
+    patient: dict[str, Any] = {"linger_ms": 100_000, "batch_size": 1000, "batch_max_size": 1000}
     with KafkaProducer(**options(broker), **patient) as producer:
         producer.init_transactions()
         for count in (1, 100, 1):

@@ -91,12 +91,7 @@ def by_pairs(producer: KafkaProducer, sent: list[Row]) -> list[Any]:
 
 
 def run(
-    way: Sending,
-    sent: list[Row],
-    *,
-    partitions: int,
-    splits: int = 0,
-    **options: Any,
+    way: Sending, sent: list[Row], *, partitions: int, splits: int = 0, **options: Any
 ) -> tuple[list[Any], Any]:
     """What every record came to, and what the cluster stored."""
     cluster = ScriptedCluster(topics={"t": [1] * partitions})

@@ -11,14 +11,7 @@ from pathlib import Path
 
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import LogConfig
-from tests.spark.driver_process import (
-    OF_CAMPAIGNS,
-    ROOT,
-    SETTINGS,
-    finished,
-    job,
-    program,
-)
+from tests.spark.driver_process import OF_CAMPAIGNS, ROOT, SETTINGS, finished, job, program
 
 pytestmark = OF_CAMPAIGNS
 

@@ -11,11 +11,7 @@ import pytest
 from kprod.buffer.delivery import BatchDelivery
 from kprod.bulk.delivery import BulkDelivery
 from kprod.errors import BrokerError, DeliveryError, InvalidBatchError, KprodError
-from kprod.spark.acknowledgements import (
-    LOOK_EVERY,
-    MOST_PENDING,
-    Acknowledgements,
-)
+from kprod.spark.acknowledgements import LOOK_EVERY, MOST_PENDING, Acknowledgements
 from kprod.spark.record_plan import Rows, SendArguments
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition

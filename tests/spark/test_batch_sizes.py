@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.spark.options import config_of, job_options, with_large_batches
-from kprod.spark.spark_job import (
-    ARROW_BYTES,
-    ARROW_ROWS,
-    UNCHECKED,
-    UNIX_SOCKETS,
-    faster_settings,
-)
+from kprod.spark.spark_job import ARROW_BYTES, ARROW_ROWS, UNCHECKED, UNIX_SOCKETS, faster_settings
 
 
 def test_one_partition_a_task_fills_whole_requests() -> None:
@@ -20,8 +14,7 @@ def test_one_partition_a_task_fills_whole_requests() -> None:
 
 
 @pytest.mark.parametrize(
-    "size",
-    ["batch_size", "batch.size", "batch_max_size", "max_request_size", "max.request.size"],
+    "size", ["batch_size", "batch.size", "batch_max_size", "max_request_size", "max.request.size"]
 )
 def test_a_size_that_is_given_holds(size: str) -> None:
     options = {size: 200_000}

@@ -82,10 +82,7 @@ def test_each_row_goes_to_the_topic_it_names_in_order(kafka: str) -> None:
             {"value": column("v"), "partition": column("one")},
             "partition: .* an integer, not string",
         ),
-        (
-            {"value": column("v"), "topic": column(1)},
-            "topic: .* a string, not int64",
-        ),
+        ({"value": column("v"), "topic": column(1)}, "topic: .* a string, not int64"),
     ],
     ids=steady_repr,
 )

@@ -18,14 +18,7 @@ import pyspark
 import pytest
 
 from kprod.broker import EmbeddedBroker
-from tests.spark.driver_process import (
-    OF_CAMPAIGNS,
-    ROOT,
-    SETTINGS,
-    every_row,
-    standalone,
-    values,
-)
+from tests.spark.driver_process import OF_CAMPAIGNS, ROOT, SETTINGS, every_row, standalone, values
 
 pytestmark = OF_CAMPAIGNS
 
@@ -120,8 +113,7 @@ def test_a_shipped_environment_writes_everything(
 
 
 @pytest.mark.parametrize(
-    ("kind", "missed"),
-    [("whl", "No module named 'kprod'"), ("zip", "No module named 'kprod_ext.")],
+    ("kind", "missed"), [("whl", "No module named 'kprod'"), ("zip", "No module named 'kprod_ext.")]
 )
 def test_py_files_cannot_ship_it(
     kind: str, missed: str, wheel: Path, cluster: dict[str, str], tmp_path: Path

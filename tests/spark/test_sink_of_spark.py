@@ -131,11 +131,7 @@ def test_a_stream_writes_to_its_topic(
 
 @pytest.mark.parametrize(("columns", "options", "complaint"), NOT_STREAMED)
 def test_a_stream_says_what_is_wrong_with_it(
-    lines: Lines,
-    bootstrap: str,
-    columns: list[str],
-    options: dict[str, str],
-    complaint: str,
+    lines: Lines, bootstrap: str, columns: list[str], options: dict[str, str], complaint: str
 ) -> None:
     """Spark may say so when the query starts, or when it plans its first micro-batch."""
     lines.add(1)

@@ -43,7 +43,7 @@ ANSWERS: dict[ApiKey, dict[str, Any]] = {
                     }
                 ],
             }
-        ],
+        ]
     },
     ApiKey.LIST_OFFSETS: {
         "topics": [

@@ -57,9 +57,7 @@ class KerberosRealm:
                 },
                 "realms": {"$realm": {"kdc": place}},
             },
-            kdc_conf={
-                "realms": {"$realm": {"kdc_listen": place, "kdc_tcp_listen": place}},
-            },
+            kdc_conf={"realms": {"$realm": {"kdc_listen": place, "kdc_tcp_listen": place}}},
             create_host=False,
             get_creds=False,
             start_kdc=False,

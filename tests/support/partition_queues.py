@@ -10,13 +10,7 @@ from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CompressionRatios
 from kprod.buffer.delivery import BatchDelivery
 from kprod.types import TopicPartition
-from kprod_ext import (
-    AppendContext,
-    BufferPool,
-    PartitionQueue,
-    ProducerBatch,
-    RecordClock,
-)
+from kprod_ext import AppendContext, BufferPool, PartitionQueue, ProducerBatch, RecordClock
 
 TP = TopicPartition("t", 0)
 SETTINGS = QueueSettings(10.0)

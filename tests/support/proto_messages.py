@@ -25,10 +25,7 @@ def _files() -> list[FileDescriptorProto]:
     customers = FileDescriptorProto(name="shop/customer.proto", package="shop", syntax="proto3")
     _add(customers.message_type.add(name="Customer"), "name", 1, "TYPE_STRING")
     orders = FileDescriptorProto(
-        name="shop/order.proto",
-        package="shop",
-        syntax="proto3",
-        dependency=["shop/customer.proto"],
+        name="shop/order.proto", package="shop", syntax="proto3", dependency=["shop/customer.proto"]
     )
     orders.message_type.add(name="Nothing")
     order = orders.message_type.add(name="Order")

@@ -205,8 +205,7 @@ async def test_an_exception_of_a_block_comes_out_where_nothing_can_be_aborted(
 
 
 async def test_a_block_whose_commit_is_refused_lets_the_next_one_commit(
-    broker: EmbeddedBroker,
-    make: Make,
+    broker: EmbeddedBroker, make: Make
 ) -> None:
     async with make(transactional_id="x") as producer:
         broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
@@ -270,12 +269,7 @@ LOGIN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        LOGIN,
-        {"connections_max_idle_ms": None},
-        {"max_batch_size": 64 << 20},
-    ],
+    "options", [LOGIN, {"connections_max_idle_ms": None}, {"max_batch_size": 64 << 20}]
 )
 async def test_what_aiokafka_documents_is_taken(options: dict[str, Any]) -> None:
     await AIOKafkaProducer(**options).stop()

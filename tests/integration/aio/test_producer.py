@@ -13,12 +13,7 @@ import pytest
 
 from kprod.aio import Producer
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
-from kprod.errors import (
-    BufferFullError,
-    KprodTimeoutError,
-    ProducerClosedError,
-    RecordTypeError,
-)
+from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError, RecordTypeError
 from kprod.types import ProducerRecord
 from kprod_ext.aio import MOST
 from tests.support.ports import free_port

@@ -35,8 +35,7 @@ def new_batch(limit: int = 1_000) -> RecordBatch:
 
 
 async def test_timestamps_never_go_back_between_a_batch_and_a_record(
-    broker: EmbeddedBroker,
-    make: Make,
+    broker: EmbeddedBroker, make: Make
 ) -> None:
     async with make() as producer:
         for _ in range(500):
@@ -154,8 +153,7 @@ ALL = [b"%d" % number for number in range(9)]
 
 
 async def test_a_batch_that_is_cancelled_while_memory_is_short_is_sent_whole_or_not_at_all(
-    broker: EmbeddedBroker,
-    make: Make,
+    broker: EmbeddedBroker, make: Make
 ) -> None:
     async with make(**SMALL) as producer:
         with broker.faults.active(REFUSED):
@@ -169,11 +167,7 @@ async def test_a_batch_that_is_cancelled_while_memory_is_short_is_sent_whole_or_
 async def test_a_batch_that_finds_no_memory_leaves_nothing_behind(
     broker: EmbeddedBroker, make: Make
 ) -> None:
-    async with make(
-        request_timeout_ms=300,
-        delivery_timeout_ms=60_000,
-        **SMALL,
-    ) as producer:
+    async with make(request_timeout_ms=300, delivery_timeout_ms=60_000, **SMALL) as producer:
         with broker.faults.active(REFUSED):
             batch = await without_memory(producer)
             with pytest.raises(theirs.KafkaTimeoutError, match="buffer_memory") as caught:
@@ -217,8 +211,7 @@ async def test_what_stops_and_flushes_waits_for_the_rest_of_a_batch(
 
 
 async def test_a_batch_that_is_split_has_failed_if_one_of_its_parts_has(
-    broker: EmbeddedBroker,
-    make: Make,
+    broker: EmbeddedBroker, make: Make
 ) -> None:
     async with make(enable_idempotence=True, linger_ms=60_000) as producer:
         await producer.partitions_for("t")

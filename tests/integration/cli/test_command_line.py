@@ -100,8 +100,7 @@ def without_kio(script: str, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    one_of(("perf",), ("broker", "--port", "0"), ("demo", "--no-spark")),
+    "arguments", one_of(("perf",), ("broker", "--port", "0"), ("demo", "--no-spark"))
 )
 def test_without_kio_the_command_says_what_to_install(arguments: tuple[str, ...]) -> None:
     ran = without_kio("from kprod.cli import main; main()", *arguments)

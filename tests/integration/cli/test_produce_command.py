@@ -42,10 +42,7 @@ def stored(servers: str, topic: str) -> list[tuple[int, StoredRecord]]:
     ],
 )
 def test_lines_of_standard_input_become_records(
-    servers: str,
-    arguments: list[str],
-    lines: str,
-    records: list[tuple[bytes | None, bytes | None]],
+    servers: str, arguments: list[str], lines: str, records: list[tuple[bytes | None, bytes | None]]
 ) -> None:
     topic = "-".join(["stdin", *(one.strip("-") for one in arguments[:1])])
     ran = produce(servers, topic, "--partition", "1", *arguments, lines=lines)

@@ -67,9 +67,7 @@ async def test_records_of_many_tasks_stay_in_the_order_of_their_calls(room: int)
         assert [int(record.value or b"") for record in broker.records("ordered")] == [*range(1400)]
 
 
-async def test_close_refuses_records_first_and_every_close_returns_at_the_end(
-    servers: str,
-) -> None:
+async def test_close_refuses_records_first_and_every_close_returns_at_the_end(servers: str) -> None:
     producer = AIOProducer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1})
     future = await producer.produce("t", b"v")
     waiting = asyncio.create_task(producer.produce("t", b"v"))

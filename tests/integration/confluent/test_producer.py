@@ -327,8 +327,7 @@ def test_the_cluster_and_its_topics_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "error"),
-    [("\ud800", KafkaException), ("t" * 40_000, KafkaException), (5, TypeError)],
+    ("topic", "error"), [("\ud800", KafkaException), ("t" * 40_000, KafkaException), (5, TypeError)]
 )
 def test_a_topic_that_no_request_can_name_is_not_asked_about(
     producer: Producer, topic: Any, error: type[Exception]

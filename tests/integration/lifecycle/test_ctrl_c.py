@@ -23,13 +23,7 @@ RUNS = 20 if CAMPAIGN else 1
 PROMISED = 0.25
 LATE = 2.0 if RUNS > 1 else 20.0
 """Seconds a busy machine may take longer than promised: a campaign has one of its own."""
-WHILE_OPEN = [
-    "send_waiting_for_memory",
-    "send_waiting_for_metadata",
-    "partitions",
-    "flush",
-    "get",
-]
+WHILE_OPEN = ["send_waiting_for_memory", "send_waiting_for_metadata", "partitions", "flush", "get"]
 WHILE_CLOSING = ["close", "leave"]
 
 

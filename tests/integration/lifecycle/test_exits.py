@@ -39,11 +39,7 @@ USUAL = (
     OF_CHILDREN[0],
 )
 
-EXIT_CODES = {
-    "by_an_error": 1,
-    "by_ctrl_c": -signal.SIGINT,
-    "by_sigterm": 128 + signal.SIGTERM,
-}
+EXIT_CODES = {"by_an_error": 1, "by_ctrl_c": -signal.SIGINT, "by_sigterm": 128 + signal.SIGTERM}
 UNKNOWN = (
     "with_daemon_threads_that_send",
     "with_a_callback_that_blocks",

@@ -189,10 +189,7 @@ CONTRIBS: list[tuple[Callable[[str], Any], str]] = [
 
 @pytest.mark.parametrize(("api", "kind"), CONTRIBS)
 async def test_contribs_instrumentation_adds_no_second_span(
-    watched: Watched,
-    broker: EmbeddedBroker,
-    api: Callable[[str], Any],
-    kind: str,
+    watched: Watched, broker: EmbeddedBroker, api: Callable[[str], Any], kind: str
 ) -> None:
     """A program goes on to start it after its import has changed."""
     instrumentor = resolve_name(f"opentelemetry.instrumentation.{kind}")()

@@ -104,10 +104,7 @@ SECRETS = [name for name, option in OPTIONS.items() if option.secret]
 def registry(**options: Any) -> Iterator[object]:
     made = SchemaRegistry(**options)
     yield made
-    yield from (
-        AvroSerializer(made, '"string"'),
-        JsonSchemaSerializer(made, '{"title": "t"}'),
-    )
+    yield from (AvroSerializer(made, '"string"'), JsonSchemaSerializer(made, '{"title": "t"}'))
     yield copy.deepcopy(made)
     yield error_of(lambda: made.register("s", Schema('"string"')))
 

@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 
-from kprod.broker.client_metrics import (
-    ClientMetrics,
-    ClientMetricsPush,
-    ClientMetricsSubscription,
-)
+from kprod.broker.client_metrics import ClientMetrics, ClientMetricsPush, ClientMetricsSubscription
 from kprod.errors import BrokerError
 from tests.support.fake_clock import FakeClock
 

@@ -160,11 +160,7 @@ def test_settings_are_described(node: Node) -> None:
 
 def test_offsets_by_time(node: Node) -> None:
     def offset(timestamp: int, number: int = 0, epoch: int = -1) -> Any:
-        part = {
-            "partition_index": number,
-            "timestamp": timestamp,
-            "current_leader_epoch": epoch,
-        }
+        part = {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": epoch}
         topics = [{"name": "t", "partitions": [part]}]
         return ask(node, ApiKey.LIST_OFFSETS, 10, topics=topics).topics[0].partitions[0]
 

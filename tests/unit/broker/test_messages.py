@@ -29,12 +29,7 @@ from kprod.errors import ProtocolError
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.requests import EVERY_VERSION, REQUESTS
 
-HEADER = {
-    "request_api_key": 3,
-    "request_api_version": 0,
-    "correlation_id": -5,
-    "client_id": "ü",
-}
+HEADER = {"request_api_key": 3, "request_api_version": 0, "correlation_id": -5, "client_id": "ü"}
 
 
 def kio_reads(entity: Any, frame: bytes) -> tuple[Any, Any]:

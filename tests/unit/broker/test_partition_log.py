@@ -178,9 +178,7 @@ def offsets_in(data: bytes) -> list[int]:
     return [batch.base_offset for batch in read_batches(data)]
 
 
-def test_an_entry_comes_with_the_batch_that_finds_4096_bytes_behind_it(
-    segment: LogSegment,
-) -> None:
+def test_an_entry_comes_with_the_batch_that_finds_4096_bytes_behind_it(segment: LogSegment) -> None:
     fill(segment, range(5))
     assert segment.offset_index.count == 0
     fill(segment, range(5, 6))

@@ -85,10 +85,7 @@ def test_describing_and_listing(tmp_path: Path) -> None:
         wrong = ask(node, ApiKey.LIST_TRANSACTIONS, 2, transactional_id_pattern="(")
         assert wrong.error_code is ErrorCode.invalid_regular_expression
         described = ask(
-            node,
-            ApiKey.DESCRIBE_PRODUCERS,
-            0,
-            topics=[{"name": "t", "partition_indexes": [0, 1]}],
+            node, ApiKey.DESCRIBE_PRODUCERS, 0, topics=[{"name": "t", "partition_indexes": [0, 1]}]
         )
         starts = [
             p.active_producers[0].current_txn_start_offset for p in described.topics[0].partitions

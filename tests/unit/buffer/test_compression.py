@@ -12,12 +12,7 @@ import pytest
 import zstandard
 from lz4 import frame
 
-from kprod.buffer.compression import (
-    CODEC_IDS,
-    CompressionRatios,
-    compressor,
-    decompress,
-)
+from kprod.buffer.compression import CODEC_IDS, CompressionRatios, compressor, decompress
 from kprod.types import ProducerId
 from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, Accumulating, read

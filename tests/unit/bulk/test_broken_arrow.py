@@ -121,8 +121,7 @@ def test_views_up_to_the_end_of_their_buffer(length: int, start: int) -> None:
 
 @pytest.mark.parametrize("kind", [pa.list_(PAIR), pa.large_list(PAIR)], ids=str)
 @pytest.mark.parametrize(
-    ("offsets", "record"),
-    [((0, 4), 0), ((0, 300_000_000), 0), ((-1, 1), 0), ((0, 1, 0), 1)],
+    ("offsets", "record"), [((0, 4), 0), ((0, 300_000_000), 0), ((-1, 1), 0), ((0, 1, 0), 1)]
 )
 def test_lists_of_headers_that_are_not_there(
     kind: Any, offsets: tuple[int, ...], record: int

@@ -138,9 +138,7 @@ def timeout_of(metadata: Metadata, partition: int | None = None) -> KprodTimeout
     return caught.value
 
 
-def test_a_timeout_names_the_latest_brokers_that_failed(
-    metadata: Metadata,
-) -> None:
+def test_a_timeout_names_the_latest_brokers_that_failed(metadata: Metadata) -> None:
     refused, unknown = (
         ConnectionLost("broker 1: refused"),
         ConnectionLost("broker 2: cannot resolve"),

@@ -49,10 +49,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"delivery_timeout_ms": 1000, "linger_ms": "2000"}, "^linger_ms: expected"),
     ({"buffer_memory": 16383}, "batch_size=16384 must be at most buffer_memory=16383"),
     ({"max_request_size": LARGEST + 1}, f"from 1 to {LARGEST}, or 2147483647"),
-    (
-        {"batch_size": 100, "batch_max_size": 99},
-        "max_size=99 must be at least batch_size=100",
-    ),
+    ({"batch_size": 100, "batch_max_size": 99}, "max_size=99 must be at least batch_size=100"),
     ({"batch_max_size": 1_048_577}, "must be at most max_request_size=1048576$"),
     ({"compression_level": 3}, "needs compression_type gzip, lz4 or zstd"),
     (compressed("snappy", 3), "needs compression_type gzip, lz4 or zstd"),

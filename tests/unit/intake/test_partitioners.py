@@ -108,8 +108,7 @@ MANY = topic(10_000)
 
 
 @pytest.mark.parametrize(
-    ("name", "chosen"),
-    [("default", 4), ("crc32", zlib.crc32(b"kafka") % 12), ("fnv1a", 5)],
+    ("name", "chosen"), [("default", 4), ("crc32", zlib.crc32(b"kafka") % 12), ("fnv1a", 5)]
 )
 @pytest.mark.parametrize("form", [bytes, bytearray, memoryview])
 def test_a_key_goes_by_the_hash_of_the_name(

@@ -468,8 +468,7 @@ def test_protobuf_files_that_every_registry_knows(
 
 
 @pytest.mark.parametrize(
-    ("kind", "number"),
-    [("int", 2**31), ("int", -(2**31) - 1), ("float", 1e300), ("float", 2**128)],
+    ("kind", "number"), [("int", 2**31), ("int", -(2**31) - 1), ("float", 1e300), ("float", 2**128)]
 )
 def test_a_number_that_the_schema_has_no_room_for(
     registry: SchemaRegistry, kind: str, number: Any

@@ -14,12 +14,7 @@ import pytest
 from kprod.errors import ProtocolError
 from kprod.sender.broker import READS_PER_TURN, RECEIVE_BYTES
 from kprod.types import Broker
-from kprod.wire.control import (
-    MOST_BROKERS,
-    MOST_PARTITIONS,
-    MOST_UNASKED,
-    decode_metadata_response,
-)
+from kprod.wire.control import MOST_BROKERS, MOST_PARTITIONS, MOST_UNASKED, decode_metadata_response
 from kprod.wire.produce import decode_produce_response
 from kprod.wire.transactions import (
     decode_add_partitions_response,

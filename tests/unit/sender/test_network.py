@@ -17,12 +17,7 @@ from kprod.sender.network import MOST_TRIES, PATIENCE, Network
 from kprod.types import Broker as Address
 from kprod.wire.versions import ApiKey
 from tests.support.fake_clock import FakeClock
-from tests.support.scripted_cluster import (
-    Answer,
-    ScriptedCluster,
-    silence,
-    telling,
-)
+from tests.support.scripted_cluster import Answer, ScriptedCluster, silence, telling
 from tests.support.sender_rig import SenderRig, rig_of
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend

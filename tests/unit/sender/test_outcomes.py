@@ -6,11 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kprod.errors import (
-    BrokerError,
-    DeliveryTimeoutError,
-    RecordTooLargeError,
-)
+from kprod.errors import BrokerError, DeliveryTimeoutError, RecordTooLargeError
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata

@@ -8,11 +8,7 @@ from kprod.errors import BrokerError, DeliveryTimeoutError
 from kprod.sender.partition import PROOF_LASTS
 from kprod.types import ProducerId, TopicPartition
 from kprod.wire.versions import ApiKey
-from tests.support.scripted_cluster import (
-    Answer,
-    ScriptedBroker,
-    telling,
-)
+from tests.support.scripted_cluster import Answer, ScriptedBroker, telling
 from tests.support.sender_rig import rig_of
 from tests.unit.sender.sequencing import LEADER, Line, place
 

@@ -19,13 +19,7 @@ from kprod.errors import (
     TransactionAbortedError,
     UnfinishedCallError,
 )
-from kprod.sender.transactions import (
-    FROM,
-    LEADS_TO,
-    Call,
-    State,
-    Transactions,
-)
+from kprod.sender.transactions import FROM, LEADS_TO, Call, State, Transactions
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from kprod.wire.transactions import GroupMetadata, OffsetToCommit
 from kprod.wire.versions import ApiKey, ApiVersions

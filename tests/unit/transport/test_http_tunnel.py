@@ -69,10 +69,7 @@ def test_what_the_proxy_is_asked() -> None:
         lines = proxy.requests[0].split(b"\r\n")
     assert lines[:2] == [b"CONNECT [::1]:9092 HTTP/1.1", b"Host: [::1]:9092"]
     kind, login = lines[2].rsplit(b" ", 1)
-    assert (kind, base64.b64decode(login)) == (
-        b"Proxy-Authorization: Basic",
-        b"user:pass@word",
-    )
+    assert (kind, base64.b64decode(login)) == (b"Proxy-Authorization: Basic", b"user:pass@word")
 
 
 @pytest.mark.parametrize("login", ["user", "user:", ":password"])

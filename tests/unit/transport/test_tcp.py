@@ -108,10 +108,7 @@ def test_failing_at_every_address_at_once_is_reported_by_poll() -> None:
 
 
 def test_after_a_silent_address_the_next_one_is_tried_first(listener: socket.socket) -> None:
-    with (
-        silent_address() as silent,
-        backend_of(silent, ipv4(*listener.getsockname())) as backend,
-    ):
+    with silent_address() as silent, backend_of(silent, ipv4(*listener.getsockname())) as backend:
         waiting = resolved(backend)
         assert not waiting.advance()
         assert backend.poll(0.05) == []
