@@ -97,6 +97,11 @@ class NetworkRig:
         assert broker is not None
         broker.send(exchange, self.clock.now)
 
+    def answer(self, request: Noted) -> None:
+        """On the first connection."""
+        self.backend.connections[0].deliver(answer(request.correlation_ids[0], b"fine"))
+        self.poll(0)
+
     def connections(self, host: str) -> int:
         """Those that stand at this moment."""
         return sum(transport.host == host for transport in self.backend.connections)
@@ -114,13 +119,19 @@ def test_the_broker_with_the_fewest_requests_is_asked() -> None:
     assert rig.any_usable() == 2
 
 
-def test_a_request_the_broker_has_no_version_for_ends_the_connection() -> None:
+@pytest.mark.parametrize("idle", [True, False], ids=["idle", "busy"])
+def test_a_request_the_broker_has_no_version_for_ends_the_connection(*, idle: bool) -> None:
+    """It costs no other request its answer."""
     rig = NetworkRig("boot")
     node = rig.connect_any()
-    exchange = Noted(REQUEST, api=ApiKey.CREATE_TOPICS)
-    rig.hand_over(node, exchange)
-    assert exchange.ends == [("failed", False)]
-    assert not rig.usable(node), "the next handshake may tell more"
+    before = [] if idle else [rig.send(node)]
+    unknown = Noted(REQUEST, api=ApiKey.CREATE_TOPICS)
+    rig.hand_over(node, unknown)
+    assert unknown.ends == [("failed", False)]
+    assert (rig.usable(node) is None) is idle, "the next handshake may tell more"
+    for request in before:
+        rig.answer(request)
+        assert request.ends == [("answered", b"fine")]
 
 
 @pytest.mark.parametrize("idle", [True, False], ids=["idle", "busy"])
@@ -136,21 +147,8 @@ def test_a_request_that_no_version_of_the_broker_can_carry_leaves_the_connection
     assert "boot:9092" in str(unfit.errors[0])
     assert rig.usable(node)
     for request in [*before, rig.send(node)]:
-        rig.backend.connections[0].deliver(answer(request.correlation_ids[0], b"fine"))
-        rig.poll(0)
+        rig.answer(request)
         assert request.ends == [("answered", b"fine")]
-
-
-def test_a_request_the_broker_has_no_version_for_costs_no_other_request_its_answer() -> None:
-    rig = NetworkRig("boot")
-    node = rig.connect_any()
-    before = rig.send(node)
-    unknown = Noted(REQUEST, api=ApiKey.CREATE_TOPICS)
-    rig.hand_over(node, unknown)
-    assert unknown.ends == [("failed", False)]
-    rig.backend.connections[0].deliver(answer(before.correlation_ids[0], b"fine"))
-    rig.poll(0)
-    assert before.ends == [("answered", b"fine")]
 
 
 def test_a_request_that_cannot_be_written_breaks_off_the_turn_and_leaves_the_connection() -> None:
@@ -162,8 +160,7 @@ def test_a_request_that_cannot_be_written_breaks_off_the_turn_and_leaves_the_con
         rig.hand_over(node, unwritable)
     after = rig.send(node)
     for request in (before, after):
-        rig.backend.connections[0].deliver(answer(request.correlation_ids[0], b"fine"))
-        rig.poll(0)
+        rig.answer(request)
     assert before.ends == after.ends == [("answered", b"fine")]
     assert unwritable.ends == []
 
@@ -260,9 +257,8 @@ def test_brokers_that_left_are_counted_in_the_sums_alone() -> None:
     waiting = rig.send(1)
     rig.adopt(two=2, three=3)
     assert set(rig.metrics.nodes) == {1, 2}, "an answer is still to come"
-    rig.backend.connections[0].deliver(answer(waiting.correlation_ids[0], b""))
-    for _ in range(2):
-        rig.poll(0)
+    rig.answer(waiting)
+    rig.poll(0)
     assert set(rig.metrics.nodes) == {2}
     groups = rig.metrics.groups(0.0)
     assert groups["producer-metrics"]["request-total"] == sent + 1
@@ -318,9 +314,8 @@ def test_a_request_to_a_broker_that_is_let_go_still_gets_its_answer(hosts: dict[
     assert request.ends == []
     assert rig.network.connected, "to one that is let go, but not yet"
     assert rig.network.in_flight == 1
-    rig.backend.connections[0].deliver(answer(1, b"stored"))
-    rig.poll(0)
-    assert request.ends == [("answered", b"stored")]
+    rig.answer(request)
+    assert request.ends == [("answered", b"fine")]
     rig.poll(0)
     assert rig.connections("one") == 0
 
