@@ -183,6 +183,23 @@ def test_its_tool_finds_no_fault_in_the_files(tmp_path: Path) -> None:
         assert len(entries) >= least, printed
 
 
+def test_its_tool_reads_batches_of_several_blocks(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path, topics={"t": 1}) as broker:
+        for codec in CODECS:
+            producer = KafkaProducer(
+                bootstrap_servers=broker.bootstrap_servers,
+                compression_type=codec,
+                batch_size=700_000,
+                linger_ms=60_000,
+            )
+            for number in range(6_000):
+                producer.send("t", b"%d" % number * 20)
+            producer.close()
+    printed = dump(tmp_path / "t-0", "log", "--deep-iteration")
+    assert printed.count(" count: 6000 ") == len(CODECS)
+    assert printed.count("| offset:") == len(CODECS) * 6_000
+
+
 @pytest.fixture(scope="module")
 def kafka(shared_kafka: SharedKafka) -> ApacheKafka:
     return shared_kafka(NEWEST)

@@ -92,11 +92,11 @@ def test_a_zstd_level_is_what_zstd_makes_of_it(level: int, size: int) -> None:
 
 @pytest.mark.parametrize("level", [1, 3, 9, 12, 16])
 def test_an_lz4_level_is_what_lz4_makes_of_it(level: int) -> None:
-    text = b"".join(b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(3_000))
+    text = b"".join(b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(9_000))
     compress = compressor("lz4", level)
     assert compress is not None
-    usual = frame.compress(text, compression_level=level, block_linked=False, store_size=False)
-    assert compress(memoryview(text)) == usual
+    settings = {"block_size": frame.BLOCKSIZE_MAX256KB, "block_linked": False, "store_size": False}
+    assert compress(memoryview(text)) == frame.compress(text, compression_level=level, **settings)
 
 
 @pytest.mark.parametrize(
