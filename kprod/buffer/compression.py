@@ -74,7 +74,7 @@ def _lz4(level: int | None) -> Compressor:
         packed: bytes = frame.compress(
             records,
             compression_level=strength,
-            block_size=frame.BLOCKSIZE_MAX256KB,  # 64 KB takes longer, most of all for short records
+            block_size=frame.BLOCKSIZE_MAX256KB,  # 64 KB takes longer
             block_linked=False,  # Java's reader rejects linked blocks
             store_size=False,
         )
