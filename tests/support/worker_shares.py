@@ -34,7 +34,6 @@ TOGETHER = {
     "tests/spark/test_pipeline.py": "spark_cluster",
     "tests/spark/test_python_worker.py": "spark_cluster",
     "tests/spark/test_registered_values.py": "spark_cluster",
-    "tests/spark/test_sharded_frames.py": "spark_cluster",
     "tests/spark/test_sink_of_spark.py": "spark_cluster",
     "tests/spark/test_sql_tables.py": "spark_cluster",
     "tests/spark/test_topic_reader.py": "spark_cluster",

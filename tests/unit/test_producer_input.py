@@ -1,17 +1,22 @@
-"""Whatever is wrong with a record is told before anything is queued, and changes nothing."""
+"""What ``send`` is given: told before anything is queued if it is wrong, else where it goes."""
 
 from __future__ import annotations
 
 import mmap
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kprod import KafkaProducer
+from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import (
     InvalidRecordError,
     InvalidTopicError,
@@ -23,8 +28,11 @@ from kprod.errors import (
     RecordTypeError,
     SerializationError,
 )
-from tests.support.scripted_cluster import ScriptedBroker
-from tests.support.scripted_producer import producer_before
+from kprod.transport.memory import MemoryBackend
+from kprod.wire.versions import ApiKey
+from kprod_ext import RecordClock
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, silence
+from tests.support.scripted_producer import cluster_of, producer_before
 
 LONG = 20.0
 
@@ -136,3 +144,169 @@ def test_a_time_limit_that_cannot_be_is_refused(producer: KafkaProducer, call: s
             getattr(producer, call)(timeout)
         assert isinstance(caught.value, natural)
     assert producer.send("t", b"still open").get(LONG).offset >= 0
+
+
+# Options of partitioning; partitioners turn; records get a time -----------------------------------
+
+
+BATCH = 1000
+TIMEOUT = 20
+
+
+@pytest.mark.parametrize(("adaptive", "least", "most"), [(True, 1, 35), (False, 20, 80)])
+def test_records_without_a_key_go_where_little_is_queued(
+    adaptive: bool, least: int, most: int
+) -> None:
+    cluster = ScriptedCluster(topics={"t": [1, 2]})
+    cluster.add(1)
+    cluster.add(2).next(ApiKey.PRODUCE, *[silence] * 1000)
+    options: dict[str, Any] = {"partitioner_adaptive_partitioning_enable": adaptive}
+    producer = producer_before(cluster, batch_size=BATCH, **options)
+    went = Counter[int]()
+    for _ in range(100):  # each fills a batch, so each is for a partition drawn anew
+        future = producer.send("t", bytes(BATCH))
+        went[future.topic_partition.partition] += 1
+        if future.topic_partition.partition == 0:
+            future.get(TIMEOUT)
+    producer.close(timeout=0)
+    assert least <= went[1] <= most
+
+
+def test_keys_can_be_ignored() -> None:
+    options: dict[str, Any] = {"partitioner_ignore_keys": True, "linger_ms": LATER}
+    with producer_before(cluster_of(50), **options) as producer:
+        futures = [producer.send("t", b"", key=b"%d" % number) for number in range(5)]
+    assert len({future.get(0).partition for future in futures}) == 1
+
+
+PARTITIONS = 4
+LATER = 60_000
+
+
+class InTurn:
+    """One partition until a batch would begin there: then the next."""
+
+    def __init__(self) -> None:
+        self.present = 0
+        self.left: list[int] = []
+
+    def choose(self, topic: TopicInfo, key: Any) -> int:
+        return self.present
+
+    def on_new_batch(self, topic: TopicInfo, previous: int) -> None:
+        self.left.append(previous)
+        self.present = (previous + 1) % len(topic)
+
+    def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
+        pass
+
+
+def turning_producer(partitioner: InTurn, **options: Any) -> KafkaProducer:
+    return producer_before(
+        cluster_of(PARTITIONS), partitioner=partitioner, linger_ms=LATER, **options
+    )
+
+
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_one_batch_after_the_other_goes_to_another_partition(key: bytes | None) -> None:
+    """Java's calls it for keys as well: what they mean to the partitioner only that knows."""
+    partitioner = InTurn()
+    with turning_producer(partitioner, batch_size=500) as producer:
+        futures = [producer.send("t", bytes(100), key=key) for _ in range(200)]
+        producer.flush()
+    went = Counter(future.get().partition for future in futures)
+    assert set(went) == set(range(PARTITIONS))
+    assert len(partitioner.left) > 20
+    assert partitioner.left == [number % PARTITIONS for number in range(len(partitioner.left))]
+    before = len(partitioner.left)
+    with turning_producer(partitioner, batch_size=500) as producer:
+        producer.send_many("t", [bytes(100)] * 200)
+        producer.flush()
+    assert len(partitioner.left) > before + 20, "bulk calls turn as well"
+
+
+def test_a_batch_with_room_asks_for_no_turn() -> None:
+    partitioner = InTurn()
+    with turning_producer(partitioner) as producer:
+        for _ in range(10):
+            producer.send("t", b"v")
+        producer.send("t", b"v", partition=3)
+    assert partitioner.left == [0]
+
+
+class Broken(InTurn):
+    def on_new_batch(self, topic: TopicInfo, previous: int) -> None:
+        raise ZeroDivisionError("no turn")
+
+
+def test_a_turn_that_fails_is_a_failure_of_the_partitioner() -> None:
+    with turning_producer(Broken()) as producer:
+        with pytest.raises(PartitionError, match="ZeroDivisionError: no turn"):
+            producer.send("t", b"v")
+        assert producer.flush().pending == 0
+
+
+RECORDS = 20_000
+
+
+class ClockInPython(KafkaProducer):
+    """Its clock lets other threads run before it tells the time."""
+
+    def _record_clock(self) -> RecordClock:
+        return RecordClock(slow_time)
+
+
+def slow_time() -> int:
+    time.sleep(1e-6)
+    return time.time_ns() // 1_000_000
+
+
+def produced(
+    kind: type[KafkaProducer] = KafkaProducer, **options: Any
+) -> tuple[KafkaProducer, ScriptedCluster]:
+    cluster = cluster_of()
+    transport = lambda: MemoryBackend(cluster.listeners)  # noqa: E731
+    return kind(bootstrap_servers="broker-1:9092", transport=transport, **options), cluster
+
+
+def stored_times(cluster: ScriptedCluster) -> list[int]:
+    ((_, batches),) = cluster.log.items()
+    return [record.timestamp for batch in batches for record in batch.records()]
+
+
+def test_time_does_not_go_back_between_the_ways_to_send() -> None:
+    producer, cluster = produced(linger_ms=5)
+    headers: list[Any] = [None, {"by": b"the Python path"}]
+    with producer:
+        for n in range(RECORDS):
+            if n % 500 == 0:
+                producer.send_many("t", [b"bulk path"] * 3)
+            producer.send("t", b"value", None, headers[n % 3 == 0])
+    times = stored_times(cluster)
+    assert len(times) == RECORDS + 3 * RECORDS // 500
+    assert all(earlier <= later for earlier, later in pairwise(times))
+
+
+def test_a_clock_that_lets_others_run_keeps_two_writers_apart() -> None:
+    """A bulk call writes without the GIL, which the clock of ``send`` has released."""
+    producer, cluster = produced(ClockInPython)
+    bulk = pa.record_batch({"value": [b"%032d" % n for n in range(50_000)]})
+    single, rounds = 3_000, 6
+    with producer:
+        producer.send("t", b"first").get(20)
+
+        def send_bulks() -> None:
+            for _ in range(rounds):
+                producer.send_arrow("t", bulk)
+
+        other = threading.Thread(target=send_bulks)
+        other.start()
+        for n in range(single):
+            producer.send("t", b"single %d" % n)
+        other.join()
+    ((_, batches),) = cluster.log.items()
+    values = [bytes(record.value or b"") for batch in batches for record in batch.records()]
+    assert len(values) == 1 + single + rounds * bulk.num_rows
+    assert values.count(b"%032d" % 49_999) == rounds
+    singles = [value for value in values if value.startswith(b"single")]
+    assert singles == [b"single %d" % n for n in range(single)]

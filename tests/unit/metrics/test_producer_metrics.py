@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from kprod.errors import BufferFullError
 from kprod.metrics import ProducerMetrics
+from kprod.metrics.table import NODE_METRICS, PRODUCER_GAUGES, PRODUCER_METRICS, TOPIC_METRICS
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, silence
+from tests.support.scripted_producer import producer_before
 
 WINDOW = 30.0
 
@@ -171,3 +176,77 @@ def test_windows_are_as_many_and_as_long_as_wanted(samples: int, remembered: flo
         before = producer(metrics, end - 1)["record-send-rate"] > 0
         assert before == (end <= remembered)
         metrics.mark(end)
+
+
+# What is counted in the threads of the application ------------------------------------------------
+
+
+LONG = 20.0
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_memory_that_was_waited_for_in_vain(broker: ScriptedBroker, bulk: bool) -> None:
+    options = {"buffer_memory": 16384, "max_block_ms": 500, "max_request_size": 16000}
+    with producer_before(broker.cluster, linger_ms=0, **options) as producer:
+        producer.send("t", b"first").get(LONG)
+        broker.next(ApiKey.PRODUCE, silence)
+        if not bulk:
+            producer.send("t", bytes(10000))
+        with pytest.raises(BufferFullError):
+            producer.send_many("t", [bytes(10000)] * 2) if bulk else producer.send(
+                "t", bytes(10000)
+            )
+        named = producer.metrics()["producer-metrics"]
+        producer.close(0)
+    assert named["buffer-exhausted-total"] == 1
+    assert named["bufferpool-wait-time-ns-total"] >= 400_000_000
+    assert named["flush-time-ns-total"] == 0
+
+
+def test_time_in_flush(broker: ScriptedBroker) -> None:
+    with producer_before(broker.cluster) as producer:
+        producer.send("t", b"v")
+        producer.flush(LONG)
+        assert producer.metrics()["producer-metrics"]["flush-time-ns-total"] > 0
+
+
+# The tables of metrics in the documentation -------------------------------------------------------
+
+
+def test_a_producer_gives_every_metric_of_the_page() -> None:
+    broker = ScriptedCluster(topics={"t": [1]}).add(1)
+    with producer_before(broker.cluster, linger_ms=0) as producer:
+        producer.send("t", b"v").get(LONG)
+        groups = producer.metrics()
+    by_group = {
+        "producer-metrics": PRODUCER_METRICS + PRODUCER_GAUGES,
+        "producer-topic-metrics.t": TOPIC_METRICS,
+        "producer-node-metrics.node-1": NODE_METRICS,
+        "producer-node-metrics.node--1": NODE_METRICS,
+    }
+    assert {group: list(named) for group, named in groups.items()} == {
+        group: [row.name for row in rows] for group, rows in by_group.items()
+    }
+    told(groups)
+
+
+def told(groups: dict[str, dict[str, float]]) -> None:
+    """What one record must have left behind."""
+    every, topic = groups["producer-metrics"], groups["producer-topic-metrics.t"]
+    node = groups["producer-node-metrics.node-1"]
+    assert (every["record-send-total"], topic["record-send-total"], every["batch-total"]) == (
+        1,
+        1,
+        1,
+    )
+    assert every["batch-size-max"] == every["byte-total"] == topic["byte-total"] > 61
+    assert every["record-size-avg"] == every["record-size-max"] > 0
+    assert every["compression-rate-avg"] == topic["compression-rate"] == 1
+    assert every["records-per-request-avg"] == 1
+    assert every["outgoing-byte-total"] >= node["outgoing-byte-total"] > every["byte-total"]
+    assert node["incoming-byte-total"] > 0
+    assert every["request-total"] >= 3  # versions, metadata, records
+    assert (every["connection-count"], every["requests-in-flight"]) == (1, 0)
+    assert every["connection-creation-total"] - every["connection-close-total"] == 1
+    assert every["request-latency-max"] >= every["request-latency-avg"] >= 0
+    assert every["metadata-age"] >= 0
