@@ -81,38 +81,27 @@ def test_metadata_requests(
     assert (found, body.allow_auto_topic_creation) == (topics, auto)
 
 
-@given(
-    versions(ApiKey.INIT_PRODUCER_ID),
-    int32,
-    text,
-    st.none() | text,
-    st.integers(0, 2**31 - 1),
-    st.integers(-1, 2**63 - 1),
-    st.integers(-1, 2**15 - 1),
+identities = st.fixed_dictionaries(
+    {
+        "transactional_id": st.none() | text,
+        "transaction_timeout_ms": st.integers(0, 2**31 - 1),
+        "producer_id": st.integers(-1, 2**63 - 1),
+        "producer_epoch": st.integers(-1, 2**15 - 1),
+    }
 )
+
+
+@given(versions(ApiKey.INIT_PRODUCER_ID), int32, text, identities)
 def test_init_producer_id_requests(
-    version: int,
-    correlation_id: int,
-    client_id: str,
-    transactional_id: str | None,
-    timeout_ms: int,
-    producer_id: int,
-    epoch: int,
+    version: int, correlation_id: int, client_id: str, asked: dict[str, Any]
 ) -> None:
-    frame = encode_init_producer_id_request(
-        version,
-        correlation_id,
-        client_id,
-        transactional_id=transactional_id,
-        transaction_timeout_ms=timeout_ms,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-    )
+    frame = encode_init_producer_id_request(version, correlation_id, client_id, **asked)
     body = read(ApiKey.INIT_PRODUCER_ID, version, correlation_id, client_id, frame)
-    assert body.transactional_id == transactional_id
-    assert milliseconds(body.transaction_timeout) == timeout_ms
+    assert body.transactional_id == asked["transactional_id"]
+    assert milliseconds(body.transaction_timeout) == asked["transaction_timeout_ms"]
     if version >= 3:
-        assert (body.producer_id, body.producer_epoch) == (producer_id, epoch)
+        found = (body.producer_id, body.producer_epoch)
+        assert found == (asked["producer_id"], asked["producer_epoch"])
 
 
 @given(versions(ApiKey.API_VERSIONS), int32, text)

@@ -402,8 +402,11 @@ OLD_ID = 500
 
 
 @contextmanager
-def at_the_last_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, AskingProducer]]:
-    """A node whose state topic tells of a producer that has the last epoch, and that producer."""
+def at_the_highest_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, AskingProducer]]:
+    """A node whose state topic tells of a producer with the last epoch, and that producer.
+
+    It was too slow, and learned of the epoch that fenced it by repeating its abort.
+    """
     with running_node(path) as node:
         log = node.topics.create("t", 2).partitions[0]
         (states,) = node.topics.find_or_create(TRANSACTION_TOPIC, 1).partitions
@@ -411,22 +414,11 @@ def at_the_last_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, AskingPr
         node.transactions.load(states)
         producer = AskingProducer(partial(ask, node), 2)
         producer.identity = Identity("x", OLD_ID, LAST)
-        yield node, log, producer
-
-
-@contextmanager
-def at_the_highest_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, AskingProducer]]:
-    """It was too slow, and learned of the epoch that fenced it by repeating its abort."""
-    with at_the_last_epoch(path) as (node, log, producer):
         assert producer.send(b"slow") is NONE
         node.transactions.time_out_all()
         assert producer.end(committed=False) is NONE
         assert producer.identity == ("x", OLD_ID, HIGHEST)
         yield node, log, producer
-
-
-def values(log: PartitionLog) -> list[bytes | None]:
-    return [record.value for record in log.records(committed=True)]
 
 
 def test_nothing_is_aborted_in_the_highest_epoch_but_by_its_producer(tmp_path: Path) -> None:
@@ -438,7 +430,7 @@ def test_nothing_is_aborted_in_the_highest_epoch_but_by_its_producer(tmp_path: P
         assert found is not None
         assert (found.state.spelled, found.producer_epoch) == ("Ongoing", HIGHEST)
         assert producer.end(committed=True) is NONE
-        assert values(log) == [b"a"]
+        assert [record.value for record in log.records(committed=True)] == [b"a"]
         assert AskingProducer(partial(ask, node), 2).init() is NONE
 
 
