@@ -189,8 +189,6 @@ class Coordination:
         self._network = partitions.network
         self._deadlines = partitions.deadlines
         self.due = FOREVER  # see Deadlines
-        self.transactional_id = transactions.transactional_id
-        self._coordinator: Coordinator = TRANSACTION, self.transactional_id
         self._hold_until = 0.0  # batches of the next transaction wait till then; 0.0: they do not
         self._needs_epoch = False  # before the next transaction
         self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # node id, known since
@@ -212,6 +210,15 @@ class Coordination:
         self._doubtful: Ask | None = None  # an addition that may have been made
         self._refused_commit: BrokerError | None = None  # the answer to an abort explains it
         self._resumed = False  # another process has begun it
+
+    @property
+    def transactional_id(self) -> str:
+        """The id of the producer. It may change between two transactions."""
+        return self._transactions.transactional_id
+
+    @property
+    def _coordinator(self) -> Coordinator:
+        return TRANSACTION, self.transactional_id
 
     @property
     def implicit(self) -> bool:
@@ -353,8 +360,8 @@ class Coordination:
         return None
 
     def _initialize(self) -> Ask:
-        transactions, producer = self._transactions, self._identity.producer
-        fields = transactions.transactional_id, transactions.timeout_ms, *(producer or ())[:2]
+        transactions, producer = self._transactions, self._transactions.producer
+        fields = transactions.transactional_id, transactions.timeout_ms, *(producer or ())
         # Without the epoch it would fence a producer that has taken over.
         older = "" if producer is None else "give a producer no new epoch"
         return Ask(ApiKey.INIT_PRODUCER_ID, self._coordinator, fields, older=older)

@@ -88,6 +88,8 @@ LEADS_TO: Mapping[Call, State] = {
     Call.ABORT: _S.ABORTING,
 }
 """The state that each call leads to; the other calls change none."""
+RENAMED_FROM = (_S.UNINITIALIZED, _S.READY, _S.PREPARED)
+"""The states in which a producer may get another transactional id: it has nothing to end."""
 SENDER_MOVES: Mapping[State, tuple[State, ...]] = {
     _S.READY: (_S.INITIALIZING, *ENDS),
     _S.INITIALIZING: tuple(ENDS),
@@ -201,6 +203,21 @@ class Transactions:
             self.used_level = level
             self.producer = producer
             self.number += 1
+
+    def rename(self, transactional_id: str) -> None:
+        """Let the producer be a new one with another id, or the same. ``INIT`` comes next.
+
+        Raises IllegalStateError, except before the first call, between two transactions, and after
+        one was prepared, which stays prepared.
+        """
+        with self._lock:
+            if self._pending is not None or self.state not in RENAMED_FROM:
+                raise IllegalStateError(
+                    f"no other transactional id is possible: {self.state.value}"
+                )
+            self.transactional_id = transactional_id
+            self.producer = None
+            self._move(State.UNINITIALIZED)
 
     def start(self, call: Call) -> PendingCall:
         """Begin what ``call`` asks for. If the same call has timed out, continue that one.

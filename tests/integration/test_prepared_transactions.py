@@ -13,6 +13,7 @@ from kprod import IllegalStateError, KafkaProducer
 from kprod.admin import OpenTransaction, open_transactions
 from kprod.broker import EmbeddedBroker
 from kprod.errors import KprodTimeoutError, TransactionError
+from kprod.transactional.rename import rename
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from kprod.types import TopicPartition
 from tests.integration.conftest import SharedKafka
@@ -96,6 +97,32 @@ def test_another_process_ends_what_one_has_prepared(
     expected = [b"%02d" % number for number in range(20)] if end == "commit" else []
     assert sorted(committed(bootstrap_servers, topic, PARTITIONS)) == [*expected, b"next"]
     assert not opened(bootstrap_servers, topic)
+
+
+def test_one_producer_writes_under_several_ids(bootstrap_servers: str, topic: str) -> None:
+    """What it has prepared under one stays as it is while it goes on under others."""
+    with make(bootstrap_servers, f"{topic}-0") as producer:
+        for number in range(4):
+            rename(producer, f"{topic}-{number % 3}")  # the last time one that it had before
+            with producer.transaction():
+                for _ in range(5):
+                    producer.send(topic, b"%d" % number, partition=0)
+        rename(producer, f"{topic}-prepared")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"prepared", partition=1)
+        prepared = TwoPhaseCommit(producer).prepare()
+        rename(producer, f"{topic}-0")
+        with producer.transaction():
+            producer.send(topic, b"last", partition=0)
+        (found,) = opened(bootstrap_servers, f"{topic}-prepared")
+        assert (found.producer_id, found.epoch) == prepared[1:3]
+    with make(bootstrap_servers, f"{topic}-prepared") as other:
+        TwoPhaseCommit(other).resume(prepared)
+        other.commit_transaction()
+    written = [b"%d" % number for number in range(4) for _ in range(5)]
+    expected = sorted([*written, b"last", b"prepared"])
+    assert sorted(committed(bootstrap_servers, topic, PARTITIONS)) == expected
 
 
 def test_what_is_found_open_can_be_ended(bootstrap_servers: str, topic: str) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from kprod.errors import IllegalStateError, KprodError, ProducerFencedError
 from kprod.sender.transactions import State
 from kprod.transactional.group_offsets import GroupMetadata
+from kprod.transactional.rename import rename
 from kprod.types import NextStep
 from tests.simulation.app import Intent
 from tests.simulation.exactly_once.plan import ABORTED, COMMITTED, UNKNOWN, Burst, Plan, Told
 from tests.simulation.exactly_once.producer import SimProducer
-from tests.simulation.exactly_once.setup import GROUP
+from tests.simulation.exactly_once.setup import GROUP, TRANSACTIONAL_ID
 
 if TYPE_CHECKING:
     from tests.simulation.exactly_once.world import TransactionWorld
@@ -75,6 +76,9 @@ class Application:
 
     def _carry_out(self, plan: Plan) -> Told:
         self._pause(plan.before)
+        if self._world.renames and self._producer.state is State.READY:
+            rename(self._producer, TRANSACTIONAL_ID)  # what a new producer would do, it does
+            self._initialize()
         told = Told(len(self.told), self._producer.number)
         self.told.append(told)
         try:

@@ -111,9 +111,9 @@ BUGS = bugs("""
     + return self._begin_anew()
 
     produce requests do not name the transaction | 0
-    kprod.sender.coordination.Coordination.__init__
-    - self.transactional_id = transactions.transactional_id
-    + self.transactional_id = ''
+    kprod.sender.produce.ProduceExchange.__init__
+    - self._transactional_id = transaction.transactional_id
+    + self._transactional_id = ''
 
     asks who was found once for ever | 21
     kprod.sender.coordination.Coordination.answered

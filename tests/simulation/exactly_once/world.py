@@ -41,6 +41,7 @@ class TransactionWorld(Surroundings):
         super().__init__(setup, seed, MarkedLog)
         self.setup = setup
         self.calm_since = 0.0
+        self.renames = seed % 12 == 5  # not drawn, as ``fences_late_commits``
         self.group = Group()
         self._script = script
         self._rng = random.Random(seed ^ 3)

@@ -24,6 +24,7 @@ from kprod.types import TopicPartition
 from kprod.wire.control import InitProducerIdReply
 from kprod.wire.transactions import (
     GROUP,
+    TRANSACTION,
     CommittedOffset,
     CoordinatorReply,
     EndTxnReply,
@@ -307,6 +308,28 @@ def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(cod
     assert dialogue.producer.epoch == 1
     dialogue.begin(T0)
     dialogue.commit()
+
+
+@BOTH
+@pytest.mark.parametrize("call", [Call.COMMIT, Call.PREPARE])
+def test_under_another_id_a_producer_begins_as_a_new_one(implicit: bool, call: Call) -> None:
+    """Nothing of its last transaction is known to be added, and its epoch is not asked for."""
+    dialogue = ready(implicit)
+    dialogue.begin(T0)
+    dialogue.finish(call)
+    dialogue.transactions.rename("other")
+    assert not dialogue.coordination.admits(T0)
+    dialogue.transactions.start(Call.INIT)
+    asked = dialogue.expect(ApiKey.INIT_PRODUCER_ID)
+    assert asked.coordinator == (TRANSACTION, "other")
+    assert asked.fields == ("other", 60_000)
+    dialogue.coordination.take(asked, InitProducerIdReply(0, 41, 7, 0), 0.0)
+    dialogue.hear(Call.INIT)
+    assert dialogue.producer[:2] == (41, 7)
+    assert dialogue.coordination.transactional_id == "other"
+    dialogue.begin(T0)
+    dialogue.commit()
+    assert dialogue.producer[1] == (8 if implicit else 7)
 
 
 def test_no_transaction_begins_in_the_last_epoch() -> None:

@@ -19,7 +19,7 @@ from kprod.errors import (
     TransactionAbortedError,
     UnfinishedCallError,
 )
-from kprod.sender.transactions import FROM, LEADS_TO, Call, State, Transactions
+from kprod.sender.transactions import FROM, LEADS_TO, RENAMED_FROM, Call, State, Transactions
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from kprod.wire.transactions import GroupMetadata, OffsetToCommit
 from kprod.wire.versions import ApiKey, ApiVersions
@@ -128,6 +128,28 @@ def test_every_call_in_every_state(state: State, call: Call) -> None:
         elif state in UNDER_WAY and call is not Call.SEND:
             expected = UnfinishedCallError
         assert type(caught.value) is expected
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_producer_gets_another_id_where_it_has_nothing_to_end(state: State) -> None:
+    transactions = in_state(state)
+    if state in RENAMED_FROM:
+        transactions.rename("other")
+        transactions.start(Call.INIT)
+        assert transactions.transactional_id == "other"
+    else:
+        with pytest.raises(IllegalStateError):
+            transactions.rename("other")
+        assert transactions.state is state
+
+
+def test_a_call_that_was_not_heard_of_keeps_its_id() -> None:
+    transactions = in_state(State.INITIALIZING)
+    transactions.ready()
+    with pytest.raises(IllegalStateError):
+        transactions.rename("other")
+    end(transactions, Call.INIT)
+    transactions.rename("other")
 
 
 def test_a_move_of_the_sender_that_is_not_in_the_table_is_a_bug() -> None:
