@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from kprod.clock import monotonic
 from kprod.config import ProducerConfig
@@ -17,6 +17,7 @@ from kprod.errors import (
     BrokerError,
     ConfigError,
     ErrorCode,
+    IllegalStateError,
     KprodError,
     KprodTimeoutError,
     ProducerFencedError,
@@ -49,6 +50,7 @@ from kprod.exactly_once.steps import (
     WriteRows,
     Written,
 )
+from kprod.transactional.rename import rename
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kprod")
 
 CLOSING_SECONDS = 5.0
-"""Seconds to abort transactions after an exception; after that, they are left to time out."""
+"""Seconds to abort a transaction after an exception; after that, it is left to time out."""
 AT_ONCE = 8
 """Transactions that are ended at the same time, each by a separate producer."""
 RETRY_PAUSE = 0.1
@@ -71,6 +73,10 @@ OVER = frozenset(
     }
 )
 """The transaction has ended, or its epoch is outdated."""
+
+Lend: TypeAlias = "Callable[[str], AbstractContextManager[KafkaProducer]]"
+"""Lends a producer to a block. If it has to be made, it gets this transactional id. If the block
+raises, it is closed, which aborts an open transaction, but not a prepared one."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -101,23 +107,24 @@ class Runner:
     """Runs one protocol: an attempt at ``shard``, or the driver's part for the batch of ``shard``.
 
     ``options`` are those of ``KafkaProducer``, without a ``transactional_id``. An attempt has
-    ``rows``, the driver has none. Use a runner once, in one thread, as a context manager. At the
-    end of the block, it closes its producers, which aborts open transactions, but not prepared
-    ones.
+    ``rows``, the driver has none. One producer from ``lend`` has all transactional ids of the
+    protocol, one after the other; by default it is made for the runner. Use a runner once, in one
+    thread, as a context manager.
     """
 
     shard: Shard
     options: Mapping[str, Any] = field(repr=False)  # may hold passwords
     rows: ShardRows | None = None
+    lend: Lend | None = None
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        self._producers: dict[str, KafkaProducer] = {}
-        self._taken_over: set[str] = set()
+        self._lent: KafkaProducer | None = None
+        self._lending = ExitStack()
         self._config = ProducerConfig.from_options(self._options_of(self.shard.transactional_id))
         self._seconds = self._config.transaction_timeout_ms / 1000
-        self._open: str | None = None  # the id of the transaction that is
+        self._is_open = False  # the transaction
         self._began = 0.0
         self._began_ms = 0
 
@@ -131,13 +138,11 @@ class Runner:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            with ExitStack() as closing:
-                for producer in self._producers.values():
-                    closing.callback(producer.close, CLOSING_SECONDS)
+            self._lending.__exit__(kind, error, traceback)
         except Exception as failure:
             if error is None:
                 raise
-            error.add_note(f"a producer could not be closed: {failure}")
+            error.add_note(f"the producer could not be closed: {failure}")
 
     @property
     def patience(self) -> float:
@@ -179,34 +184,43 @@ class Runner:
 
     def tick(self) -> None:
         """Raise TransactionTooSlow if half of the transaction's time-out has passed."""
-        if self._open is not None:
+        if self._is_open:
             check_time(self.shard, self._began, self.now(), self._seconds)
 
     def _timed_out(self) -> TransactionTooSlow | None:
         """The error for the open transaction, if it has been open for longer than its time-out."""
         seconds = self.now() - self._began
-        if self._open is None or seconds <= self._seconds:
+        if not self._is_open or seconds <= self._seconds:
             return None
         return too_slow(self.shard, seconds, self._seconds)
 
     def _gave_way(self, error: KprodError) -> bool:
         """Abort the open transaction; return whether another producer has taken over."""
-        name, self._open = self._open, None
-        if name is not None and not isinstance(error, ProducerFencedError):
+        was_open, self._is_open = self._is_open, False
+        if was_open and not isinstance(error, ProducerFencedError):
             try:
-                self._named(name).abort_transaction()
+                self._producer.abort_transaction()
             except ProducerFencedError:
                 return True
             except KprodError as unconfirmed:
                 error.add_note(f"its coordinator has not confirmed the abort: {unconfirmed}")
         return isinstance(error, ProducerFencedError) or _is_over(error)
 
-    def _named(self, name: str) -> KafkaProducer:
-        """The producer with this transactional id, created on first use."""
-        found = self._producers.get(name)
-        if found is None:
-            found = self._producers[name] = self._made(name)
-        return found
+    @property
+    def _producer(self) -> KafkaProducer:
+        """The producer, lent on first use."""
+        if self._lent is None:
+            lend = self.lend or self._own
+            self._lent = self._lending.enter_context(lend(self.shard.transactional_id))
+        return self._lent
+
+    @contextmanager
+    def _own(self, name: str) -> Iterator[KafkaProducer]:
+        producer = self._made(name)
+        try:
+            yield producer
+        finally:
+            producer.close(CLOSING_SECONDS)
 
     def _made(self, name: str) -> KafkaProducer:
         # Imported here: the driver that only describes a job opens no door to the network.
@@ -219,34 +233,38 @@ class Runner:
 
     def _take_over(self, step: TakeOver) -> None:
         """Take over the id. Raises ConfigError if the brokers reject the transaction's time-out."""
-        name = step.transactional_id
-        if name in self._taken_over:  # it was fenced, and comes back as another one
-            self._producers.pop(name).close(0)
-        producer = self._named(name)
+        while not self._takes_id(step.transactional_id):
+            self._lent = None
         try:
-            producer.init_transactions()
+            self._producer.init_transactions()
         except TransactionError as error:
-            _check_allowed(producer.config.transaction_timeout_ms, error)
+            _check_allowed(self._config.transaction_timeout_ms, error)
             raise
-        self._taken_over.add(name)
+
+    def _takes_id(self, name: str) -> bool:
+        """Give the producer this id. If it was fenced, return it as a failed one."""
+        try:
+            rename(self._producer, name)
+        except IllegalStateError as error:
+            self._lending.__exit__(type(error), error, error.__traceback__)
+            return False
+        return True
 
     def _read_marker(self, step: ReadMarker) -> Marker | None:
-        asked = next(iter(self._producers), self.shard.transactional_id)  # whichever there is
-        offsets, place = TwoPhaseCommit(self._named(asked)), self.shard.place
+        offsets, place = TwoPhaseCommit(self._producer), self.shard.place
         found = offsets.committed_offsets(step.group, [place], wait=step.wait)[place]
         return read_marker(found.offset, found.metadata, step.group)
 
-    def _begin(self, name: str) -> KafkaProducer:
-        producer = self._named(name)
-        if self._open != name:
-            producer.begin_transaction()
-            self._open, self._began = name, self.now()
+    def _begin(self) -> KafkaProducer:
+        if not self._is_open:
+            self._producer.begin_transaction()
+            self._is_open, self._began = True, self.now()
             self._began_ms = time.time_ns() // 1_000_000
-        return producer
+        return self._producer
 
     def _write_rows(self, step: WriteRows) -> Written:
         assert self.rows is not None, "a driver has no rows"
-        written = self.rows.write(self._begin(step.transactional_id), self.tick)
+        written = self.rows.write(self._begin(), self.tick)
         self.tick()
         return written
 
@@ -255,26 +273,25 @@ class Runner:
         self.rows.compare(step.marker, self.shard)
 
     def _commit_markers(self, step: CommitMarkers) -> None:
-        name = step.transactional_id
-        if self._open != name:
-            self._named(name).partitions_for(self.shard.topic)  # it exists, or is made
-        producer = self._begin(name)
+        if not self._is_open:
+            self._producer.partitions_for(self.shard.topic)  # it exists, or is made
+        producer = self._begin()
         for group, marker in step.markers:
             self._add_marker(producer, group, marker)
         self.tick()
         producer.commit_transaction()
-        self._open = None
+        self._is_open = False
 
     def _add_marker(self, producer: KafkaProducer, group: str, marker: Marker) -> None:
         position = _Position(marker.offset, marker.metadata)
         producer.send_offsets_to_transaction({self.shard.place: position}, group)
 
     def _prepare(self, step: Prepare) -> PreparedTransaction:
-        producer = self._named(step.transactional_id)
+        producer = self._producer
         self._add_marker(producer, step.group, step.marker)
         self.tick()
         prepared = TwoPhaseCommit(producer).prepare(began_ms=self._began_ms)
-        self._open = None
+        self._is_open = False
         return prepared
 
     def _end_all(self, step: EndAll) -> tuple[bool, ...]:

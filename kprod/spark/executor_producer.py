@@ -7,7 +7,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from kprod.types import Header
     from kprod_ext.futures import FutureRecordMetadata
 
+CLOSING_SECONDS = 5.0
+"""Seconds to abort a transaction after an exception; after that, it is left to time out."""
 MOST = 4
 """Maximum number of idle producers that one process keeps for later tasks."""
 
@@ -63,10 +65,7 @@ class ProducerCache:
         with self._lock:
             producer = self._producers.pop(fingerprint, None)
             if producer is None:
-                # Imported here: the driver that only describes a job opens no door to the network.
-                from kprod.producer import KafkaProducer
-
-                producer = KafkaProducer(**producer_options(options))
+                producer = _made(options)
             self._producers[fingerprint] = producer
             self._lent[producer] += 1
         failed = True
@@ -81,6 +80,32 @@ class ProducerCache:
             for each in unused:
                 each.close(timeout=0)
 
+    @contextmanager
+    def lend_alone(
+        self, fingerprint: str, options: Mapping[str, Any], transactional_id: str
+    ) -> Iterator[KafkaProducer]:
+        """Lend a transactional producer, which no other block has meanwhile.
+
+        A new one gets this id; one that was lent before has another, or the same. If the block
+        raises, the producer is closed, which aborts its open transaction.
+        """
+        name = f"alone {fingerprint}"
+        with self._lock:
+            producer = self._producers.pop(name, None)
+        if producer is None:
+            producer = _made({**options, "transactional_id": transactional_id})
+        try:
+            yield producer
+        except BaseException:
+            producer.close(CLOSING_SECONDS)
+            raise
+        with self._lock:
+            surplus = self._producers.pop(name, None)
+            self._producers[name] = producer
+            unused = self._surplus() if surplus is None else [surplus]
+        for each in unused:
+            each.close(timeout=0)
+
     def _take_back(self, fingerprint: str, producer: KafkaProducer) -> list[KafkaProducer]:
         """The producers to close when a block has ended. Requires the lock."""
         self._lent[producer] -= 1
@@ -89,8 +114,12 @@ class ProducerCache:
             del self._lent[producer]
             if self._producers.get(fingerprint) is not producer:
                 unused.append(producer)
+        return unused + self._surplus()
+
+    def _surplus(self) -> list[KafkaProducer]:
+        """Take out the idle producers that are too many. Requires the lock."""
         idle = [name for name, each in self._producers.items() if not self._lent[each]]
-        return unused + [self._producers.pop(name) for name in idle[:-MOST]]
+        return [self._producers.pop(name) for name in idle[:-MOST]]
 
     def close(self) -> None:
         """Close all producers, as if a block of each had failed.
@@ -103,6 +132,13 @@ class ProducerCache:
             self._producers.clear()
         for each in unused:
             each.close(timeout=0)
+
+
+def _made(options: Mapping[str, Any]) -> KafkaProducer:
+    # Imported here: the driver that only describes a job opens no door to the network.
+    from kprod.producer import KafkaProducer
+
+    return KafkaProducer(**producer_options(options))
 
 
 def producer_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,6 +242,10 @@ class JobProducer:
             producer = TaskProducer(lent, self)
             yield producer
             producer.finish()
+
+    def lend_alone(self, transactional_id: str) -> AbstractContextManager[KafkaProducer]:
+        """Lend a producer for transactions of one block. A new one gets this id."""
+        return process_cache().lend_alone(self.fingerprint, self.options, transactional_id)
 
 
 MARGIN_SECONDS = 10.0  # what a flush may take beyond the time a record may take

@@ -38,7 +38,7 @@ from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import PreparedShard
 from kprod.spark.acknowledgements import is_about_the_record
 from kprod.spark.errors import RowErrorLimitExceeded, WriteFailed
-from kprod.spark.executor_producer import producer_options
+from kprod.spark.executor_producer import JobProducer, producer_options
 from kprod.spark.partition_writer import PartitionWriter
 from kprod.spark.python_worker import this_task
 from kprod.spark.shard_rows import TaskRows
@@ -186,7 +186,8 @@ class BatchEnd:
 
     def follow(self, ending: Callable[[float], Ending]) -> Ended:
         """Call ``ending`` with ``Runner.patience``, and execute its steps. Raises as Runner."""
-        with Runner(shard=self.of, options=producer_options(self.options)) as runner:
+        options, lend = producer_options(self.options), JobProducer(options=self.options).lend_alone
+        with Runner(shard=self.of, options=options, lend=lend) as runner:
             return runner.follow(ending(runner.patience))
 
 

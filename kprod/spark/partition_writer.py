@@ -227,10 +227,10 @@ class PartitionWriter:
             send=lambda producer, tick: self._send(rows, rows.each(tick), producer),
             of_job=self.producer,
         )
-        options = producer_options(self.producer.options)
+        options, lend = producer_options(self.producer.options), self.producer.lend_alone
         with (
             exits_at_hang_up(),
-            Runner(shard=shard, options=options, rows=writes) as runner,
+            Runner(shard=shard, options=options, rows=writes, lend=lend) as runner,
         ):
             delivered = runner.follow(
                 prepare(shard, max(task.attempt, 0), runner.patience)

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from kprod.admin import read_topic
+from kprod import KafkaProducer
+from kprod.admin import open_transactions, read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.errors import ConfigError, DeliveryError, IllegalStateError
 from kprod.spark import executor_producer
 from kprod.spark.executor_producer import MOST, ProducerCache
+from kprod.transactional.rename import rename
+from tests.support.committed_records import committed
 from tests.support.programs import run_python
 
 
@@ -82,6 +85,49 @@ def test_a_failed_block_leaves_the_producer_to_another_that_uses_it(kafka: str) 
     assert future.succeeded()
     with pytest.raises(IllegalStateError):
         one._producer.send("shared", b"v")
+
+
+def test_a_producer_for_transactions_has_one_block_and_then_another_id(kafka: str) -> None:
+    cache, options = ProducerCache(), {"bootstrap_servers": kafka}
+
+    def writes(producer: KafkaProducer, name: str) -> None:
+        rename(producer, name)
+        with producer.transaction():
+            producer.send("alone", name.encode(), partition=0)
+
+    with cache.lend_alone("a", options, "first") as one, cache.lend("a", options) as other:
+        assert other is not one
+        with cache.lend_alone("a", options, "second") as two:
+            assert two is not one
+            writes(one, "first")
+            writes(two, "second")
+    with cache.lend_alone("a", options, "third") as again:
+        assert again is one
+        writes(again, "third")
+    with pytest.raises(IllegalStateError):
+        two.begin_transaction()
+    cache.close()
+    assert committed(kafka, "alone", 3) == [b"first", b"second", b"third"]
+
+
+def test_a_failed_block_ends_its_transaction_and_its_producer(kafka: str) -> None:
+    cache, options = ProducerCache(), {"bootstrap_servers": kafka}
+    made: list[KafkaProducer] = []
+
+    def fail() -> None:
+        with cache.lend_alone("a", options, "fails") as producer:
+            made.append(producer)
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("failed", b"v").get(timeout=30)
+            raise ValueError("of the block")
+
+    with pytest.raises(ValueError, match="of the block"):
+        fail()
+    assert not open_transactions(kafka)
+    with cache.lend_alone("a", options, "fails") as producer:
+        assert producer is not made[0]
+    cache.close()
 
 
 def test_options_that_change_per_run_leave_few_producers_behind(kafka: str) -> None:

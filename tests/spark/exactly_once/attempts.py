@@ -29,9 +29,11 @@ def attempt(
     **clock: Any,
 ) -> Runner:
     """What a task runs a protocol with."""
+    producer = JobProducer(options=options)
     task = (Uncounted if rows is None else ShardTask)(
         rows=rows or TaskRows(()),
         send=lambda producer, _: send_rows(producer),
-        of_job=JobProducer(options=options),
+        of_job=producer,
     )
-    return Runner(shard=shard, options=producer_options(options), rows=task, **clock)
+    made = producer_options(options)
+    return Runner(shard=shard, options=made, rows=task, lend=producer.lend_alone, **clock)
