@@ -223,9 +223,11 @@ def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
 
     def run() -> None:
         try:
-            spark.addTag(tag)
-            if not is_connect(spark):
+            if is_connect(spark):
+                spark.addTag(tag)
+            else:
                 context = spark.sparkContext
+                context.addJobTag(tag)
                 context.setLocalProperty(DESCRIPTION, title)
                 # Workers of tasks that are cancelled end at once, as those of streams do anyway.
                 context.setLocalProperty(INTERRUPT, "true")
@@ -239,10 +241,24 @@ def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
         try:
             wait([rows])
         except BaseException:
-            spark.interruptTag(tag)
-            thread.join(LONGEST_CANCEL)
+            _cancel(spark, tag, thread)
             raise
     return rows.result()
+
+
+def _cancel(spark: SparkSession, tag: str, thread: threading.Thread) -> None:
+    """Cancel the jobs with ``tag`` until ``thread``, which starts them, has ended.
+
+    Once is not enough: only jobs that run are cancelled, and the next may be about to start. A
+    classic session finds its own tags (``interruptTag``) only in the thread that has added them.
+    """
+    give_up_at = time.monotonic() + LONGEST_CANCEL
+    while thread.is_alive() and time.monotonic() < give_up_at:
+        if is_connect(spark):
+            spark.interruptTag(tag)
+        else:
+            spark.sparkContext.cancelJobsWithTag(tag)
+        thread.join(LOOK_EVERY)
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 PARTITIONS = 2
 
 DRIVER = """
-import logging, sys, time
+import logging, signal, sys, time
 from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr
@@ -88,10 +88,13 @@ def stream(topic, delivery, by_function):
     return sink.option("checkpointLocation", checkpoint).start()
 
 print("ready", flush=True)
+of_spark = signal.getsignal(signal.SIGINT)  # it cancels all jobs, which a notebook's does not
 for line in sys.stdin:
     how, topic, delivery, *named = line.split()
     try:
-        if how == "write":
+        if how in ("write", "notebook"):
+            notebook = how == "notebook"
+            signal.signal(signal.SIGINT, signal.default_int_handler if notebook else of_spark)
             written(topic, delivery, **({"job_id": named[0]} if named else {}))
         elif how == "save":
             saved(topic, delivery)
@@ -166,10 +169,15 @@ def assert_nothing_open(kafka: str, topic: str) -> None:
     assert committed(kafka, topic, PARTITIONS) == [], "no task had all rows of its shard"
 
 
-@pytest.mark.parametrize(("delivery", "named"), [("atomic", ""), ("exactly_once", "mine")])
-def test_ctrl_c(driver: subprocess.Popen[str], kafka: str, delivery: str, named: str) -> None:
-    topic = f"interrupted-{delivery.replace('_', '-')}"
-    ask(driver, f"write {topic} {delivery} {named}")
+@pytest.mark.parametrize(
+    ("how", "delivery", "named"),
+    [("write", "atomic", ""), ("write", "exactly_once", "mine"), ("notebook", "atomic", "yours")],
+)
+def test_ctrl_c(
+    driver: subprocess.Popen[str], kafka: str, how: str, delivery: str, named: str
+) -> None:
+    topic = f"interrupted-{how}-{delivery.replace('_', '-')}"
+    ask(driver, f"{how} {topic} {delivery} {named}")
     wait_for_open(kafka, 2)
     driver.send_signal(signal.SIGINT)
     assert said(driver) == "interrupted"
