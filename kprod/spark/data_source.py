@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from kprod.config.option import plain_name
 from kprod.config.reading import from_text
 from kprod.errors import ConfigError
 from kprod.schema.bounded_cache import BoundedCache
@@ -28,7 +29,13 @@ from kprod.spark.job_tasks import (
     end_here,
     raise_failure,
 )
-from kprod.spark.options import OF_THE_WRITER, PREFIX, concealed_source, fingerprint_of
+from kprod.spark.options import (
+    OF_THE_WRITER,
+    PREFIX,
+    concealed_source,
+    fingerprint_of,
+    producer_option,
+)
 from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.python_worker import freeze_modules, log_for_spark
 from kprod.spark.schema_check import check_schema
@@ -45,7 +52,6 @@ NO_BROKERS = (
     '.mode("append").save(), or kprod.spark.write)'
 )
 
-NUMBERS = ("schema_id", "max_row_errors", "timeout")
 RATES = ("maxrecordspersecond", "maxbytespersecond", "repartition")
 PLACES = ("shards", "shardby")
 OWN = {name.replace("_", ""): name for name in sorted(OF_THE_WRITER - {"columns", "key", "value"})}
@@ -65,26 +71,25 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
     columns: dict[str, str] = {}
     for given, text in options.items():
         name = given.lower()
-        if name in ("kafka.key.serializer", "kafka.value.serializer"):
+        if plain_name(name) in ("kafka_key_serializer", "kafka_value_serializer"):
             raise ConfigError(
-                f"{name} is not supported: keys and values are binary or string columns. Set"
+                f"{given} is not supported: keys and values are binary or string columns. Set"
                 ' valueFormat to "json" or "avro", or create the bytes in the DataFrame'
             )
         if name.startswith(PREFIX):
-            producer[name[len(PREFIX) :]] = from_text(given[len(PREFIX) :], text)
+            producer[producer_option(name)] = from_text(given[len(PREFIX) :], text)
         elif name.startswith(COLUMN):
             columns[name[len(COLUMN) :]] = text
         elif name.replace("_", "") in OWN:
             own_name = OWN[name.replace("_", "")]
-            own[own_name] = _number(given, text) if own_name in NUMBERS else text
+            own[own_name] = NUMBERS[own_name](given, text) if own_name in NUMBERS else text
         elif name == "topic":
             own[name] = text
         elif name not in SPARKS_OWN:
             raise _unknown(given)
-    if "bootstrap.servers" not in producer:
+    if "bootstrap_servers" not in producer:
         raise ConfigError(NO_BROKERS)
-    servers = producer.pop("bootstrap.servers")
-    return task_writer(bootstrap_servers=servers, columns=columns, **own, **producer)
+    return task_writer(columns=columns, **own, **producer)
 
 
 def _unknown(given: str) -> ConfigError:
@@ -108,11 +113,25 @@ def _camel(name: str) -> str:
     return first + "".join(map(str.title, rest))
 
 
-def _number(name: str, text: str) -> int:
+def _whole(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
         raise ConfigError(f"{name}: expected a whole number; got {text!r}") from None
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{name}: expected a number of seconds; got {text!r}") from None
+
+
+NUMBERS: Mapping[str, Callable[[str, str], float]] = {
+    "schema_id": _whole,
+    "max_row_errors": _whole,
+    "timeout": _seconds,
+}
 
 
 _log = logging.getLogger(__name__)

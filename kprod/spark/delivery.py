@@ -61,8 +61,9 @@ class Terms:
 
     ``topic`` is the topic that markers are committed for. ``target`` is as in ``Shard``. ``job_id``
     is the name that the user has given. ``query`` and ``batch`` are those of a stream, or None if
-    the driver does not know them; each task then asks Spark. ``fresh`` is unique to one call of
-    kprod. It is the name of the job if there is no other.
+    the driver does not know them; each task then asks Spark. The ``query`` is "" if no task knows
+    it either. ``fresh`` is unique to one call of kprod. It is the name of the job if there is no
+    other.
     """
 
     topic: str
@@ -112,7 +113,7 @@ class Terms:
     def _of_stream(self, task: TaskIdentity) -> str:
         """The job's name and the query's id. A new checkpoint counts from 0, so it is a new job."""
         query = task.query if self.query is None else self.query
-        if self.job_id is None and (query is None or self.scope is not Scope.QUERY):
+        if self.job_id is None and (not query or self.scope is not Scope.QUERY):
             raise ConfigError(
                 'delivery="exactly_once" and "atomic" need a job_id here, a different one for each'
                 " write of the program: Spark does not report the id of the query, or the query may"
@@ -130,6 +131,8 @@ class Terms:
 
     def shard_of_driver(self) -> Shard | None:
         """A shard of the batch as far as the driver knows it; None if only tasks know its name."""
+        if self.scope is Scope.QUERY and self.query is None:
+            return None
         try:
             name = self.job_name(NO_TASK)
         except ConfigError:

@@ -25,9 +25,9 @@ class RowErrorLimitExceeded(KprodError, number="KP-3003"):
 class WriteFailed(KprodError, number="KP-3004"):
     """A job failed. A task had an error that is not retriable, or all attempts of a task failed.
 
-    ``__cause__`` is the error of the task. ``task`` is the number of its Spark partition, or -1 if
-    Spark did not report it. ``result`` is a ``WriteResult`` of what the other tasks wrote, or None
-    if that is not known.
+    ``__cause__`` is the error of the task if it is not retriable, else None. ``task`` is the number
+    of its Spark partition, or -1 if Spark did not report it. ``result`` is a ``WriteResult`` of
+    what the other tasks wrote, or None if that is not known.
     """
 
     def __init__(self, message: str, *, task: int, result: Any = None) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -36,11 +38,12 @@ from kprod.exactly_once.errors import (
 from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import PreparedShard
+from kprod.quantities import counted
 from kprod.spark.acknowledgements import is_about_the_record
 from kprod.spark.errors import RowErrorLimitExceeded, WriteFailed
 from kprod.spark.executor_producer import JobProducer, producer_options
 from kprod.spark.partition_writer import PartitionWriter
-from kprod.spark.python_worker import this_task
+from kprod.spark.python_worker import python_failure, this_task
 from kprod.spark.shard_rows import TaskRows
 from kprod.spark.spark_job import collect
 from kprod.spark.write_result import COMMITTED, PREPARED, PartitionReport, WriteResult
@@ -103,26 +106,64 @@ class TaskOutcome(WriterCommitMessage):
     failure: KprodError | None = None
 
 
+OURS = re.compile(r"^kprod\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
+"""Matches the last line of a traceback that ends with one of kprod's errors."""
+TASK = re.compile(r"Task (\d+) in stage \S+ failed (\d+) times")
+
+
+def raise_in_words(text: str) -> None:
+    """If a task failed with an error of kprod, raise an error without Spark's long text.
+
+    ``text`` is the text of Spark's exception, which becomes the context of the new exception.
+    """
+    wrong_python = python_failure(text)
+    if wrong_python is not None:
+        raise wrong_python from None
+    found, task = OURS.findall(text), TASK.search(text)
+    if not found:
+        return
+    kind, message = found[-1]
+    failed, number = "a task failed", -1
+    if task is not None:
+        number = int(task[1])
+        failed = f"task {number} failed {counted(int(task[2]), 'time')}"
+    raise WriteFailed(f"{failed}: {kind}: {message}", task=number) from None
+
+
 def run_tasks(
-    df: DataFrame, task: Callable[[Iterator[Any]], Any], title: str, progress: bool = False
+    df: DataFrame,
+    task: Callable[[Iterator[Any]], Any],
+    title: str,
+    progress: bool = False,
+    longest: float | None = None,
 ) -> list[Any]:
-    """Run ``task`` with the record batches of each partition, and return its results."""
+    """Run ``task`` with the record batches of each partition, and return its results.
+
+    Raises as ``raise_in_words``, else Spark's exception, and TimeoutError after ``longest``
+    seconds.
+    """
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         outcome = pa.array([pickle.dumps(task(batches))], pa.binary())
         yield pa.RecordBatch.from_pydict({"outcome": outcome})
 
-    rows = collect(df.mapInArrow(run, OUTCOME_SCHEMA), title, progress)
+    try:
+        rows = collect(df.mapInArrow(run, OUTCOME_SCHEMA), title, progress, longest)
+    except PySparkException as error:
+        raise_in_words(str(error))
+        raise
     return [pickle.loads(bytes(row["outcome"])) for row in rows]
 
 
-def call_in_task(spark: SparkSession, title: str, function: Callable[[], Any]) -> Any:
+def call_in_task(
+    spark: SparkSession, title: str, function: Callable[[], Any], longest: float | None = None
+) -> Any:
     """Run ``function`` on an executor, as a Spark job with one task, and return its result.
 
     This is for work that the driver cannot do, because it may be unable to reach the brokers, and
-    may not have their password.
+    may not have their password. Raises as ``run_tasks``.
     """
-    (answer,) = run_tasks(spark.range(0, 1, 1, 1), lambda _: function(), title)
+    (answer,) = run_tasks(spark.range(0, 1, 1, 1), lambda _: function(), title, longest=longest)
     return answer
 
 
@@ -214,10 +255,15 @@ def end_here(end: BatchEnd, commits: bool) -> Ended | KprodError:
     return ended
 
 
+LONGEST_ABORT = 300.0
+"""Seconds. The executors may be gone, and the caller waits for the error of its job."""
+
+
 def end_in_task(spark: SparkSession, end: BatchEnd, commits: bool) -> Ended | KprodError:
-    """Commit or abort in a Spark job with one task."""
+    """Commit or abort in a Spark job with one task. An abort ends after ``LONGEST_ABORT``."""
     title = f"kprod: {'commit' if commits else 'abort'} batch {end.of.batch} of {end.of.job}"
-    ended: Ended | KprodError = call_in_task(spark, title, partial(end_here, end, commits))
+    longest = None if commits else LONGEST_ABORT
+    ended: Ended | KprodError = call_in_task(spark, title, partial(end_here, end, commits), longest)
     return ended
 
 
@@ -264,7 +310,7 @@ def commit_batch(
     try:
         ended = run(end, True)
     except BaseException as error:  # of Spark's, or Ctrl-C
-        if not abort_batch(writer, outcomes, run):
+        if not abort_batch(writer, outcomes, run, error):
             raise
         if not isinstance(error, Exception):
             error.add_note("kprod has committed the batch: do not write it again")
@@ -281,18 +327,28 @@ def commit_batch(
     ]
 
 
-def abort_batch(writer: PartitionWriter, outcomes: Sequence[TaskOutcome], run: RunsEnd) -> bool:
+def abort_batch(
+    writer: PartitionWriter,
+    outcomes: Sequence[TaskOutcome],
+    run: RunsEnd,
+    because: BaseException | None = None,
+) -> bool:
     """Abort what tasks have left open or prepared. If the commit decision is stored, commit it.
 
     Returns whether all that these tasks have prepared is committed. Called when the job has ended
-    or was cancelled. Errors are only logged, because transactions that remain open are aborted by
-    the next run of the job or by their timeout.
+    or was cancelled; ``because`` of this error, which is logged first, as aborting may take long.
+    Errors are only logged, because transactions that remain open are aborted by the next run of the
+    job or by their timeout.
     """
     if writer.terms is None:
         return False
+    if because is not None:
+        said = str(because).partition("\n")[0]
+        log.warning("transactions are aborted because of %s: %s", type(because).__name__, said)
     end = _batch_end(writer, outcomes)
     if end is None:
-        _warn(f"{writer.terms.prefix}.QUERY", "Spark does not report the id of the query")
+        job = writer.terms.job_id or "QUERY"
+        _warn(f"{writer.terms.prefix}.{job}", "Spark does not report the id of the query")
         return False
     try:
         ended: Any = run(end, False)

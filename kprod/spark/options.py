@@ -114,6 +114,13 @@ LIKE = 0.75
 PREFIX = "kafka."
 """Prefix of the producer's options among the options of a Spark source or sink."""
 
+
+def producer_option(name: str) -> str:
+    """The producer's name of a ``kafka.*`` option. Brokers have one name, dots or underscores."""
+    name = name.removeprefix(PREFIX)
+    return "bootstrap_servers" if plain_name(name) == "bootstrap_servers" else name
+
+
 _Options = TypeVar("_Options", bound=Mapping[str, Any])
 
 

@@ -242,7 +242,9 @@ class PartitionWriter:
         return written
 
     def _send(self, rows: TaskRows, items: Iterator[Any], producer: MeasuringProducer) -> None:
-        limiter = None if self.limit is None else RateLimiter(self.limit)
+        limiter = None
+        if self.limit is not None and isinstance(producer, TaskProducer):  # others send nothing
+            limiter = RateLimiter(self.limit)
         sender = TaskSender(self.plan, producer, limiter)
         (sender.send_batches if rows.are_batches else sender.send_items)(items)
 

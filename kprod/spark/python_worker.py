@@ -24,7 +24,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from kprod.errors import ConfigError
+from kprod.errors import ConfigError, UnsupportedVersionError
 from kprod.spark.spark_job import is_connect
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -82,9 +82,10 @@ CUT = (
     "Spark has closed the input of this task, because the task was killed or its rows could not be"
     " read. Nothing of this attempt is committed"
 )
+UNCHECKED = "this version of Spark does not show whether a task has received all its rows"
 
 
-def check_rows_ended() -> None:
+def check_rows_ended(*, required: bool = False) -> None:
     """Raise ConnectionAbortedError if Spark has closed the input of this task.
 
     Call it when the iterator of rows has ended. Spark closes the input of a task that it kills, or
@@ -92,12 +93,17 @@ def check_rows_ended() -> None:
     last row, Spark sends an end mark (``SpecialLengths.END_OF_STREAM``), which PySpark reads when
     the task's function has returned. So the rows are complete if there is anything left to read.
     Waits for the mark. Does nothing outside a task.
+
+    If this version of Spark does not show its input, UnsupportedVersionError is raised if the check
+    is ``required``; otherwise a warning is logged.
     """
     if TaskContext.get() is None:
         return
     infile = _input_of_worker()
+    if infile is None and required:
+        raise UnsupportedVersionError(f"{UNCHECKED}: exactly-once delivery is not possible with it")
     if infile is None:
-        log.warning("this version of Spark does not show whether a task has received all its rows")
+        log.warning("%s", UNCHECKED)
     elif not infile.peek(1) or _is_hung_up(infile):
         raise ConnectionAbortedError(CUT)
 

@@ -94,7 +94,7 @@ class RecordPlan:
             raise RecordTypeError(f"there is no column {missing[0]!r} among {sorted(columns)}")
         named = ((role, self.columns.get(role, role)) for role in ROLES)
         found = {role: name for role, name in named if name in columns}
-        for name in found.values():
+        for name in (*found.values(), *(() if "value" in found else self.packed(columns))):
             if list(columns).count(name) > 1:
                 raise RecordTypeError(f"there is more than one column {name!r}")
         if "value" not in found and (self.value.kind == "binary" or not self.packed(columns)):

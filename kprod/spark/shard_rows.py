@@ -189,7 +189,7 @@ class ShardTask:
         self.producer = task
         self.send(task, tick)
         task.finish()
-        check_rows_ended()  # again: Spark may have killed the task meanwhile
+        check_rows_ended(required=True)  # again: Spark may have killed the task meanwhile
         ranges = _ranges(task.ranges())
         return Written(rows=task.rows, bytes=task.bytes, digest=self.rows.digest, ranges=ranges)
 

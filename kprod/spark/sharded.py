@@ -11,7 +11,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import (
     ArrayType,
-    AtomicType,
     DataType,
     MapType,
     NullType,
@@ -22,7 +21,7 @@ from pyspark.sql.types import (
 from kprod.errors import ConfigError, KprodError
 from kprod.spark.delivery import UNPLACED, Terms
 from kprod.spark.errors import SchemaError
-from kprod.spark.job_tasks import TaskOutcome, call_in_task, raise_failure
+from kprod.spark.job_tasks import TaskOutcome, call_in_task, is_fatal, raise_failure
 from kprod.spark.options import config_of
 from kprod.spark.partition_writer import NEEDLESSLY_SHARDED, PartitionWriter
 from kprod.spark.repeatable import check_repeatable, quoted
@@ -103,10 +102,11 @@ def by_kafka_partition(
     spread = [
         quoted(field.name)
         for field in frame.schema
-        if isinstance(field.dataType, AtomicType) and field.name not in (key, partition)
+        if _hashable(field.dataType) and field.name not in (key, partition)
     ]
     # Rows with neither a partition nor a key are spread by the hash of the other columns.
-    target = f"pmod(hash({', '.join(spread) or '1'}), {count})"
+    number = f"hash({', '.join(spread)})" if spread else "monotonically_increasing_id()"
+    target = f"pmod({number}, {count})"
     if key is not None and not isinstance(frame.schema[key].dataType, NullType):
         frame = frame.withColumn(CHOSEN, key_partitions(count)(frame[quoted(key)]))
         target = f"if({CHOSEN} < 0, {target}, {CHOSEN})"
@@ -169,6 +169,8 @@ def partition_count(frame: DataFrame, writer: PartitionWriter) -> int:
             with writer.producer.lend() as producer:
                 return producer.partition_count(str(writer.plan.topic))
         except KprodError as error:
+            if not is_fatal(error):
+                raise  # another attempt may succeed
             return error
 
     title = f"kprod: partitions of {writer.plan.topic}"

@@ -71,6 +71,11 @@ def bar(title: str, done: int, tasks: int, seconds: float) -> str:
     return f"{title} [{drawn}] {done:,}/{tasks:,} tasks, {seconds:.0f} s"
 
 
+def is_true(setting: str | None) -> bool:
+    """Whether a setting of Spark is on. Set from Python's ``True``, its text is "True"."""
+    return (setting or "").strip().lower() == "true"
+
+
 LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:, *\d+)?\]|-cluster\[(\d+), *(\d+), *\d+\])?")
 """Matches a master on the driver's machine: its threads, or its executors and the cores of each."""
 
@@ -99,7 +104,7 @@ def most_tasks_at_once(settings: Callable[[str], str | None]) -> int | None:
     elif master.startswith("spark:"):
         cores = number("spark.cores.max")
     elif master.startswith(("yarn", "k8s:")):
-        dynamic = settings("spark.dynamicAllocation.enabled") == "true"
+        dynamic = is_true(settings("spark.dynamicAllocation.enabled"))
         most = "spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances"
         executors = number(most)
         cores = executors and executors * (number("spark.executor.cores") or 1)
@@ -208,13 +213,16 @@ LONGEST_CANCEL = 20.0
 # thread only waits, and can talk to Spark when the wait has been interrupted. For the same reason a
 # streaming query that is stopped, which interrupts its own thread in the JVM, does not keep kprod
 # from running one more job: the one that aborts what was prepared.
-def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
+def collect(
+    frame: DataFrame, title: str, progress: bool, longest: float | None = None
+) -> list[Any]:
     """The rows of ``frame``, collected in a separate thread.
 
     ``title`` is the name of the jobs in Spark's UI and in a progress bar on a terminal, and their
     tag with Spark Connect. The local properties of the calling thread (job group, scheduler pool)
     apply to the jobs. If the wait is interrupted, the jobs are cancelled, and the exception
-    propagates after they have ended. Any thread may call this.
+    propagates after they have ended. The same happens after ``longest`` seconds, with a
+    TimeoutError. Any thread may call this.
     """
     spark = frame.sparkSession
     # Unique, and readable where Spark's UI shows tags; a tag has no comma.
@@ -239,7 +247,8 @@ def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
     with _progress_of(spark, title) if progress else nullcontext():
         thread.start()
         try:
-            wait([rows])
+            if not wait([rows], longest).done:
+                raise TimeoutError(f"{title}: not done after {longest:.0f} s")
         except BaseException:
             _cancel(spark, tag, thread)
             raise

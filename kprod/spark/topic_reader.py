@@ -17,7 +17,7 @@ from kprod.config.reading import from_text
 from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
-from kprod.spark.options import PREFIX, concealed_source, resolved
+from kprod.spark.options import PREFIX, concealed_source, producer_option, resolved
 from kprod.spark.record_plan import EPOCH, MILLISECOND
 
 SCHEMA = (
@@ -94,7 +94,7 @@ class TopicReader(DataSourceReader):
         options = self._options
         start = _offset(options.starting, number, first, last)
         end = _offset(options.ending, number, first, last)
-        if options.fails_on_loss and not (first <= start <= last and end <= last):
+        if options.fails_on_loss and not first <= start <= end <= last:
             raise ConfigError(
                 f"{options.topic}-{number} has offsets from {first} to {last}; requested were"
                 f" {start} to {end}. Records before {first} were deleted, for example by retention;"
@@ -141,7 +141,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         if name == "kafka.isolation.level":
             own["isolation"] = exposed(text)  # hidden, as what no producer knows
         elif name.startswith(PREFIX):
-            client[name[len(PREFIX) :]] = from_text(given[len(PREFIX) :], text)
+            client[producer_option(name)] = from_text(given[len(PREFIX) :], text)
         elif name in ("topic", "subscribe"):
             own["topic"] = text
         elif name in OWN:
@@ -151,7 +151,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
                 f"unknown option {given!r}; connection options begin with kafka., the others are:"
                 " topic, isolation, startingOffsets, endingOffsets, failOnDataLoss"
             )
-    if "bootstrap.servers" not in client:
+    if "bootstrap_servers" not in client:
         raise ConfigError("kafka.bootstrap.servers: the option is missing")
     if "topic" not in own:
         raise ConfigError("topic: the option is missing")

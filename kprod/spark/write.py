@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from kprod.errors import ConfigError
-from kprod.quantities import counted
 from kprod.spark.delivery import NAMELESS, Scope, Terms
-from kprod.spark.errors import WriteFailed
 from kprod.spark.job_tasks import (
     JobTask,
     abort_batch,
@@ -34,8 +31,8 @@ from kprod.spark.options import (
     with_large_batches,
 )
 from kprod.spark.partition_writer import PartitionWriter, task_writer
-from kprod.spark.python_worker import QUERY, check_python, python_failure
-from kprod.spark.repeatable import micro_batch
+from kprod.spark.python_worker import QUERY, check_python
+from kprod.spark.repeatable import check_repeatable, micro_batch
 from kprod.spark.schema_check import check_schema
 from kprod.spark.shard_rows import check_count
 from kprod.spark.sharded import (
@@ -47,7 +44,13 @@ from kprod.spark.sharded import (
     shard_count,
     sharded,
 )
-from kprod.spark.spark_job import faster_settings, is_connect, most_tasks_at_once, slots
+from kprod.spark.spark_job import (
+    faster_settings,
+    is_connect,
+    is_true,
+    most_tasks_at_once,
+    slots,
+)
 from kprod.spark.task_sender import RateLimit
 from kprod.spark.write_result import WriteResult, write_result
 
@@ -123,6 +126,13 @@ class _Job:
                 )
             df = sharded(df, self.shards, self.shard_by)
         check_placed(terms, df.schema)
+        if is_sharded(df.schema):
+            if self.repartition is not None:
+                raise ConfigError(
+                    "repartition: sharded() has placed the rows already: remove one of them"
+                )
+        elif terms is not None:  # Spark may run some of the tasks again
+            check_repeatable(df, None)
         return df
 
 
@@ -163,9 +173,7 @@ def _write(df: DataFrame, job: _Job, writer: PartitionWriter) -> WriteResult:
     try:
         outcomes = run_tasks(df, task.run, title, job.progress)
     except BaseException as error:  # of Spark's, or Ctrl-C: no task runs any more
-        abort_batch(writer, (), end)
-        if isinstance(error, PySparkException):
-            raise_in_words(str(error))
+        abort_batch(writer, (), end, error)
         raise
     outcomes = commit_batch(writer, outcomes, end)
     reports = [found.report for found in outcomes if found.report is not None]
@@ -177,12 +185,14 @@ def _write(df: DataFrame, job: _Job, writer: PartitionWriter) -> WriteResult:
 
 def _advise(spark: SparkSession, result: WriteResult) -> None:
     """Log which settings would make the job faster for rows of this size, once in a process."""
-    found = faster_settings(
-        lambda name: spark.conf.get(name, None),
-        lambda: spark.version,
-        result.records,
-        result.bytes,
-    )
+    found: Mapping[str, str] = {}
+    with suppress(Exception):  # the rows are written: a hint must not make the call fail
+        found = faster_settings(
+            lambda name: spark.conf.get(name, None),
+            lambda: spark.version,
+            result.records,
+            result.bytes,
+        )
     if found:
         _log_once(" and ".join(f"{name}={value}" for name, value in found.items()))
 
@@ -215,31 +225,10 @@ def _bounded(df: DataFrame, tasks: int | None) -> tuple[DataFrame, int]:
         tasks = slots(spark)
         df = df.coalesce(tasks)
     if tasks is not None:
-        copies = 2 if spark.conf.get("spark.speculation", None) == "true" else 1
+        copies = 2 if is_true(spark.conf.get("spark.speculation", None)) else 1
         most = min(most or copies * tasks, copies * tasks)
     assert most is not None
     return df, most
-
-
-OURS = re.compile(r"^kprod\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
-"""Matches the last line of a traceback that ends with one of kprod's errors."""
-TASK = re.compile(r"Task (\d+) in stage \S+ failed (\d+) times")
-
-
-def raise_in_words(text: str) -> None:
-    """If a task failed with an error of kprod, raise an error without Spark's long text.
-
-    ``text`` is the text of Spark's exception, which becomes the context of the new exception.
-    """
-    wrong_python = python_failure(text)
-    if wrong_python is not None:
-        raise wrong_python from None
-    found, task = OURS.findall(text), TASK.search(text)
-    if found:
-        kind, message = found[-1]
-        number = -1 if task is None else int(task[1])
-        times = "" if task is None else f" {counted(int(task[2]), 'time')}"
-        raise WriteFailed(f"task {number} failed{times}: {kind}: {message}", task=number) from None
 
 
 OnResult = Callable[[WriteResult, int], object]
@@ -279,9 +268,12 @@ def foreach_batch(
 
 
 def _query(df: DataFrame) -> str | None:
-    """The id of the query, which is stored in its checkpoint; None if Spark does not report it."""
+    """The id of the query, which is stored in its checkpoint; None if only tasks may know it.
+
+    With Spark Connect, no task knows it either, and it is "".
+    """
     if is_connect(df.sparkSession):
-        return None
+        return ""
     query: str | None = df.sparkSession.sparkContext.getLocalProperty(QUERY)
     if query is not None:
         return query

@@ -10,8 +10,8 @@ import pytest
 
 from kprod.errors import ConfigError
 from kprod.spark.errors import WriteFailed
+from kprod.spark.job_tasks import raise_in_words
 from kprod.spark.python_worker import problem_of, python_failure
-from kprod.spark.write import raise_in_words
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from kprod.broker import EmbeddedBroker
+from kprod.errors import UnsupportedVersionError
 from kprod.spark import partition_writer
-from kprod.spark.python_worker import acknowledge_at_once
+from kprod.spark.python_worker import UNCHECKED, acknowledge_at_once, check_rows_ended
 from tests.support.programs import run_python
 
 pytestmark = pytest.mark.full
@@ -38,6 +40,16 @@ def test_modules_are_frozen_once_and_only_in_a_worker_that_spark_uses_again(reus
     told = run_python("-c", FREEZE, env=environment)
     first, later = map(int, told.stdout.split())
     assert (first > 10_000, later <= 0) == (reused, True)
+
+
+def test_exactly_once_needs_a_spark_that_shows_the_end_of_the_rows(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(TaskContext, "_taskContext", TaskContext())  # in a task, but in no worker
+    check_rows_ended()
+    assert UNCHECKED in caplog.text
+    with pytest.raises(UnsupportedVersionError, match="exactly-once delivery is not possible"):
+        check_rows_ended(required=True)
 
 
 def test_the_workers_of_a_job_are_frozen(cluster: SparkSession) -> None:

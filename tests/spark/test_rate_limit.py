@@ -103,7 +103,7 @@ def test_many_small_tasks_are_no_faster() -> None:
             {
                 "spark.master": "yarn",
                 "spark.executor.cores": "4",
-                "spark.dynamicAllocation.enabled": "true",
+                "spark.dynamicAllocation.enabled": "True",  # what Python's True becomes
                 "spark.dynamicAllocation.maxExecutors": "10",
             },
             40,

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import Row
 
 from kprod.errors import RecordTypeError
+from kprod.schema.columns.payload_format import PayloadFormat
 from kprod.spark.record_plan import RecordPlan, read_batch
 from tests.support.steady_names import steady_repr
 
@@ -92,6 +93,13 @@ def test_text_stays_text_for_a_serializer() -> None:
 def test_what_is_no_record_is_refused(item: Any, complaint: str) -> None:
     with pytest.raises(RecordTypeError, match=complaint):
         SHAPES.read(item)
+
+
+def test_a_packed_value_has_no_column_twice() -> None:
+    """A frame that was joined to another one may have two of a name."""
+    plan = RecordPlan(topic="t", value=PayloadFormat("json"))
+    with pytest.raises(RecordTypeError, match="more than one column 'id'"):
+        plan.find(["id", "name", "id"])
 
 
 def test_a_record_needs_a_topic() -> None:

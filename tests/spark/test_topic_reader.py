@@ -147,6 +147,10 @@ def test_offsets_that_are_not_there_are_an_error_unless_they_need_not_be() -> No
                 rows(servers, **asked)
             found = [row[4] for row in rows(servers, **asked, failOnDataLoss="False")]
             assert found == ([] if asked == {"startingOffsets": '{"0": 6}'} else [2, 3, 4])
+        backwards = {"startingOffsets": '{"0": 4}', "endingOffsets": '{"0": 3}'}
+        for asked in (backwards, {"endingOffsets": '{"0": 1}'}):  # the second begins at 2
+            with pytest.raises(ConfigError, match="read-0 has offsets from 2 to 5"):
+                rows(servers, **asked)
         assert [row[4] for row in rows(servers, startingOffsets='{"0": 2}')] == [2, 3, 4]
         assert rows(servers, startingOffsets='{"0": 5}', endingOffsets='{"0": 5}') == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -32,6 +33,7 @@ from kprod.spark.partition_writer import task_writer
 from kprod.spark.python_worker import TaskIdentity
 from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout
 from kprod.spark.sharded import key_partitions, numbers_by_task, shard_count, spark_hash
+from kprod.spark.spark_job import LONGEST_CANCEL, collect
 from kprod_ext import partition_for_key
 from tests.spark.lines import Lines, pour
 from tests.support.ports import free_port
@@ -159,6 +161,19 @@ def test_rows_without_a_key_are_spread_and_named_partitions_kept(
         assert int(record.value or b"") >= 30 or partition == 2
 
 
+@pytest.mark.parametrize(
+    "value", ["named_struct('n', id) as value", "parse_json(cast(id as string)) as value"]
+)
+def test_rows_that_spark_cannot_hash_are_spread_as_well(
+    cluster: SparkSession, kafka: str, value: str
+) -> None:
+    topic = f"spread-{value[:5].strip('_')}"
+    options: Any = {"value_format": "json", "repartition": "kafka"}
+    result = write(cluster.range(300).selectExpr(value), topic, bootstrap_servers=kafka, **options)
+    assert all(found.records > 30 for found in result.offsets[topic].values())
+    assert len(result.offsets[topic]) == 3
+
+
 def test_gathering_rows_changes_no_value(cluster: SparkSession, kafka: str) -> None:
     """The chosen partition is not written into a column that the values are made of."""
     keys = "id", "cast(id as string) as k", "if(id < 3, null, 1) as p"
@@ -284,6 +299,8 @@ def save(frame: DataFrame, kafka: str, **options: str) -> None:
         ({"topic": "t", "colour": "red"}, "unknown option 'colour'"),
         ({"topic": "t", "kafka.acks": "5"}, "acks"),
         ({"topic": "t", "kafka.key.serializer": "foo"}, "kafka.key.serializer is not supported"),
+        ({"topic": "t", "kafka.key_serializer": "str"}, "kafka.key_serializer is not supported"),
+        ({"topic": "t", "timeout": "soon"}, "timeout: expected a number of seconds"),
         ({"topic": "t", "kafka.value.serializer": "foo"}, "value.serializer is not supported"),
         ({"topic": "t", "maxRecordsPerSecond": "5"}, "kprod.spark.write"),
         ({}, "no topic"),
@@ -370,6 +387,21 @@ def test_shards_of_a_sharded_frame_are_not_ignored(frame: DataFrame) -> None:
     for shards in (8, 4):
         with pytest.raises(ConfigError, match=r"shards: .* already called sharded\(\)"):
             write(sharded(frame, 8), "t", shards=shards, **ONCE)
+
+
+def test_shards_are_not_moved_to_the_partitions_of_the_topic(frame: DataFrame) -> None:
+    with pytest.raises(ConfigError, match=r"repartition: sharded\(\) has placed the rows"):
+        write(sharded(frame, 8), "t", repartition="kafka", **ONCE)
+
+
+def test_a_job_that_takes_too_long_is_cancelled(cluster: SparkSession) -> None:
+    """By its tag: nothing else of the session is touched."""
+    slow = cluster.range(0, 2, 1, 2).selectExpr("reflect('java.lang.Thread', 'sleep', 60000L)")
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match="slow, but sure: not done after 1 s"):
+        collect(slow, "slow, but sure", False, longest=1.0)
+    assert time.monotonic() - began < LONGEST_CANCEL
+    assert not cluster.sparkContext.statusTracker().getActiveJobsIds()
 
 
 def test_a_frame_is_sharded_once(frame: DataFrame) -> None:

@@ -224,6 +224,17 @@ def test_two_actions_with_one_writer_are_two_runs() -> None:
     assert len({shipped.shard(task, Layout(1, 2)).run for task in stages}) == 2
 
 
+def test_a_driver_that_does_not_know_the_query_aborts_no_other_job() -> None:
+    unknown = Terms(topic="t", scope=Scope.QUERY, job_id="mine", batch=7)
+    assert unknown.shard_of_driver() is None
+    nobody_knows = replace(unknown, query="")  # with Spark Connect
+    aborted = nobody_knows.shard_of_driver()
+    assert aborted is not None
+    assert aborted.job_name == nobody_knows.shard(IN_STREAM, Layout(1, 2)).job_name
+    with pytest.raises(ConfigError, match="need a job_id here"):
+        replace(nobody_knows, job_id=None).job_name(TASK)
+
+
 def test_the_name_of_a_job() -> None:
     given = Terms(topic="t", job_id="mine")
     assert given.job_name(TASK) == JobName("mine", 0, lasting=True)

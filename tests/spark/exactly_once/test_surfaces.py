@@ -104,6 +104,13 @@ def test_what_cannot_be_promised_is_refused_on_the_driver(
         write(rows, "refused", bootstrap_servers=kafka, job_id="x", **ONCE)
     with pytest.raises(ConfigError, match="not be the same when Spark computes them again"):
         write(
+            rows.withColumn("key", rand().cast("string")),
+            "refused",
+            bootstrap_servers=kafka,
+            **ONCE,
+        )
+    with pytest.raises(ConfigError, match="not be the same when Spark computes them again"):
+        write(
             rows.withColumn("value", rand().cast("string")),
             "refused",
             bootstrap_servers=kafka,
