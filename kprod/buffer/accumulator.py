@@ -115,6 +115,8 @@ class RecordAccumulator:
     the queue too early, it waits for the queue's lock (with a GIL, for the GIL), which the adding
     thread holds.
 
+    ``flushes`` has an object for each flush that has not ended. While it has any, no batch lingers.
+
     A batch begins with ``batch_size`` bytes of memory, and is full once it has used them. It
     accepts more records until the sender takes it (KIP-782), up to ``batch_max_size`` bytes, or up
     to a lower limit of its queue.
@@ -156,8 +158,7 @@ class RecordAccumulator:
         self._queues = CopyOnWriteMap()
         self._batch_compression = BatchCompression(wake)
         self._ended_by: KprodError | None = None  # appends raise it once the sender has ended
-        self._flushes = 0
-        self._flush_lock = Lock()  # guards _flushes
+        self.flushes: set[object] = set()
         self._starved = False  # since then a caller that does not wait has found no memory
         self._context = AppendContext(
             pool,
@@ -287,16 +288,6 @@ class RecordAccumulator:
             return ProducerClosedError("the producer is closed; nothing was queued")
         return None if self._refusal is None else self._refusal()
 
-    def begin_flush(self) -> None:
-        """Let every batch be sent immediately, until ``end_flush``."""
-        with self._flush_lock:
-            self._flushes += 1
-
-    def end_flush(self) -> None:
-        """One flush has ended."""
-        with self._flush_lock:
-            self._flushes -= 1
-
     def close(self, error: KprodError | None = None) -> None:
         """Raise ``error`` for every append from now on; queued batches may be sent immediately."""
         self._ended_by = self._ended_by or error
@@ -315,7 +306,7 @@ class RecordAccumulator:
     def hurries(self) -> bool:
         """Whether batches must be sent now, without lingering."""
         starved, self._starved = self._starved, False
-        return starved or self._context.closed or self._flushes > 0 or self.pool.waiting > 0
+        return starved or self._context.closed or len(self.flushes) > 0 or self.pool.waiting > 0
 
     def compress(self, batch: ProducerBatch, queue: PartitionQueue) -> bool:
         """End appends to ``batch``, the head of ``queue``, and compress it.

@@ -175,8 +175,12 @@ class Broker:
         """Why requests cannot be sent. None if they can, or before the first attempt to connect."""
         if self.connection is None or not self.connection.established:
             return self._latest_failure
-        left = self.connection.throttled_for(now)
+        left = self.silent_for(now)
         return KprodError(_silenced(self.address, left)) if left > 0 else None
+
+    def silent_for(self, now: float) -> float:
+        """The seconds left of a silence that the broker has asked for."""
+        return 0.0 if self.connection is None else self.connection.throttled_for(now)
 
     def may_connect(self, now: float) -> bool:
         """True if there is no connection, and no back-off is running."""

@@ -56,10 +56,9 @@ class Exchange:
     ``api`` and ``version_cap`` (None: no cap) determine the version. ``expects_response`` is False
     only for Produce with acks=0, which ends when the socket has taken its last byte.
 
-    The connection uses the other attributes. ``since`` is when the request was queued, when the
-    socket last took bytes of it, or the end of a silence that the broker asked for, whichever is
-    latest. ``left`` are the bytes that the socket has not taken, and ``left_bytes`` is their
-    number. ``may_be_read``: the last byte may have reached the broker.
+    The connection uses the other attributes. ``since`` is when the request was queued, or when
+    the socket last took bytes of it. ``left`` are the bytes that the socket has not taken, and
+    ``left_bytes`` is their number. ``may_be_read``: the last byte may have reached the broker.
     """
 
     api: ApiKey
@@ -393,8 +392,6 @@ class BrokerConnection:
     def _apply_throttle(self, seconds: float, now: float) -> None:
         self.steady = False
         self._throttled_until = max(self._throttled_until, now + seconds)
-        for exchange in self.unanswered:  # the broker does not read them before that (KIP-219)
-            exchange.since = max(exchange.since, self._throttled_until)
 
     def _answer(self, exchange: Exchange, body: memoryview, now: float) -> int:
         try:
@@ -408,13 +405,14 @@ class BrokerConnection:
     def waiting_since(self) -> float | None:
         """Since when the broker has kept this connection waiting; None if it does not.
 
-        This is ``Exchange.since`` of the oldest unanswered request. It may be in the future, if the
-        broker asked for silence. If all requests are answered, but a message of a login is being
-        prepared here, this is when the preparation began: the same time limit applies.
+        This is ``Exchange.since`` of the oldest unanswered request, or the end of a silence that
+        the broker asked for, if that is later: the broker reads nothing before it (KIP-219). If all
+        requests are answered, but a message of a login is being prepared here, this is when the
+        preparation began: the same time limit applies.
         """
         if not self.unanswered:
             return None if self.login is None else self.login.begun
-        return self.unanswered[0].since
+        return max(self.unanswered[0].since, self._throttled_until)
 
     def close(self, error: KprodError, now: float) -> None:
         """The connection has ended: fail every unanswered request, oldest first."""

@@ -197,7 +197,6 @@ class Coordination:
         self._failures = 0  # in a row
         self._retry_at = 0.0
         self._closed_for = 0  # the transaction that takes no more records
-        self._flushing = False
         self._forget_transaction()
         transactions.changed = partial(self._deadlines.queued.append, self)
         self._partitions.transaction = self
@@ -268,10 +267,8 @@ class Coordination:
     def fire(self, now: float) -> None:
         """Do what the state asks for: send a request, end a call, or look again later."""
         state = self._transactions.state
-        if (state in FLUSHING) is not self._flushing:
-            self._flushing = not self._flushing
-            accumulator = self._partitions.accumulator
-            (accumulator.begin_flush if self._flushing else accumulator.end_flush)()
+        flushes = self._partitions.accumulator.flushes
+        (flushes.add if state in FLUSHING else flushes.discard)(self)
         drained = state in ENDING and self._gather(state, now)
         if self._hold_until:
             if now < self._hold_until:
@@ -438,6 +435,8 @@ class Coordination:
             if trouble is None:
                 return None
             self._transactions.trouble = trouble
+            if broker.silent_for(now) > 0:
+                return None  # it has asked for that
             self._metadata.request_update(brokers=True)  # it may be at another address by now
         del self._coordinators[wanted]
         self._back_off(now)
@@ -456,9 +455,9 @@ class Coordination:
         self._deadlines.queued.append(self)
         left = self.take(ask, reply, now)
         if left is None:
-            self._failures, self._retry_at = 0, 0.0
+            self._retry_at = 0.0
             if ask.api is not ApiKey.FIND_COORDINATOR:  # which has still to be reached
-                self._transactions.trouble = None
+                self._failures, self._transactions.trouble = 0, None
             known = self._identity.producer is not None or self._identity.fatal is not None
             if known and not self._identity.settled.is_open:
                 self._identity.settled.open()

@@ -98,12 +98,13 @@ class Engine:
         deadline = self._sender.clock.monotonic() + seconds
         accumulator = self._sender.accumulator
         batches = accumulator.incomplete.copy()
-        accumulator.begin_flush()
+        flush, flushes = object(), accumulator.flushes
         try:
+            flushes.add(flush)
             self._loop_owner.about_to_wait()
             ended = all(each.delivery.wait_until_notified(self._left(deadline)) for each in batches)
         finally:
-            accumulator.end_flush()
+            flushes.discard(flush)  # compiled: no signal handler can raise before it
         if not ended:
             pending = counted(self.report().pending, "record")
             raise still_being_sent(f"flush: {pending} pending after {in_seconds(seconds)}")

@@ -89,6 +89,7 @@ class Sender:
         self._ended_by: KprodError | None = None  # the error that callers get because of it
         self.disowned = 0  # records that ``disown`` has ended; no metric has them
         self._sends_no_more = False  # nothing is queued, and never will be
+        self._had_finished = False  # before the iteration, while the producer closes
 
     def attend(self, companion: Companion) -> None:
         """Let ``companion`` work beside the sender. Call this before the first iteration."""
@@ -126,6 +127,7 @@ class Sender:
                 or deadlines.queued
                 or self.network.connect_requested
                 or (awaited is not None and awaited.is_open)
+                or (owner.recalled and self.finished and not self._had_finished)
             ):
                 wait = 0.0
             owner.next_check = now + wait
@@ -185,8 +187,9 @@ class Sender:
         return self.transactions is None or not self.transactions.under_way
 
     def ready_to_close(self, now: float) -> bool:
-        """True if the producer can end. It is called repeatedly until then."""
-        return self.finished and (self._companion is None or self._companion.leave(now))
+        """True if the producer can end. It is called before each iteration until then."""
+        self._had_finished = self.finished
+        return self._had_finished and (self._companion is None or self._companion.leave(now))
 
     def refuse(self, error: KprodError) -> None:
         """Raise ``error`` in every later call, because the loop has crashed."""
@@ -222,7 +225,7 @@ class Sender:
         """End the calls that wait for something other than records."""
         self._takes_no_calls = error
         for call in self._calls.copy():
-            call.end(error)
+            call.end(copy.copy(error))  # each is raised in a thread of its own
         if self.transactions is not None:
             self.transactions.end(error)
         self.identity.settled.open()
@@ -267,7 +270,8 @@ class LoopOwner:
     work that comes later. Before it waits for the network, it sets ``next_check`` to the end of the
     wait; until then ``next_check`` is infinite. ``awaited`` is what the caller that owns the loop
     waits for. If an iteration opens it, for example because a transaction is fenced, the iteration
-    does not wait for the network.
+    does not wait for the network. Neither does the iteration that ends the last record once the
+    loop was ``recalled``: the producer closes, and its thread owns the loop from then on.
     """
 
     def __init__(self, network: Network) -> None:
@@ -279,7 +283,7 @@ class LoopOwner:
         self._owner = 0  # its ident
         self._free = False  # the thread rests, or is about to, and no thread owns the loop
         self.asked = False  # to look anew
-        self._recalled = False  # the producer closes: the thread owns the loop from now on
+        self.recalled = False  # the producer closes: the thread owns the loop from now on
         self._stop_lock = Lock()  # guards changing _stop_at
         self._stop_at = FOREVER
         self._process = generation()  # in another one, a forked child, nobody owns the loop
@@ -352,13 +356,13 @@ class LoopOwner:
         """
         with self._stop_lock:
             self._stop_at = min(self._stop_at, deadline)
-        self._recalled = True
+        self.recalled = True
         self.wake()
 
     # In the place of the thread -------------------------------------------------------------------
 
     def _may_own(self) -> bool:
-        if not self._free or self._recalled or not self._network.interruptible:
+        if not self._free or self.recalled or not self._network.interruptible:
             return False
         try:  # a RecursionError in the midst of an iteration would leave it half done
             sys._getframe(sys.getrecursionlimit() - MIN_STACK_HEADROOM)
@@ -378,7 +382,7 @@ class LoopOwner:
         network.may_connect = False
         self.awaited = ended
         try:
-            while not (ended.is_open or self._recalled or network.connect_requested):
+            while not (ended.is_open or self.recalled or network.connect_requested):
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
                     break
@@ -389,7 +393,7 @@ class LoopOwner:
             # Else the thread ends the producer.
         finally:
             self.awaited = None
-            to_do = network.connect_requested or self._recalled or work.broken_by is not None
+            to_do = network.connect_requested or self.recalled or work.broken_by is not None
             network.may_connect = True
             if network.connect_requested:
                 network.let_connect()
@@ -443,7 +447,7 @@ class LoopOwner:
 
     def rest(self) -> None:
         """Wait, without the loop, until there is something to do, or no caller runs the loop."""
-        if self.asked or self._recalled:
+        if self.asked or self.recalled:
             return
         now = quiet_since = self._clock.monotonic()
         while not self._woken:

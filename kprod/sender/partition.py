@@ -68,13 +68,15 @@ def age(batch: ProducerBatch) -> tuple[float, tuple[float, ...]]:
 class Place(enum.Enum):
     """Where a partition stands, and when it leaves that place.
 
-    EMPTY: no batch is queued. Ends when a caller opens one. READY: the oldest batch can be sent
-    now. LINGERING: the oldest batch waits for more records. Ends when the linger time is over, when
-    the batch is full or a caller waits for it, or when all batches must be sent. BACKING_OFF: the
-    oldest batch has failed. Ends with the back-off, or when another broker leads the partition.
-    WAITING: ``may_send`` returned False. No time ends it: whoever removes a reason calls ``go_on``
-    (an answer, a new epoch, the transaction). LEADERLESS: no leader is known. Ends when metadata
-    names a leader; each answer that does not is followed by another request.
+    EMPTY: no batch is queued. Ends when a caller opens one. READY: nothing that the partition knows
+    of holds the oldest batch up. Its broker, a full window or a missing producer id may do that
+    (``PartitionSet.send``). LINGERING: the oldest batch waits for more records. Ends when the
+    linger time is over, when the batch is full or a caller waits for it, or when all batches must
+    be sent. BACKING_OFF: the oldest batch has failed. Ends with the back-off, or when the
+    partition's leadership changes. WAITING: ``may_send`` returned False. No time ends it: whoever
+    removes a reason calls ``go_on`` (an answer, a new epoch, the transaction). LEADERLESS: no
+    leader is known. Ends when metadata names a leader; each answer that does not is followed by
+    another request.
     """
 
     EMPTY = enum.auto()
@@ -378,8 +380,7 @@ class Partition:
         batch.on_wire = False
         self.on_wire -= 1
         self._partitions.on_wire -= 1
-        if self.place is WAITING:
-            self.move(READY)
+        self.go_on()
         return True
 
     def is_provable(self, batch: ProducerBatch) -> bool:

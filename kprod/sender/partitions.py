@@ -357,26 +357,28 @@ class PartitionSet:
 
         A broker may still know the sequence numbers of a forgotten partition, and would mistake a
         batch that begins with 0 for a repetition. So all partitions get a new epoch. A
-        transactional producer gets epochs only from its coordinator. So if one of the partitions
-        has used the present epoch, it forgets none of them.
+        transactional producer gets epochs only from its coordinator. If one of the partitions has
+        used the present epoch, it forgets none of them before the next one.
         """
         topics = self.metadata.dropped
         if not topics:
             return
         topics -= self.busy_topics()
+        producer = self.identity.producer
+        dropped = [each for each in self._known.values() if each.tp.topic in topics]
+        known = producer is not None and any(each.producer == producer for each in dropped)
+        if known and self.transaction is not None:
+            self.transaction.sequence_lost()  # a snapshot after the transaction's end forgets them
+            return
         retired, used = self.accumulator.forget(topics)
-        found = [self._known[tp] for tp in retired if tp in self._known]
-        idle = [each for each in found if not (each.in_flight or each.unresolved)]
-        for partition in found:
-            self.deadlines.set(partition, FOREVER)
-        known = any(each.producer == self.identity.producer for each in idle)  # by a broker
-        if not (known and self.transaction is not None):
-            if known:
-                self._bump_epoch()  # first: if there is no memory for it, nothing is forgotten
-            for partition in idle:
-                del self._known[partition.tp]
+        if known:
+            self._bump_epoch()
+        for tp in retired:
+            partition = self._known.pop(tp, None)
+            if partition is not None:
+                self.deadlines.set(partition, FOREVER)
                 self.awaiting_epoch.pop(partition, None)
-            self._known = dict(self._known)  # a dict never shrinks by itself
-            queues = self.queues.items()
-            self.queues = {at: each for at, each in queues if at not in topics or at in used}
+        self._known = dict(self._known)  # a dict never shrinks by itself
+        queues = self.queues.items()
+        self.queues = {at: each for at, each in queues if at not in topics or at in used}
         self.metadata.forgotten(topics - used)

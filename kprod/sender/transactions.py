@@ -294,7 +294,7 @@ class Transactions:
             self._no_fetches = error
             fetches, self.fetches = self.fetches, []
         for fetch in fetches:
-            fetch.end(error)
+            fetch.end(copy.copy(error))
 
     def close(self) -> None:
         """The producer closes: abort an open transaction. A prepared one stays prepared."""

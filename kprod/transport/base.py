@@ -45,8 +45,9 @@ class Transport(Protocol):
     def receive(self, limit: int) -> bytes | None:
         """Return at most ``limit`` bytes, or None if no bytes are available now.
 
-        Return b"" when the peer has closed the connection; bytes that it sent before are returned
-        first. Raises ConnectionLost.
+        Less than ``limit`` means that ``Backend.poll`` reports it when more are available. Return
+        b"" when the peer has closed the connection; bytes that it sent before are returned first.
+        Raises ConnectionLost.
         """
         ...
 

@@ -82,9 +82,9 @@ class PlacesMachine(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         if self.flushes:
-            self.accumulator.end_flush()
+            self.accumulator.flushes.discard(None)
         else:
-            self.accumulator.begin_flush()
+            self.accumulator.flushes.add(None)
         self.flushes = not self.flushes
 
     # What becomes of it ---------------------------------------------------------------------------

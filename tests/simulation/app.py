@@ -111,7 +111,7 @@ class App:
         """The thread has the processor."""
         for flush in [each for each in self.flushes if all(one.delivery.done for one in each)]:
             self.flushes.remove(flush)
-            self._sender.accumulator.end_flush()
+            self._sender.accumulator.flushes.discard(id(flush))
             self._trace.note("flushed")
         if self._busy:
             return
@@ -241,8 +241,9 @@ class App:
 
     def flush(self) -> None:
         accumulator = self._sender.accumulator
-        accumulator.begin_flush()
-        self.flushes.append(accumulator.incomplete.copy())
+        flush = accumulator.incomplete.copy()
+        accumulator.flushes.add(id(flush))
+        self.flushes.append(flush)
         self._sender.network.wake()
 
     def close(self, timeout: float) -> None:

@@ -66,7 +66,7 @@ BUGS = bugs("""
     + if sent and ask.api is ApiKey.END_TXN:
     +     self._ended(renewed=False)
 
-    trusts that no end comes late | 979
+    trusts that no end comes late | 5648
     kprod.sender.coordination.Coordination.failed
     - self._needs_epoch = True
     + pass

@@ -158,7 +158,7 @@ def test_an_interrupted_append_leaves_memory_and_queue_in_order(size: int) -> No
 def check(rig: Accumulating, value: bytes) -> None:
     """Whatever is queued is whole, is known to flush, and is all that takes memory."""
     waiting = set(rig.accumulator.incomplete.copy())
-    rig.accumulator.begin_flush()
+    rig.accumulator.flushes.add(None)
     seen: list[ProducerBatch] = []
     while batches := rig.drain():
         seen += batches
@@ -264,9 +264,9 @@ def sent(rig: Accumulating, records: int) -> ProducerBatch:
     """A batch of small numbered records that is under way."""
     for number in range(records):
         rig.append(value=b"%d" % number)
-    rig.accumulator.begin_flush()
+    rig.accumulator.flushes.add(None)
     (batch,) = rig.drain()
-    rig.accumulator.end_flush()
+    rig.accumulator.flushes.discard(None)
     batch.attempt(rig.clock.now, LEADER)
     return batch
 
@@ -306,17 +306,17 @@ def records_of_a_batch(rig: Accumulating) -> int:
     count = 0
     while not rig.append(value=bytes(BATCH // 40)).wake_sender or not count:
         count += 1
-    rig.accumulator.begin_flush()
+    rig.accumulator.flushes.add(None)
     while rig.drain():
         pass
-    rig.accumulator.end_flush()
+    rig.accumulator.flushes.discard(None)
     return count
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 9, 100])
 def test_a_batch_is_cut_into_as_many_parts_as_asked_for(rig: Accumulating, count: int) -> None:
     futures = [rig.append(value=b"%d" % number).future for number in range(9)]
-    rig.accumulator.begin_flush()
+    rig.accumulator.flushes.add(None)
     rig.number_from(0x7FFF_FFFE)
     (batch,) = rig.drain()
     parts = rig.cut(batch, count)
@@ -340,7 +340,7 @@ def test_a_record_larger_than_a_part_is_alone_in_one() -> None:
     rig = Accumulating(batches=100, batch_size=50_000)
     for size in (10, 10_000, 10, 10):
         rig.append(value=bytes(size))
-    rig.accumulator.begin_flush()
+    rig.accumulator.flushes.add(None)
     (batch,) = rig.drain()
     parts = rig.cut(batch, 4)
     assert [part.record_count for part in parts] == [2, 2]
@@ -360,7 +360,7 @@ def test_records_of_every_shape_are_taken_over(size: int) -> None:
     tp = rig.append(value=b"first").future.topic_partition
     for timestamp, (key, value, their_headers) in zip(timestamps, shapes, strict=True):
         rig.accumulator.append(tp, timestamp, key, value, their_headers, 0)
-    rig.accumulator.begin_flush()
+    rig.accumulator.flushes.add(None)
     (batch,) = rig.drain()
     expected = [(r.timestamp, r.key, r.value, r.headers) for r in read(batch).records()]
     rig.split(batch)
@@ -375,7 +375,7 @@ def test_an_outcome_that_a_closing_thread_has_set_stays(ended_before: bool) -> N
     futures = [rig.append(value=b"%d" % number).future for number in range(4)]
     told: list[BaseException] = []
     futures[3].add_errback(told.append)
-    rig.accumulator.begin_flush()
+    rig.accumulator.flushes.add(None)
     (batch,) = rig.drain()
     closed = ProducerClosedError("closed")
     if not ended_before:

@@ -120,7 +120,7 @@ def test_after_the_loss_of_a_leader_only_records_without_a_key_ask() -> None:
     waits = send.send("t", b"explicit", partition=0)
     assert isinstance(waits, FutureRecordMetadata)
     lose_leaders(rig)
-    rig.sender.accumulator.begin_flush()
+    rig.sender.accumulator.flushes.add(None)
     assert rig.run(waits.succeeded)
 
 

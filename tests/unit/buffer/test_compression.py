@@ -34,7 +34,7 @@ def test_a_compressed_batch_is_read_back_unchanged(codec: str, level: int | None
     values = [b"%d " % number + TEXT[:300] for number in range(20)]
     for value in values:
         rig.append(value=value)
-    rig.accumulator.begin_flush()
+    rig.accumulator.flushes.add(None)
     found = [read(batch) for _ in range(20) for batch in rig.drain()]
     assert [record.value for batch in found for record in batch.records()] == values
     stored_as_it_is = (codec, level) == ("gzip", 0)
@@ -176,11 +176,11 @@ def numbers(batches: list[ProducerBatch]) -> list[int]:
 
 
 def drain_all(rig: Accumulating) -> list[ProducerBatch]:
-    rig.accumulator.begin_flush()
+    rig.accumulator.flushes.add(None)
     found: list[ProducerBatch] = []
     while taken := rig.drain():
         found += taken
-    rig.accumulator.end_flush()
+    rig.accumulator.flushes.discard(None)
     return found
 
 

@@ -32,7 +32,7 @@ MEMBER = GroupMetadata("group")
 class Dialogue:
     """``implicit``: the brokers add partitions themselves. ``undrained``: records are under way."""
 
-    def __init__(self, *, implicit: bool) -> None:
+    def __init__(self, *, implicit: bool, network: Any = None) -> None:
         self.undrained = False
         self._upgrades = 0
         self.transactions = Transactions("tx", 60_000)
@@ -43,9 +43,12 @@ class Dialogue:
             identity=self.identity,
             reopen=self.reopened.extend,
             deadlines=Deadlines(),
-            retry_backoff=ExponentialBackoff(1, 1, SteadyRandom()),
-            metadata=None,
-            network=None,
+            retry_backoff=ExponentialBackoff(1, 100, SteadyRandom()),
+            metadata=SimpleNamespace(
+                snapshot=SimpleNamespace(brokers=range(3)), request_update=lambda **_: None
+            ),
+            network=network,
+            accumulator=SimpleNamespace(flushes=set()),
         )
         self.coordination = Coordination(self.transactions, partitions)
         self.upgrade(2 if implicit else 1)

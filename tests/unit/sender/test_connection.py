@@ -441,6 +441,19 @@ def test_requests_under_way_stay_so_when_the_login_is_repeated() -> None:
     assert rig.connection.next_change - (NOW + 9) == pytest.approx(9)
 
 
+def test_a_login_that_is_repeated_in_a_silence_is_waited_for_after_it() -> None:
+    rig = Rig()
+    rig.shake()
+    rig.go_on(session_lifetime=10_000)
+    request = Noted(throttle_ms=60_000)
+    rig.connection.send(request, NOW)
+    write(rig.connection)
+    rig.answer(b"", NOW)
+    rig.connection.pass_time(NOW + 9)
+    assert int.from_bytes(write(rig.connection)[4:6], "big") == ApiKey.SASL_HANDSHAKE
+    assert rig.connection.waiting_since() == NOW + 60
+
+
 def test_a_repeated_login_that_is_refused() -> None:
     rig = Rig()
     rig.shake()

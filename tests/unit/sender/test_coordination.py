@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kprod import KafkaProducer
 from kprod.errors import (
     BrokerError,
     ErrorCode,
+    KprodError,
     ProducerClosedError,
     ProducerFencedError,
     TransactionAbortableError,
     TransactionError,
     UnsupportedVersionError,
 )
-from kprod.sender.coordination import finding
+from kprod.sender.coordination import Ask, finding
 from kprod.sender.partitions import LAST_EPOCH
 from kprod.sender.retry import AGAIN, LATE, Reaction, reaction
 from kprod.sender.transactions import Call, OffsetFetch, State
@@ -64,6 +67,60 @@ def test_a_moment_after_a_transaction_nothing_of_the_next_leaves(implicit: bool)
     assert dialogue.coordination.admits(T1) is implicit
     assert dialogue.due() is not None
     assert not pending.ended.is_open
+
+
+def test_a_coordinator_that_moves_on_and_on_is_asked_less_and_less_often() -> None:
+    """Each time it was found, the back-off began anew."""
+    dialogue = Dialogue(implicit=True)
+    dialogue.transactions.start(Call.INIT)
+    pauses = []
+    for now in (0.0, 1000.0, 2000.0):
+        ask = dialogue.expect(ApiKey.INIT_PRODUCER_ID)
+        refused = dialogue.reply(ask, ErrorCode.NOT_COORDINATOR)
+        dialogue.coordination.answered(ask, refused, now)
+        pauses.append(dialogue.coordination.due - now)
+        dialogue.coordination.answered(finding(ask), CoordinatorReply(0, None, 1, 0), now)
+    assert pauses[0] < pauses[1] < pauses[2]
+
+
+class Silent:
+    """The brokers, of which one has asked for a silence until ``until``."""
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self.waiting: dict[Any, None] = {}
+        self.asked: list[ApiKey] = []
+
+    def broker(self, _node_id: int) -> Silent:
+        return self
+
+    def any_usable(self, _now: float) -> Silent:
+        return self
+
+    def ready(self, _broker: Silent, now: float) -> bool:
+        return now >= self.until
+
+    def silent_for(self, now: float) -> float:
+        return max(0.0, self.until - now)
+
+    def trouble(self, now: float) -> KprodError | None:
+        return KprodError("it asks for silence") if now < self.until else None
+
+    def send(self, ask: Ask, _now: float) -> None:
+        self.asked.append(ask.api)
+
+
+def test_a_coordinator_that_asks_for_silence_is_waited_for() -> None:
+    """It was given up, and found again, for as long as the silence lasted."""
+    network = Silent(until=5.0)
+    dialogue = Dialogue(implicit=True, network=network)
+    dialogue.transactions.start(Call.INIT)
+    coordination = dialogue.coordination
+    coordination.answered(finding(dialogue.due()), CoordinatorReply(0, None, 1, 0), 0.0)
+    for now in (0.0, 1.0, 4.0, 5.0):
+        coordination.fire(now)
+    assert coordination in network.waiting
+    assert network.asked == [ApiKey.INIT_PRODUCER_ID]
 
 
 # Transactions that go well ------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_a_batch_that_grew_until_it_was_closed_goes_with_the_next_request(
 
 def test_a_batch_that_compressed_worse_than_others_goes_with_the_next_request() -> None:
     rig = Accumulating(batches=100, compression="gzip", compress=zlib.compress)
-    rig.accumulator.begin_flush()
+    rig.accumulator.flushes.add(None)
     for _ in range(200):
         rig.append(0, bytes(900))
         (others,) = rig.drain()

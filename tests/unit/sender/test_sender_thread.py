@@ -18,6 +18,7 @@ from kprod.errors import ProducerClosedError
 from kprod.latch import Latch
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
+from kprod.sender.deadlines import FOREVER
 from kprod.sender.engine import Engine
 from kprod.transport.base import Readiness
 from kprod.transport.memory import MemoryBackend
@@ -300,6 +301,35 @@ def test_a_caller_does_not_wait_for_the_network_once_its_record_has_ended(
     loop_owner.give_up()
     assert loop_owner.wait(told, timeout=None, hurry=False)
     assert waits == [0.0]
+
+
+def test_a_producer_that_closes_does_not_wait_once_its_last_record_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It slept until something else was due, for ``close`` looks between two iterations only."""
+    cluster = ScriptedCluster(topics={"t": [1]})
+    cluster.add(1).next(ApiKey.PRODUCE, silence)
+    rig = SenderRig(cluster, delivery_timeout_ms=10_000, request_timeout_ms=9_000)
+    rig.know("t")
+    future = rig.queue()
+    assert rig.run(lambda: rig.sender.partitions.on_wire > 0)
+    waits: list[float | None] = []
+
+    def poll(timeout: float | None) -> list[Readiness]:
+        waits.append(timeout)
+        return []
+
+    monkeypatch.setattr(rig.backend, "poll", poll)
+    rig.sender.loop_owner.recall(FOREVER)
+    for seconds in (0.0, 11.0, 0.0):
+        rig.clock.advance(seconds)
+        rig.sender.ready_to_close(rig.clock.now)
+        rig.sender.run_once(LONG)
+    assert future.is_done
+    before, ending, after = waits
+    assert before
+    assert ending == 0
+    assert after, "something else may still keep the producer, as telemetry does"
 
 
 def test_a_callers_turn_that_breaks_off_is_the_last_and_lets_the_thread_look() -> None:

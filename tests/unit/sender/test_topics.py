@@ -7,7 +7,7 @@ import random
 import sys
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -221,6 +221,42 @@ def test_used_again_it_begins_a_new_epoch(broker: ScriptedBroker) -> None:
     (other,) = broker.cluster.log[TopicPartition("unused", 1)]
     assert (other.producer_epoch, other.base_sequence) == (1, 0)
     assert broker.cluster.log[TopicPartition("used", 0)][-1].producer_epoch == 1
+
+
+class EpochsOfACoordinator:
+    """A transaction that admits all batches. Its epoch is the coordinator's to give."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self.transactional_id = "tx"
+        self.implicit = False
+
+    def admits(self, _tp: TopicPartition) -> bool:
+        return True
+
+    def sequence_lost(self) -> None:
+        self.lost += 1
+
+
+def test_a_transactional_producer_forgets_a_topic_with_its_next_epoch(
+    broker: ScriptedBroker,
+) -> None:
+    """With protocol 1 the epoch stays the same, and what was known of a topic stayed for ever."""
+    rig = rig_of(broker, "used", "unused")
+    partitions = rig.sender.partitions
+    assert rig.run(rig.queue(topic="used").succeeded)  # it has a producer id
+    epochs = EpochsOfACoordinator()
+    partitions.transaction = cast(Any, epochs)
+    assert rig.run(rig.queue(topic="unused").succeeded)
+    for _ in range(10):
+        assert rig.run(rig.queue(topic="used").succeeded)
+        rig.clock.advance(IDLE / 3)
+    assert epochs.lost
+    assert "unused" in partitions.queues
+    assert partitions.identity.producer is not None
+    partitions.identity.producer = partitions.identity.producer._replace(epoch=1)
+    let_go(rig, "unused")
+    assert "unused" not in partitions.queues
 
 
 def test_a_topic_with_a_request_on_its_way_is_kept(broker: ScriptedBroker) -> None:
