@@ -489,7 +489,8 @@ def parameters(kind: Any) -> list[str]:
 def objects_of_ours() -> Iterator[str]:
     """What each object of kprod says that is there: of its connections, logins and settings."""
     for each in gc.get_objects():
-        if type(each).__module__.startswith(("kprod.", "kprod_ext.")):
+        # A class may have a descriptor of that name, as some compiled ones of others do.
+        if str(type(each).__module__).startswith(("kprod.", "kprod_ext.")):
             with suppress(Exception):  # some are half made
                 yield repr(each)
 
