@@ -196,12 +196,12 @@ os.register_at_fork(after_in_child=_forget_inherited)
 @contextmanager
 def executor_producer(
     *, timeout: float | None = None, **options: Unpack[ProducerOptions]
-) -> Iterator[TaskProducer]:
+) -> Iterator[LentProducer]:
     """Return a context manager with the producer of this worker process, for code in a Spark task.
 
     The object that the ``with`` statement returns has the method ``send`` of ``KafkaProducer``
-    (without ``callback``), but not its other methods. After the block, its ``outcomes.records`` is
-    the number of acknowledged records.
+    (without ``callback``), but not its other methods. After the block, its ``records`` is the
+    number of acknowledged records.
 
     Blocks with the same options share one producer. At its end, a block waits until every record
     that was sent in it is acknowledged. It raises DeliveryError if a record failed, or if a record
@@ -215,7 +215,7 @@ def executor_producer(
     """
     options = concealed_for_tasks(options)
     with JobProducer(options=job_options(options), timeout=timeout).lend() as producer:
-        yield producer
+        yield LentProducer(producer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,6 +423,30 @@ class TaskProducer(MeasuringProducer):
 
     def _retry_total(self) -> int:
         return int(self._producer.metrics()["producer-metrics"]["record-retry-total"])
+
+
+class LentProducer:
+    """What ``executor_producer`` lends to a block. For one thread only."""
+
+    def __init__(self, task: TaskProducer) -> None:
+        self._task = task
+
+    @property
+    def records(self) -> int:
+        """The number of acknowledged records. It is complete after the block."""
+        return self._task.outcomes.records
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Sequence[Header] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
+        """As ``KafkaProducer.send``; also raises DeliveryError if an earlier record has failed."""
+        return self._task.send(topic, value, key, headers, partition, timestamp_ms)
 
 
 def _unnumbered(error: KprodError) -> KprodError:

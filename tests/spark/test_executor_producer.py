@@ -22,7 +22,8 @@ def test_a_block_ends_when_its_records_are_stored(kafka: str) -> None:
         producer.send("block", b"v", key=b"k")
     ((_partition, record),) = read_topic(kafka, "block")
     assert (record.key, record.value) == (b"k", b"v")
-    assert producer.outcomes.records == 1
+    assert producer.records == 1
+    assert [name for name in dir(producer) if name[0] != "_"] == ["records", "send"]
 
 
 def test_a_block_that_cannot_deliver_raises(kafka: str) -> None:
@@ -81,10 +82,10 @@ def test_a_failed_block_leaves_the_producer_to_another_that_uses_it(kafka: str) 
         with pytest.raises(ValueError, match="its own"), executor_producer(**options):
             raise ValueError("its own")
         with executor_producer(**options) as fresh:
-            assert fresh._producer is not one._producer
+            assert fresh._task._producer is not one._task._producer
     assert future.succeeded()
     with pytest.raises(IllegalStateError):
-        one._producer.send("shared", b"v")
+        one._task._producer.send("shared", b"v")
 
 
 def test_a_producer_for_transactions_has_one_block_and_then_another_id(kafka: str) -> None:
