@@ -171,7 +171,11 @@ def assert_nothing_open(kafka: str, topic: str) -> None:
 
 @pytest.mark.parametrize(
     ("how", "delivery", "named"),
-    [("write", "atomic", ""), ("write", "exactly_once", "mine"), ("notebook", "atomic", "yours")],
+    [
+        ("write", "atomic", ""),
+        ("write", "exactly_once", "mine"),
+        ("notebook", "exactly_once", "yours"),  # a job that runs on commits its shards
+    ],
 )
 def test_ctrl_c(
     driver: subprocess.Popen[str], kafka: str, how: str, delivery: str, named: str
