@@ -100,13 +100,13 @@ def by_kafka_partition(
     packed = () if "value" in found else writer.plan.packed(frame.columns)
     kept = [quoted(name) for name in frame.columns if name != partition or name in packed]
     spread = [
-        quoted(field.name)
+        quoted(field.name) if _hashable(field.dataType) else f"to_json({quoted(field.name)})"
         for field in frame.schema
-        if _hashable(field.dataType) and field.name not in (key, partition)
+        if field.name not in (key, partition)
     ]
-    # Rows with neither a partition nor a key are spread by the hash of the other columns.
-    number = f"hash({', '.join(spread)})" if spread else "monotonically_increasing_id()"
-    target = f"pmod({number}, {count})"
+    # Rows with neither a partition nor a key are spread by the hash of the other columns, and not
+    # by their number, which may differ when Spark computes them again.
+    target = f"pmod(hash({', '.join(spread) or '1'}), {count})"
     if key is not None and not isinstance(frame.schema[key].dataType, NullType):
         frame = frame.withColumn(CHOSEN, key_partitions(count)(frame[quoted(key)]))
         target = f"if({CHOSEN} < 0, {target}, {CHOSEN})"
