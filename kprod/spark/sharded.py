@@ -196,13 +196,20 @@ def sharded(df: DataFrame, shards: int, by: str | Sequence[str] | None = None) -
     hashed. In a flow of a Declarative Pipeline, ``by`` is required, and Spark checks the columns
     when the flow runs.
     """
+    return in_shards(df, shards, by, option="by")
+
+
+def in_shards(
+    df: DataFrame, shards: int, by: str | Sequence[str] | None, *, option: str
+) -> DataFrame:
+    """As ``sharded``. Errors call ``by`` by the name of the caller's ``option``."""
     check_count(shards)
     schema = _schema_of(df)
     if schema is not None and is_sharded(schema):
         raise ConfigError(
             "sharded() was called twice for these rows: call it once, as the last step"
         )
-    placing = _columns(schema, by)
+    placing = _columns(schema, by, option)
     if schema is not None:
         check_repeatable(df, None if by is None else placing)
     columns = ", ".join(map(quoted, placing))
@@ -260,7 +267,7 @@ def shard_count(df: DataFrame) -> int | None:
     return int(node.numPartitions()) if node.nodeName() == "RepartitionByExpression" else None
 
 
-def _columns(schema: StructType | None, by: str | Sequence[str] | None) -> list[str]:
+def _columns(schema: StructType | None, by: str | Sequence[str] | None, option: str) -> list[str]:
     named = [by] if isinstance(by, str) else list(by or ())
     if schema is None:
         if not named:
@@ -275,12 +282,12 @@ def _columns(schema: StructType | None, by: str | Sequence[str] | None) -> list[
     missing = sorted(set(found) - set(schema.names))
     if missing or not found:
         raise SchemaError(
-            f"shard_by: expected columns among {sorted(schema.names)}; got {missing or found}"
+            f"{option}: expected columns among {sorted(schema.names)}; got {missing or found}"
         )
     for name in found:
         if not _hashable(schema[name].dataType):
             kind = schema[name].dataType.simpleString()
-            raise SchemaError(f"shard_by: Spark cannot hash column {name!r}, which is {kind}")
+            raise SchemaError(f"{option}: Spark cannot hash column {name!r}, which is {kind}")
     return found
 
 

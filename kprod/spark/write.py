@@ -39,10 +39,10 @@ from kprod.spark.sharded import (
     by_kafka_partition,
     check_gathers,
     check_placed,
+    in_shards,
     is_sharded,
     partition_count,
     shard_count,
-    sharded,
 )
 from kprod.spark.spark_job import (
     faster_settings,
@@ -124,7 +124,7 @@ class _Job:
                     "shards: the rows are those of a DataFrame that already called sharded():"
                     " remove shards, or that call"
                 )
-            df = sharded(df, self.shards, self.shard_by)
+            df = in_shards(df, self.shards, self.shard_by, option="shard_by")
         check_placed(terms, df.schema)
         if is_sharded(df.schema):
             if self.repartition is not None:

@@ -400,6 +400,13 @@ def test_shards_are_not_moved_to_the_partitions_of_the_topic(frame: DataFrame) -
         write(sharded(frame, 8), "t", repartition="kafka", **ONCE)
 
 
+def test_an_error_names_the_option_of_its_caller(frame: DataFrame) -> None:
+    with pytest.raises(SchemaError, match=r"(?<!shard_)by: expected columns among"):
+        sharded(frame, 8, by="x")
+    with pytest.raises(SchemaError, match="shard_by: expected columns among"):
+        write(frame, "t", shards=8, shard_by="x", **ONCE)
+
+
 def test_a_job_that_takes_too_long_is_cancelled(cluster: SparkSession) -> None:
     """By its tag: nothing else of the session is touched."""
     slow = cluster.range(0, 2, 1, 2).selectExpr("reflect('java.lang.Thread', 'sleep', 60000L)")
