@@ -1,4 +1,4 @@
-"""Checks whether Spark will compute the same rows, and so the same shards, after a restart.
+"""Checks whether Spark will compute the same rows, and so the same shards, a second time.
 
 The check reads the query plan, which only classic sessions have; clients of Spark Connect have
 none. A plan does not show what RDDs and checkpoints contain. Of a Python function, it shows only
@@ -53,11 +53,14 @@ def micro_batch(df: DataFrame) -> MicroBatch | None:
     return None
 
 
-def check_repeatable(df: DataFrame, columns: Sequence[str] | None) -> None:
-    """Raise ConfigError if a restart may compute other rows, or other values of ``columns``.
+def check_repeatable(
+    df: DataFrame, columns: Sequence[str] | None, *, within_job: bool = False
+) -> None:
+    """Raise ConfigError if Spark may compute other rows again, or other values of ``columns``.
 
-    None means all columns. Even if only some columns matter, the set of rows has to be the same. If
-    kprod does not know the plans of this version of Spark, it logs a warning and checks nothing.
+    None means all columns. Even if only some columns matter, the set of rows has to be the same.
+    ``within_job``: only tasks of one Spark job may run again, and no later job. If kprod does not
+    know the plans of this version of Spark, it logs a warning and checks nothing.
     """
     frame: Any = getattr(df, "_jdf", None)
     if frame is None:
@@ -65,36 +68,41 @@ def check_repeatable(df: DataFrame, columns: Sequence[str] | None) -> None:
     from py4j.protocol import Py4JError  # a client of Spark Connect may not have it
 
     try:
-        _check_frame(df, frame, columns)
+        _check_frame(df, frame, columns, within_job=within_job)
     except (Py4JError, TypeError, AttributeError) as error:
         _log.warning("cannot check whether the rows of the query are repeatable: %s", error)
 
 
-def _check_frame(df: DataFrame, frame: Any, columns: Sequence[str] | None) -> None:
-    _check(df, columns, is_stream=df.isStreaming)
+def _check_frame(
+    df: DataFrame, frame: Any, columns: Sequence[str] | None, *, within_job: bool
+) -> None:
+    _check(df, columns, same_time=df.isStreaming or within_job)
     found = micro_batch(df)
     if found is not None:
         jvm: Any = df.sparkSession.sparkContext._jvm
         rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(frame.sparkSession(), found.plan)
         of_query = DataFrame(rows, df.sparkSession)
         known = columns is not None and set(columns) <= set(of_query.columns)
-        _check(of_query, columns if known else None, is_stream=True)
+        _check(of_query, columns if known else None, same_time=True)
 
 
-def _check(df: DataFrame, columns: Sequence[str] | None, *, is_stream: bool) -> None:
-    """``is_stream`` allows the current time, because Spark stores that of each micro-batch."""
+def _check(df: DataFrame, columns: Sequence[str] | None, *, same_time: bool) -> None:
+    """``same_time`` allows the current time. It is the same in all tasks of a Spark job.
+
+    Spark also stores the time of each micro-batch.
+    """
     chosen: Any = df if columns is None else df.select(*map(quoted, columns))
     jvm: Any = df.sparkSession.sparkContext._jvm
     plan = _pruned(jvm, chosen._jdf.queryExecution().analyzed())
     pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     for query in (plan, *_items(plan.subqueriesAll())):
-        _check_query(query, pattern, is_stream=is_stream)
+        _check_query(query, pattern, same_time=same_time)
 
 
-def _check_query(plan: Any, pattern: Any, *, is_stream: bool) -> None:
+def _check_query(plan: Any, pattern: Any, *, same_time: bool) -> None:
     if not plan.deterministic():
         _refuse("rand(), uuid(), or a UDF that is marked as non-deterministic")
-    if not is_stream and plan.containsPattern(pattern.CURRENT_LIKE()):
+    if not same_time and plan.containsPattern(pattern.CURRENT_LIKE()):
         _refuse("current_timestamp() or a similar function")
     orders = (pattern.AGGREGATE(), pattern.DISTINCT_LIKE(), pattern.LIMIT())
     if any(map(plan.containsPattern, orders)) or _may_skip_rows(plan, pattern):
@@ -169,5 +177,6 @@ def _refuse(what: str) -> None:
     raise ConfigError(
         f"the rows may not be the same when Spark computes them again ({what}). Rows could then"
         " move to a different shard, and be lost or duplicated. Write the rows to a table first."
-        " Or, if only some columns may differ, set shard_by to columns that stay the same"
+        " Or, if only some columns may differ, set shards, and shard_by (in sharded(): by) to"
+        " columns that stay the same"
     )

@@ -132,7 +132,7 @@ class _Job:
                     "repartition: sharded() has placed the rows already: remove one of them"
                 )
         elif terms is not None:  # Spark may run some of the tasks again
-            check_repeatable(df, None)
+            check_repeatable(df, None, within_job=True)
         return df
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.functions import (
 from kprod.errors import ConfigError
 from kprod.spark import foreach_batch, sharded, write
 from kprod.spark.repeatable import check_repeatable
-from tests.spark.exactly_once.test_surfaces import ONCE, PARTITIONS, frame
+from tests.spark.exactly_once.test_surfaces import ONCE, PARTITIONS, ROWS, frame
 from tests.spark.lines import Lines, pour
 from tests.support.committed_records import committed
 
@@ -128,6 +128,14 @@ def test_a_clock_in_a_query(cluster: SparkSession, kafka: str, tmp_path: Path) -
     assert sharded(timed, 2).columns == ["value", "kprod_shard", "kprod_shard_hash"]
     pour(timed, writes, tmp_path / "checkpoint")
     assert len(committed(kafka, "timed", PARTITIONS)) == 10
+
+
+def test_a_clock_in_a_job_that_is_not_started_again(cluster: SparkSession, kafka: str) -> None:
+    """All tasks of a job have the same time, and tasks that run again as well."""
+    write(REFUSED["clock"](frame(cluster)), "timed-job", bootstrap_servers=kafka, **ONCE)
+    stored = committed(kafka, "timed-job", PARTITIONS)
+    assert len(stored) == ROWS
+    assert len(set(stored)) == 1
 
 
 class InThread:
