@@ -105,14 +105,6 @@ def modern(broker: ScriptedBroker) -> ScriptedBroker:
     return broker
 
 
-def test_topics_are_named_by_id_where_the_broker_does(modern: ScriptedBroker) -> None:
-    rig = rig_of(modern.cluster)
-    futures = [rig.queue(partition=number) for number in range(2)]
-    assert rig.run(lambda: all(future.is_done for future in futures))
-    assert [future.get(0).offset for future in futures] == [0, 0]
-    assert set(versions(modern)) == {13}
-
-
 def test_a_topic_whose_id_is_not_told_is_named_by_name(modern: ScriptedBroker) -> None:
     modern.cluster.topic_ids.clear()
     rig = rig_of(modern.cluster)

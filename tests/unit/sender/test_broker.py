@@ -259,21 +259,6 @@ def test_a_request_is_not_timed_while_the_network_goes_on_taking_it() -> None:
     assert request.ends == [("failed", True)]
 
 
-def test_an_answer_after_the_time_limit_reaches_nobody() -> None:
-    rig = BrokerRig(RawServer())
-    rig.connect()
-    late = rig.transport
-    request = rig.send()
-    rig.pass_time(30)
-    rig.pass_time(10)
-    rig.connect()
-    again = rig.send()
-    late.deliver(answer(1, b"late"))
-    rig.poll()
-    assert request.ends == [("failed", True)]
-    assert again.ends == []
-
-
 # Logins that are asked for again and again, or take their time ------------------------------------
 
 

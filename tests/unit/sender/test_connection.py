@@ -214,15 +214,6 @@ def test_nothing_can_be_sent_before_the_handshake_is_over() -> None:
     assert len(connection.unanswered) == 1
 
 
-def test_the_newest_version_is_tried_first() -> None:
-    connection = opened()
-    assert api_and_version(write(connection)) == (ApiKey.API_VERSIONS, 4)
-    connection.received(handshake_answer(0), NOW)
-    assert connection.established
-    assert able(connection, NOW)
-    assert len(connection.unanswered) == 0
-
-
 @pytest.mark.parametrize("last", [0, 3])
 def test_a_broker_that_names_its_versions_is_asked_again_with_the_last(last: int) -> None:
     connection = opened()
@@ -260,24 +251,6 @@ def test_a_broker_that_refuses_every_version_is_given_up() -> None:
     write(connection)
     with pytest.raises(ProtocolError, match="UNSUPPORTED_VERSION"):
         connection.received(fallback(4, offered(0, 4)), NOW)
-
-
-def test_another_error_ends_the_connection() -> None:
-    connection = opened()
-    write(connection)
-    with pytest.raises(ProtocolError, match="CLUSTER_AUTHORIZATION_FAILED"):
-        connection.received(handshake_answer(0, error=31), NOW)
-    assert not connection.established
-
-
-def test_versions_are_chosen_from_what_the_broker_offers() -> None:
-    connection = opened()
-    write(connection)
-    connection.received(handshake_answer(0), NOW)
-    free, capped = Noted(api=ApiKey.PRODUCE), Noted(api=ApiKey.PRODUCE, version_cap=9)
-    connection.send(free, NOW)
-    connection.send(capped, NOW)
-    assert (free.versions, capped.versions) == ([12], [9])
 
 
 # A login: what brokers may say meanwhile, and what they may not -----------------------------------
@@ -392,13 +365,6 @@ def test_frames_that_are_too_large_before_the_login_is_over(rounds: int, size: i
         rig.shake()
     with pytest.raises(ProtocolError, match="a frame of"):
         rig.connection.received(struct.pack(">i", size), NOW)
-
-
-def test_frames_may_be_large_afterwards() -> None:
-    rig = Rig()
-    rig.shake()
-    rig.go_on()
-    rig.connection.received(struct.pack(">i", 2 * MAX_FRAME_OF_STRANGERS), NOW)
 
 
 def test_a_login_without_an_end() -> None:

@@ -10,7 +10,6 @@ from kprod.sender.connection_log import INTERVAL, KEPT, ConnectionLog
 from tests.support.ports import free_port
 
 ONE = "broker 1 at one:9092"
-REFUSED = ConnectionLost(f"{ONE}: Connection refused")
 
 
 @pytest.fixture

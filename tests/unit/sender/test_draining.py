@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from kprod.errors import BufferFullError, KprodError
+from kprod.errors import BufferFullError
 from kprod_ext import PartitionQueue
 from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import LEADER, Accumulating
@@ -31,13 +31,6 @@ def fill(rig: Accumulating, *numbers: int) -> None:
 
 
 # Which --------------------------------------------------------------------------------------------
-
-
-def test_one_batch_of_each_partition_is_taken(rig: Accumulating) -> None:
-    fill(rig, 0, 0, 1, 2, 2)
-    assert sorted(partitions(rig.drain())) == [0, 1, 2]
-    assert sorted(partitions(rig.drain())) == [0, 2]
-    assert rig.drain() == []
 
 
 class Growing(PartitionQueue):
@@ -79,12 +72,6 @@ def test_a_batch_that_compressed_worse_than_others_goes_with_the_next_request() 
         rig.append(partition, noise.randbytes(900))
     requests = [rig.drain(max_bytes=1500) for _ in range(3)]
     assert [partitions(request) for request in requests] == [[1], [2], []]
-
-
-def test_a_batch_larger_than_the_limit_goes_alone(rig: Accumulating) -> None:
-    fill(rig, 0, 1)
-    assert len(rig.drain(max_bytes=10)) == 1
-    assert len(rig.drain(max_bytes=10)) == 1
 
 
 def test_no_partition_is_passed_over_for_ever(rig: Accumulating) -> None:
@@ -144,23 +131,15 @@ def test_everything_is_ready_while_somebody_waits_for_memory() -> None:
 # After a failed attempt ---------------------------------------------------------------------------
 
 
-def failed(rig: Accumulating, attempts: int = 1, error: KprodError | None = None) -> ProducerBatch:
-    """A batch that failed so often, the last time just now and with ``error``."""
-    rig.append(0, bytes(2000))
-    (batch,) = rig.drain()
-    for _ in range(attempts):
-        batch.attempt(rig.clock.now, LEADER)
-    if error is not None:
-        batch.failed(error)
-    batch.partition.put_back(batch, rig.clock.now)
-    return batch
-
-
 @pytest.mark.parametrize(("attempts", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (9, 8)])
 def test_a_batch_that_failed_backs_off_longer_and_longer(
     rig: Accumulating, attempts: int, seconds: float
 ) -> None:
-    failed(rig, attempts)
+    rig.append(0, bytes(2000))
+    (batch,) = rig.drain()
+    for _ in range(attempts):
+        batch.attempt(rig.clock.now, LEADER)
+    batch.partition.put_back(batch, rig.clock.now)
     assert rig.ready() == {}
     assert rig.next_check() == seconds
     rig.clock.advance(seconds)

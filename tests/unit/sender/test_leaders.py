@@ -92,9 +92,6 @@ def test_a_leader_nobody_has_heard_of_is_used_at_once_where_the_refusal_says_it_
 # Who spreads records by load is told what waits where ---------------------------------------------
 
 
-BATCH = 1000
-
-
 class Told(QueueLoads):
     """Loads that keep what they are told of nodes, when it is something new."""
 

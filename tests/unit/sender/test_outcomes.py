@@ -308,26 +308,6 @@ def test_stored_at_an_offset_that_is_not_told(broker: ScriptedBroker, mode: str)
 # What the table cannot say ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", SEQUENCE)
-def test_a_refused_sequence_begins_anew_under_the_next_epoch(
-    broker: ScriptedBroker, code: int
-) -> None:
-    rig = rig_of(broker.cluster)
-    assert rig.run(rig.queue(b"before").succeeded)
-    broker.next(ApiKey.PRODUCE, refuse(code))
-    assert rig.run(rig.queue(b"after").succeeded)
-    assert [(b.producer_epoch, b.base_sequence) for b in broker.cluster.log[TP]] == [(0, 0), (1, 0)]
-
-
-@pytest.mark.parametrize("code", SEQUENCE)
-def test_a_refused_sequence_of_what_may_be_stored(broker: ScriptedBroker, code: int) -> None:
-    rig = rig_of(broker.cluster)
-    broker.next(ApiKey.PRODUCE, cut, refuse(code))
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done, seconds=5)
-    assert error_of(future).persisted is MAYBE
-
-
 @pytest.mark.parametrize("first", [cut, refuse(7), refuse(19)])
 def test_a_duplicate_is_a_success_when_it_was_sent_before(
     broker: ScriptedBroker, first: Answer

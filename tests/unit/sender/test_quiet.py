@@ -110,16 +110,6 @@ def test_a_producer_that_was_never_used_does_nothing(broker: ScriptedBroker) -> 
     assert broker.connections == 0
 
 
-def test_an_idle_connection_is_closed_and_made_again_when_needed(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker.cluster, connections_max_idle_ms=5_000)
-    assert rig.run(rig.queue().succeeded)
-    rig.run(lambda: not rig.backend.connections, seconds=10)
-    assert rig.backend.connections == []
-    assert rig.run(rig.queue().succeeded, seconds=1)
-    assert broker.connections == 2
-    assert rig.metrics.connections_lost == 0
-
-
 def test_idle_connections_that_are_lost_again_and_again_are_told_of(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,17 +132,6 @@ def test_what_a_broken_connection_carried_waits_for_no_more_than_the_next_one(
         broker.next(ApiKey.PRODUCE, cut)
         assert rig.run(rig.queue().succeeded)
     assert rig.clock.now - started < 20 * 0.07
-
-
-def test_a_handshake_that_breaks_every_time_is_tried_at_the_pace_of_the_back_off(
-    broker: ScriptedBroker,
-) -> None:
-    broker.next(ApiKey.API_VERSIONS, *[cut] * 2000)
-    rig = SenderRig(broker.cluster)
-    rig.sender.metadata.used({"t": rig.clock.now})
-    rig.sender.metadata.request_update()
-    assert turns_in(rig, 60) < 5 * 75
-    assert 50 < broker.connections < 75
 
 
 def test_a_silent_broker_costs_a_turn_per_time_limit(broker: ScriptedBroker) -> None:

@@ -167,23 +167,6 @@ def test_the_end_takes_each_of_its_steps_even_if_some_fail() -> None:
     until(lambda: all(each.name != "kprod-sender-under test" for each in threading.enumerate()))
 
 
-def test_stopping_at_once_ends_every_record_and_tells_what_may_be_stored() -> None:
-    running = Running()
-    running.broker.next(ApiKey.PRODUCE, silence)
-    on_wire = running.queue()
-    until(lambda: running.broker.count(ApiKey.PRODUCE))
-    queued = running.queue()
-    running.stop(0)  # asks, and hardly waits
-    with pytest.raises(ProducerClosedError):
-        on_wire.get(LONG)
-    with pytest.raises(ProducerClosedError):
-        queued.get(LONG)
-    assert error_of(on_wire).persisted is Persisted.MAYBE
-    assert error_of(queued).persisted is Persisted.NO
-    assert running.stop(LONG)
-    assert running.sender.accumulator.pool.available == running.sender.accumulator.pool.total
-
-
 class TakesLong(ProducerClosedError):
     """Whoever ends a batch in it is held up, and ``meanwhile`` is done, once."""
 

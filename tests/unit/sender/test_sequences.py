@@ -31,13 +31,6 @@ def test_batches_carry_the_id_that_was_given(broker: ScriptedBroker) -> None:
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (9, 3, 0)
 
 
-def test_no_id_is_asked_for_without_idempotence(broker: ScriptedBroker) -> None:
-    rig = rig_of(broker.cluster, enable_idempotence=False)
-    assert rig.run(rig.queue().succeeded)
-    assert broker.count(ApiKey.INIT_PRODUCER_ID) == 0
-    assert broker.cluster.log[TP][0].producer_id == -1
-
-
 @pytest.mark.parametrize("code", [7, 14, 15, 16, 41, 51, -1, 42, 47, 60])
 def test_a_passing_refusal_is_followed_by_another_question(
     broker: ScriptedBroker, code: int
