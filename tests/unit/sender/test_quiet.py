@@ -110,6 +110,16 @@ def test_a_producer_that_was_never_used_does_nothing(broker: ScriptedBroker) -> 
     assert broker.connections == 0
 
 
+def test_an_idle_connection_is_closed_and_made_again_when_needed(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker.cluster, connections_max_idle_ms=5_000)
+    assert rig.run(rig.queue().succeeded)
+    rig.run(lambda: not rig.backend.connections, seconds=10)
+    assert rig.backend.connections == []
+    assert rig.run(rig.queue().succeeded, seconds=1)
+    assert broker.connections == 2
+    assert rig.metrics.connections_lost == 0
+
+
 def test_idle_connections_that_are_lost_again_and_again_are_told_of(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
