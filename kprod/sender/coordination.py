@@ -631,7 +631,8 @@ class Coordination:
         text = error.with_number()
         # A resumed transaction may have been ended by another process: an answer, not a failure.
         is_over = self._resumed and isinstance(cause, BrokerError) and cause.code in LATE
-        level = logging.INFO if is_over else logging.ERROR
+        gave_way = self._transactions.has_rivals and found is Reaction.FENCED
+        level = logging.INFO if is_over or gave_way else logging.ERROR
         log.log(level, "%s; the producer can only be closed (%s)", text, error.next_step)
         self._identity.fatal = error
         self._transactions.end_for_good(error)

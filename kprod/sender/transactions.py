@@ -152,6 +152,8 @@ class Transactions:
     def __init__(self, transactional_id: str, timeout_ms: int) -> None:
         self.transactional_id = transactional_id
         self.timeout_ms = timeout_ms
+        self.has_rivals = False
+        """Whether other producers take over the id on purpose, so that being fenced is expected."""
         self.state = State.UNINITIALIZED
         self.error: KprodError | None = None
         self.trouble: KprodError | None = None  # of the question that is to be asked again
@@ -207,6 +209,8 @@ class Transactions:
     def rename(self, transactional_id: str) -> None:
         """Let the producer be a new one with another id, or the same. ``INIT`` comes next.
 
+        Only the attempts of exactly-once jobs call this, and they fence each other.
+
         Raises IllegalStateError, except before the first call, between two transactions, and after
         one was prepared, which stays prepared.
         """
@@ -216,6 +220,7 @@ class Transactions:
                     f"no other transactional id is possible: {self.state.value}"
                 )
             self.transactional_id = transactional_id
+            self.has_rivals = True
             self.producer = None
             self._move(State.UNINITIALIZED)
 

@@ -319,6 +319,24 @@ def test_the_protocol_is_the_one_that_brokers_tell_before_the_end() -> None:
     assert dialogue.due().version_cap is None
 
 
+@pytest.mark.parametrize(("renamed", "level"), [(False, "ERROR"), (True, "INFO")])
+def test_fencing_is_an_error_unless_it_is_expected(
+    renamed: bool, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Attempts of an exactly-once job fence each other, and have more than one id each."""
+    caplog.set_level(logging.INFO, "kprod")
+    dialogue = Dialogue(implicit=False)
+    if renamed:
+        dialogue.transactions.rename("other")
+    dialogue.initialize()
+    dialogue.transactions.begin()
+    dialogue.coordination.admits(T0)
+    dialogue.answer(ApiKey.ADD_PARTITIONS_TO_TXN, 90)
+    assert dialogue.transactions.state is State.FATAL_ERROR
+    (line,) = caplog.records
+    assert (line.levelname, "PRODUCER_FENCED" in line.message) == (level, True)
+
+
 @BOTH
 def test_one_that_was_taken_over_is_lost(implicit: bool, caplog: pytest.LogCaptureFixture) -> None:
     """The caller asked what became of it, so the answer is no error of the log's."""
