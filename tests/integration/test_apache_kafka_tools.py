@@ -36,7 +36,7 @@ GROUP_READER = PROGRAMS / "GroupReader.java"
 ROUND_TRIP = PROGRAMS / "RoundTrip.java"
 CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 RECORDS = 20_000
-CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+CODECS: list[Any] = ["none", "gzip", "snappy", "lz4", "zstd"]
 DUMP = "kafka.tools.DumpLogSegments"
 COMPLAINTS = ["ismatch", "isvalid: false", "not found", "orrupt"]
 
