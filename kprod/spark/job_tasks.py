@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -343,8 +344,8 @@ def abort_batch(
     if writer.terms is None:
         return False
     if because is not None:
-        said = str(because).partition("\n")[0]
-        log.warning("transactions are aborted because of %s: %s", type(because).__name__, said)
+        said = "".join(traceback.format_exception_only(because)).partition("\n")[0]
+        log.warning("open transactions are aborted because of %s", said)
     end = _batch_end(writer, outcomes)
     if end is None:
         job = writer.terms.job_id or "QUERY"

@@ -218,8 +218,8 @@ def collect(
 ) -> list[Any]:
     """The rows of ``frame``, collected in a separate thread.
 
-    ``title`` is the name of the jobs in Spark's UI and in a progress bar on a terminal, and their
-    tag with Spark Connect. The local properties of the calling thread (job group, scheduler pool)
+    ``title`` is the name of the jobs in Spark's UI and in a progress bar on a terminal, and the
+    beginning of their tag. The local properties of the calling thread (job group, scheduler pool)
     apply to the jobs. If the wait is interrupted, the jobs are cancelled, and the exception
     propagates after they have ended. The same happens after ``longest`` seconds, with a
     TimeoutError. Any thread may call this.

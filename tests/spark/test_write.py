@@ -414,7 +414,9 @@ def test_a_job_that_takes_too_long_is_cancelled(cluster: SparkSession) -> None:
     with pytest.raises(TimeoutError, match="slow, but sure: not done after 1 s"):
         collect(slow, "slow, but sure", False, longest=1.0)
     assert time.monotonic() - began < LONGEST_CANCEL
-    assert not cluster.sparkContext.statusTracker().getActiveJobsIds()
+    context: Any = cluster.sparkContext
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    assert not context.statusTracker().getActiveJobsIds()
 
 
 def test_a_frame_is_sharded_once(frame: DataFrame) -> None:
