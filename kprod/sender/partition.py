@@ -25,6 +25,7 @@ import copy
 import enum
 from typing import TYPE_CHECKING
 
+from kprod.buffer.batch_errors import errors_by_record, expired, too_large, unknown_fate
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import BrokerError, ConnectionLost, DeliveryTimeoutError, ErrorCode, KprodError
 from kprod.quantities import counted
@@ -36,11 +37,7 @@ from kprod.sender.retry import (
     NEVER_SENT_BEFORE,
     SEQUENCE_ERRORS,
     TOO_LARGE,
-    errors_by_record,
-    expired,
     proves,
-    too_large,
-    unknown_fate,
 )
 from kprod.sender_log import SenderLog
 from kprod.types import Persisted, ProducerId, TopicPartition
