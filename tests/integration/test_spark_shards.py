@@ -15,6 +15,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.exactly_once import protocol
 from kprod.exactly_once.errors import BatchIncomplete
 from kprod.exactly_once.shard import Shard
+from kprod.spark.executor_producer import process_cache
 from kprod.spark.options import job_options
 from tests.integration.conftest import SharedKafka
 from tests.spark.exactly_once.attempts import attempt
@@ -38,6 +39,12 @@ pytestmark = [pytest.mark.full]
 TOPIC = "shards-together"
 SHARDS = 6
 BATCHES = 6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def close_kept_producers() -> Iterator[None]:
+    yield
+    process_cache().close()
 
 
 @pytest.fixture(scope="module", params=["embedded", NEWEST, OLDER])
