@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, TextIO
 
 from pyspark import InheritableThread
@@ -250,7 +250,8 @@ def collect(
             if not wait([rows], longest).done:
                 raise TimeoutError(f"{title}: not done after {longest:.0f} s")
         except BaseException:
-            _cancel(spark, tag, thread)
+            with suppress(Exception):  # a JVM that is gone: what has interrupted the wait counts
+                _cancel(spark, tag, thread)
             raise
     return rows.result()
 
