@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import io
 import logging
 import os
 import re
 import select
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,10 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 
 from kprod.errors import ConfigError, UnsupportedVersionError
-from kprod.spark.spark_job import is_connect
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of a stream's tasks; writers on the driver do not have them
@@ -222,30 +217,15 @@ def _is_from_here(found: socket.socket) -> bool:
     return host == "::1" or host.startswith("127.")
 
 
-SECONDS = 60.0
-PROBE = "import sys; print('%d.%d' % sys.version_info[:2]); import kprod, pyarrow"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 WHAT_TO_DO = (
     f"set PYSPARK_PYTHON to a Python {VERSION} with kprod and pyarrow before you create the session"
 )
 MISMATCH = re.compile(r"PYTHON_VERSION_MISMATCH\].*?(\d+\.\d+).*?(\d+\.\d+)", re.DOTALL)
 MISSING = re.compile(
-    r"^ModuleNotFoundError: (No module named '(?:kprod|pyarrow)\b.*')", re.MULTILINE
+    r"^ModuleNotFoundError: (No module named '(?:kprod|pyarrow)\b.*'|kprod\.spark needs \w+)",
+    re.MULTILINE,
 )
-
-
-def check_python(spark: SparkSession) -> None:
-    """Raise ConfigError if workers on this machine use another Python, or one without kprod.
-
-    On other machines, the problem shows only when the first task fails (``python_failure``).
-    """
-    if is_connect(spark):
-        return
-    context = spark.sparkContext
-    if (context.master or "").startswith("local"):
-        problem = problem_of(context.pythonExec)
-        if problem is not None:
-            raise ConfigError(problem)
 
 
 def python_failure(text: str) -> ConfigError | None:
@@ -263,32 +243,4 @@ def python_failure(text: str) -> ConfigError | None:
     missing = MISSING.search(text)
     if missing is not None:
         return ConfigError(f"a package is missing on the executors: {missing[1]}; {WHAT_TO_DO}")
-    return None
-
-
-@functools.cache
-def problem_of(program: str) -> str | None:
-    """Why workers cannot use this Python; None if they can. ``program`` is run only once."""
-    found = shutil.which(program)
-    if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
-        return None
-    try:
-        ran = subprocess.run(
-            [program, "-c", PROBE], capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"Spark's workers use {program!r}, which cannot be run: {error}; {WHAT_TO_DO}"
-    version = ran.stdout.strip()
-    if version != VERSION:
-        other = f"Python {version}" if version else "not a Python interpreter"
-        return (
-            f"Spark's workers use {program!r}, which is {other}, but the driver runs Python"
-            f" {VERSION}: {WHAT_TO_DO}"
-        )
-    if ran.returncode:
-        last = ran.stderr.strip().splitlines()[-1:]
-        return (
-            f"Spark's workers use {program!r}, where kprod cannot be imported"
-            f" ({''.join(last)}): {WHAT_TO_DO}"
-        )
     return None

@@ -31,7 +31,7 @@ from kprod.spark.options import (
     with_large_batches,
 )
 from kprod.spark.partition_writer import PartitionWriter, task_writer
-from kprod.spark.python_worker import QUERY, check_python
+from kprod.spark.python_worker import QUERY
 from kprod.spark.repeatable import check_repeatable, micro_batch
 from kprod.spark.schema_check import check_schema
 from kprod.spark.shard_rows import check_count
@@ -73,7 +73,7 @@ def write(df: DataFrame, topic: str | None = None, **options: Unpack[WriteOption
     Raises:
 
     - ConfigError and SchemaError before a task starts.
-    - ConfigError if the executors have another version of Python.
+    - ConfigError if the executors have another version of Python, or no kprod.
     - WriteFailed if all attempts of a task failed, or at once if the error is not retriable: an
       unknown topic, rejected credentials, missing permissions, an invalid row, a shard with
       different rows, an atomic batch that was not committed.
@@ -158,7 +158,6 @@ def _write(df: DataFrame, job: _Job, writer: PartitionWriter) -> WriteResult:
     """Run the job of ``write`` and ``foreach_batch``."""
     df = job.place(df, writer.terms)
     check_schema(df.schema, writer)
-    check_python(df.sparkSession)
     started = time.monotonic()
     tasks = shard_count(df) if job.shards is None else job.shards
     if job.repartition is not None:

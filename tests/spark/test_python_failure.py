@@ -1,54 +1,13 @@
-"""Another Python on the executors is found before the job, or said in words by its first task."""
+"""Another Python on the executors is said in words, and so are errors of kprod in a task."""
 
 from __future__ import annotations
-
-import os
-import sys
-from pathlib import Path
 
 import pytest
 
 from kprod.errors import ConfigError
 from kprod.spark.errors import WriteFailed
 from kprod.spark.job_tasks import raise_in_words
-from kprod.spark.python_worker import problem_of, python_failure
-
-HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def program(folder: Path, text: str) -> str:
-    made = folder / "python"
-    made.write_text(f"#!/bin/sh\n{text}\n")
-    made.chmod(0o755)
-    return str(made)
-
-
-def test_this_python_is_right() -> None:
-    assert problem_of(sys.executable) is None
-
-
-def test_another_path_to_the_same_environment_is_right(tmp_path: Path) -> None:
-    assert problem_of(program(tmp_path, f'exec {sys.executable} "$@"')) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("echo 3.8", rf"is Python 3\.8, but the driver runs Python {HERE}: set PYSPARK_PYTHON"),
-        ("exit 3", "not a Python interpreter"),
-        (f"echo {HERE}; echo 'no kprod' >&2; exit 1", r"kprod cannot be imported \(no kprod\)"),
-    ],
-)
-def test_another_python_is_found_before_the_job(tmp_path: Path, text: str, said: str) -> None:
-    found = problem_of(program(tmp_path, text))
-    assert found is not None
-    with pytest.raises(ConfigError, match=said):
-        raise ConfigError(found)
-
-
-def test_a_program_that_is_not_there() -> None:
-    assert "cannot be run" in (problem_of(os.path.join(os.sep, "no", "python")) or "")
-
+from kprod.spark.python_worker import python_failure
 
 JVM = """Job aborted due to stage failure: Task 3 in stage 1.0 failed 4 times, most recent failure:
 Lost task 3.3 in stage 1.0 (TID 7) (host executor 1): org.apache.spark.api.python.PythonException:
@@ -74,6 +33,10 @@ Traceback (most recent call last):
             "a package is missing on the executors: No module named 'kprod'",
         ),
         ("ModuleNotFoundError: No module named 'pyarrow'", "No module named 'pyarrow'"),
+        (
+            "ModuleNotFoundError: kprod.spark needs pyarrow, which is not installed: pip install",
+            "a package is missing on the executors: kprod.spark needs pyarrow; set PYSPARK_PYTHON",
+        ),
     ],
 )
 def test_what_the_first_task_has_found(error: str, said: str) -> None:
