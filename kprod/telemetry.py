@@ -106,6 +106,8 @@ class TelemetryPayload:
 
         The metrics of the whole producer come first, then those of brokers, then those of topics.
         """
+        # A topic or broker that has gone counts from 0 if it returns.
+        self._taken = {key: value for key, value in self._taken.items() if key[0] in groups}
         self._written, self._written_at = {}, now
         metrics: list[bytes] = []
         left = wanted.max_bytes - self._frame_bytes

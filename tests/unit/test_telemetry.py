@@ -262,6 +262,17 @@ def test_differences_count_from_what_a_broker_has_taken() -> None:
     assert sums(payload, 2, LATER + 2).value == 2, "a topic that was forgotten counts from nothing"
 
 
+def test_a_topic_that_was_away_at_a_push_counts_from_nothing() -> None:
+    payload = TelemetryPayload(BEGIN, {})
+    asked = wanted("*", delta=True)
+    topic = {"producer-topic-metrics.a": {"record-send-total": 5.0}}
+    told(topic, asked, payload)
+    payload.taken()
+    told({}, asked, payload)
+    topic["producer-topic-metrics.a"]["record-send-total"] = 9.0
+    assert [one.value for one in told(topic, asked, payload)] == [9.0]
+
+
 def test_what_does_not_fit_is_left_out_beginning_with_topics() -> None:
     whole = TelemetryPayload(BEGIN, {}).write(GROUPS, wanted("*"), NOW)
     counts = []
