@@ -11,7 +11,7 @@ import typer
 from kprod.cli.record_lines import unescaped
 from kprod.config.java_properties import java_properties
 from kprod.config.option import plain_name
-from kprod.config.reading import from_text
+from kprod.config.reading import from_text, option_name
 from kprod.errors import KprodError
 from kprod.security.placeholders import filled as filled_in
 
@@ -112,8 +112,8 @@ def with_config(
 
 def outweighed(read: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a file and the ``given`` ones, which take precedence in any spelling."""
-    names = {plain_name(name) for name in given}
-    return {**{n: v for n, v in read.items() if plain_name(n) not in names}, **given}
+    names = {option_name(name) for name in given}
+    return {**{n: v for n, v in read.items() if option_name(n) not in names}, **given}
 
 
 def take_servers(options: dict[str, Any], given: str | None) -> str | None:
@@ -122,7 +122,7 @@ def take_servers(options: dict[str, Any], given: str | None) -> str | None:
     Returns ``given``, or else the value of the removed option.
     """
     for name in list(options):
-        if plain_name(name) in ("bootstrap_servers", "metadata_broker_list"):
+        if option_name(name) == "bootstrap_servers":
             found = str(options.pop(name))
             given = given or found
     return given
@@ -136,10 +136,9 @@ def open_producer(bootstrap_servers: str | None, options: Mapping[str, Any]) -> 
     from kprod.producer import KafkaProducer
 
     try:
-        if bootstrap_servers is None:
-            return KafkaProducer(**options)
-        rest = {n: v for n, v in options.items() if plain_name(n) != "bootstrap_servers"}
-        return KafkaProducer(bootstrap_servers=bootstrap_servers, **rest)
+        if bootstrap_servers is not None:
+            options = outweighed(options, {"bootstrap_servers": bootstrap_servers})
+        return KafkaProducer(**options)
     except KprodError as error:
         raise typer.BadParameter(str(error)) from error
 

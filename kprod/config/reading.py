@@ -48,6 +48,13 @@ def _concealed(spelled: Any, value: Any) -> Any:
     return Secret(value, spelled) if hidden else value
 
 
+def option_name(spelled: str) -> str:
+    """The name of an option in any spelling; of an unknown option the plain spelling."""
+    plain = plain_name(spelled)
+    option = _BY_SPELLING.get(plain)
+    return plain if option is None else option.name
+
+
 def from_text(spelled: str, text: str | Secret) -> Any:
     """The value of an option that is given as text: in files, on command lines, in Spark.
 

@@ -17,7 +17,7 @@ from kprod.cli.client_options import open_producer
 from kprod.cli.demo.flights import Flights
 from kprod.cli.exits import CommandFailure
 from kprod.cli.figures import producer_options
-from kprod.config.option import plain_name
+from kprod.config.reading import option_name
 from kprod.errors import BrokerError, KprodError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def write_plainly(
 
 
 def _names_linger(options: Mapping[str, Any]) -> bool:
-    return not {"linger_ms", "queue_buffering_max_ms"}.isdisjoint(map(plain_name, options))
+    return "linger_ms" in map(option_name, options)
 
 
 def as_json(flights: Flights, row: int) -> bytes:

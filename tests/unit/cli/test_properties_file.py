@@ -39,6 +39,8 @@ def test_what_a_java_producer_is_configured_with(
     assert options["linger_ms"] == 9
     assert "linger.ms" not in options
     assert options["enable.idempotence"] is True
+    options = with_config(file, {"sasl_plain_password": "another"})
+    assert "sasl.password" not in options, "another client's spelling is the same option"
 
 
 def test_a_secret_that_is_not_there_and_a_password_of_digits(tmp_path: Path) -> None:
