@@ -10,7 +10,6 @@ import typer
 
 from kprod.cli.record_lines import unescaped
 from kprod.config.java_properties import java_properties
-from kprod.config.option import plain_name
 from kprod.config.reading import from_text, option_name
 from kprod.errors import KprodError
 from kprod.security.placeholders import filled as filled_in
@@ -144,8 +143,8 @@ def open_producer(bootstrap_servers: str | None, options: Mapping[str, Any]) -> 
 
 
 _CONNECTING = (
-    *("bootstrap_", "client_id", "enable_ssl_", "https_", "metadata_broker_", "sasl_"),
-    *("security_", "ssl_"),
+    *("bootstrap_", "client_id", "enable_ssl_", "proxy_", "sasl_", "security_", "ssl_"),
+    *("transport", "unix_socket_"),
 )
 
 
@@ -173,4 +172,4 @@ def reader_options(
 
 
 def _is_about_connecting(name: str) -> bool:
-    return plain_name(name).startswith(_CONNECTING)
+    return option_name(name).startswith(_CONNECTING)

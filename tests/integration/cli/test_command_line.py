@@ -73,6 +73,7 @@ def test_a_mistake_is_told_before_anybody_is_asked(command: str, complaint: str)
         ("perf -X max_block_ms=300", "kprod perf: "),
         ("produce --topic t -X max_block_ms=300", "0 delivered, 1 failed\n"),
         ("topics list", "kprod topics: "),
+        ("topics list -X socks5_proxy=http://127.0.0.1:2", "by the proxy 127.0.0.1:2"),
     ],
 )
 def test_a_broker_that_is_not_there_is_named(command: str, said: str) -> None:
