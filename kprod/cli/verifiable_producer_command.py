@@ -35,7 +35,12 @@ def verifiable_producer(
     throughput: Annotated[
         int, typer.Option(help="Limit of records per second; -1 for no limit.")
     ] = -1,
-    acks: Annotated[int, typer.Option(min=-1, max=1, help="0, 1, or -1 for all.")] = -1,
+    acks: Annotated[
+        int | None,
+        typer.Option(
+            min=-1, max=1, help="0, 1, or -1 for all. Default: those of --command-config, or -1."
+        ),
+    ] = None,
     command_config: Annotated[
         Path | None,
         typer.Option(
@@ -62,7 +67,7 @@ def verifiable_producer(
     that were already sent are still delivered and reported. With acks=-1, the producer is
     idempotent.
     """
-    options = with_config(command_config, {"acks": acks})
+    options = with_config(command_config, {} if acks is None else {"acks": acks})
     producer = open_producer(bootstrap_server, options)
     stop = _StopFlag()
     events = _EventWriter(sys.stdout, throughput, stop)

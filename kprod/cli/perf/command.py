@@ -49,13 +49,17 @@ Keys: TypeAlias = Annotated[
     int, typer.Option(min=0, max=10_000_000, help="Number of different keys; 0 for none.")
 ]
 Compression: TypeAlias = Annotated[
-    Literal["none", "gzip", "snappy", "lz4", "zstd"], typer.Option(help="Compression codec.")
+    Literal["none", "gzip", "snappy", "lz4", "zstd"] | None,
+    typer.Option(help="Compression codec. Default: that of --config, or none."),
 ]
 CallName: TypeAlias = Literal["send", "send_many", "send_arrow"]
 Call: TypeAlias = Annotated[CallName, typer.Option(help="The method that sends.")]
 Acks: TypeAlias = Annotated[
-    Literal["all", "1", "0"],
-    typer.Option(help="Replicas that must store a record; 0 and 1 turn idempotence off."),
+    Literal["all", "1", "0"] | None,
+    typer.Option(
+        help="Replicas that must store a record; 0 and 1 turn idempotence off. Default: those of"
+        " --config, or all."
+    ),
 ]
 Rate: TypeAlias = Annotated[
     float | None, typer.Option(min=1, help="Records per second. Default: as many as possible.")
@@ -79,9 +83,9 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     size: Size = 100,
     payload_file: PayloadFile = None,
     keys: Keys = 0,
-    compression: Compression = "none",
+    compression: Compression = None,
     call: Call = "send",
-    acks: Acks = "all",
+    acks: Acks = None,
     rate: Rate = None,
     warm_up: WarmUp = 1_000,
     option: Options = None,
@@ -168,13 +172,13 @@ def _values(payload_file: Path | None, size: int) -> list[bytes]:
         raise typer.BadParameter(str(error)) from error
 
 
-def _options(texts: list[str] | None, *, acks: str, compression: str) -> dict[str, Any]:
-    options: dict[str, Any] = {"acks": acks if acks == "all" else int(acks)}
-    if acks != "all":
-        options["enable_idempotence"] = False
-    if compression != "none":
-        options["compression_type"] = compression
-    return options | parse_options(texts, "-X")
+def _options(
+    texts: list[str] | None, *, acks: str | None, compression: str | None
+) -> dict[str, Any]:
+    idempotent = False if acks in ("0", "1") else None
+    options = {"acks": acks, "enable_idempotence": idempotent, "compression_type": compression}
+    given = {name: value for name, value in options.items() if value is not None}
+    return given | parse_options(texts, "-X")
 
 
 def _show(measured: Measured, console: Console, *, as_json: bool) -> None:

@@ -45,6 +45,16 @@ def test_figures_are_about_what_the_topic_holds(servers: str, call: str, keys: s
     assert len({record.key for record in stored}) == max(1, int(keys))
 
 
+def test_a_file_decides_what_the_command_line_leaves_open(servers: str, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("acks=1\ncompression.type=gzip\n")
+    arguments = ["--bootstrap-servers", servers, "--records", "1", "--warm-up", "0", "--json"]
+    ran = perf(*arguments, "--config", str(file), "--compression", "none")
+    assert ran.exit_code == 0, ran.output
+    assert "acks=1, not idempotent," in json.loads(ran.stdout)["options"]
+    assert "compression=none" in json.loads(ran.stdout)["options"]
+
+
 def test_every_lane_has_a_name_on_the_command_line() -> None:
     assert get_args(CallName) == tuple(CALLS)
 
