@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kprod.clock import wall
+from kprod.clock import monotonic, wall
 from kprod.config.secret import Secret
 from kprod.errors import ConfigError, KprodError, SaslAuthenticationError
 from kprod.lock import Lock
@@ -66,37 +66,50 @@ class ProvidedTokens:
         provider: Any,
         clock: Callable[[], float] = wall,
         mechanism: str = "OAUTHBEARER",
+        steady: Callable[[], float] = monotonic,
     ) -> None:
         self._provider = provider
         self._mechanism = mechanism
         self._ask = provider.token if callable(getattr(provider, "token", None)) else provider
         self._clock = clock
+        self._steady = steady
         self._lock = Lock()  # held while the provider is called, by one thread at a time
         self._token = Secret("")
-        self._good_until = 0.0
-        self._expires = 0.0
+        self._asked_at = (0.0, 0.0)  # for the token, on both clocks
+        self._good_for = 0.0  # seconds from then until it is replaced
+        self._lifetime = 0.0  # and until it expires
 
     def token(self) -> str:
         """A valid token. Raises SaslAuthenticationError if there is none."""
         with self._lock:
-            now = self._clock()
-            if now >= self._good_until:
-                self._renew(now)
+            if self._age() >= self._good_for:
+                self._renew()
             return self._token.reveal()
 
-    def _renew(self, now: float) -> None:
+    def _age(self) -> float:
+        """Seconds since the token was asked for.
+
+        The steady clock does not count the sleep of the machine, and the other may be set back.
+        """
+        then, steady_then = self._asked_at
+        return max(self._clock() - then, self._steady() - steady_then)
+
+    def _renew(self) -> None:
+        now = (self._clock(), self._steady())
         try:
-            self._token, self._good_until, self._expires = self._fresh(now)
+            self._token, self._good_for, self._lifetime = self._fresh(now[0])
         except KprodError as error:
-            if now >= self._expires:
+            left = self._lifetime - self._age()
+            if left <= 0:
                 raise
-            left = self._expires - now
             # Logins wait for each other here: only one of them waits for a provider that hangs.
-            self._good_until = min(self._expires, self._clock() + PATIENCE)
+            self._good_for = min(self._lifetime, self._age() + PATIENCE)
             log.warning("no new token; the current one is valid for %.0f s: %s", left, error)
+        else:
+            self._asked_at = now
 
     def _fresh(self, now: float) -> tuple[Secret, float, float]:
-        """A token, when to replace it, and when it expires."""
+        """A token, and the seconds until it is replaced, and until it expires."""
         try:
             found = _fresh(self._ask(), now)
         except KprodError:
@@ -118,7 +131,7 @@ class ProvidedTokens:
 
 
 def _fresh(given: object, now: float) -> tuple[Secret, float, float] | str:
-    """A token, when to replace it and when it expires, or an error text.
+    """A token, and the seconds until it is replaced and until it expires, or an error text.
 
     The text is returned, because an exception raised here would show the token in a traceback with
     locals.
@@ -134,7 +147,8 @@ def _fresh(given: object, now: float) -> tuple[Secret, float, float] | str:
                     "the provider returned the token's expiry in milliseconds; expected seconds"
                     " since 1970: divide it by 1000"
                 )
-            return Secret(token), now + (expires - now) * AHEAD, expires
+            lifetime = expires - now
+            return Secret(token), lifetime * AHEAD, lifetime
     return "the provider returned neither a token nor a token with its expiry"
 
 

@@ -212,6 +212,17 @@ def test_a_token_serves_until_it_is_time_for_the_next() -> None:
     assert tokens.token() == "token-2"
 
 
+def test_a_clock_that_is_set_back_prolongs_no_token() -> None:
+    issuer, steady = Issuer(), [0.0]
+    tokens = ProvidedTokens(issuer, lambda: issuer.now, steady=lambda: steady[0])
+    tokens.token()
+    issuer.now -= 500
+    steady[0] += LIFE * AHEAD - 1
+    assert tokens.token() == "token-1"
+    steady[0] += 1
+    assert tokens.token() == "token-2"
+
+
 @pytest.mark.parametrize("failure", [SaslAuthenticationError("HTTP status 500"), OSError("canary")])
 def test_a_token_serves_until_its_end_while_there_is_no_other(
     failure: Exception, caplog: pytest.LogCaptureFixture
