@@ -94,7 +94,12 @@ def respond(conversation: Conversation, challenge: bytes | None) -> Message:
     except KprodError as error:  # an unreadable secret, for example, which ``send`` must report
         failure = SaslAuthenticationError(str(error))
     except Exception as error:
-        kind = f"{type(error).__module__}.{type(error).__qualname__}"
-        failure = SaslAuthenticationError(f"the login message could not be computed: {kind}")
+        failure = not_computed(error)
     failure.__traceback__ = None
     raise failure
+
+
+def not_computed(error: BaseException) -> SaslAuthenticationError:
+    """The error for a step that ended with ``error``, of which it says only the type."""
+    kind = f"{type(error).__module__}.{type(error).__qualname__}"
+    return SaslAuthenticationError(f"the login message could not be computed: {kind}")

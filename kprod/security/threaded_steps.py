@@ -9,7 +9,7 @@ from functools import partial
 
 from kprod.errors import KprodError
 from kprod.lock import Lock
-from kprod.security.steps import Conversation, Message, respond
+from kprod.security.steps import Conversation, Message, not_computed, respond
 
 MOST_THREADS = 32
 """Limit of threads per producer: a token issuer may hang while connections are retried."""
@@ -91,6 +91,8 @@ class ThreadedSteps:
             found = respond(self._conversation, challenge)
         except KprodError as error:
             found = error
+        except BaseException as error:  # SystemExit or CancelledError of the application's code
+            found = not_computed(error)
         self._found = found
         self._wake()
 

@@ -61,14 +61,14 @@ def test_a_password_that_is_known_takes_no_thread() -> None:
 
 
 class Slow:
-    def __init__(self, ready: threading.Event, mistake: bool = False) -> None:
+    def __init__(self, ready: threading.Event, mistake: type[BaseException] | None = None) -> None:
         self._ready = ready
         self._mistake = mistake
 
     def respond(self, challenge: bytes | None) -> bytes | None:
         assert self._ready.wait(60)
-        if self._mistake:
-            raise RuntimeError("secret")
+        if self._mistake is not None:
+            raise self._mistake("secret")
         return b"token"
 
 
@@ -91,11 +91,12 @@ def test_a_provider_that_hangs_takes_few_threads_however_often_it_is_tried() -> 
     assert {each.take() for each in steps} == {(b"token",)}
 
 
-def test_a_mistake_leaves_the_others_their_turn() -> None:
+@pytest.mark.parametrize("mistake", [RuntimeError, SystemExit])
+def test_a_mistake_leaves_the_others_their_turn(mistake: type[BaseException]) -> None:
     ready, told = threading.Event(), threading.Semaphore(0)
     shared = StepThreads()
     steps = [
-        ThreadedSteps(Slow(ready, True), told.release, shared) for _ in range(MOST_THREADS + 9)
+        ThreadedSteps(Slow(ready, mistake), told.release, shared) for _ in range(MOST_THREADS + 9)
     ]
     for each in steps:
         each.begin(None)
@@ -103,7 +104,7 @@ def test_a_mistake_leaves_the_others_their_turn() -> None:
     for _ in steps:
         assert told.acquire(timeout=60)
     for each in steps:
-        with pytest.raises(SaslAuthenticationError, match="RuntimeError"):
+        with pytest.raises(SaslAuthenticationError, match=f"computed: builtins.{mistake.__name__}"):
             each.take()
 
 
