@@ -43,16 +43,17 @@ def steps_of(mechanism: Mechanism) -> Callable[[str, Callable[[], None]], Steps]
 
 
 def _way(config: ProducerConfig) -> Backend:
-    sizes = {
+    options = {
         "send_buffer_bytes": config.send_buffer_bytes,
         "receive_buffer_bytes": config.receive_buffer_bytes,
+        "busy_poll": config.busy_poll_us / 1e6,
     }
     if config.proxy_url is not None:
-        return open_backend("proxy", proxy_url=exposed(config.proxy_url), **sizes)
+        return open_backend("proxy", proxy_url=exposed(config.proxy_url), **options)
     if config.transport == "tcp":
-        return open_backend("tcp", busy_poll=config.busy_poll_us / 1e6, **sizes)
+        return open_backend("tcp", **options)
     if config.transport == "unix":
-        return open_backend("unix", path=config.unix_socket_path, **sizes)
+        return open_backend("unix", path=config.unix_socket_path, **options)
     return open_backend(config.transport)
 
 

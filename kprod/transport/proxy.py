@@ -99,8 +99,8 @@ class ProxyBackend(TcpBackend):
     """Connects to brokers through ``proxy_url``, with a thread per connection attempt.
 
     With ``socks5h://`` and ``http://`` the proxy resolves the broker's name, with ``socks5://``
-    this machine does. Buffer sizes are in bytes; None means the system's default. Use it from
-    threads like ``TcpBackend``.
+    this machine does. The other arguments are those of ``TcpBackend``, and so are the threads that
+    may use it.
     """
 
     def __init__(
@@ -108,8 +108,9 @@ class ProxyBackend(TcpBackend):
         proxy_url: str,
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
+        busy_poll: float = 0.0,
     ) -> None:
-        super().__init__(send_buffer_bytes, receive_buffer_bytes)
+        super().__init__(send_buffer_bytes, receive_buffer_bytes, busy_poll=busy_poll)
         self._url = proxy_url
         self._place = urlsplit(proxy_url).netloc.rpartition("@")[2]  # without user and password
         self._asked: dict[TcpTransport, _Request] = {}

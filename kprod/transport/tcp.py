@@ -276,8 +276,8 @@ _IN_FOLDER = re.compile(r"[^/\0]+")
 class UnixBackend(TcpBackend):
     """Connects to the Unix socket ``path``.
 
-    If ``path`` contains ``{host}`` and ``{port}``, those of the broker replace them. Buffer sizes
-    are in bytes; None means the system's default. Use it from threads like ``TcpBackend``.
+    If ``path`` contains ``{host}`` and ``{port}``, those of the broker replace them. The other
+    arguments are those of ``TcpBackend``, and so are the threads that may use it.
     """
 
     def __init__(
@@ -285,8 +285,9 @@ class UnixBackend(TcpBackend):
         path: str,
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
+        busy_poll: float = 0.0,
     ) -> None:
-        super().__init__(send_buffer_bytes, receive_buffer_bytes)
+        super().__init__(send_buffer_bytes, receive_buffer_bytes, busy_poll=busy_poll)
         self._options = [each for each in self._options if each[0] != socket.IPPROTO_TCP]
         self._path = path
 

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from kprod.config import ProducerConfig
 from kprod.errors import ConnectionLost
+from kprod.security.composition import open_network
 from kprod.transport.tcp import Address, NameLookup, NameLookups, TcpBackend, UnixBackend
 from kprod.transport.tcp_transport import TcpTransport
 from kprod_ext import Poller
@@ -293,6 +295,17 @@ def test_a_path_without_the_host_is_the_same_for_all(tmp_path: Path) -> None:
         listener.listen()
         assert unix.dial("../any", 1).advance()
     unix.close()
+
+
+@pytest.mark.parametrize(
+    "way", [{"transport": "unix", "unix_socket_path": "/p"}, {"proxy_url": "http://proxy:1"}]
+)
+def test_callers_may_spin_on_sockets_of_every_kind(way: dict[str, str]) -> None:
+    backend = open_network(ProducerConfig.from_options({"busy_poll_us": 50, **way}))
+    tcp = TcpBackend(busy_poll=50e-6)  # which does not on a single processor
+    assert getattr(backend, "spins", None) is tcp.spins
+    tcp.close()
+    backend.close()
 
 
 class SlowNames:
