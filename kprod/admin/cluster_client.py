@@ -198,12 +198,12 @@ class ClusterClient:
         causes = "".join(f"; {error}" for error in self._failures.values())
         return KprodTimeoutError(f"no answer to {api.name} from {names} in time{causes}")
 
-    def retried(self, call: Callable[[], T]) -> T:
+    def retried(self, call: Callable[[], T], wait: LeaderWait = ALL_LEADERS) -> T:
         """Return the result of ``call``, which is repeated after a retriable BrokerError.
 
-        Raises KprodTimeoutError with the last error at the deadline.
+        Raises KprodTimeoutError with the last error at the end of the wait.
         """
-        waiting, refusal = BegunWait(ALL_LEADERS, self._deadline), None
+        waiting, refusal = BegunWait(wait, self._deadline), None
         while True:
             try:
                 return call()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kprod.admin.cluster_client import NO_OPTIONS, ClusterClient, connect
+from kprod.admin.leader_wait import ALL_LEADERS, LeaderWait
 from kprod.config.reading import concealed
 from kprod.errors import BrokerError, ErrorCode
 from kprod.types import TopicPartition
@@ -49,6 +50,7 @@ def fetch_offsets(
     topics: Mapping[str, Sequence[int]] | None,
     *,
     stable: bool = True,
+    wait: LeaderWait = ALL_LEADERS,
 ) -> dict[TopicPartition, GroupOffset]:
     """A group's offsets for these or all partitions. Raises as the methods of ``ClusterClient``."""
 
@@ -68,4 +70,4 @@ def fetch_offsets(
             if found.offset >= 0
         }
 
-    return cluster.retried(fetch)
+    return cluster.retried(fetch, wait)

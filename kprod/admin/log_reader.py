@@ -100,7 +100,8 @@ class TopicFollower:
     records after them, and ``commit`` commits the position. A commit fails if the group has
     members. Without a group or a committed offset, reading starts at the offset that ``begin``
     returns, such as ``PartitionReader.start`` or ``.end``. ``wait`` limits each wait for a missing
-    topic, leader or broker (except the first broker). It may also name the only partition to read.
+    topic, leader, coordinator or broker (except the first broker), and for the end of a transaction
+    with the group's offsets. It may also name the only partition to read.
     ``options`` are those of a producer. Raises the errors of ``read_topic``, and PartitionError for
     a missing partition.
     """
@@ -179,7 +180,7 @@ class TopicFollower:
         if self._group is None:
             return {}
         topics = {self._topic: list(self._readers)}
-        found = fetch_offsets(self._cluster, self._group, topics)
+        found = fetch_offsets(self._cluster, self._group, topics, wait=self._wait)
         return {place.partition: committed.offset for place, committed in found.items()}
 
     def commit(self) -> None:

@@ -44,7 +44,8 @@ Timeout = Annotated[
     float | None,
     typer.Option(
         min=0.001,
-        help="Seconds to wait for a missing topic, leader or broker. Default: no limit.",
+        help="Seconds to wait for a missing topic, leader or broker, or for the end of a"
+        " transaction with the group's offsets. Default: no limit.",
     ),
 ]
 

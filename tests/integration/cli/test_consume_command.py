@@ -13,6 +13,7 @@ from kprod import KafkaProducer
 from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.cli.app import app
+from kprod.types import TopicPartition
 from tests.integration.cli.processes import family
 
 
@@ -75,6 +76,19 @@ def test_a_topic_that_is_not_there_is_told_and_waited_for(bootstrap: str) -> Non
     assert waiting.startswith("kprod consume: UNKNOWN_TOPIC_OR_PARTITION (3): topic 'late'")
     assert waiting.endswith("; waiting")
     assert ended == waiting.removesuffix("; waiting")
+
+
+def test_a_transaction_with_the_offsets_of_the_group_is_told_and_waited_for(bootstrap: str) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id="copies") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({TopicPartition("t", 0): 1}, "copiers")
+        ran = consume(bootstrap, "--group", "copiers", "--timeout", "1.5")
+        producer.abort_transaction()
+    assert ran.exit_code == 1
+    waiting, ended = ran.stderr.splitlines()
+    assert "commit or abort that one first" in ended
+    assert waiting == f"{ended}; waiting"
 
 
 def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:
