@@ -283,7 +283,7 @@ def read_batches(data: BytesLike) -> Iterator[RecordBatch]:
     """
     view = memoryview(data).toreadonly()
     at = 0
-    while len(view) - at >= HEADER_BYTES:
+    while len(view) - at > MAGIC_AT:
         (length,) = _LENGTH.unpack_from(view, at)
         end = at + LENGTH_PREFIX_BYTES + length
         if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:

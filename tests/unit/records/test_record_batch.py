@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprod.records.codecs import CorruptBatch
+from kprod.records.legacy_message import read_sets
 from kprod.records.record_batch import RecordBatch, read_batches
 from tests.golden.record_batches import GOLDEN_BATCHES, GoldenBatch
 from tests.support.raw_batch import raw_batch, raw_record, varint
@@ -78,6 +79,12 @@ def test_a_changed_byte_behind_the_crc_is_noticed() -> None:
 def test_headers_that_no_batch_has(data: bytes) -> None:
     with pytest.raises(CorruptBatch):
         list(read_batches(data))
+
+
+@pytest.mark.parametrize("length", [14, 48])
+def test_a_batch_that_claims_less_than_a_header(length: int) -> None:
+    with pytest.raises(CorruptBatch, match=f"length of {length}"):
+        list(read_sets(raw_batch(batch_length=length)))
 
 
 @pytest.mark.parametrize(
