@@ -290,11 +290,18 @@ class Slices:
         # First append, then mark: a turn without work removes the mark, then looks once more.
         if self._scheduled:
             return
-        self._scheduled = True
         try:
-            loop.call_soon_threadsafe(self._turn, loop)
+            self._schedule(loop.call_soon_threadsafe, loop)
         except RuntimeError:  # the loop is closed, and its tasks have ended
             self._work.clear()
+
+    def _schedule(self, call_soon: Callable[..., object], loop: asyncio.AbstractEventLoop) -> None:
+        self._scheduled = True
+        try:
+            call_soon(self._turn, loop)
+        except BaseException:  # without memory, for one: the next `put` tries it again
+            self._scheduled = False
+            raise
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
@@ -308,8 +315,7 @@ class Slices:
             if not self._work:
                 self._scheduled = False
             if self._work:
-                self._scheduled = True
-                loop.call_soon(self._turn, loop)
+                self._schedule(loop.call_soon, loop)
 
 
 _of_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Slices]
