@@ -81,8 +81,8 @@ cdef class LoopTurns:
 
     cdef int _end_soon(self) except -1:
         if not self._ending:
-            self._ending = True
             self._loop.call_soon(self._end)
+            self._ending = True     # last: if that found no memory, the next caller tries it again
         return 0
 
     cpdef void spend(self) noexcept:
@@ -258,11 +258,11 @@ cdef class OutcomeNotifier:
     cdef int _turn_to(self, BatchOutcome outcome) except -1:
         cdef list records = self._batches.get(outcome)
         if records is None:
-            records = self._batches[outcome] = []
             if self.renews:
                 self._await(outcome)
             else:
                 outcome.on_done(partial(self._ended_elsewhere, outcome))
+            records = self._batches.setdefault(outcome, [])     # last, as in LoopTurns._end_soon
         self._latest, self._latest_records = outcome, records
         return 0
 
@@ -298,8 +298,8 @@ cdef class OutcomeNotifier:
 
     cdef int _schedule(self) except -1:
         if not self._scheduled:
-            self._scheduled = True
             self.loop.call_soon(self._turn)
+            self._scheduled = True      # last, as in LoopTurns._end_soon
         return 0
 
     def _turn(self):
@@ -419,8 +419,8 @@ cdef class SentRecord:
             return
         if self._notifier.renews:
             self.cancelling = NONE
-        self._callback, self._context = fn, context
         self._notifier.watch(self)
+        self._callback, self._context = fn, context     # last, as in LoopTurns._end_soon
 
     def remove_done_callback(self, fn):
         """Remove ``fn`` from the callbacks; return how often it was there."""

@@ -331,6 +331,80 @@ def test_records_that_take_long_end_a_turn_soon() -> None:
     assert max(asyncio.run(ended_by(ask, 300))) <= TURN
 
 
+class ShortLoop(asyncio.SelectorEventLoop):
+    """Has no memory for the first call of each method of which the name is in ``short``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.short: set[str] = set()
+
+    def _need_memory(self, call: str) -> None:
+        if call in self.short:
+            self.short.remove(call)
+            raise MemoryError
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        self._need_memory("call_soon")
+        return super().call_soon(callback, *args, context=context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        self._need_memory("create_future")
+        return super().create_future()
+
+
+async def let_in_after_a_lack_of_memory(loop: ShortLoop) -> None:
+    turns = LoopTurns()
+    loop.short = {"call_soon"}
+    with pytest.raises(MemoryError):
+        turns.admit()
+    while turns.admit():
+        pass
+    await soon(turns.wait())
+
+
+async def told_after_a_lack_of_memory(loop: ShortLoop) -> None:
+    batch, told = Batch(2), list[Any]()
+    loop.short = {"create_future"}
+    with pytest.raises(MemoryError):
+        batch.records[0].add_done_callback(told.append)
+    for record in batch.records:
+        record.add_done_callback(told.append)
+    batch.end()
+    while len(told) < 2:
+        await asyncio.sleep(0)
+
+
+async def told_late_after_a_lack_of_memory(loop: ShortLoop) -> None:
+    batch, told = Batch(1), list[Any]()
+    batch.end()
+    loop.short = {"call_soon"}
+    with pytest.raises(MemoryError):
+        batch.records[0].add_done_callback(told.append)
+    batch.records[0].add_done_callback(told.append)
+    while not told:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        let_in_after_a_lack_of_memory,
+        told_after_a_lack_of_memory,
+        told_late_after_a_lack_of_memory,
+    ],
+)
+def test_what_found_no_memory_once_keeps_nothing_waiting(
+    wait: Callable[[ShortLoop], Coroutine[Any, Any, None]],
+) -> None:
+    loop = ShortLoop()
+    try:
+        loop.run_until_complete(asyncio.wait_for(wait(loop), LONG))
+    finally:
+        loop.close()
+
+
 def test_a_batch_of_many_records_wakes_those_who_wait_a_slice_at_a_time() -> None:
     async def main() -> list[int]:
         loop, woken, by_turn = asyncio.get_running_loop(), 0, []
