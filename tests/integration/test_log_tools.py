@@ -16,6 +16,7 @@ from kprod.records.codecs import CorruptBatch
 from kprod.records.legacy_message import read_sets
 from tests.support.legacy_messages import legacy_message, legacy_wrapper
 from tests.support.programs import run_python
+from tests.support.raw_batch import raw_batch
 
 LOG = "00000000000000000000.log"
 
@@ -109,6 +110,14 @@ def test_old_formats_are_read(magic: int, tmp_path: Path) -> None:
     damaged = next(read_sets(legacy_message(0, b"x", magic, attributes=4)))
     with pytest.raises(CorruptBatch):
         list(damaged.records())
+
+
+def test_the_fault_of_a_damaged_log_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(raw_batch([b"value"]) + raw_batch(magic=3))
+    code, text = run("log", "dump", str(path))
+    assert (code, text.count("position:")) == (1, 1)
+    assert "magic 3 is not a batch of format v2" in text
 
 
 def test_records_of_no_topic() -> None:

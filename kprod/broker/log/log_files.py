@@ -148,21 +148,18 @@ def dump_file(path: Path, *, records: bool = False) -> Iterator[str]:
 def _log(path: Path, records: bool) -> Iterator[str]:
     if not path.stat().st_size:
         return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        position = 0
-        view = memoryview(mapped)
-        try:
-            for entry in read_sets(view):
-                yield f"position: {position} {_batch(entry)}"
-                position += entry.size
-                if records:
-                    for record in entry.records():
-                        yield f"| {_record(record)}"
-                entry.data.release()
-            if position < len(mapped):
-                yield f"position: {position} {len(mapped) - position} bytes are no whole batch"
-        finally:
-            view.release()
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    # Not closed: an exception refers to views of it, with which closing it would fail.
+    position = 0
+    for entry in read_sets(memoryview(mapped)):
+        yield f"position: {position} {_batch(entry)}"
+        position += entry.size
+        if records:
+            for record in entry.records():
+                yield f"| {_record(record)}"
+    if position < len(mapped):
+        yield f"position: {position} {len(mapped) - position} bytes are no whole batch"
 
 
 def _batch(entry: RecordBatch | LegacyMessage) -> str:
