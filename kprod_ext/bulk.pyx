@@ -349,8 +349,11 @@ cdef class BulkAppender:
 
     def appended(self, RecordChunk chunk not None, AppendResult result not None):
         """The chunk's next record was appended elsewhere."""
-        cdef Place* place = &self._places[self.partition]
+        cdef Place* place
         cdef object delivery = result.future.delivery
+        if not 0 <= self.partition < self.partition_count:
+            raise IndexError(f"there is no partition {self.partition}")
+        place = &self._places[self.partition]
         place.batch = <uint32_t>self._sent.batch_of(delivery)
         place.delivery = <void*>delivery
         place.record_count = result.future.index + 1

@@ -182,7 +182,7 @@ class PartitionQueue:
         """Whether ``batch`` is queued here."""
 
     def close_head(self) -> None:
-        """End appends to the oldest batch, which is about to be taken."""
+        """End appends to the oldest batch, which is about to be taken. IndexError without one."""
 
     def take_head(self) -> ProducerBatch:
         """Remove the oldest batch, after ``close_head``."""

@@ -467,8 +467,11 @@ cdef class PartitionQueue:
         cdef ProducerBatch batch
         take_lock(&self.tail.lock)
         batch = self._oldest
-        self._end(batch)
+        if batch is not None:
+            self._end(batch)
         release_lock(&self.tail.lock)
+        if batch is None:
+            raise IndexError("no batch is queued")
         if batch.drain_order is None:
             self._drained += 1
             batch.drain_order = (self._drained,)

@@ -86,6 +86,8 @@ cdef class TopicAppender:
 
     def admits(self, Py_ssize_t partition):
         """Whether records of this partition may take the compiled path."""
+        if not 0 <= partition < self.partition_count:
+            return False
         return kprod_get(self._entrances[partition].tail) != NULL
 
     def stick(self, StickyPartition sticky):

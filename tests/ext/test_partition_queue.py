@@ -38,6 +38,13 @@ def test_an_open_batch_is_written_as_one_by_itself() -> None:
     assert batch.build() == alone.build()
 
 
+def test_an_empty_queue_has_no_head() -> None:
+    queue = new_queue()
+    assert (queue.oldest, queue.take_head()) == (None, None)
+    with pytest.raises(IndexError):
+        queue.close_head()
+
+
 def test_a_record_without_room_begins_the_next_batch() -> None:
     woken: list[float | None] = []
     noted: deque[PartitionQueue] = deque()

@@ -14,6 +14,7 @@ from kprod.buffer.accumulator import QueueSettings
 from kprod_ext import (
     BufferPool,
     BulkAppender,
+    BulkStop,
     ObjectChunk,
     PartitionQueue,
     SentRecords,
@@ -117,6 +118,16 @@ def appender_of(queue: PartitionQueue) -> BulkAppender:
     topic = TopicAppender(1, 1000)
     topic.admit(0, queue)
     return BulkAppender(topic, SentRecords())
+
+
+def test_a_partition_that_the_topic_does_not_have() -> None:
+    topic = TopicAppender(1, 1000)
+    assert not topic.admits(10**9)
+    appender, chunk = BulkAppender(topic, SentRecords()), ObjectChunk(1, 1000, Checks())  # type: ignore[arg-type]
+    chunk.load([b"v"])
+    assert appender.write(chunk) is BulkStop.NO_STICKY
+    with pytest.raises(IndexError):
+        appender.appended(chunk, new_queue().append(1, None, b"v", ()))
 
 
 def test_the_sender_hears_of_a_batch_at_which_the_call_was_interrupted() -> None:
