@@ -169,7 +169,7 @@ class Producer(Producing, ProducerTransactions):
         """Queue many records, given as dicts with ``value``, ``key``, ``partition``, ``callback``.
 
         Returns how many were queued. The dict of each other record gets a KafkaError under the key
-        ``_error``.
+        ``_error``. Serializers are not called.
         """
         _check_topic(topic)
         if not isinstance(messages, list):
@@ -186,7 +186,7 @@ class Producer(Producing, ProducerTransactions):
     ) -> bool:
         """Queue a message of a batch; if that fails, return False and set its ``_error``."""
         try:
-            self.produce(
+            super().produce(  # a SerializingProducer's takes the key first, and objects
                 topic,
                 message.get("value"),
                 message.get("key"),

@@ -177,8 +177,11 @@ def test_serializers_of_confluents_package_are_called_with_their_context(servers
         producer.produce("t", key="k", value=7, on_delivery=reports)
         with pytest.raises(ValueSerializationError):
             producer.produce("t", key="k", value="seven")
-    (message,) = [message for _, message in reports.heard]
-    assert (message.key(), message.value()) == (b"k", b"\0\0\0\7")
+        assert producer.produce_batch("t", [{"key": b"k", "value": b"raw"}], callback=reports) == 1
+    assert {(message.key(), message.value()) for _, message in reports.heard} == {
+        (b"k", b"\0\0\0\7"),
+        (b"k", b"raw"),
+    }
     with pytest.raises(RuntimeError):
         producer.produce("t", value=7)
 
