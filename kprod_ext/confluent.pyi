@@ -152,6 +152,9 @@ class DeliveryReports:
     def expect(self, records: int) -> None:
         """Add to the number of records that wait for a report; negative numbers subtract."""
 
+def frozen_headers(headers: Any) -> list[tuple[str, bytes | None]]:
+    """Headers as pairs, with text as UTF-8. Raises TypeError."""
+
 @disjoint_base
 class Producing:
     """The work for each record of a Producer; the subclass does the rest.

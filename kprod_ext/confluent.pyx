@@ -629,7 +629,7 @@ cdef class Producing:
         return self._wait_and_serve(timeout)
 
 
-cdef list frozen_headers(object headers):
+cpdef list frozen_headers(object headers):
     """As pairs, text as UTF-8. Raises TypeError."""
     cdef list made = []
     if isinstance(headers, tuple) or not isinstance(headers, (list, dict)):

@@ -35,7 +35,7 @@ from kprod.latch import Latch
 from kprod.lock import Lock
 from kprod.process import after_fork, tell_of_forks
 from kprod.sender.engine import LONGEST_WAIT
-from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
+from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing, frozen_headers
 from kprod_ext.futures import FutureRecordMetadata
 
 monotonic = SystemClock.monotonic
@@ -407,6 +407,11 @@ def _check(index: int, message: Any) -> None:
             raise TypeError(f"Message {name} at index {index} must be bytes or str")
     if not isinstance(message.get("partition", 0), int):
         raise TypeError(f"Message partition at index {index} must be int")
+    if message.get("headers") is not None:
+        try:
+            frozen_headers(message["headers"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"Invalid headers at index {index}: {error}") from error
     if message.get("timestamp") is not None:
         raise NotImplementedError(
             "Message timestamps are not currently supported by produce_batch(): produce() takes one"

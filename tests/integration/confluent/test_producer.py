@@ -282,6 +282,7 @@ def test_what_is_on_its_way_is_purged_apart_from_what_is_queued(broker: Embedded
         assert unknown.flush(0) == 1
         unknown.purge(in_flight=False)
         assert unknown.poll(0) == 1
+        ([{"value": b"v"}, {"headers": 3}], ValueError, "Invalid headers at index 1"),
         unknown.produce("t", b"left", on_delivery=reports)
         assert unknown.close(0.01)
     options = {"bootstrap.servers": broker.bootstrap_servers, "max.in.flight": 1}
