@@ -197,12 +197,14 @@ class Producing:
         value: str | bytes | None = None,
         key: str | bytes | None = None,
         partition: int = -1,
+        callback: _OnDelivery | None = None,
         on_delivery: _OnDelivery | None = None,
         timestamp: int = 0,
         headers: Any = None,
-        callback: _OnDelivery | None = None,
     ) -> None:
-        """Queue one record. ``poll`` or ``flush`` calls ``on_delivery(error, message)``.
+        """Queue one record. ``poll`` or ``flush`` calls ``callback(error, message)``.
+
+        ``on_delivery`` is another name of ``callback``.
 
         Raises TypeError, KafkaException, and RuntimeError after ``close``. Raises BufferError if
         ``queue.buffering.max.messages`` records wait for their report, or if memory is used up.

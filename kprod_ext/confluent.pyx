@@ -528,12 +528,14 @@ cdef class Producing:
         value=None,
         key=None,
         partition=-1,
+        callback=None,
         on_delivery=None,
         timestamp=0,
         headers=None,
-        callback=None,
     ):
-        """Queue one record. ``poll`` or ``flush`` calls ``on_delivery(error, message)``.
+        """Queue one record. ``poll`` or ``flush`` calls ``callback(error, message)``.
+
+        ``on_delivery`` is another name of ``callback``.
 
         Raises BufferError if ``queue.buffering.max.messages`` records wait for their report or
         memory is used up, TypeError, KafkaException, and RuntimeError after ``close``.
@@ -556,7 +558,9 @@ cdef class Producing:
         where = partition if partition != -1 else self._partition(native, topic, key)
         stamp = timestamp or None
         began = monotonic()
-        report = on_delivery or callback or self._on_delivery
+        report = callback if callback is not None else on_delivery
+        if report is None:
+            report = self._on_delivery
         if not self._unassigned_topics or topic not in self._unassigned_topics:
             # First: without memory for it the record is not queued.
             message = _to_report(report, key, value, headers, began)

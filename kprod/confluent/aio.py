@@ -149,7 +149,8 @@ class AIOProducer:
         async with self._line:
             while True:
                 try:
-                    self._running.produce(topic, value, key, partition, report, timestamp, headers)
+                    given = topic, value, key, partition, report, None, timestamp, headers
+                    self._running.produce(*given)
                 except BufferError:
                     await self._next(PATIENCE)
                 except KafkaException as error:

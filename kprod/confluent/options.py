@@ -224,6 +224,11 @@ class Settings(NamedTuple):
     tokens: OAuthTokens | None
 
 
+def first_given(*callbacks: Any) -> Any:
+    """The first that is not None. A callback may be false, such as a list with ``__call__``."""
+    return next((callback for callback in callbacks if callback is not None), None)
+
+
 def settled(conf: Any, named: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
     """Parse a configuration. Raises TypeError, ValueError and KafkaException."""
     if conf is None and not named:
@@ -237,7 +242,7 @@ def settled(conf: Any, named: Mapping[str, Any]) -> tuple[Settings, dict[str, An
     timeout = int(given["delivery_timeout_ms"]) or MAX_INT32
     options = _native(given, timeout)
     settings = Settings(
-        given.get("on_delivery") or given.get("dr_msg_cb") or given.get("dr_cb"),
+        first_given(*map(given.get, _REPORTS)),
         str(given.get("delivery_report_only_error")).lower() in ("true", "1"),
         given.get("error_cb"),
         given.get("stats_cb"),

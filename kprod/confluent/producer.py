@@ -25,7 +25,7 @@ from kprod.confluent.errors import (
 )
 from kprod.confluent.events import Events, forwarding
 from kprod.confluent.native import NativeProducer, seconds
-from kprod.confluent.options import NO_BROKER, native_producer, settled
+from kprod.confluent.options import NO_BROKER, first_given, native_producer, settled
 from kprod.confluent.transactions import ProducerTransactions
 from kprod.confluent.unassigned import Unassigned, UnassignedRecords, checked
 from kprod.intake.arguments import check_topic
@@ -178,7 +178,7 @@ class Producer(Producing, ProducerTransactions):
             raise TypeError("partition must be int")
         for index, message in enumerate(messages):
             _check(index, message)
-        report = on_delivery or callback
+        report = first_given(callback, on_delivery)
         return sum([self._produced(topic, message, partition, report) for message in messages])
 
     def _produced(
@@ -191,7 +191,7 @@ class Producer(Producing, ProducerTransactions):
                 message.get("value"),
                 message.get("key"),
                 message.get("partition", partition),
-                message.get("callback") or message.get("on_delivery") or report,
+                first_given(message.get("callback"), message.get("on_delivery"), report),
                 headers=message.get("headers"),
             )
         except BufferError:
@@ -459,4 +459,4 @@ class SerializingProducer(Producer):
                 value = self._value_serializer(value, context)
             except Exception as error:
                 raise ValueSerializationError(error) from error
-        super().produce(topic, value, key, partition, on_delivery, timestamp, headers)
+        super().produce(topic, value, key, partition, on_delivery, None, timestamp, headers)

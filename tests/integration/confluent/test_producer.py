@@ -122,6 +122,24 @@ def test_keys_go_by_the_partitions_there_are_now(servers: str) -> None:
             reports.heard.clear()
 
 
+class Told(list[bytes]):
+    """A callback that is false as long as it was not called."""
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        self.append(message.value())
+
+
+def test_callbacks_are_found_where_confluent_kafka_has_them(servers: str) -> None:
+    for of_producer in ("on_delivery", "dr_cb"):
+        told, other, of_batch = Told(), Told(), Told()
+        with Producer({"bootstrap.servers": servers, of_producer: other}) as producer:
+            producer.produce("t", b"1", None, -1, told, None, 1000, [("a", b"b")])
+            producer.produce("t", b"2", None, -1, None, told)
+            producer.produce("t", b"3")
+            producer.produce_batch("t", [{"value": b"4"}], callback=of_batch)
+        assert (sorted(told), other, of_batch) == ([b"1", b"2"], [b"3"], [b"4"])
+
+
 def test_the_queue_is_bounded_and_poll_makes_room(servers: str) -> None:
     with Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 2}) as producer:
         producer.produce("t", b"v")
@@ -264,6 +282,7 @@ def test_what_is_no_record_raises_while_the_topic_is_unknown_too(
         ([{"key": []}], TypeError, "Message key at index 0 must be bytes or str"),
         ([{"partition": "1"}], TypeError, "Message partition at index 0 must be int"),
         ([{"timestamp": 1}], NotImplementedError, "timestamps"),
+        ([{"value": b"v"}, {"headers": 3}], ValueError, "Invalid headers at index 1"),
     ],
 )
 def test_a_batch_that_is_none_is_refused(
@@ -282,7 +301,6 @@ def test_what_is_on_its_way_is_purged_apart_from_what_is_queued(broker: Embedded
         assert unknown.flush(0) == 1
         unknown.purge(in_flight=False)
         assert unknown.poll(0) == 1
-        ([{"value": b"v"}, {"headers": 3}], ValueError, "Invalid headers at index 1"),
         unknown.produce("t", b"left", on_delivery=reports)
         assert unknown.close(0.01)
     options = {"bootstrap.servers": broker.bootstrap_servers, "max.in.flight": 1}
