@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from kprod.confluent.errors import Purged
-from kprod.errors import KprodError
+from kprod.errors import KprodError, RecordTooLargeError
 from kprod.producer import KafkaProducer
 from kprod.sender.engine import LONGEST_WAIT
 from kprod.sender.transactions import Call
+from kprod.types import ProducerRecord
 from kprod.wire.control import MetadataReply
 
 
@@ -35,6 +36,16 @@ class NativeProducer(KafkaProducer):
         if blocking and not self._engine.is_sender:
             ended.wait()
             self._callbacks.drain(LONGEST_WAIT)  # they deliver the reports
+
+    def check_size(self, record: ProducerRecord) -> None:
+        """Raise RecordTooLargeError for a serialized record that ``send`` refuses for its size."""
+        if self.has_interceptors:  # they may make it smaller, once its topic is known
+            return
+        try:
+            self._size_limits.check(record, record.key, record.value)
+        except RecordTooLargeError as error:
+            self.refused(record, error)
+            raise
 
     def end_transaction(self, call: Call, timeout: float, meanwhile: Callable[[], object]) -> None:
         """Commit or abort the transaction. ``meanwhile`` is called repeatedly during the wait."""

@@ -112,7 +112,7 @@ class Producer(Producing, ProducerTransactions):
 
     def _assign_later(self, given: Iterable[Any]) -> None:
         """Queue a record that waits for its topic."""
-        record = checked(Unassigned._make(given))
+        record = checked(Unassigned._make(given), self._running)
         self._reports.expect(1)
         try:
             check_topic(record.topic)

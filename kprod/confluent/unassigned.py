@@ -13,6 +13,7 @@ from kprod.clock import SystemClock
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.metadata_errors import Search
 from kprod.confluent.errors import raise_unless_unassigned
+from kprod.confluent.native import NativeProducer
 from kprod.errors import AuthenticationError, KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.intake.attempts import Attempts
@@ -57,10 +58,10 @@ class Unassigned(NamedTuple):
         return ProducerRecord(self.topic, self.value, self.key, headers, *where)
 
 
-def checked(record: Unassigned) -> Unassigned:
+def checked(record: Unassigned, native: NativeProducer) -> Unassigned:
     """Copy the record's buffers, which the application may change while the record waits.
 
-    Raises TypeError and KafkaException now if ``send`` would refuse the record later.
+    Raises TypeError and KafkaException now if ``native`` would refuse the record later.
     """
     for field, data in (("value", record.value), ("key", record.key)):
         if not isinstance(data, bytes | bytearray | memoryview | None):
@@ -69,6 +70,7 @@ def checked(record: Unassigned) -> Unassigned:
         check_partition(record.partition)
         check_timestamp(record.timestamp_ms)
         key, value, _ = NO_SERIALIZERS.apply_to(record.topic, record.key, record.value, ())
+        native.check_size(record.as_given())
     except KprodError as error:
         raise_unless_unassigned(error)
         raise

@@ -256,6 +256,7 @@ def test_a_place_that_is_not_there_is_reported(
         ({"partition": "1"}, TypeError),
         ({"timestamp": "now"}, TypeError),
         ({"timestamp": -5}, KafkaException),
+        ({"value": bytes(3_000_000)}, KafkaException),
         ({"partition": -7}, KafkaException),
         *(({"headers": headers}, TypeError) for headers in (("a", "b"), ["text"], {"a": 3})),
         ({"headers": [("a", "b", "c")]}, TypeError),
