@@ -1,4 +1,4 @@
-"""The result of list_topics, with the classes of confluent_kafka.admin."""
+"""The result of list_topics, with the classes of confluent_kafka.admin and their texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kprod.confluent.errors import KafkaError
 from kprod.wire.control import MetadataReply, TopicReply
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class BrokerMetadata:
     """A broker."""
 
@@ -16,8 +16,14 @@ class BrokerMetadata:
     host: str | None = None
     port: int = -1
 
+    def __repr__(self) -> str:
+        return f"BrokerMetadata({self.id}, {self.host}:{self.port})"
 
-@dataclass
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.id}"
+
+
+@dataclass(eq=False, repr=False)
 class PartitionMetadata:
     """A partition. ``leader`` is -1 if there is none. ``isrs`` are the in-sync replicas."""
 
@@ -27,8 +33,14 @@ class PartitionMetadata:
     isrs: list[int] = field(default_factory=list)
     error: KafkaError | None = None
 
+    def __repr__(self) -> str:
+        return f"PartitionMetadata({self.id}{_shown(self.error)})"
 
-@dataclass
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+@dataclass(eq=False, repr=False)
 class TopicMetadata:
     """A topic and its partitions by number."""
 
@@ -36,8 +48,15 @@ class TopicMetadata:
     partitions: dict[int, PartitionMetadata] = field(default_factory=dict)
     error: KafkaError | None = None
 
+    def __repr__(self) -> str:
+        count = f"{len(self.partitions)} partitions"
+        return f"TopicMetadata({self.topic}, {count}{_shown(self.error)})"
 
-@dataclass
+    def __str__(self) -> str:
+        return str(self.topic)
+
+
+@dataclass(eq=False, repr=False)
 class ClusterMetadata:
     """Brokers by id and topics by name."""
 
@@ -47,6 +66,12 @@ class ClusterMetadata:
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
     orig_broker_id: int = -1
     orig_broker_name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"ClusterMetadata({self.cluster_id})"
+
+    def __str__(self) -> str:
+        return str(self.cluster_id)
 
 
 def cluster_metadata(reply: MetadataReply) -> ClusterMetadata:
@@ -68,3 +93,7 @@ def _topic(reply: TopicReply) -> TopicMetadata:
 
 def _error(code: int) -> KafkaError | None:
     return KafkaError(code) if code else None
+
+
+def _shown(error: KafkaError | None) -> str:
+    return "" if error is None else f", {error}"

@@ -322,6 +322,12 @@ def test_what_is_on_its_way_is_purged_apart_from_what_is_queued(broker: Embedded
     assert reports.codes == ["_PURGE_QUEUE", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_PURGE_QUEUE"]
 
 
+def shown(told: Any) -> list[tuple[str, str]]:
+    topic = told.topics["b"]
+    parts = told, *told.brokers.values(), topic, *topic.partitions.values()
+    return [(str(part), repr(part)) for part in parts]
+
+
 def test_the_cluster_and_its_topics_are_told() -> None:
     with (
         EmbeddedBroker(topics={"a": 1, "b": 2}, auto_create_topics=False) as broker,
@@ -336,7 +342,10 @@ def test_the_cluster_and_its_topics_are_told() -> None:
         assert producer.cluster_id(LONG) == told.cluster_id
         for partition in told.topics["b"].partitions.values():
             assert partition.replicas == partition.isrs == list(told.brokers)
+        theirs = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        assert shown(producer.list_topics("b", LONG)) == shown(theirs.list_topics("b", LONG))
         missing = producer.list_topics("c", timeout=LONG).topics["c"]
+        assert repr(missing) == f"TopicMetadata(c, 0 partitions, {missing.error})"
         assert missing.error is not None
         assert missing.error.name() == "UNKNOWN_TOPIC_OR_PART"
     with alone() as nobody:
