@@ -168,6 +168,8 @@ class KafkaProducer:
                         self._native.send_by(sticky, topic, value, headers, timestamp_ms)
                     )
                 partition = self._choose(topic, given[0], key, given[1], value, cluster)
+                if partition is None:
+                    raise ValueError(f"Partitioner did not assign a partition for topic {topic}!")
             return FutureRecordMetadata(
                 self._native.send(topic, value, key, headers, partition, timestamp_ms)
             )

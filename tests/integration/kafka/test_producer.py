@@ -12,6 +12,7 @@ import pytest
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.kafka import KafkaProducer, TopicPartition, errors
 from kprod.kafka.metric_names import MetricName
+from kprod.kafka.partitioner import Partitioner
 from kprod.kafka.serializer import JsonSerializer
 from tests.support.committed_records import group_offset
 from tests.support.ports import free_port
@@ -82,6 +83,18 @@ def test_what_code_of_the_application_raises_comes_through(servers: str, option:
         pytest.raises(LookupError, match="mine"),
     ):
         producer.send("t", b"v")
+
+
+def test_a_partitioner_that_chooses_no_partition_is_refused(servers: str) -> None:
+    class Undecided(Partitioner):
+        def partition(self, *_: object) -> Any:
+            return None
+
+    with (
+        KafkaProducer(bootstrap_servers=servers, partitioner=Undecided()) as producer,
+        pytest.raises(ValueError, match="did not assign a partition for topic t"),
+    ):
+        producer.send("t", b"v", b"k")
 
 
 def test_serializers_and_partitioners_of_the_application_are_used_and_closed(servers: str) -> None:
