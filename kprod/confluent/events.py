@@ -55,11 +55,15 @@ class Events:
         """Register for the events that the application has callbacks for."""
         if self._settings.error_cb is not None:
             on_failed = partial(self._on_broker_failed, weakref.ref(native))
-            native.metadata.subscribe(MetadataListener(broker_failed=on_failed))
+            native.listen(MetadataListener(broker_failed=on_failed))
         if self._settings.throttle_cb is not None:
-            native.metadata.subscribe(MetadataListener(throttled=self._on_throttled))
+            native.listen(MetadataListener(throttled=self._on_throttled))
         if self._settings.tokens is not None:
             self._settings.tokens.keep_fresh(self._report)
+
+    def begin_in_child(self) -> None:
+        """Forget what was reported of the connections of the parent process."""
+        self._reported, self._all_down_at = {}, None
 
     def until_statistics(self) -> float:
         """Seconds until ``stats_cb`` is due."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from kprod.cluster.metadata import MetadataListener
 from kprod.confluent.errors import Purged
 from kprod.errors import KprodError, RecordTooLargeError
 from kprod.producer import KafkaProducer
@@ -21,6 +22,18 @@ def seconds(timeout: float | None) -> float:
 
 class NativeProducer(KafkaProducer):
     """kprod's producer, which can also purge records and request metadata. Thread-safe."""
+
+    _listeners: tuple[MetadataListener, ...] = ()
+
+    def listen(self, listener: MetadataListener) -> None:
+        """Add a listener to the metadata, and in forked children to theirs."""
+        self._listeners += (listener,)
+        self._metadata.subscribe(listener)
+
+    def _start(self) -> None:
+        super()._start()
+        for listener in self._listeners:
+            self._metadata.subscribe(listener)
 
     def purge(self, *, queued: bool, in_flight: bool, blocking: bool) -> None:
         """Fail records without an outcome: queued records, records in flight, or both.

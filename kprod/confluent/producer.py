@@ -98,6 +98,7 @@ class Producer(Producing, ProducerTransactions):
     def inherited_by_child(self) -> None:
         """Prepare a forked child. A thread of the parent may have been closing the producer."""
         super().inherited_by_child()
+        self._events.begin_in_child()
         self._closing_lock, self._end = Lock(), Latch()
         if self._native is None:
             self._end.open()

@@ -18,6 +18,7 @@ from kprod.errors import SaslAuthenticationError
 from tests.integration.confluent.test_producer import LONG, Reports
 from tests.support.certificates import Certificates
 from tests.support.fake_clock import FakeClock
+from tests.support.forks import by_python, in_child
 from tests.support.guarded_broker import unsigned_token
 from tests.support.ports import free_port
 
@@ -84,6 +85,23 @@ def test_all_brokers_are_down_again_after_one_was_there() -> None:
                 while heard.codes.count(KafkaError._ALL_BROKERS_DOWN) < times:
                     producer.poll(LONG)
                 broker.start_node(1)
+
+
+def test_a_forked_child_hears_of_its_own_connections() -> None:
+    heard = Heard()
+    down = [KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN]
+
+    def hears() -> str:
+        producer.produce("t", "value")
+        while KafkaError._ALL_BROKERS_DOWN not in heard.codes:
+            producer.poll(LONG)
+        return "heard" if heard.codes == down else repr(heard.errors)
+
+    options = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "error_cb": heard}
+    with Producer({**options, "message.timeout.ms": 1000}) as producer:
+        assert hears() == "heard"
+        heard.errors.clear()
+        assert in_child(by_python, hears) == "heard"
 
 
 def test_a_name_that_nobody_knows() -> None:
