@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from kprod import errors as native
@@ -34,19 +35,8 @@ class KafkaException(_Root):
     """An exception that has a KafkaError as ``args[0]``.
 
     If the program also imports confluent_kafka, for example for its consumer, ``except
-    confluent_kafka.KafkaException`` also catches this class.
+    confluent_kafka.KafkaException`` also catches this class: see ``also_theirs``.
     """
-
-
-def also_theirs() -> None:
-    """Make KafkaException a subclass of confluent_kafka's, if the program has imported that.
-
-    ``except`` needs real inheritance. Importing confluent_kafka here would load librdkafka and
-    asyncio in programs that no longer use that package.
-    """
-    theirs = getattr(sys.modules.get("confluent_kafka"), "KafkaException", None)
-    if isinstance(theirs, type) and not issubclass(KafkaException, theirs):
-        KafkaException.__bases__ = (theirs,)
 
 
 class KafkaError(KafkaException, metaclass=_Codes):
@@ -120,7 +110,7 @@ class ProduceError(KafkaException):
     """A record could not be produced. ``exception`` is the cause."""
 
     def __init__(self, kafka_error: KafkaError, exception: Exception | None = None) -> None:
-        super().__init__(kafka_error)
+        Exception.__init__(self, kafka_error)  # super() may be a class of confluent_kafka
         self.exception = exception
 
     @property
@@ -146,6 +136,27 @@ class ValueSerializationError(ProduceError):
 
     def __init__(self, exception: Exception | None = None) -> None:
         super().__init__(KafkaError(KafkaError._VALUE_SERIALIZATION, str(exception)), exception)
+
+
+_OF_THEIRS: Mapping[type[KafkaException], str] = {
+    KafkaException: "confluent_kafka",
+    ProduceError: "confluent_kafka.error",
+    KeySerializationError: "confluent_kafka.error",
+    ValueSerializationError: "confluent_kafka.error",
+}
+"""Exceptions, with the modules that have a class of the same name. A base is before its classes."""
+
+
+def also_theirs() -> None:
+    """Make exceptions subclasses of confluent_kafka's, if the program has imported that.
+
+    ``except`` needs real inheritance. Importing confluent_kafka here would load librdkafka and
+    asyncio in programs that no longer use that package.
+    """
+    for kind, module in _OF_THEIRS.items():
+        theirs = getattr(sys.modules.get(module), kind.__name__, None)
+        if isinstance(theirs, type) and not issubclass(kind, theirs):
+            kind.__bases__ = (*(base for base in kind.__bases__ if base is not _Root), theirs)
 
 
 class Purged(native.KprodError, number="KP-1801"):

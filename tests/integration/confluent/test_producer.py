@@ -9,9 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import error as theirs
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
-from confluent_kafka.serialization import IntegerSerializer, StringSerializer
+from confluent_kafka.serialization import (
+    IntegerSerializer,
+    SerializationError,
+    StringSerializer,
+)
 
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.broker.network.listener import Listener
@@ -193,13 +198,19 @@ def test_serializers_of_confluents_package_are_called_with_their_context(servers
     reports = Reports()
     with SerializingProducer(conf) as producer:
         producer.produce("t", key="k", value=7, on_delivery=reports)
-        with pytest.raises(ValueSerializationError):
+        with pytest.raises(ValueSerializationError) as caught:
             producer.produce("t", key="k", value="seven")
         assert producer.produce_batch("t", [{"key": b"k", "value": b"raw"}], callback=reports) == 1
     assert {(message.key(), message.value()) for _, message in reports.heard} == {
         (b"k", b"\0\0\0\7"),
         (b"k", b"raw"),
     }
+    assert isinstance(caught.value, theirs.ValueSerializationError)
+    assert isinstance(caught.value, SerializationError)
+    assert (caught.value.name, caught.value.exception) == (
+        "_VALUE_SERIALIZATION",
+        caught.value.__cause__,
+    )
     with pytest.raises(RuntimeError):
         producer.produce("t", value=7)
 
@@ -342,8 +353,8 @@ def test_the_cluster_and_its_topics_are_told() -> None:
         assert producer.cluster_id(LONG) == told.cluster_id
         for partition in told.topics["b"].partitions.values():
             assert partition.replicas == partition.isrs == list(told.brokers)
-        theirs = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        assert shown(producer.list_topics("b", LONG)) == shown(theirs.list_topics("b", LONG))
+        client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        assert shown(producer.list_topics("b", LONG)) == shown(client.list_topics("b", LONG))
         missing = producer.list_topics("c", timeout=LONG).topics["c"]
         assert repr(missing) == f"TopicMetadata(c, 0 partitions, {missing.error})"
         assert missing.error is not None
