@@ -120,7 +120,13 @@ class Producer(Producing, ProducerTransactions):
         except native_errors.InvalidTopicError as error:
             self._fail(record, error)
         else:
-            self._unassigned.add(record)
+            try:
+                self._unassigned.add(record)
+            except Exception as error:
+                self._reports.expect(-1)
+                if isinstance(error, native_errors.BufferFullError):
+                    self._refuse_full()
+                raise
             if self._reports.ended:  # ``close`` has ended meanwhile
                 self._unassigned.purge(Purged(CLOSED))
                 self._reports.serve()

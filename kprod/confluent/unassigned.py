@@ -51,6 +51,11 @@ class Unassigned(NamedTuple):
     began: float
     context: Context
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its key and value, which are already copied."""
+        return len(self.key or b"") + len(self.value or b"")
+
     def as_given(self) -> ProducerRecord:
         """The record as it was given."""
         headers = tuple(self.headers or ())
@@ -125,8 +130,9 @@ class UnassignedRecords:
     def _begin(self) -> None:
         """Create all state anew: after a fork, a thread of the parent may hold the old lock."""
         self._process = generation()
-        self._lock = Lock()  # guards the queues and the thread
+        self._lock = Lock()  # guards the queues, their bytes and the thread
         self.queues.clear()
+        self._nbytes = 0  # of the records in the queues
         self._thread: threading.Thread | None = None
         self._news = NextLatch()  # opens when metadata changes, or a topic is added
         self._metadata: Metadata = self._native.metadata
@@ -138,15 +144,20 @@ class UnassignedRecords:
             self._begin()
 
     def add(self, record: Unassigned) -> None:
-        """Add a record, which waits for its topic at most for the producer's message timeout."""
+        """Add a record, which waits for its topic at most for the producer's message timeout.
+
+        Raises BufferFullError if the producer's memory has no room for all waiting records.
+        """
         self._begin_in_child()
         with self._lock:
+            self._native.ensure_room(self._nbytes + record.nbytes)
             self._ensure_thread()
             queue = self.queues.get(record.topic)
             if queue is None:
                 queue = self.queues[record.topic] = _TopicQueue()
                 self._news.open()
             queue.records.append(record)
+            self._nbytes += record.nbytes
 
     def _ensure_thread(self) -> None:
         """Start the thread. Requires the lock, so that the thread sees the record being added."""
@@ -187,6 +198,7 @@ class UnassignedRecords:
             for queue in self.queues.values():
                 queue.records.clear()
                 queue.attempt = None
+            self._nbytes = 0
         self._news.open()
         for _, attempts in begun:
             attempts.end(error)
@@ -269,6 +281,7 @@ class UnassignedRecords:
                 with self._lock:
                     queue.attempt = record, attempts
                     queue.records.appendleft(record)
+                    self._nbytes += record.nbytes
                 return False
             attempts.end(error)
             self._fail(record, error)
@@ -291,5 +304,6 @@ class UnassignedRecords:
             records = self.queues[record.topic].records
             if records and records[0] is record:
                 records.popleft()
+                self._nbytes -= record.nbytes
                 return True
             return False

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from enum import StrEnum
 from typing import Any
@@ -84,18 +84,35 @@ def test_a_topic_that_is_not_there_holds_no_other_back() -> None:
 def test_records_that_find_no_memory_keep_their_order() -> None:
     reports = Reports()
     values = [b"%04d" % number + bytes(996) for number in range(300)]
-    with EmbeddedBroker(auto_create_topics=False) as broker:
-        small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 32}
+    with EmbeddedBroker(topics={"known": 1}, auto_create_topics=False) as broker:
+        small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 640}
         with Producer({"bootstrap.servers": broker.bootstrap_servers, **small}) as producer:
+            producer.list_topics("known", LONG)
             for value in values:
                 for topic in ("t", "u"):
                     producer.produce(topic, value, on_delivery=reports)
-            slow = Fault(api=ApiKey.PRODUCE, delay=0.05, times=3)
+            slow = Fault(api=ApiKey.PRODUCE, delay=0.1, times=10)
             with broker.faults.active(slow):
+                with suppress(BufferError):  # once no memory is left
+                    while True:
+                        producer.produce("known", values[0])
                 for topic in ("t", "u"):
                     broker.create_topic(topic, 1)
                 assert producer.flush(LONG) == 0
     assert reports.stored == {"t": values, "u": values}
+
+
+def test_records_that_wait_for_their_topic_take_no_more_memory_than_others(nobody: str) -> None:
+    options = {"bootstrap.servers": nobody, "queue.buffering.max.kbytes": 4096}
+    with Producer(options) as producer:
+        for _ in range(2):
+            for _ in range(4):
+                producer.produce("t", bytes(900_000), bytes(100_000))
+            with pytest.raises(BufferError, match="Queue full"):
+                producer.produce("other", bytes(900_000))
+            assert len(producer) == 4
+            producer.purge()
+            assert producer.flush(LONG) == 0
 
 
 def test_a_record_that_gets_its_topic_while_the_producer_closes_is_told_of() -> None:
