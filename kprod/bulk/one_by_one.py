@@ -38,7 +38,8 @@ class OneByOne:
         try:
             future = self._send(self._topic, value, key, headers, partition, timestamp_ms)
         except OF_THE_RECORD as error:
-            error.args = (f"record {self._sent.count}: {error}",)
+            error.record = self._sent.count
+            error.args = (f"record {error.record}: {error}",)
             raise
         self._sent.add(future.delivery, future.index)
 

@@ -30,6 +30,7 @@ from kprod.spark.record_plan import Rows, SendArguments, size_of
 from kprod.spark.write_result import OffsetRange
 
 if TYPE_CHECKING:
+    from kprod.bulk.delivery import BulkDelivery
     from kprod.producer import KafkaProducer
     from kprod.types import Header
     from kprod_ext.futures import FutureRecordMetadata
@@ -334,8 +335,8 @@ class TaskProducer(MeasuringProducer):
     def send_rows(self, rows: Rows) -> None:
         """Send rows with one bulk call. Raises its errors, and DeliveryError as ``send``.
 
-        If one row is invalid, the call queues nothing. If it is rejected, the rows before it and
-        the rows after it are sent separately.
+        If one row is invalid, the call queues nothing, or the rows before it if it sends singly.
+        If the row is rejected, the others are sent separately.
         """
         rejected = self.rejected
         if rejected is not None:
@@ -348,8 +349,11 @@ class TaskProducer(MeasuringProducer):
                 row = error.record
                 if rejected is None or row is None or not is_about_the_record(error):
                     raise
-                if row:
-                    self._queue(rows.slice(0, row))
+                before = rows.slice(0, row)
+                if getattr(error, "accepted", 0):
+                    self._expect(before, error.delivery)  # type: ignore[attr-defined]
+                elif row:
+                    self._queue(before)
                 rejected.take(rows.arguments(row), _unnumbered(error))
                 rows = rows.slice(row + 1)
 
@@ -369,6 +373,9 @@ class TaskProducer(MeasuringProducer):
             if self.outcomes.sent:
                 error.add_note(f"record 0 of this call is record {self.outcomes.sent} of the task")
             raise
+        self._expect(rows, delivery)
+
+    def _expect(self, rows: Rows, delivery: BulkDelivery) -> None:
         super().send_rows(rows)
         kept = None if self.rejected is None else rows
         self.outcomes.expect(delivery, kept, rows.nbytes)

@@ -148,14 +148,15 @@ def test_rows_behind_one_that_only_the_broker_refuses_are_stored_once(shape: str
     assert (told["records"], told["skipped"]) == (len(good), ROWS - len(good))
 
 
-def test_a_pair_that_is_too_large_is_rejected_alone(bootstrap: str) -> None:
-    writer = partition_writer(
-        "pairs", bootstrap_servers=bootstrap, on_row_error="skip", compression_type="none"
-    )
+@pytest.mark.parametrize("partitioner", ["default", "crc32"])  # crc32: a send for each row
+def test_a_pair_that_is_too_large_is_rejected_alone(bootstrap: str, partitioner: str) -> None:
+    topic = f"pairs-{partitioner}"
+    options: dict[str, Any] = {"compression_type": "none", "partitioner": partitioner}
+    writer = partition_writer(topic, bootstrap_servers=bootstrap, on_row_error="skip", **options)
     pairs = [(b"k", bytes(3_000_000) if n in (0, 500, 999) else b"%d" % n) for n in range(1_000)]
     (told,) = writer(iter(pairs))
     assert (told["records"], told["skipped"]) == (997, 3)
-    written = [int(record.value or b"") for _, record in read_topic(bootstrap, "pairs")]
+    written = [int(record.value or b"") for _, record in read_topic(bootstrap, topic)]
     assert written == [n for n in range(1_000) if n not in (0, 500, 999)]
 
 
