@@ -97,13 +97,19 @@ class ProducerTransactions:
             except Exception as error:  # the next poll() runs the remaining callbacks
                 failures.append(error)
 
+        def discard() -> None:
+            self._unassigned.purge(aborted)
+            serve()
+
+        aborted = native.TransactionAbortedError("the transaction was aborted")
         self._ending = call
         try:
             if call is Call.COMMIT:
                 self._await_topics(deadline, serve)
             else:
-                aborted = native.TransactionAbortedError("the transaction was aborted")
-                self._unassigned.purge(aborted)
+                discard()
+                # A record that is just being queued must not get into the next transaction.
+                self._await_topics(deadline, discard)
             left = max(0.0, deadline - monotonic())
             _raising(running.end_transaction, call, left, serve)
         finally:

@@ -23,7 +23,9 @@ from kprod.errors import KprodError
 from kprod.intake.attempts import Attempts
 from kprod.producer import KafkaProducer
 from kprod.transport.memory import MemoryBackend
+from kprod.types import ProducerRecord
 from tests.integration.confluent.test_producer import LONG, Reports
+from tests.support.committed_records import committed
 from tests.support.interruption import interruptible, repeat_until_interrupted
 from tests.support.ports import free_port
 from tests.support.programs import run_python
@@ -344,9 +346,9 @@ def test_a_record_waits_while_its_user_is_refused() -> None:
 BROKER = {"topics": {"t": 1}, "auto_create_topics": False}
 
 
-def transactional(broker: EmbeddedBroker, timeout_ms: int) -> Producer:
+def transactional(broker: EmbeddedBroker, timeout_ms: int, **options: Any) -> Producer:
     servers = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}
-    producer = Producer({**servers, "message.timeout.ms": timeout_ms})
+    producer = Producer({**servers, "message.timeout.ms": timeout_ms, **options})
     producer.init_transactions(LONG)
     producer.begin_transaction()
     return producer
@@ -389,6 +391,37 @@ def test_a_commit_begins_when_no_record_waits_for_its_topic_any_more(
         broker.create_topic("later", 1)
         producer.commit_transaction(LONG)
     assert [record.value for record in broker.records("later")] == [b"v"]
+
+
+class Held:
+    """An interceptor that lets a record go on only later."""
+
+    def __init__(self) -> None:
+        self.reached, self.released = threading.Event(), threading.Event()
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self.reached.set()
+        assert self.released.wait(LONG)
+        return record
+
+
+def test_a_record_that_is_being_queued_is_aborted_with_its_own_transaction(
+    broker: EmbeddedBroker,
+) -> None:
+    held = Held()
+    with transactional(broker, 60_000, interceptors=[held]) as producer:
+        producer.produce("later", b"aborted")
+        broker.create_topic("later", 1)
+        assert held.reached.wait(LONG)
+        error = refused(producer.abort_transaction, 0.05)
+        assert (error.name(), error.retriable()) == ("_TIMED_OUT", True)
+        held.released.set()
+        producer.abort_transaction(LONG)
+        producer.begin_transaction()
+        producer.produce("t", b"committed")
+        producer.commit_transaction(LONG)
+    assert committed(broker.bootstrap_servers, "later", 1) == []
+    assert committed(broker.bootstrap_servers, "t", 1) == [b"committed"]
 
 
 @pytest.mark.parametrize("key", [None, b"key"])
