@@ -363,3 +363,20 @@ def test_texts_of_a_schema_for_bytes_are_bare_behind_an_id() -> None:
     ]
     plain = avro_encoder(AvroEncoding('"bytes"'), column.type).encode(column, b"")[0]
     assert plain[0].as_py() == struct.pack("b4s", 8, b"data")
+
+
+@pytest.mark.parametrize("schema", [["null", "bytes"], ["null", DECIMAL], DECIMAL], ids=steady_repr)
+def test_bytes_behind_an_id_are_those_that_avro_serializer_writes(schema: Any) -> None:
+    number = Decimal("1.23")
+    cell, kind = (b"data", pa.binary()) if "bytes" in schema else (number, pa.decimal128(5, 2))
+    encoding = AvroEncoding(json.dumps(schema), bare_bytes=True)
+    records, faults = avro_encoder(encoding, kind).encode(pa.array([cell], kind), PREFIX)
+    assert faults == {}
+    assert records[0].as_py() == encoding.encoder(PREFIX)(cell)
+
+
+def test_bytes_behind_an_id_must_fit_the_schema() -> None:
+    for schema in ("string", POINT):
+        encoding = AvroEncoding(json.dumps(schema), bare_bytes=True)
+        with pytest.raises(RecordTypeError, match="binary does not fit"):
+            avro_encoder(encoding, pa.binary())

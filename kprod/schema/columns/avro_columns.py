@@ -325,14 +325,12 @@ class AvroEncoder:
         self._reasons: list[str] = []  # why cells of the last column were bad
         kind = plain_kind(kind)
         schema = self._named(schema)
-        if bare_bytes and is_bytes(kind):
-            self._rows: Callable[[Any, bytes], Rows] = lambda column, prefix: _written(
-                [Part(-1, -1, binary_cells(column, "plain"))], len(column), prefix
-            )
-        elif _type(schema) in ("record", "error"):
+        if _type(schema) in ("record", "error"):
             self._rows = self._record_rows(schema, kind, "")
         else:
             part = self._part(schema, kind, "")
+            if bare_bytes and _type(schema) == "bytes":
+                part = _without_length(part)
             self._rows = lambda column, prefix: _written([part(column)], len(column), prefix)
 
     def encode(self, column: Any, prefix: bytes) -> tuple[Any, dict[int, SerializationError]]:
@@ -450,6 +448,14 @@ class AvroEncoder:
         key = self._part("string", kind.key_type, f"{path}[key]")
         value = self._part(schema["values"], kind.item_type, f"{path}[]")
         return lambda column: _blocks(column, [key(column.keys), value(column.items)])
+
+
+def _without_length(part: ToPart) -> ToPart:
+    def bare(column: Any) -> Part:
+        made = part(column)
+        return made._replace(cells=made.cells._replace(layout="plain"))
+
+    return bare
 
 
 def _written(parts: list[Part], rows: int, prefix: bytes) -> Rows:
