@@ -71,6 +71,7 @@ class TransactionCalls:
         producer needs no id. Raises BrokerError if the cluster does not allow idempotent writes,
         and KprodTimeoutError.
         """
+        check_seconds("await_producer_id", timeout, LONGEST_WAIT)
         self._ensure_usable()
         self._engine.await_producer_id(timeout)
 

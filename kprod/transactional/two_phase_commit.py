@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kprod.errors import IllegalStateError, InvalidRecordError, KprodTimeoutError
+from kprod.intake.arguments import check_seconds
 from kprod.quantities import in_seconds
+from kprod.sender.engine import LONGEST_WAIT
 from kprod.sender.transactions import Call, OffsetFetch, Transactions
 from kprod.transactional.group_offsets import checked_place, group_id_of
 from kprod.types import TopicPartition
@@ -144,6 +146,7 @@ class TwoPhaseCommit:
         before Apache Kafka 2.5, and the errors of ``send_offsets_to_transaction`` for invalid
         arguments.
         """
+        check_seconds("committed_offsets", timeout, LONGEST_WAIT)
         producer = self._producer
         producer._ensure_usable()
         producer._engine.refuse_inside("committed_offsets")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -91,3 +91,18 @@ def test_questions_that_cannot_be_written(
         TwoPhaseCommit(producer).committed_offsets(group, [TopicPartition(*place)], LONG)
     producer.begin_transaction()
     goes_on(producer)
+
+
+def test_time_limits_that_cannot_be(producer: KafkaProducer) -> None:
+    calls: list[Callable[[Any], object]] = [
+        producer.await_producer_id,
+        lambda timeout: TwoPhaseCommit(producer).committed_offsets("g", [], timeout),
+    ]
+    wrong: list[tuple[Any, type[KprodError]]] = [
+        *((seconds, InvalidRecordError) for seconds in (-1, float("nan"), 10**18)),
+        ("1", RecordTypeError),
+    ]
+    for call in calls:
+        for timeout, error in wrong:
+            with pytest.raises(error, match="timeout"):
+                call(timeout)
