@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 Check: TypeAlias = Callable[[Any], None]
@@ -14,10 +14,7 @@ NO_FLOAT = 2.0**128 - 2.0**103
 
 
 def number_check(schema: Any) -> Check | None:
-    """The check for objects of ``schema``, which fastavro has parsed; None if none is needed.
-
-    fastavro itself checks values of unions with several types, except for floats.
-    """
+    """The check for objects of ``schema``, which fastavro has parsed; None if none is needed."""
     return _check(schema, {})
 
 
@@ -47,14 +44,57 @@ def _float(data: Any) -> None:
 
 
 def _union(schema: list[Any], named: dict[str, Check]) -> Check | None:
-    checks = [_check(branch, named) for branch in schema]
-    others = [branch for branch in schema if branch != "null"]
-    if len(others) > 1:
-        return _float if _float in checks and "double" not in schema else None
-    found = [check for check in checks if check is not None]
-    if not found:
+    """Refuses an object if every branch that may take it refuses it.
+
+    A tuple names its branch: ``("int", 5)``. fastavro then checks nothing.
+    """
+    branches = [(each, _check(each, named)) for each in schema if each != "null"]
+    if not any(check for _, check in branches):
         return None
-    return lambda data: None if data is None else found[0](data)
+
+    def look(data: Any) -> None:
+        name = None
+        if isinstance(data, tuple) and len(data) == 2:
+            name, data = data
+        refusal: ValueError | None = None
+        for branch, check in branches:
+            if name == _name(branch) if name is not None else _takes(branch, data):
+                try:
+                    if check is not None:
+                        check(data)
+                    return
+                except ValueError as error:
+                    refusal = error
+        if refusal is not None:
+            raise refusal
+
+    return look
+
+
+def _name(branch: Any) -> Any:
+    return branch.get("name", branch["type"]) if isinstance(branch, dict) else branch
+
+
+def _takes(branch: Any, data: Any) -> bool:
+    """Whether fastavro may choose a branch for an object with numbers."""
+    kind = branch["type"] if isinstance(branch, dict) else branch
+    if isinstance(data, bool) or not isinstance(data, _TAKES.get(kind, Mapping)):
+        return False
+    if kind == "long":
+        return bool(-(2**63) <= data < 2**63)
+    fields = branch["fields"] if kind in ("record", "error") else ()
+    return all(
+        field["name"] in data or "default" in field or "null" in field["type"] for field in fields
+    )
+
+
+_TAKES: dict[str, Any] = {
+    **dict.fromkeys(("boolean", "bytes", "enum", "fixed", "string"), ()),
+    **dict.fromkeys(("int", "long"), int),
+    **dict.fromkeys(("float", "double"), (int, float)),
+    "array": Sequence,
+}
+"""The classes of such objects by the name of the type; for other types it is Mapping."""
 
 
 def _items(check: Check | None) -> Check | None:

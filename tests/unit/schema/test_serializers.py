@@ -475,6 +475,7 @@ def test_a_number_that_the_schema_has_no_room_for(
 ) -> None:
     """fastavro writes it, and a reader in Java reads another one."""
     inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": kind}]}
+    other = {"type": "record", "name": "Other", "fields": [{"name": "y", "type": "double"}]}
     again = {"name": "next", "type": ["null", "R"]}
     places: list[tuple[Any, Any]] = [
         *((kind, number), (["null", kind], number)),
@@ -482,6 +483,11 @@ def test_a_number_that_the_schema_has_no_room_for(
         ({"type": "map", "values": kind}, {"k": number}),
         (inner, {"x": number}),
         (["null", kind], None),  # in the record within it
+        (["null", kind], (kind, number)),
+        (["null", "string", "long", kind], (kind, number)),
+        (["string", {"type": "array", "items": kind}], [number]),
+        (["null", inner, other], {"x": number}),
+        (["null", inner, other], ("Inner", {"x": number})),
     ]
     for within, value in places:
         schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": within}, again]}
@@ -489,6 +495,24 @@ def test_a_number_that_the_schema_has_no_room_for(
         said = f"does not fit into an Avro {kind}|do not match"
         with pytest.raises((ValueError, OverflowError), match=said):
             AvroSerializer(registry, schema).serialize("t", [], data)
+
+
+@pytest.mark.parametrize(
+    ("branches", "data"),
+    [
+        (["float", "double"], 1e300),
+        (["int", "long"], 2**31),
+        (["int", "double"], 2**31),
+        (["string", {"type": "array", "items": "int"}], [1]),
+        (["null", "float"], float("inf")),
+    ],
+)
+def test_another_type_of_a_union_has_room(
+    registry: SchemaRegistry, branches: Any, data: Any
+) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": branches}]}
+    written = AvroSerializer(registry, schema).serialize("t", [], {"f": data})
+    assert fastavro.schemaless_reader(BytesIO((written or b"")[5:]), schema, None) == {"f": data}
 
 
 @pytest.mark.parametrize("data", [b"data", b"x" * 300])
