@@ -48,7 +48,8 @@ class SchemaSerializer(ABC):
     With ``auto_register=False``, it must already be in the registry. With ``use_latest_version``,
     the newest schema of the subject is used. It is requested again after ``latest_max_age_ms``
     (None: never). ``normalize`` makes the registry compare normalized schemas. ``id_in`` is where
-    the schema id is written: "prefix" or "header".
+    the schema id is written: "prefix" or "header". ``to_dict`` converts the application's objects
+    to what the format takes.
 
     None is written as null. The first ``send`` to a topic sends a request to the registry, and
     waits for at most the registry's ``timeout_ms``. In ``kprod.aio``, only the sending task waits.
@@ -195,7 +196,9 @@ class SchemaSerializer(ABC):
             prefix, header = b"", id_header(registered, self._is_key, suffix)
         else:
             prefix = id_bytes(registered, suffix)
-        encoder = Encoder(self._encoder(prefix, registered.schema), header, until)
+        encode, to_dict = self._encoder(prefix, registered.schema), self._to_dict
+        whole = encode if to_dict is None else lambda data: encode(to_dict(data))
+        encoder = Encoder(whole, header, until)
         with self._adding:
             if len(self._encoders) >= MOST_TOPICS:
                 self._encoders.clear()
@@ -207,8 +210,7 @@ class SchemaSerializer(ABC):
         """An encoding of ``schema`` that needs no registry. Fetches the references now."""
 
     def _encoder(self, prefix: bytes, schema: Schema) -> Encode:
-        encode, to_dict = self.encoding(schema).encoder(prefix), self._to_dict
-        return encode if to_dict is None else lambda data: encode(to_dict(data))
+        return self.encoding(schema).encoder(prefix)
 
     def _id_suffix(self) -> bytes:
         """The bytes between the schema id and the data."""

@@ -211,6 +211,8 @@ def test_protobuf(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     first = ProtobufSerializer(registry, Customer, subject="record_name")
     assert first.serialize("t", [], Customer(name="a")) == b"\0\0\0\0\1\0" + b"\n\x01a"
     assert list(fake.subjects)[-1] == "shop.Customer"
+    by_name = ProtobufSerializer(registry, Customer, to_dict=lambda name: {"name": name})
+    assert by_name.serialize("t", [], "a") == b"\0\0\0\0\1\0" + b"\n\x01a"
 
 
 @pytest.mark.parametrize(
