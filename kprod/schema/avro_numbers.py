@@ -34,7 +34,8 @@ def _check(schema: Any, named: dict[str, Check]) -> Check | None:
 
 
 def _int(data: Any) -> None:
-    if isinstance(data, int) and not -(2**31) <= data < 2**31:
+    # fastavro takes every object with __int__: numbers of numpy, floats, Decimal.
+    if hasattr(data, "__int__") and not -(2**31) <= data < 2**31:
         raise ValueError(f"{data} does not fit into an Avro int")
 
 

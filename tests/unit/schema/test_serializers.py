@@ -9,6 +9,7 @@ from io import BytesIO
 from typing import Any
 
 import fastavro
+import numpy
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -470,7 +471,11 @@ def test_protobuf_files_that_every_registry_knows(
 
 
 @pytest.mark.parametrize(
-    ("kind", "number"), [("int", 2**31), ("int", -(2**31) - 1), ("float", 1e300), ("float", 2**128)]
+    ("kind", "number"),
+    [
+        *(("int", number) for number in (2**31, -(2**31) - 1, numpy.int64(2**31), 2.0**31)),
+        *(("float", number) for number in (1e300, 2**128)),
+    ],
 )
 def test_a_number_that_the_schema_has_no_room_for(
     registry: SchemaRegistry, kind: str, number: Any
