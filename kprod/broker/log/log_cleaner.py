@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
@@ -29,12 +30,14 @@ _log = logging.getLogger(__name__)
 class LogCleaner:
     """Compacts logs, and remembers up to which offset each is clean (Kafka: LogCleaner, Cleaner).
 
-    Used by one thread. A log is compacted when a large enough part of it has never been cleaned
-    (``min.cleanable.dirty.ratio``). The active segment is never compacted.
+    Only one thread at a time may compact; any thread may call ``forget``. A log is compacted when a
+    large enough part of it has never been cleaned (``min.cleanable.dirty.ratio``). The active
+    segment is never compacted.
     """
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / CLEANER_CHECKPOINT
+        self._lock = threading.Lock()  # guards the file, and changes of the offsets
         self._first_dirty = read_offsets(self._path)
 
     def clean_if_dirty(self, log: PartitionLog, now_ms: int) -> bool:
@@ -74,13 +77,15 @@ class LogCleaner:
             end = header.last_offset + 1
         for group in reversed(list(_groups(segments, log.config))):
             cleaning.rewrite(group)
-        self._first_dirty[log.where] = end
-        write_offsets(self._path, self._first_dirty)
+        with self._lock:
+            self._first_dirty[log.where] = end
+            write_offsets(self._path, self._first_dirty)
 
     def forget(self, *deleted: TopicPartition) -> None:
         """Forget partitions that were deleted."""
-        if [where for where in deleted if self._first_dirty.pop(where, None) is not None]:
-            write_offsets(self._path, self._first_dirty)
+        with self._lock:
+            if [where for where in deleted if self._first_dirty.pop(where, None) is not None]:
+                write_offsets(self._path, self._first_dirty)
 
     def forget_cut(self, ends: Mapping[TopicPartition, int]) -> None:
         """Treat a log as dirty if recovery has cut off part of what was clean.

@@ -245,6 +245,10 @@ class LogDirectory:
             log.flush_rolled()
         except CorruptBatch:
             _log.exception("%s could not be maintained", log.where)
+        except OSError:
+            if self.logs.get(log.where) is log:
+                raise
+            # The partition was deleted meanwhile: its files have other names, or are gone.
 
     def close(self) -> None:
         """Flush and close every log. If all of that succeeds, mark the shutdown as clean."""

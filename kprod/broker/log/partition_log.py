@@ -273,14 +273,19 @@ class PartitionLog:
     def replace_segments(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
         """Replace segments by a compacted one, whose files have the suffix ``.cleaned``.
 
+        If the log is closed, ``fresh`` is deleted instead.
+
         After a crash at any step, recovery can continue: it ignores ``.cleaned`` files, replaces
         the segments that a ``.swap`` file covers, and removes ``.deleted`` files. Raises
         ``OSError``.
         """
-        fresh.rename(".swap")
         with self._lock:
             if self._open:
+                fresh.rename(".swap")
                 self._files.replace(old, fresh, now_ms)
+            else:
+                # The partition may be deleted, and a new one may have its directory.
+                fresh.delete()
 
     def purge(self, now_ms: int) -> None:
         """Delete ``.deleted`` files for which ``file.delete.delay.ms`` have passed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import shutil
 import uuid
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kprod.broker.log.checkpoint_files import StorageError, read_offsets
-from kprod.broker.log.log_cleaner import CLEANER_CHECKPOINT
+from kprod.broker.log.log_cleaner import CLEANER_CHECKPOINT, LogCleaner
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories, decode_id, deleted_name, encode_id
 from kprod.broker.log.partition_log import PartitionLog
@@ -158,6 +159,42 @@ def test_the_files_of_a_deleted_partition_stay_for_a_while(tmp_path: Path) -> No
     assert doomed(tmp_path) == []
     assert values(directory.logs[WHERE]) == [b"another"]
     directory.close()
+
+
+def test_a_partition_that_is_deleted_during_maintenance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = LogDirectories([tmp_path], LogConfig(segment_bytes=100))
+    first, second = (logs.create(TopicPartition("t", number), TOPIC_ID) for number in (0, 1))
+    for log in (first, second):
+        append_often(log)
+    flush = os.fsync
+
+    def delete_meanwhile(descriptor: int) -> None:
+        flush(descriptor)
+        if second.where in logs.logs:
+            logs.remove(second.where, NOW)
+
+    monkeypatch.setattr(os, "fsync", delete_meanwhile)
+    logs.maintain(NOW)
+    assert list(logs.logs) == [first.where]
+    assert not logs.offline
+    logs.close()
+
+
+def test_compaction_of_a_deleted_partition_leaves_its_successor_alone(tmp_path: Path) -> None:
+    logs = LogDirectories([tmp_path], LogConfig(segment_bytes=100, cleanup_policy="compact"))
+    topics = Topics(logs)
+    (old,) = topics.create("t", 1).partitions
+    append_often(old)
+    topics.delete("t", NOW)
+    (new,) = topics.create("t", 1).partitions
+    append(new, b"kept")
+    LogCleaner(tmp_path).clean(old, NOW)
+    logs.close()
+    again = open_directory(tmp_path)
+    assert values(again.logs[new.where]) == [b"kept"]
+    again.close()
 
 
 def test_a_deleted_partition_has_the_name_that_kafka_gives_it() -> None:
