@@ -179,16 +179,18 @@ class Topics:
     def delete(self, name: str, now_ms: int) -> None:
         """Delete a topic. Its files are deleted later.
 
-        Raises ``BrokerError`` 3 (unknown topic) or 56 (disk failure).
+        Raises ``BrokerError`` 3 (unknown topic) or 56 (disk failure). A topic with a partition that
+        is offline is not deleted, because the next start would find that partition again.
         """
         with self._changing:
             topic = self._existing(name)
+            for log in topic.partitions:
+                if log.offline:
+                    raise BrokerError(ErrorCode.kafka_storage_error, f"{log.where} is offline")
             self._by_name = {n: t for n, t in self._by_name.items() if n != name}
             self._by_id = {i: t for i, t in self._by_id.items() if i != topic.id}
             try:
                 for log in topic.partitions:
-                    if log.offline:
-                        raise OSError(f"{log.where} is in a directory that is offline")
                     self._logs.remove(log.where, now_ms)
             except OSError as error:
                 raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error

@@ -297,6 +297,19 @@ def test_new_partitions_avoid_a_disk_that_failed(disks: list[Path]) -> None:
     logs.close()
 
 
+def test_a_topic_on_a_disk_that_failed_stays(disks: list[Path]) -> None:
+    logs, partitions = with_a_topic(disks)
+    logs.directories[1].fail(OSError(errno.EIO, "broken"))
+    topics = Topics(logs)
+    with pytest.raises(BrokerError, match=STORAGE_ERROR):
+        topics.delete("t", NOW)
+    with pytest.raises(BrokerError, match="exists"):
+        topics.create("t", 6)
+    for log in partitions:
+        assert log.offline or values(log) == [b"%d" % log.where.partition]
+    logs.close()
+
+
 def test_an_append_that_failed_left_nothing(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
     log = partitions[0]
