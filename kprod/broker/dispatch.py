@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -199,7 +200,7 @@ class Dispatcher:
             return
         call = _parse(key, version, frame, session)
         handler = _refusing(self._handlers[key])
-        fault = self._faults.take(key, call.body, call.client_id, self._node.node_id)
+        fault = self._faults.take(key, call.body, call.client_id, self._node.node_id, self._name_of)
         if fault is not None:
             handler = faulty_handler(fault, key, handler)
             reply = faulty_reply(fault, reply, self._node.timer)
@@ -210,6 +211,10 @@ class Dispatcher:
             answer.begin(lambda values: _send_late(reply, key, version, header, values))
         else:
             reply(response_schema(key, version).encode_parts(header, answer))
+
+    def _name_of(self, topic_id: uuid.UUID) -> str | None:
+        topic = self._node.topics.find_id(topic_id)
+        return None if topic is None else topic.name
 
 
 def _refusing(handler: Handler) -> Handler:

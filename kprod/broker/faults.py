@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from kprod.broker.protocol.api_key import ApiKey, VersionRange
+
+NameOf: TypeAlias = Callable[[uuid.UUID], str | None]
+"""Returns the name of the topic with an id, or None."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -48,13 +52,18 @@ class Fault:
     throttle_ms: int | None = None
     hits: int = field(default=0, init=False)
 
-    def meets(self, key: ApiKey, body: Any, client_id: str | None, node_id: int) -> bool:
-        """Whether a request matches. ``after`` and ``times`` are not considered."""
+    def meets(
+        self, key: ApiKey, topics: Collection[str | None], client_id: str | None, node_id: int
+    ) -> bool:
+        """Whether a request that names these topics matches.
+
+        ``after`` and ``times`` are not considered.
+        """
         return (
             self.api in (None, key)
             and self.node_id in (None, node_id)
             and self.client_id in (None, client_id)
-            and (self.topic is None or self.topic in set(_topics(body)))
+            and (self.topic is None or self.topic in topics)
         )
 
 
@@ -104,17 +113,20 @@ class FaultPlan:
         """The version limits by API."""
         return self._versions
 
-    def take(self, key: ApiKey, body: Any, client_id: str | None, node_id: int) -> Fault | None:
+    def take(
+        self, key: ApiKey, body: Any, client_id: str | None, node_id: int, name_of: NameOf
+    ) -> Fault | None:
         """Return the oldest fault that applies to a request, or None.
 
         The request is counted in the ``hits`` of each matching fault, up to the one that is
-        returned.
+        returned. ``name_of`` is called for each topic that the request names by its id.
         """
         if not self._faults:
             return None
+        topics = set(_topics(body, name_of))
         with self._lock:
             for fault in self._faults:
-                if fault.meets(key, body, client_id, node_id):
+                if fault.meets(key, topics, client_id, node_id):
                     fault.hits += 1
                     past = fault.hits - fault.after
                     if past > 0 and (fault.times is None or past <= fault.times):
@@ -122,11 +134,17 @@ class FaultPlan:
         return None
 
 
-def _topics(body: Any) -> Iterator[str]:
-    """The topic names in a request, from fields that are called differently in each API."""
+def _topics(body: Any, name_of: NameOf) -> Iterator[str | None]:
+    """The topics in a request, from fields that are called differently in each API."""
+    yield from getattr(body, "topic_names", ())  # DeleteTopics before version 6
+    for group in getattr(body, "groups", ()):  # OffsetFetch from version 8 on
+        yield from _topics(group, name_of)
     for list_name in ("topics", "topic_data", "v3_and_below_topics", "resources"):
         for entry in getattr(body, list_name, None) or ():
             for name in ("name", "topic", "resource_name"):
                 found = getattr(entry, name, None)
                 if isinstance(found, str):
                     yield found
+            topic_id = getattr(entry, "topic_id", None)
+            if topic_id is not None:
+                yield name_of(topic_id)

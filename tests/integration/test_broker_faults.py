@@ -71,6 +71,23 @@ def test_a_fault_hits_the_requests_that_it_names_and_no_others(broker: EmbeddedB
         assert [produced(client)[0] for _ in range(3)] == [0, MOVED, 0]
 
 
+def test_a_fault_finds_its_topic_wherever_a_request_names_it(broker: EmbeddedBroker) -> None:
+    fault = broker.faults.add(Fault(topic="t", error=MOVED, after=100))
+    with WireClient(broker.bootstrap_servers) as client:
+        client.send(ApiKey.METADATA, 12, {"topics": [{"name": "t"}]})
+        topic_id = client.receive(ApiKey.METADATA, 12)[1].topics[0].topic_id
+        for key, version, body in (
+            (ApiKey.PRODUCE, 13, {"acks": -1, "topic_data": [{"topic_id": topic_id}]}),
+            (ApiKey.FETCH, 13, {"topics": [{"topic_id": topic_id}]}),
+            (ApiKey.OFFSET_FETCH, 8, {"groups": [{"topics": [{"name": "t"}]}]}),
+            (ApiKey.DELETE_TOPICS, 5, {"topic_names": ["t"]}),
+        ):
+            hits = fault.hits
+            client.send(key, version, body)
+            client.receive(key, version)
+            assert fault.hits == hits + 1, key
+
+
 @pytest.mark.parametrize("cut_at", [0, 3, 20])
 def test_an_answer_is_cut_off(broker: EmbeddedBroker, cut_at: int) -> None:
     broker.faults.add(Fault(api=ApiKey.PRODUCE, cut_at=cut_at))
