@@ -156,19 +156,22 @@ class LogSegment:
         start = self.offset_index.lookup(offset)
         if start:
             with contextlib.suppress(CorruptBatch):
-                found = self._scan(start, offset)
-                if found is not None:
-                    return found
+                return self._scan(start, offset)
             # A damaged index points anywhere. The file of batches is the truth.
             _log.warning("%s did not lead to offset %d", self.offset_index.path, offset)
         return self._scan(0, offset)
 
     def _scan(self, position: int, offset: int) -> tuple[int, StoredHeader] | None:
+        """Search from ``position`` on. If that is not 0, the batch there must not be later."""
+        early_enough = position == 0
         for at, header in self.records.headers(position):
+            if not early_enough and header.base_offset > offset:
+                break
             if header.last_offset >= offset:
-                if at == position and at > 0 and header.base_offset > offset:
-                    raise CorruptBatch(f"the batch at {at} starts after offset {offset}")
                 return at, header
+            early_enough = True
+        if not early_enough:
+            raise CorruptBatch(f"no batch at {position} starts at or before offset {offset}")
         return None
 
     def find_timestamp(self, timestamp: int, start: int, end: int) -> TimestampOffset | None:

@@ -12,9 +12,10 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.batch_writer import write_batch
 from kprod.errors import BrokerError
+from kprod.records.legacy_message import read_sets
 from kprod.records.record_batch import BatchHeader
 from tests.support.crash_images import crash_images
-from tests.unit.broker.logs import append, open_log, produce, records, values
+from tests.unit.broker.logs import append, open_log, produce, read_log, records, values
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -125,6 +126,21 @@ def test_the_last_record_of_each_key_is_kept(tmp_path: Path) -> None:
     log.close()
     again = open_log(tmp_path, config=COMPACT)
     assert pairs(again) == kept
+
+
+def test_offsets_that_compaction_left_out_are_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(tmp_path, config=COMPACT)
+    for number in range(5):
+        put(log, (b"%d" % number, b"x" * 50))
+    while len(log.segments) < 3:
+        put(log, (b"k", b"x" * 50))
+    active = bases(log)[-1]
+    LogCleaner(tmp_path).clean(log, NOW)
+    (batch, *_) = read_sets(read_log(log, 5, 1))
+    assert batch.base_offset == active - 1
+    assert not caplog.messages
 
 
 def test_a_tombstone_stays_for_a_while(tmp_path: Path) -> None:
