@@ -344,8 +344,8 @@ class GroupCoordinator:
     def forget_topic(self, topic: str) -> None:
         """Delete all groups' offsets for a topic, because the topic was deleted."""
         with self._lock:
-            for group_id in self._offsets.groups():
-                offsets = self._offsets.of(group_id)
+            for group_id in self._groups:
+                offsets = self._offsets.partitions_of(group_id)
                 self._offsets.forget(group_id, [w for w in offsets if w.topic == topic])
 
     # Administration ------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class GroupCoordinator:
         """
         with self._lock:
             self._check_without_members(group_id)
-            self._offsets.forget(group_id, self._offsets.of(group_id))
+            self._offsets.forget(group_id, self._offsets.partitions_of(group_id))
             self._drop(group_id)
 
     def resign(self, error: ErrorCode) -> None:

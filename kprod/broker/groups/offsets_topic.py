@@ -261,7 +261,9 @@ class OffsetStore:
         value = None if record.value is None else _OFFSETS.decode(record.value)
         offsets = self._offsets(key.group, producer_id)
         where = TopicPartition(key.topic, key.partition)
-        if value is None:
+        if value is None and producer_id is None:
+            self._remove(key.group, where)
+        elif value is None:
             offsets.pop(where, None)
         else:
             _, one = value
@@ -288,6 +290,10 @@ class OffsetStore:
     def unstable(self, group_id: str) -> set[TopicPartition]:
         """Return the partitions for which the group has an offset in an open transaction."""
         return {where for groups in self._pending.values() for where in groups.get(group_id, ())}
+
+    def partitions_of(self, group_id: str) -> set[TopicPartition]:
+        """Return the partitions for which the group has an offset, valid or pending."""
+        return {*self.of(group_id), *self.unstable(group_id)}
 
     def append(
         self,
@@ -338,12 +344,17 @@ class OffsetStore:
         return ended
 
     def forget(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete a group's offsets for these partitions."""
-        known = [where for where in partitions if where in self.of(group_id)]
+        """Delete a group's offsets for these partitions, also those that are pending."""
+        present = self.partitions_of(group_id)
+        known = [where for where in partitions if where in present]
         if known:
             self.append(group_id, [offset_entry(group_id, where, None) for where in known])
             for where in known:
-                del self._committed[group_id][where]
+                self._remove(group_id, where)
+
+    def _remove(self, group_id: str, where: TopicPartition) -> None:
+        for groups in (self._committed, *self._pending.values()):
+            groups.get(group_id, {}).pop(where, None)
 
     def drop(self, group_id: str) -> None:
         """Forget a group in memory. Its offsets must have been deleted before."""

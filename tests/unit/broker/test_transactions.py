@@ -54,6 +54,19 @@ def test_every_step_of_a_producers_life(tmp_path: Path) -> None:
         check_answers(asks, patient, "one", "x")
 
 
+def test_a_commit_brings_no_offset_of_a_deleted_topic(tmp_path: Path) -> None:
+    with running(tmp_path) as (node, _):
+        producer = AskingProducer(partial(ask, node), 2)
+        assert producer.init() is NONE
+        assert producer.commit_offset(5) is NONE
+        ask(node, ApiKey.DELETE_TOPICS, 5, topic_names=["t"])
+        node.topics.create("t", 1)
+        assert producer.end(committed=True) is NONE
+        assert node.groups.committed("g") == {}
+    with running_node(tmp_path) as node:
+        assert node.groups.committed("g") == {}
+
+
 def test_describing_and_listing(tmp_path: Path) -> None:
     def listed(**filters: Any) -> list[str]:
         answer = ask(node, ApiKey.LIST_TRANSACTIONS, 2, **{"duration_filter": -1, **filters})
