@@ -240,14 +240,18 @@ class PartitionLog:
     def delete_records(self, before: int) -> int:
         """Delete the records before an offset (-1: all records); return the new start of the log.
 
-        Files are deleted later. Raises ``BrokerError`` 1 for an offset after the end of the log.
+        Files are deleted later. Raises ``BrokerError`` 1 for an offset after the end of the log,
+        and 56 if the disk fails.
         """
-        with self._lock:
-            offset = self.end_offset if before == -1 else before
-            if not 0 <= offset <= self.end_offset:
-                raise _out_of_range(offset, 0, self.end_offset)
-            self._begin_at(max(offset, self.start_offset))
-            return self.start_offset
+        try:
+            with self._lock:
+                offset = self.end_offset if before == -1 else before
+                if not 0 <= offset <= self.end_offset:
+                    raise _out_of_range(offset, 0, self.end_offset)
+                self._begin_at(max(offset, self.start_offset))
+                return self.start_offset
+        except OSError as error:
+            raise self._disk_failed(error) from error
 
     def _begin_at(self, offset: int) -> None:
         self.start_offset = offset

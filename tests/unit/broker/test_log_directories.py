@@ -288,6 +288,15 @@ def test_a_disk_that_fails_takes_only_its_partitions_along(disks: list[Path]) ->
     assert marked == [disks[0], disks[2]]
 
 
+def test_deleting_records_notices_a_disk_that_fails(disks: list[Path]) -> None:
+    logs, partitions = with_a_topic(disks)
+    lose(disks[1])
+    with pytest.raises(BrokerError, match=STORAGE_ERROR):
+        next(log for log in partitions if log.directory.parent == disks[1]).delete_records(-1)
+    assert list(logs.offline) == [disks[1]]
+    logs.close()
+
+
 def test_new_partitions_avoid_a_disk_that_failed(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
     lose(disks[1])
