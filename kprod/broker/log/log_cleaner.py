@@ -41,7 +41,7 @@ class LogCleaner:
         self._first_dirty = read_offsets(self._path)
 
     def clean_if_dirty(self, log: PartitionLog, now_ms: int) -> bool:
-        """Compact a log if its policy is to compact and enough of it is dirty.
+        """Compact a log if its policy is to compact and enough of it is dirty, or for too long.
 
         Returns whether the log was compacted.
         """
@@ -53,7 +53,9 @@ class LogCleaner:
         )
         if not config.compacts or not dirty_bytes:
             return False
-        if dirty_bytes / (dirty_bytes + clean_bytes) < config.min_cleanable_dirty_ratio:
+        is_old = now_ms - dirty[0].first_timestamp > config.max_compaction_lag_ms
+        ratio = dirty_bytes / (dirty_bytes + clean_bytes)
+        if ratio < config.min_cleanable_dirty_ratio and not is_old:
             return False
         self.clean(log, now_ms, first_dirty=first_dirty)
         return True

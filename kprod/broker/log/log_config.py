@@ -126,6 +126,11 @@ class LogConfig:
         """Whether only the last record of each key is kept."""
         return "compact" in self.cleanup_policy.split(",")
 
+    @property
+    def max_segment_ms(self) -> int:
+        """The age at which a segment is rolled; only then can it be compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms if self.compacts else NO_LIMIT)
+
 
 KEYS: Final[Mapping[str, ConfigKey]] = {
     "compression.type": ConfigKey(_STRING, _one_of("producer"), fixed="producer"),

@@ -51,7 +51,7 @@ class LogSegment:
         self._indexes = (self.time_index, self.offset_index)
         self.transaction_index = TransactionIndex(directory / f"{name}.txnindex{suffix}")
         self.config = config
-        self._rolling_from: int | None = None
+        self._first_timestamp: int | None = None
         self._created_ms = wall_ms()
         self._bytes_since_index_entry = 0
         self._largest = self.time_index.last if self.time_index.sane else self.time_index.none
@@ -80,7 +80,7 @@ class LogSegment:
     def has_room_for(self, header: StoredHeader) -> bool:
         """Whether a batch fits in this segment. ``header`` has its final offsets."""
         return (
-            self._age(header) <= self.config.segment_ms
+            self._age(header) <= self.config.max_segment_ms
             and self.size + header.size <= self.config.segment_bytes
             and not self.offset_index.full
             and not self.time_index.full
@@ -93,12 +93,18 @@ class LogSegment:
         It is computed from the timestamps of the first batch and this one. If one of them has none,
         the clock is used.
         """
-        if self._rolling_from is None:
-            first = self.records.header_at(0)
-            self._rolling_from = -1 if first is None else first.max_timestamp
-        if self._rolling_from >= 0 and header.max_timestamp >= 0:
-            return header.max_timestamp - self._rolling_from
+        first = self.first_timestamp
+        if first >= 0 and header.max_timestamp >= 0:
+            return header.max_timestamp - first
         return wall_ms() - self._created_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch; -1 if there is none."""
+        if self._first_timestamp is None:
+            first = self.records.header_at(0)
+            self._first_timestamp = -1 if first is None else first.max_timestamp
+        return self._first_timestamp
 
     def append(self, header: StoredHeader, buffers: Sequence[BytesLike]) -> None:
         """Write one batch. ``header`` has its final offsets. After an error, call ``undo``."""

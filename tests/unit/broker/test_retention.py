@@ -128,6 +128,18 @@ def test_the_last_record_of_each_key_is_kept(tmp_path: Path) -> None:
     assert pairs(again) == kept
 
 
+def test_dirty_records_are_compacted_after_a_while(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=replace(COMPACT, max_compaction_lag_ms=HOUR))
+    cleaner = LogCleaner(tmp_path)
+    for number in range(50):
+        put(log, (b"%d" % number, b"x"))
+    assert cleaner.clean_if_dirty(log, NOW)
+    put(log, (b"0", b"y"), at=NOW + HOUR + 1)
+    assert bases(log)[-1] == 50
+    assert not cleaner.clean_if_dirty(log, NOW + HOUR)
+    assert cleaner.clean_if_dirty(log, NOW + HOUR + 1)
+
+
 def test_offsets_that_compaction_left_out_are_no_damage(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
