@@ -109,6 +109,10 @@ class LocalLog:
         self.active.seal()
         fresh = LogSegment(self.directory, base_offset, self.config)
         fresh.open_for_append()
+        if self.config.flush_messages is not None:
+            # ``flush_if_due`` flushes only the batches of the active segment.
+            self.active.records.flush()
+            flush_directory(self.directory)
         self.segments = [*self.segments, fresh]
 
     def flush_if_due(self, appended: int) -> None:

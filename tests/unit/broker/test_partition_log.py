@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import struct
 import tempfile
@@ -32,6 +33,24 @@ def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
     append(log, b"a", b"b")
     stored = read_log(log, 1, 10_000)
     assert stored == (1).to_bytes(8, "big") + sent[8:12] + bytes(4) + sent[16:]
+
+
+@pytest.mark.skipif(not hasattr(os, "fdatasync"), reason="the system has no fdatasync")
+def test_a_flush_does_not_leave_out_the_segment_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed, flush = set(), os.fdatasync
+
+    def note(descriptor: int) -> None:
+        flushed.add(os.fstat(descriptor).st_ino)
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    log = open_log(tmp_path, config=LogConfig(flush_messages=2, segment_bytes=100))
+    append(log)
+    append(log)
+    assert len(log.segments) == 2
+    assert flushed == {segment.records.path.stat().st_ino for segment in log.segments}
 
 
 def test_a_full_segment_is_followed_by_the_next(log: PartitionLog, tmp_path: Path) -> None:
