@@ -7,7 +7,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeAlias
+from typing import Any, Final, ParamSpec, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -31,6 +31,8 @@ from kprod.errors import BrokerError
 from kprod.records.codecs import CorruptBatch
 from kprod.types import TopicPartition
 
+_COMPACTED: Final = {"cleanup.policy": "compact"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions:
@@ -46,6 +48,14 @@ class BrokerOptions:
     clock: Clock = field(default_factory=SystemClock)
     faults: FaultPlan = field(default_factory=FaultPlan)
     client_metrics: ClientMetrics = field(default_factory=ClientMetrics)
+
+    def of_new_topic(self, name: str) -> tuple[int, Mapping[str, str]]:
+        """Return the number of partitions and the settings of a topic that nobody has created."""
+        if name == OFFSETS_TOPIC:
+            return self.group_config.offsets_topic_partitions, _COMPACTED
+        if name == TRANSACTION_TOPIC:
+            return self.transaction_config.state_topic_partitions, _COMPACTED
+        return self.default_partitions, {}
 
 
 @dataclass(frozen=True, slots=True)

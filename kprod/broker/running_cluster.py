@@ -34,7 +34,6 @@ _PRODUCER_IDS: Final = "producer-ids-checkpoint"
 _OFFSETS_EXPIRY_CHECK: Final = 600.0
 _IDS_EXPIRY_CHECK: Final = 3600.0
 _MAINTENANCE: Final = 30.0
-_COMPACTED: Final = {"cleanup.policy": "compact"}
 _END_OF_TIME: Final = 2**63 - 1
 
 
@@ -86,12 +85,13 @@ class RunningCluster:
             self._logs.maintain(self._options.clock.wall_ms())
 
     def _offsets_log(self, partition: int) -> PartitionLog:
-        count = self._options.group_config.offsets_topic_partitions
-        return self.topics.find_or_create(OFFSETS_TOPIC, count, _COMPACTED).partitions[partition]
+        return self._internal(OFFSETS_TOPIC, partition)
 
     def _state_log(self, partition: int) -> PartitionLog:
-        count = self._options.transaction_config.state_topic_partitions
-        topic = self.topics.find_or_create(TRANSACTION_TOPIC, count, _COMPACTED)
+        return self._internal(TRANSACTION_TOPIC, partition)
+
+    def _internal(self, name: str, partition: int) -> PartitionLog:
+        topic = self.topics.find_or_create(name, *self._options.of_new_topic(name))
         return topic.partitions[partition]
 
     def _end_transaction(

@@ -68,7 +68,7 @@ def _find(wanted: Any, node: Node, may_create: bool) -> Topic:
     if not may_create:
         raise BrokerError(ErrorCode.unknown_topic_or_partition)
     try:
-        return node.topics.find_or_create(wanted.name, node.options.default_partitions)
+        return node.topics.find_or_create(wanted.name, *node.options.of_new_topic(wanted.name))
     except BrokerError as error:
         if error.code != ErrorCode.invalid_topic_exception:
             raise

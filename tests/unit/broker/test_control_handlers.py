@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kprod.broker import GroupConfig, TransactionConfig
 from kprod.broker.client_metrics import ClientMetricsSubscription
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
@@ -69,6 +70,16 @@ def create(node: Node, version: int = 7, validate_only: bool = False, **topic: A
     wanted = {"name": "t", "num_partitions": 2, "replication_factor": 1, **topic}
     answer = ask(node, ApiKey.CREATE_TOPICS, version, topics=[wanted], validate_only=validate_only)
     return answer.topics[0]
+
+
+def test_a_client_that_asks_for_an_internal_topic_changes_nothing(tmp_path: Path) -> None:
+    groups = GroupConfig(offsets_topic_partitions=5)
+    transactions = TransactionConfig(state_topic_partitions=7)
+    with running_node(tmp_path, group_config=groups, transaction_config=transactions) as node:
+        for name, count in (("__consumer_offsets", 5), ("__transaction_state", 7)):
+            (topic,) = ask(node, ApiKey.METADATA, 9, topics=[{"name": name}]).topics
+            assert len(topic.partitions) == count
+            assert node.topics.settings(name) == {"cleanup.policy": "compact"}
 
 
 def test_topics_are_made_on_request(tmp_path: Path) -> None:
