@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -56,10 +57,16 @@ class RunningCluster:
         self.topics = Topics(logs)
         self._purgatory = Purgatory(self._timer, self._pool.submit)
         self.groups = GroupCoordinator(
-            options.group_config, self._offsets_log, self._timer, self._pool.submit, options.clock
+            replace(options.group_config, offsets_topic_partitions=self._count(OFFSETS_TOPIC)),
+            self._offsets_log,
+            self._timer,
+            self._pool.submit,
+            options.clock,
         )
         self.transactions = TransactionCoordinator(
-            options.transaction_config,
+            replace(
+                options.transaction_config, state_topic_partitions=self._count(TRANSACTION_TOPIC)
+            ),
             self._state_log,
             self._end_transaction,
             ProducerIds(logs.path / _PRODUCER_IDS),
@@ -83,6 +90,11 @@ class RunningCluster:
         """Apply retention and compaction, flush what is due, and write checkpoints."""
         with self._maintaining:
             self._logs.maintain(self._options.clock.wall_ms())
+
+    def _count(self, name: str) -> int:
+        """Return the number of partitions of an internal topic, which the options do not change."""
+        topic = self.topics.find(name)
+        return self._options.of_new_topic(name)[0] if topic is None else len(topic.partitions)
 
     def _offsets_log(self, partition: int) -> PartitionLog:
         return self._internal(OFFSETS_TOPIC, partition)

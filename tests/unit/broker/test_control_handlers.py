@@ -82,6 +82,18 @@ def test_a_client_that_asks_for_an_internal_topic_changes_nothing(tmp_path: Path
             assert node.topics.settings(name) == {"cleanup.policy": "compact"}
 
 
+def test_internal_topics_keep_their_number_of_partitions(tmp_path: Path) -> None:
+    where = TopicPartition("t", 0)
+    for count in (2, 5, 1):
+        groups = GroupConfig(offsets_topic_partitions=count)
+        with running_node(tmp_path, group_config=groups) as node:
+            for group in "abcde":
+                node.groups.commit(group, {where: (count, -1, "")})
+                assert node.groups.committed(group)[where].offset == count
+            assert node.groups.partition_of("b") == node.groups.partition_of("d")
+            assert node.groups.partition_of("a") != node.groups.partition_of("b")
+
+
 def test_topics_are_made_on_request(tmp_path: Path) -> None:
     with running_node(tmp_path, default_partitions=5) as node:
         assert create(node, validate_only=True).error_code is ErrorCode.none
