@@ -33,10 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _allow_many_files()
     # Blocked before the broker starts its threads, which inherit the mask: so signals wait for
     # sigwait, and no handler interrupts other code.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    # A signal that the parent process had ignored stays ignored: SIGINT after `trap '' INT`.
+    stopping = [number for number in _STOPPING if signal.getsignal(number) != signal.SIG_IGN]
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     with broker:
         print(f"listening on {broker.bootstrap_servers}", flush=True)
-        signal.sigwait(_STOPPING)
+        signal.sigwait(stopping)
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from kprod.cli.child_process import when_parent_ends
-from kprod.cli.exits import STOP_SIGNALS, reported_failures
+from kprod.cli.exits import heeded_signals, reported_failures
 from kprod.cli.terminal import echo
 
 
@@ -139,7 +139,8 @@ def _serve(until_stdin_closes: bool, options: dict[str, Any]) -> None:
     """Run a broker with these options until a stop signal comes."""
     # Signals are blocked from here on, in every thread the broker starts: an early one waits for
     # sigwait below, and cannot interrupt the broker while it starts.
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    stopping = heeded_signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     if until_stdin_closes:
         when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))
     with reported_failures("kprod broker"):
@@ -147,4 +148,4 @@ def _serve(until_stdin_closes: bool, options: dict[str, Any]) -> None:
 
         with EmbeddedBroker(**options) as server:
             echo(f"listening on {server.bootstrap_servers}")
-            signal.sigwait(STOP_SIGNALS)
+            signal.sigwait(stopping)

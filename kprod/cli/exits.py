@@ -16,6 +16,11 @@ from kprod.errors import KprodError, numbered
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+def heeded_signals() -> list[signal.Signals]:
+    """The stop signals that this process does not ignore. It may have inherited that it does."""
+    return [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+
+
 class CommandFailure(Exception):
     """A command failed for a reason that the user can act on. The text says how."""
 
@@ -107,8 +112,11 @@ class StopRequest:
 
 @contextmanager
 def stop_signals_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Inside the block, ``handler`` handles SIGINT and SIGTERM. For the main thread only."""
-    before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
+    """Inside the block, ``handler`` handles SIGINT and SIGTERM. For the main thread only.
+
+    What the parent process had ignored stays ignored: SIGINT after ``trap '' INT``.
+    """
+    before = {number: signal.signal(number, handler) for number in heeded_signals()}
     try:
         yield
     finally:

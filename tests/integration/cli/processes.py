@@ -49,6 +49,16 @@ class Family:
 
 
 @contextmanager
+def ignored_interrupts() -> Iterator[None]:
+    """In the block, started commands inherit an ignored SIGINT, as after ``trap '' INT``."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def family(*arguments: str, module: str = "kprod") -> Iterator[Family]:
     """``python -m kprod``, or another module, with these arguments, for the block."""
     found = Family(*arguments, module=module)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kprod.admin import end_offsets
-from tests.integration.cli.processes import Family, family
+from tests.integration.cli.processes import Family, family, ignored_interrupts
 from tests.support.programs import run_python
 from tests.support.tier import one_of
 
@@ -35,6 +35,17 @@ def test_it_listens_and_stops_cleanly(module: str, number: signal.Signals, tmp_p
         assert broker.command.communicate(timeout=300) == ("", "")
         assert broker.command.returncode == 0
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_an_ignored_interrupt_stays_ignored(module: str) -> None:
+    arguments = (*COMMANDS[module], "--port", "0", "--topic", "t:1")
+    with ignored_interrupts(), family(*arguments, module=module) as broker:
+        where = address(broker)
+        broker.command.send_signal(signal.SIGINT)
+        assert end_offsets(where, "t") == {0: 0}
+        broker.command.terminate()
+        assert broker.command.wait(30) == 0
 
 
 def test_it_ends_with_its_parent_when_asked_to() -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from kprod.admin import read_topic
 from kprod.cli.app import app
 from kprod.records.record_batch import StoredRecord
-from tests.integration.cli.processes import family
+from tests.integration.cli.processes import family, ignored_interrupts
 from tests.support.tier import one_of
 from tests.support.waiting import await_true
 
@@ -136,6 +136,16 @@ def test_a_signal_before_the_first_line_ends_it_as_one_behind_it(tmp_path: Path)
         process.command.terminate()
         _out, err = process.command.communicate(timeout=300)
     assert (process.command.returncode, err) == (143, "")
+
+
+def test_an_ignored_interrupt_stays_ignored(servers: str) -> None:
+    """As after ``trap '' INT``, and for ``command &`` in a script: all of the input is sent."""
+    arguments = ("produce", "--topic", "ignored", "--bootstrap-servers", servers)
+    with ignored_interrupts(), family(*arguments) as process:
+        await_true(lambda: catches(process.command.pid, signal.SIGTERM))
+        process.command.send_signal(signal.SIGINT)
+        _out, err = process.command.communicate("a\nb\n", timeout=300)
+    assert (process.command.returncode, err) == (0, "2 delivered, 0 failed\n")
 
 
 def catches(pid: int, number: signal.Signals) -> bool:
