@@ -620,8 +620,9 @@ class Partition:
         cause = batch.last_error or partitions.metadata.trouble(self.tp.topic)
         if cause is None and partitions.needs_producer_id:
             cause = partitions.identity.trouble
-        if cause is None and self.broker is not None:
-            cause = self.broker.trouble(now)
+        if cause is None:
+            leaderless = BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.tp} has no leader")
+            cause = leaderless if self.broker is None else self.broker.trouble(now)
         return expired(batch, partitions.delivery_timeout, state, cause)
 
     def _fail(self, batch: ProducerBatch, error: KprodError, now: float) -> None:

@@ -91,6 +91,7 @@ def test_a_record_that_never_left_fails_in_time_and_is_not_stored(broker: Script
     assert error.persisted is Persisted.NO
     assert "1 record for t-0" in str(error)
     assert "(40000 ms) of the first: it was still queued after 0 attempts" in str(error)
+    assert str(error.__cause__) == "LEADER_NOT_AVAILABLE (5): t-0 has no leader"
     assert all_memory_is_free(rig)
 
 
