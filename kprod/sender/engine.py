@@ -184,9 +184,9 @@ class Engine:
             self._logged = level
             log.log(
                 level,
-                "%s has ended: %d records were delivered, %d failed",
+                "%s has ended: delivered %s, failed %d",
                 self._client_id,
-                report.delivered,
+                counted(report.delivered, "record"),
                 report.failed,
             )
 

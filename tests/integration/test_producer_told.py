@@ -133,7 +133,7 @@ def test_records_that_fail_while_nobody_looks_are_told_of(caplog: pytest.LogCapt
     assert any(text.startswith("un: 3 records for topic 't' failed") for text in lines)
     assert not any(text.startswith("wa: 3 records") for text in lines)
     for name in ("un", "wa"):
-        assert any(text.startswith(f"{name} has ended: 0 records were") for text in lines)
+        assert any(text.startswith(f"{name} has ended: delivered 0 records") for text in lines)
 
 
 PATCHED = """

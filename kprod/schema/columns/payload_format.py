@@ -94,5 +94,6 @@ class PayloadFormat:
         except RecordTypeError as error:
             raise RecordTypeError(f"{what}: {error}") from None
         raise RecordTypeError(
-            f"{what} must be string or binary, not {kind}: cast it, or use the format json"
+            f"{what} must be string or binary, not {kind}: cast it, or write it as JSON"
+            " (value_format, key_format)"
         )
