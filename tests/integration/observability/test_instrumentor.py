@@ -257,23 +257,30 @@ def test_what_is_no_kind_of_span_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 # Records that wait for memory -------------------------------------------------------------------
 
-MANY = 40
+DEVICES = [f"device-{number}" for number in range(40)]
 
 
-def sent_by_confluent(servers: str) -> None:
+def sent_by_confluent(broker: EmbeddedBroker) -> None:
+    servers = broker.bootstrap_servers
     small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 32, "linger.ms": 50}
     with kprod.confluent.Producer({"bootstrap.servers": servers, **small}) as producer:
-        for number in range(MANY):
-            producer.produce(f"device-{number}", b"v")
+        for topic in DEVICES:
+            producer.produce(topic, b"v")
+        for topic in DEVICES:  # now: ``produce`` refuses a record while all memory is taken
+            broker.create_topic(topic, 1)
         assert producer.flush(60) == 0
 
 
-def sent_by_aio(servers: str) -> None:
+def sent_by_aio(broker: EmbeddedBroker) -> None:
+    servers = broker.bootstrap_servers
+    for topic in DEVICES:
+        broker.create_topic(topic, 1)
+
     async def main() -> None:
         async with kprod.aio.Producer(
             bootstrap_servers=servers, batch_size=16_384, buffer_memory=32_768, linger_ms=50
         ) as producer:
-            sent = (producer.send_and_wait(f"device-{number}", b"v") for number in range(MANY))
+            sent = (producer.send_and_wait(topic, b"v") for topic in DEVICES)
             await asyncio.gather(*sent)
 
     asyncio.run(main())
@@ -281,14 +288,13 @@ def sent_by_aio(servers: str) -> None:
 
 @pytest.mark.parametrize("send", [sent_by_confluent, sent_by_aio])
 def test_a_record_that_waits_for_memory_has_one_span(
-    send: Callable[[str], None], watched: Watched
+    send: Callable[[EmbeddedBroker], None], watched: Watched
 ) -> None:
-    topics = {f"device-{number}": 1 for number in range(MANY)}
-    with EmbeddedBroker(topics=topics) as broker:
-        send(broker.bootstrap_servers)
-        carried = [len(broker.records(topic)[0].headers) for topic in topics]
-    assert carried == [1] * MANY
-    assert sorted(span.name for span in watched.spans()) == sorted(f"send {t}" for t in topics)
+    with EmbeddedBroker(auto_create_topics=False) as broker:
+        send(broker)
+        carried = [len(broker.records(topic)[0].headers) for topic in DEVICES]
+    assert carried == [1] * len(DEVICES)
+    assert sorted(span.name for span in watched.spans()) == sorted(f"send {t}" for t in DEVICES)
 
 
 APP = """
