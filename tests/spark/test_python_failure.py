@@ -1,4 +1,4 @@
-"""Another Python on the executors is said in words, and so are errors of kprod in a task."""
+"""What an error of a task becomes on the driver: ConfigError for a wrong Python, or WriteFailed."""
 
 from __future__ import annotations
 

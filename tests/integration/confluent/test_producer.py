@@ -333,9 +333,9 @@ def test_what_is_on_its_way_is_purged_apart_from_what_is_queued(broker: Embedded
     assert reports.codes == ["_PURGE_QUEUE", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_PURGE_QUEUE"]
 
 
-def shown(told: Any) -> list[tuple[str, str]]:
-    topic = told.topics["b"]
-    parts = told, *told.brokers.values(), topic, *topic.partitions.values()
+def shown(metadata: Any) -> list[tuple[str, str]]:
+    topic = metadata.topics["b"]
+    parts = metadata, *metadata.brokers.values(), topic, *topic.partitions.values()
     return [(str(part), repr(part)) for part in parts]
 
 

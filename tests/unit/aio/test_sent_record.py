@@ -365,25 +365,25 @@ async def let_in_after_a_lack_of_memory(loop: ShortLoop) -> None:
 
 
 async def told_after_a_lack_of_memory(loop: ShortLoop) -> None:
-    batch, told = Batch(2), list[Any]()
+    batch, done = Batch(2), list[Any]()
     loop.short = {"create_future"}
     with pytest.raises(MemoryError):
-        batch.records[0].add_done_callback(told.append)
+        batch.records[0].add_done_callback(done.append)
     for record in batch.records:
-        record.add_done_callback(told.append)
+        record.add_done_callback(done.append)
     batch.end()
-    while len(told) < 2:
+    while len(done) < 2:
         await asyncio.sleep(0)
 
 
 async def told_late_after_a_lack_of_memory(loop: ShortLoop) -> None:
-    batch, told = Batch(1), list[Any]()
+    batch, done = Batch(1), list[Any]()
     batch.end()
     loop.short = {"call_soon"}
     with pytest.raises(MemoryError):
-        batch.records[0].add_done_callback(told.append)
-    batch.records[0].add_done_callback(told.append)
-    while not told:
+        batch.records[0].add_done_callback(done.append)
+    batch.records[0].add_done_callback(done.append)
+    while not done:
         await asyncio.sleep(0)
 
 
