@@ -26,10 +26,10 @@ from kprod.intake.dead_letters import (
     letter_headers,
     reason_of,
 )
+from kprod.schema.columns.record_plan import Rows, SendArguments, size_of
 from kprod.spark.errors import RowErrorLimitExceeded
 from kprod.spark.options import OnRowError
 from kprod.spark.python_worker import TaskIdentity, this_task
-from kprod.spark.record_plan import Rows, SendArguments, size_of
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords

@@ -17,6 +17,7 @@ from kprod.errors import InvalidBatchError, KprodError, KprodTimeoutError, Seria
 from kprod.intake.serializers import bound
 from kprod.lock import Lock
 from kprod.schema.columns.record_columns import beyond_partitions, without
+from kprod.schema.columns.record_plan import Rows, SendArguments, size_of
 from kprod.spark.acknowledgements import (
     Acknowledgements,
     LetterBytes,
@@ -26,7 +27,6 @@ from kprod.spark.acknowledgements import (
     letter_bytes,
 )
 from kprod.spark.options import concealed_for_tasks, fingerprint_of, job_options, resolved
-from kprod.spark.record_plan import Rows, SendArguments, size_of
 from kprod.spark.write_result import OffsetRange
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered
 from kprod.intake.arguments import check_seconds, check_topic
+from kprod.schema.columns.record_plan import RecordPlan
 from kprod.spark.acknowledgements import policy_of
 from kprod.spark.delivery import ATOMIC, Scope, Terms, terms_of
 from kprod.spark.executor_producer import (
@@ -38,11 +39,7 @@ from kprod.spark.options import (
     job_options,
 )
 from kprod.spark.payload_options import key_format, value_format
-from kprod.spark.python_worker import (
-    exits_at_hang_up,
-    this_task,
-)
-from kprod.spark.record_plan import RecordPlan
+from kprod.spark.python_worker import exits_at_hang_up, this_task
 from kprod.spark.shard_rows import ShardTask, TaskRows
 from kprod.spark.task_sender import RateLimit, RateLimiter, TaskSender
 from kprod.spark.write_result import (

@@ -17,13 +17,8 @@ from kprod.errors import ConfigError, KprodError, RecordTypeError
 from kprod.schema.bounded_cache import BoundedCache
 from kprod.schema.columns.encoded_columns import Convert
 from kprod.schema.columns.payload_format import PayloadFormat
-from kprod.schema.columns.record_columns import (
-    RecordColumns,
-    record_columns,
-)
-from kprod.spark.acknowledgements import is_about_the_record
-from kprod.spark.executor_producer import MeasuringProducer
-from kprod.spark.record_plan import (
+from kprod.schema.columns.record_columns import RecordColumns, record_columns
+from kprod.schema.columns.record_plan import (
     RecordPlan,
     Rows,
     SendArguments,
@@ -32,6 +27,8 @@ from kprod.spark.record_plan import (
     read_batch,
     size_of,
 )
+from kprod.spark.acknowledgements import is_about_the_record
+from kprod.spark.executor_producer import MeasuringProducer
 
 MOST_ROWS: Final = 1024
 MOST_BYTES: Final = 1 << 20

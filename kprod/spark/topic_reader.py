@@ -17,8 +17,8 @@ from kprod.config.reading import from_text
 from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
+from kprod.schema.columns.record_plan import EPOCH, MILLISECOND
 from kprod.spark.options import PREFIX, concealed_source, producer_option, resolved
-from kprod.spark.record_plan import EPOCH, MILLISECOND
 
 SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "

@@ -11,8 +11,8 @@ import pytest
 from kprod.buffer.delivery import BatchDelivery
 from kprod.bulk.delivery import BulkDelivery
 from kprod.errors import BrokerError, DeliveryError, InvalidBatchError, KprodError
+from kprod.schema.columns.record_plan import Rows, SendArguments
 from kprod.spark.acknowledgements import LOOK_EVERY, MOST_PENDING, Acknowledgements
-from kprod.spark.record_plan import Rows, SendArguments
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords

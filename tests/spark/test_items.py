@@ -14,10 +14,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from kprod.admin import read_topic
 from kprod.errors import ConfigError, RecordTooLargeError, RecordTypeError
+from kprod.schema.columns.record_plan import Rows
 from kprod.spark import partition_writer
 from kprod.spark.data_source import MicroBatchWriter
 from kprod.spark.executor_producer import MeasuringProducer
-from kprod.spark.record_plan import Rows
 from kprod.spark.task_sender import MOST_BYTES, MOST_ROWS, TaskSender
 from kprod.types import ProducerRecord
 

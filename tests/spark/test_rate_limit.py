@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kprod.errors import ConfigError
-from kprod.spark.record_plan import Rows
+from kprod.schema.columns.record_plan import Rows
 from kprod.spark.spark_job import most_tasks_at_once
 from kprod.spark.task_sender import SLICE_SECONDS, RateLimit, RateLimiter
 

@@ -17,9 +17,9 @@ from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.producer import KafkaProducer
+from kprod.schema.columns.record_plan import RecordPlan, Rows
 from kprod.spark import partition_writer
 from kprod.spark.executor_producer import MeasuringProducer
-from kprod.spark.record_plan import RecordPlan, Rows
 from kprod.spark.task_sender import READ_ROWS, TaskSender
 from tests.support.steady_names import steady_repr
 

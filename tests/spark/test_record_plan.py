@@ -11,7 +11,7 @@ from pyspark.sql import Row
 
 from kprod.errors import RecordTypeError
 from kprod.schema.columns.payload_format import PayloadFormat
-from kprod.spark.record_plan import RecordPlan, read_batch
+from kprod.schema.columns.record_plan import RecordPlan, read_batch
 from tests.support.steady_names import steady_repr
 
 SHAPES = RecordPlan(topic="t")

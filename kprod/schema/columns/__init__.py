@@ -1,1 +1,1 @@
-"""Converts Arrow columns to JSON, Avro or Protobuf for ``send_arrow``. Needs pyarrow."""
+"""Converts Arrow columns, and rows, to what ``send_arrow`` and ``send`` take. Needs pyarrow."""
