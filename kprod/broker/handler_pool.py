@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -71,8 +69,6 @@ _MOST_THREADS: Final = 8
 """Kafka's ``num.io.threads``."""
 _MOST_REQUESTS: Final = 500
 """Kafka's ``queued.max.requests``."""
-_PATIENCE: Final = 1.0
-_PAUSE: Final = 0.02
 _log = logging.getLogger(__name__)
 
 
@@ -117,9 +113,7 @@ class HandlerPool:
         """Start all threads. Does nothing if they are running or the pool is closed.
 
         If the system refuses some of the threads, the pool works with the others. Raises
-        ``RuntimeError`` if the system refuses all. Threads are not started later on demand, because
-        the network thread would have to call ``Thread.start``, which never returns if memory is
-        exhausted.
+        ``RuntimeError`` if the system refuses all.
         """
         with self._starting:
             if self._threads or self._closed:
@@ -140,20 +134,15 @@ class HandlerPool:
         """Queue a request, and wait while the queue is full. A closed pool drops requests."""
         with self._lock:
             while len(self._requests) >= self._capacity and not self._closed:
-                self._drained.wait(_PATIENCE)
+                self._drained.wait()
             if not self._closed:
                 self._requests.append(job)
-                self._wake()
+                self._filled.notify()
 
     def submit(self, job: Job) -> None:
         """Queue a job that runs before any request. Works even while the pool closes."""
         with self._lock:
             self._urgent.append(job)
-            self._wake()
-
-    def _wake(self) -> None:
-        """Wake a handler. Does not raise: the job is already queued, and a handler will find it."""
-        with contextlib.suppress(MemoryError):
             self._filled.notify()
 
     def take(self) -> Job | None:
@@ -162,28 +151,20 @@ class HandlerPool:
             while not self._urgent and not self._requests:
                 if self._closed:
                     return None
-                # Not for ever: a wake-up is lost when memory does not suffice for it.
-                self._filled.wait(_PATIENCE)
+                self._filled.wait()
             if self._urgent:
                 return self._urgent.popleft()
             self._drained.notify()
             return self._requests.popleft()
 
     def _work(self) -> None:
-        while (job := self._next()) is not None:
+        while (job := self.take()) is not None:
             try:
                 job()
             except Exception:
                 self._complaints.exception("a request handler met an unexpected error")
             # Not kept until the next one comes: it may hold a request of 100 MB.
             del job
-
-    def _next(self) -> Job | None:
-        while True:
-            try:
-                return self.take()
-            except MemoryError:
-                time.sleep(_PAUSE)
 
     def close(self) -> None:
         """Run everything that is queued, and end the threads.

@@ -6,15 +6,12 @@ import heapq
 import itertools
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
-from typing import Final
 
 from kprod.broker.handler_pool import QuietLog
 from kprod.clock import Clock
 
-_PAUSE: Final = 0.02
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +32,7 @@ class Timer:
     """Calls functions when they are due (Kafka: SystemTimer). Thread-safe.
 
     All functions are called by one thread, so they must be quick, and submit long work to the
-    handlers. A function that raises ``MemoryError`` is called again.
+    handlers.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -70,27 +67,25 @@ class Timer:
         return self.at(self._clock.monotonic() + seconds, act)
 
     def _run(self) -> None:
-        appointment: Appointment | None = None
-        while not self._closed:
+        while (act := self._next()) is not None:
             try:
-                appointment = appointment or self._next()
-                if appointment is not None and appointment.act is not None:
-                    appointment.act()
-                appointment = None
-            except MemoryError:
-                time.sleep(_PAUSE)  # and the same again
+                act()
             except Exception:
-                appointment = None
                 self._complaints.exception("a timer met an unexpected error")
+            del act  # not kept until the next one is due: it may hold a request
 
-    def _next(self) -> Appointment | None:
+    def _next(self) -> Callable[[], None] | None:
+        """Wait for the next call that is due; None if the timer is closed."""
         with self._lock:
             while not self._closed:
                 while self._due and self._due[0].act is None:
                     heapq.heappop(self._due)
                 left = self._due[0].when - self._clock.monotonic() if self._due else None
                 if left is not None and left <= 0:
-                    return heapq.heappop(self._due)
+                    act = heapq.heappop(self._due).act
+                    if act is not None:  # else it was cancelled meanwhile
+                        return act
+                    continue
                 self._changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
             return None
 
@@ -110,7 +105,7 @@ class Timer:
 
 Attempt = Callable[[bool], bool]
 """Tries to complete an operation; returns whether it is complete. The argument says that this is
-the last attempt, which must complete it. Called again after a ``MemoryError``."""
+the last attempt, which must complete it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -197,16 +192,9 @@ class Purgatory:
             with self._lock:
                 operation.woken = False
                 last = operation.expired
-            complete = False
+            complete = True  # also if the attempt raises
             try:
                 complete = operation.attempt(last)
-            except MemoryError:
-                # A client waits for the answer: it comes when memory is free again.
-                time.sleep(_PAUSE)
-                operation.woken, last = True, False
-            except BaseException:
-                complete = True
-                raise
             finally:
                 if complete or last:
                     self._finish(operation)

@@ -111,8 +111,6 @@ def _wait(call: Call, node: Node, give: Give) -> None:
     def attempt(last: bool) -> bool:
         try:
             answer = _read(call, node)
-        except MemoryError:
-            raise
         except Exception as error:
             give(error)
             return True

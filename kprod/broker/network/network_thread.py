@@ -152,7 +152,7 @@ class NetworkThread:
                 self._serve_ready()
             except Exception:
                 self._complaints.exception("the network thread met an unexpected error")
-                time.sleep(_PAUSE)  # memory may be there again
+                time.sleep(_PAUSE)  # else an error that lasts would keep a core busy
 
     def _serve_ready(self) -> None:
         """Serve every connection that has an event."""
@@ -285,15 +285,10 @@ class NetworkThread:
             self._close(connection, error)
 
     def _close(self, connection: Connection, reason: BaseException | None) -> None:
-        """Close a connection that this thread owns. Tries again until memory suffices."""
+        """Close a connection that this thread owns."""
         self._explain(connection, reason)
-        while True:
-            try:
-                self._forget(connection)
-                connection.close()
-                return
-            except MemoryError:
-                time.sleep(_PAUSE)
+        self._forget(connection)
+        connection.close()
 
     def _explain(self, connection: Connection, reason: BaseException | None) -> None:
         if isinstance(reason, HangUp):

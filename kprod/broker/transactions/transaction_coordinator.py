@@ -280,8 +280,6 @@ class TransactionCoordinator:
         except BrokerError as error:
             _log.warning("%s has no marker of %r: %s", where, transaction.transactional_id, error)
             return error.code in _GONE
-        except MemoryError:
-            return False
         return True
 
     def _complete(self, transaction: Transaction) -> None:
@@ -291,7 +289,7 @@ class TransactionCoordinator:
             with self._lock:
                 if self._transactions.get(name) is transaction:
                     self._store(rules.complete(transaction, self._clock.wall_ms()))
-        except (BrokerError, MemoryError) as error:
+        except BrokerError as error:
             _log.warning("the transaction of %r could not be completed: %s", name, error)
             self._later(_PAUSE, lambda: self._complete(transaction))
 

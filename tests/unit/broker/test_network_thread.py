@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 
 
 class FailingClock(SystemClock):
-    """Stands still; and, where a machine has no memory, the next calls fail."""
+    """Stands still, and fails in its next calls."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -37,11 +37,7 @@ class FailingClock(SystemClock):
 
 
 class FailingStream(PlainStream):
-    """A stream whose every call fails from ``broken`` on, ``close`` for some times."""
-
-    def __init__(self, client: socket.socket, failing_closes: int) -> None:
-        super().__init__(client)
-        self.failing_closes = failing_closes
+    """A stream that can only be closed."""
 
     def receive_into(self, buffer: memoryview) -> int | None:
         """There is no memory for it."""
@@ -50,13 +46,6 @@ class FailingStream(PlainStream):
     def send(self, parts: Sequence[Part]) -> int:
         """There is no memory for it."""
         raise MemoryError
-
-    def close(self) -> None:
-        """Fails at first."""
-        if self.failing_closes:
-            self.failing_closes -= 1
-            raise MemoryError
-        super().close()
 
 
 def answer(frame: bytearray, session: Session, reply: Reply) -> None:
@@ -76,13 +65,11 @@ class Serving:
         self.network = NetworkThread(answer, self.pool, self.clock, max_idle=600.0)
         self.network.start()
 
-    def connect(self, failing_closes: int | None = None) -> socket.socket:
-        """The client's end; the other one fails if told how often."""
+    def connect(self, stream_type: type[PlainStream] = PlainStream) -> socket.socket:
+        """The client's end."""
         ours, theirs = socket.socketpair()
         theirs.settimeout(30)
-        stream = (
-            PlainStream(ours) if failing_closes is None else FailingStream(ours, failing_closes)
-        )
+        stream = stream_type(ours)
         memory = RequestMemory(MIB)
         self.network.add(Connection(stream, Session(peer="client"), MIB, memory, now=0.0))
         return theirs
@@ -122,7 +109,7 @@ def _receive(client: socket.socket) -> bytes:
 
 
 def test_a_connection_without_memory_is_closed_and_the_others_are_served(serving: Serving) -> None:
-    with serving.connect() as well, serving.connect(failing_closes=2) as ill:
+    with serving.connect() as well, serving.connect(FailingStream) as ill:
         assert is_served(well)
         ill.sendall(REQUEST)
         assert is_cut_off(ill)
