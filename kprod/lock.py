@@ -1,4 +1,4 @@
-"""A lock for ``with`` statements that is released even after signals and out-of-memory errors.
+"""A lock for ``with`` statements that no signal handler leaves held.
 
 In the main thread, Python runs signal handlers after calls, and a handler may raise, as for Ctrl-C.
 Up to Python 3.13, no handler runs between taking a lock in a ``with`` statement and the block.
@@ -9,10 +9,10 @@ the block is skipped, and nothing releases the lock (CPython issue 148874; fixed
 from __future__ import annotations
 
 import sys
-
-from kprod_ext import lock
+import threading
 
 if sys.version_info[:2] == (3, 14):
+    from kprod_ext import lock
 
     class Lock(lock.Lock):
         """A lock that a ``with`` statement takes in a single step, even in Python 3.14.
@@ -29,4 +29,4 @@ if sys.version_info[:2] == (3, 14):
             raise StopIteration  # a signal handler raised it during the wait
 
 else:
-    Lock = lock.Lock
+    Lock = threading.Lock

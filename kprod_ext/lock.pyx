@@ -1,9 +1,8 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""A lock for ``with`` statements of Python code that end without memory"""
+"""A ``threading.Lock`` that can be subclassed, for ``kprod.lock`` in Python 3.14.
 
-# Python packs the three arguments of ``__exit__`` of a ``threading.Lock`` into a tuple. Without
-# memory for the tuple the block ends with MemoryError, and the lock is held for ever. A compiled
-# method needs no tuple. (Cython's own ``with`` makes one beforehand.)
+``__exit__`` is compiled, so that no signal handler runs between its call and the release.
+"""
 
 import threading
 
