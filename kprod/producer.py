@@ -345,13 +345,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         self, partitioner: Partitioner, topic: TopicInfo, tp: TopicPartition, appended: AppendResult
     ) -> None:
         """Report the record to the partitioner, and admit the partition to the compiled path."""
-        try:
-            partitioner.appended(topic, tp.partition, appended.nbytes, appended.batch_ready)
-            if self._compiled_partitioner is not None:
-                sticky = self._compiled_partitioner.sticky(tp.topic)
-                self._compiled_topics.admit(tp, len(topic), sticky)
-        except MemoryError:
-            pass  # the record is queued, so the caller gets its future; the next record retries
+        partitioner.appended(topic, tp.partition, appended.nbytes, appended.batch_ready)
+        if self._compiled_partitioner is not None:
+            sticky = self._compiled_partitioner.sticky(tp.topic)
+            self._compiled_topics.admit(tp, len(topic), sticky)
 
     def _bulk_parts(self) -> BulkParts | None:
         """The parts that bulk calls need. They do not keep the producer alive."""

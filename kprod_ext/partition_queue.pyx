@@ -342,14 +342,7 @@ cdef class PartitionQueue:
         # the GIL: no Python code runs until the batch is linked.
         if not quietly:
             self.context._noted(self)
-        cdef bint added = False
-        try:
-            self.context._incomplete.add(batch)
-            added = True
-        finally:
-            # set.add may raise MemoryError after it has inserted the batch.
-            if not added:
-                self.context._incomplete.discard(batch)
+        self.context._incomplete.add(batch)
         return 0
 
     cdef void _link(self, ProducerBatch batch) noexcept:
@@ -390,25 +383,17 @@ cdef class PartitionQueue:
                 context.wake()
             else:
                 context._look_within(self.linger)
-        except MemoryError:
-            context.wake()      # the record is queued, so its future goes to the caller
         except BaseException:
             context.wake()      # a signal handler has raised, and the record is queued
             raise
         if compress is not None:
-            try:
-                context._compression.help()
-            except MemoryError:
-                pass            # the sender compresses the batch itself
+            context._compression.help()
         return 0
 
     cpdef void batch_filled(self) except *:
         """Report to the sender that a record has filled the open batch."""
-        try:
-            self.context._noted(self)
-            self.context.wake()
-        except MemoryError:
-            pass        # the record is queued, and its batch is sent after its linger
+        self.context._noted(self)
+        self.context.wake()
 
     def close_open_batch(self):
         """Take no more records into the open batch. When this returns, no append is under way."""

@@ -11,7 +11,7 @@ from libc.stdint cimport INT32_MAX, int64_t, uint32_t
 
 cdef extern from *:
     """
-    /* Ask the source. If it raises (MemoryError, for one), return the latest time instead. */
+    /* Ask the source. If it raises, return the latest time instead. */
     static long long kprod_ask(PyObject *source, long long latest) {
         PyObject *answer = PyObject_CallNoArgs(source);
         long long now = answer == NULL ? -1 : PyLong_AsLongLong(answer);

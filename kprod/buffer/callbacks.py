@@ -6,7 +6,6 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeAlias
 
@@ -50,11 +49,9 @@ class Callbacks:
         self._put = 0
         self._room = Latch()  # opens when it is no longer crowded
         self._running = Lock()  # held while the callbacks of one `put` run
-        self._ran = 0  # by the callbacks' thread only, as the next two
+        self._ran = 0  # by the callbacks' thread only
         self._abandoned = False
         self._ended = Latch()
-        self._taken: Sequence[Callback] = ()  # put at one time, and running
-        self._next = 0  # which of them is the next
 
     @property
     def is_current(self) -> bool:
@@ -67,11 +64,7 @@ class Callbacks:
         return self._put - self._ran
 
     def start(self) -> None:
-        """Start the thread before it is needed.
-
-        ``Thread.start`` waits until the thread has begun. If memory runs out in between, it waits
-        for ever. So it must not be called where a record gets its result or a callback is added.
-        """
+        """Start the thread before it is needed: it takes longer than settling a batch."""
         with self._lock:
             self._has_thread()
 
@@ -82,22 +75,14 @@ class Callbacks:
                 callback()
 
     def leave(self, callbacks: Sequence[Callback]) -> bool:
-        """Like ``put``, but if there is no thread for the callbacks, run nothing and return False.
-
-        If it raises MemoryError, the callbacks were not queued.
-        """
+        """Like ``put``, but without a thread for the callbacks, run nothing and return False."""
         with self._lock:
             if not self._has_thread():
                 return False
-            before, put = (self._put, self.crowded), self._put + len(callbacks)
-            crowded = self.crowded or put - self._ran > self._most_waiting
             # First: once they are in the queue, the thread may run them all, and let callers in.
-            self._put, self.crowded = put, crowded
-            try:
-                self._queue.put(callbacks)
-            except MemoryError:
-                self._put, self.crowded = before
-                raise
+            self._put += len(callbacks)
+            self.crowded = self.crowded or self.waiting > self._most_waiting
+            self._queue.put(callbacks)
             return True
 
     def _has_thread(self) -> bool:
@@ -175,53 +160,31 @@ class Callbacks:
     def _run(self) -> None:
         self.ident = threading.get_ident()
         try:
-            while self._goes_on():
+            while self._run_next():
                 pass
         finally:
-            while not self._tells_its_end():
-                pass
-            self.ident = 0
-
-    def _tells_its_end(self) -> bool:
-        try:
             self._ended.open()
-        except MemoryError:  # without another call close() would wait for a thread that is gone
-            return False
-        return True
-
-    def _goes_on(self) -> bool:
-        try:
-            return self._run_next()
-        except MemoryError:  # the next call goes on with the callbacks that are left
-            return True
+            self.ident = 0
 
     def _run_next(self) -> bool:
         """Run the callbacks of one ``put``.
 
         A separate method, so that references to them end when it returns.
         """
-        if not self._taken:
-            callbacks = self._queue.get()
-            if callbacks is None:
-                return False
-            if isinstance(callbacks, Latch):
-                callbacks.open()
-                return True
-            self._taken, self._next = callbacks, 0
+        callbacks = self._queue.get()
+        if callbacks is None:
+            return False
+        if isinstance(callbacks, Latch):
+            callbacks.open()
+            return True
         with self._running:
-            self._run_taken()
+            for callback in callbacks:
+                if not self._abandoned:
+                    _run_safely(callback)
+                self._ran += 1
         if self.crowded and self.waiting <= self._most_waiting // 2:
             self._let_in()
         return True
-
-    def _run_taken(self) -> None:
-        while self._next < len(self._taken):
-            callback = self._taken[self._next]
-            self._next += 1  # before it runs: nothing runs twice
-            if not self._abandoned:
-                _run_safely(callback)
-            self._ran += 1
-        self._taken = ()
 
     def _let_in(self) -> None:
         with self._lock:
@@ -234,6 +197,5 @@ def _run_safely(callback: Callback) -> None:
     try:
         callback()
     except BaseException:
-        with suppress(MemoryError):
-            here = threading.current_thread()
-            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), here)))
+        here = threading.current_thread()
+        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), here)))

@@ -299,7 +299,7 @@ class Slices:
         self._scheduled = True
         try:
             call_soon(self._turn, loop)
-        except BaseException:  # without memory, for one: the next `put` tries it again
+        except BaseException:  # of a signal handler: the next `put` tries it again
             self._scheduled = False
             raise
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import sysconfig
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
@@ -12,12 +11,6 @@ FORGET_A_REFERENCE = {(3, 12), (3, 13)}
 """Of their releases at least 3.12.1, 3.13.0 and 3.13.5; 3.14 is mended."""
 ENOUGH = 2500
 """More than a process has failures."""
-LISTS_CRASH = sys.version_info >= (3, 14) and bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-"""Whether Python itself crashes where a new list finds no memory for its items.
-
-Built without a GIL, at least 3.14.7 then gives back what it has not set: ``[n, n, n]`` shows it,
-with ``PYTHONMALLOC=debug`` and ``_testcapi.set_nomemory``.
-"""
 
 _kept: list[tuple[CodeType, ...]] = []
 
