@@ -250,9 +250,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         """
         self._ensure_open()
         record = checked_record(*given)
-        if (
-            not self._max_block
-        ):  # an asyncio producer, which waits itself and sends again: no hook runs twice
+        if not self._max_block:
+            # An asyncio producer waits itself, and sends again: no hook runs twice.
             self._serializers.ensure_ready(record.topic)
             self._metadata.await_topic(record.topic, 0.0, self._wake, record.partition)
         return self._interceptors.on_send(record)
