@@ -240,8 +240,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
 
     @property
     def has_interceptors(self) -> bool:
-        """Whether there are interceptors to call before a record is queued."""
-        return self._interceptors.take_records
+        """Whether interceptors see records before they are queued, or those that are not queued."""
+        return self._interceptors.watch_queueing
 
     def intercepted(self, *given: Any) -> ProducerRecord:
         """Make a record of ``send``'s arguments, and call the interceptors.

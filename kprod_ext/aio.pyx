@@ -118,6 +118,7 @@ cdef class Sending:
     cdef readonly LoopTurns turns
     cdef readonly object under_way
     cdef object _send
+    cdef bint _has_interceptors
     cdef object _waits
     cdef Py_ssize_t _queued
     cdef object _make_notifier
@@ -125,6 +126,7 @@ cdef class Sending:
 
     def __init__(self, native, notifier, waits):
         self.native, self._send = native, native.send
+        self._has_interceptors = native.has_interceptors
         self.turns = LoopTurns()
         self.under_way = deque()
         self._make_notifier, self._waits = notifier, waits
@@ -191,8 +193,13 @@ cdef class Sending:
         self, object topic, object value, object key, object headers, object partition,
         object timestamp_ms,
     ):
-        """Queue a record if no wait is needed; else end this iteration and return None."""
+        """Queue a record if no wait is needed; else end this iteration and return None.
+
+        A record for interceptors is always queued by ``Attempts``, which calls them once.
+        """
         cdef FutureRecordMetadata native = None
+        if self._has_interceptors:
+            return None
         try:
             native = self._send(topic, value, key, headers, partition, timestamp_ms)
         except self._waits:

@@ -52,17 +52,7 @@ class QueuedBatch(NamedTuple):
 
 
 class NativeProducer(KafkaProducer):
-    """kprod's producer for an event loop. It checks for memory before it calls interceptors.
-
-    ``Attempts`` sends a record that has to wait. The check is only an estimate: a record that would
-    still fit into an open batch may be treated as one that has to wait.
-    """
-
-    def _send(self, *given: Any, **named: Any) -> FutureRecordMetadata:
-        accumulator = self._accumulator
-        if self.has_interceptors and accumulator.pool.available < accumulator.batch_size:
-            raise BufferFullError("a batch more does not fit into buffer_memory")
-        return super()._send(*given, **named)
+    """kprod's producer for an event loop."""
 
     def connect_at_once(self, timeout: float) -> None:
         """As ``connect``, but raise as soon as connecting to every bootstrap address has failed."""

@@ -45,9 +45,9 @@ class Interceptors:
         self._inside = _Inside()
 
     @property
-    def take_records(self) -> bool:
-        """Whether any hook has to see records before they are queued."""
-        return bool(self._on_send)
+    def watch_queueing(self) -> bool:
+        """Whether any hook sees records before they are queued, or those that are not queued."""
+        return bool(self._on_send or self._on_send_error)
 
     @property
     def watch_outcomes(self) -> bool:

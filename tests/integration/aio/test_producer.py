@@ -13,7 +13,13 @@ import pytest
 
 from kprod.aio import Producer
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
-from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError, RecordTypeError
+from kprod.errors import (
+    BufferFullError,
+    KprodTimeoutError,
+    PartitionError,
+    ProducerClosedError,
+    RecordTypeError,
+)
 from kprod.types import ProducerRecord
 from kprod_ext.aio import MOST
 from tests.support.ports import free_port
@@ -126,12 +132,14 @@ async def test_no_call_overtakes_tasks_that_wait_for_memory(many: bool) -> None:
 
 
 class Ear:
-    """An interceptor that notes the partitions of records that failed."""
+    """An interceptor that counts records, and notes the partitions of those that failed."""
 
     def __init__(self) -> None:
+        self.seen = 0
         self.heard: list[int | None] = []
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self.seen += 1
         return record
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
@@ -160,6 +168,40 @@ async def test_an_interceptor_sees_the_partition_of_a_record_that_waited_in_vain
     with pytest.raises(BufferFullError):
         await producer.send_all("t", [bytes(1000)] * 30)
     await producer.close(0)
+
+
+class OnlyErrors:
+    """An interceptor that is told of errors only."""
+
+    def __init__(self) -> None:
+        self.heard: list[BaseException] = []
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        self.heard.append(error)
+
+
+async def test_interceptors_hear_of_a_record_once_however_often_it_is_tried(servers: str) -> None:
+    ear, only_errors = Ear(), OnlyErrors()
+    options: Any = {"bootstrap_servers": servers, "buffer_memory": 60_000}
+    for interceptor in (ear, only_errors):
+        async with Producer(**options, interceptors=[interceptor]) as producer:
+            sending = (producer.send_and_wait("t", bytes(30_000)) for _ in range(10))
+            await asyncio.gather(*sending)
+    assert (ear.seen, ear.heard, only_errors.heard) == (10, [], [])
+
+
+async def test_interceptors_hear_of_a_failing_partitioner_once(servers: str) -> None:
+    def fail(*_: object) -> int:
+        raise ValueError("no partition")
+
+    ear = Ear()
+    async with Producer(
+        bootstrap_servers=servers, partitioner=fail, interceptors=[ear]
+    ) as producer:
+        await until_known(producer, "t")
+        with pytest.raises(PartitionError):
+            await producer.send("t", b"v")
+    assert ear.heard == [None]
 
 
 async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind() -> None:
