@@ -212,7 +212,7 @@ class Metadata:
 
     def _wake_waiters(self) -> None:
         """Wake all callers that wait for a change. Called with the lock held."""
-        self._changed.open()  # the next caller makes a new one: there may be no memory here
+        self._changed.open()  # the next caller makes a new one
 
     def _report_due(self) -> None:
         """Report that the result of ``due`` has changed; the lock is held."""

@@ -12,6 +12,8 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 from opentelemetry.instrumentation.utils import unwrap
 from wrapt import wrap_function_wrapper
 
+from kprod.config import OPTIONS
+from kprod.config.option import plain_name
 from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import concealed
 from kprod.errors import ConfigError
@@ -26,6 +28,7 @@ __all__ = ["KprodInstrumentor"]
 
 SPANS = "OTEL_PYTHON_KPROD_SPANS"
 CALLS = ("send_many", "send_arrow")
+SPELLINGS = frozenset(map(plain_name, OPTIONS["interceptors"].spellings))
 SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 """The version of the semantic conventions that the spans and metrics follow."""
 
@@ -61,12 +64,17 @@ class KprodInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # which has no
             made: Callable[..., None], producer: KafkaProducer, args: Any, options: ProducerOptions
         ) -> None:
             options = concealed(options)  # a traceback may show this frame, too
-            own = tuple(options.get("interceptors") or ())
-            if spans == "call" or any(isinstance(one, TracingInterceptor) for one in own):
+            name = next((each for each in options if plain_name(each) in SPELLINGS), "interceptors")
+            own: Any = options.get(name) or ()
+            if (
+                spans == "call"
+                or not isinstance(own, list | tuple)  # the producer refuses it
+                or any(isinstance(one, TracingInterceptor) for one in own)
+            ):
                 made(*args, **options)
             else:
                 tracing = TracingInterceptor(tracer)
-                made(*args, **{**options, "interceptors": (*own, tracing)})
+                made(*args, **{**options, name: (*own, tracing)})
                 tracing.attributes["messaging.client.id"] = producer.config.client_id
                 producer._options = options  # a pickle needs OpenTelemetry no more than before
             instruments.add(producer)

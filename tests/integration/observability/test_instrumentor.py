@@ -135,6 +135,16 @@ def test_an_interceptor_of_the_application_is_the_only_one(
     assert f"{span.context.trace_id:032x}".encode() in (headers["traceparent"] or b"")
 
 
+@pytest.mark.usefixtures("watched")
+def test_interceptors_may_be_given_by_every_name() -> None:
+    own = TracingInterceptor()
+    spelled: list[Any] = [{"interceptor_classes": [own]}, {"interceptor.classes": [own]}]
+    for options in spelled:
+        kprod.KafkaProducer(bootstrap_servers="127.0.0.1:1", **options).close(0)
+    with pytest.raises(kprod.ConfigError, match="interceptors"):
+        kprod.KafkaProducer(bootstrap_servers="127.0.0.1:1", interceptors=5)  # type: ignore[arg-type]
+
+
 def test_a_pickle_is_that_of_a_program_nobody_watches(
     watched: Watched, broker: EmbeddedBroker
 ) -> None:
