@@ -211,10 +211,10 @@ SIZES = ("batch_size", "batch_max_size", "max_request_size", "buffer_memory")
 def with_large_batches(options: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of ``options``. ``batch_size`` is 1 MiB, unless one of ``SIZES`` is set."""
     large = {"batch_size": ONE_PARTITION_A_TASK}
-    return dict(options) if any(_says(options, name) for name in SIZES) else {**options, **large}
+    return dict(options) if any(says(options, name) for name in SIZES) else {**options, **large}
 
 
-def _says(options: Mapping[str, Any], name: str) -> bool:
+def says(options: Mapping[str, Any], name: str) -> bool:
     """Whether the options contain this option of the producer, in any spelling."""
     spelled = map(plain_name, OPTIONS[name].spellings)
     return not set(spelled).isdisjoint(map(plain_name, options))
@@ -225,13 +225,13 @@ def job_options(options: Mapping[str, Any], *, transactional: bool = False) -> d
 
     ``transactional``: the job writes in transactions.
     """
-    if _says(options, "transactional_id"):
+    if says(options, "transactional_id"):
         raise ConfigError(
             "transactional_id: tasks of one job cannot share an id; use"
             ' delivery="exactly_once", and kprod assigns an id to each task'
         )
     defaults = {**BATCH_JOB, **(IN_TRANSACTIONS if transactional else {})}
-    silent = {name: value for name, value in defaults.items() if not _says(options, name)}
+    silent = {name: value for name, value in defaults.items() if not says(options, name)}
     completed = {**silent, **options}
     config_of(
         {**completed, "transactional_id": "named by the task"} if transactional else completed

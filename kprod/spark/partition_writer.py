@@ -37,6 +37,7 @@ from kprod.spark.options import (
     config_of,
     divided,
     job_options,
+    says,
 )
 from kprod.spark.payload_options import key_format, value_format
 from kprod.spark.python_worker import exits_at_hang_up, this_task
@@ -102,7 +103,7 @@ def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> P
     options = concealed_for_tasks(options)
     own, producers = divided(options, OF_THE_WRITER)
     check_names(producers)
-    if "bootstrap_servers" not in options:
+    if not says(options, "bootstrap_servers"):
         raise ConfigError("bootstrap_servers: the option is missing")
     topic = None if topic is None else check_topic(topic)
     timeout = own.get("timeout")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -27,3 +27,8 @@ def test_the_type_of_delivery_has_the_values_that_are_accepted() -> None:
 def test_brokers_have_to_be_named() -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers: the option is missing"):
         task_writer("t", client_id="c")  # type: ignore[call-arg]
+
+
+def test_brokers_may_be_named_as_in_java() -> None:
+    options: Any = {"bootstrap.servers": "127.0.0.1:9092"}
+    assert task_writer("t", **options).producer.options["bootstrap.servers"] == "127.0.0.1:9092"
