@@ -16,7 +16,7 @@ from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.config import ProducerConfig
 from kprod.config.option_types import ProducerOptions
-from kprod.config.reading import concealed
+from kprod.config.reading import concealed, option_name
 from kprod.errors import (
     BufferFullError,
     IllegalStateError,
@@ -70,8 +70,8 @@ log = logging.getLogger(__name__)
 OF_RECORDS = frozenset(
     {
         *("key_serializer", "value_serializer", "partitioner", "interceptors"),
-        *("interceptor_classes", "transactional_id", "transaction_timeout_ms", "topic_options"),
-        *("dead_letter_topic", "client_id", "max_block_ms", "close_on_sigterm"),
+        *("transactional_id", "transaction_timeout_ms", "topic_options", "dead_letter_topic"),
+        *("client_id", "max_block_ms", "close_on_sigterm"),
     }
 )
 """Options that a producer of dead letters does not share."""
@@ -189,7 +189,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         kept: dict[str, Any] = {
             spelled: value
             for spelled, value in self._options.items()
-            if spelled.replace(".", "_") not in OF_RECORDS
+            if option_name(spelled) not in OF_RECORDS
         }
         seconds = max(self._exit_seconds, SHORTEST_END)
         make = partial(KafkaProducer, client_id=name, max_block_ms=int(seconds * 1000), **kept)

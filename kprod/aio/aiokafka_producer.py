@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kprod.aio.errors import cluster_error, for_aiokafka
 from kprod.aio.loop_threads import with_tokens_of_loop
-from kprod.aio.queueing import MAX_BLOCK_MS, NativeProducer, Queueing, Record
+from kprod.aio.queueing import NativeProducer, Queueing, Record
 from kprod.aio.record_batch import RecordBatch, first_stored
 from kprod.buffer.delivery import NO_TIMESTAMP, BatchDelivery
+from kprod.config import OPTIONS
 from kprod.config.reading import concealed
 from kprod.errors import IllegalStateError, KprodError, ProducerClosedError
 from kprod.intake.arguments import SizeLimits
@@ -68,7 +69,7 @@ def nothing(native: FutureRecordMetadata) -> None:
     """Return None, the result with ``acks=0``: brokers then send no response."""
 
 
-MAX_BLOCK = MAX_BLOCK_MS / 1000
+MAX_BLOCK: float = OPTIONS["max_block_ms"].default / 1000
 
 
 _ACKS = (0, 1, -1, "all")
@@ -110,7 +111,7 @@ class AIOKafkaProducer:
         options.setdefault("request_timeout_ms", 40_000)
         options = with_tokens_of_loop(options, self._loop)
         try:
-            self._native = NativeProducer(**{**native_options(options), "max_block_ms": 0})
+            self._native = NativeProducer(**native_options(options))
         except KprodError as error:
             raise for_aiokafka(error) from error
         self._stored = nothing if self._acks == 0 else stored

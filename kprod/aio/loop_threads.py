@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from kprod.config.reading import option_name
 from kprod.errors import SaslAuthenticationError
 from kprod.quantities import in_seconds
 
@@ -91,8 +92,9 @@ def with_tokens_of_loop(
     options: dict[str, Any], loop: asyncio.AbstractEventLoop | None
 ) -> dict[str, Any]:
     """The options. If a token provider's ``token()`` is a coroutine, it will run in ``loop``."""
-    provider = options.get("sasl_oauth_token_provider")
-    ask = getattr(provider, "token", provider)
-    if not inspect.iscoroutinefunction(ask):
-        return options
-    return {**options, "sasl_oauth_token_provider": LoopTokens(provider, loop)}
+    changed = dict(options)
+    for name, provider in options.items():
+        ask = getattr(provider, "token", provider)
+        if option_name(name) == "sasl_oauth_token_provider" and inspect.iscoroutinefunction(ask):
+            changed[name] = LoopTokens(provider, loop)
+    return changed

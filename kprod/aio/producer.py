@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from kprod.aio.loop_threads import with_tokens_of_loop
-from kprod.aio.queueing import MAX_BLOCK_MS, NativeProducer, Queueing, Record
-from kprod.config.reading import concealed
+from kprod.aio.queueing import NativeProducer, Queueing, Record
+from kprod.config.reading import concealed, option_name
 from kprod.intake.serializers import without_waiting
 from kprod.transactional.group_offsets import Offsets
 from kprod.transactional.transaction_calls import Transaction
@@ -70,14 +70,14 @@ class Producer:
     otherwise not.
     """
 
-    def __init__(self, *, max_block_ms: int = MAX_BLOCK_MS, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         options = concealed(options)
-        self._max_block = max_block_ms / 1000
         options = with_tokens_of_loop(options, asyncio._get_running_loop())
         for name in options:
-            if name.replace(".", "_") in ("key_serializer", "value_serializer"):
+            if option_name(name) in ("key_serializer", "value_serializer"):
                 options[name] = without_waiting(options[name])
-        self._native = NativeProducer(max_block_ms=0, **options)
+        self._native = NativeProducer(**options)
+        self._max_block = self._native.config.max_block_ms / 1000
         self._queueing = Queueing(
             self._native, self._max_block, partial(OutcomeNotifier, renews=True)
         )

@@ -14,7 +14,6 @@ from kprod.aio.loop_threads import in_thread
 from kprod.aio.memory_waiters import MemoryWaiters
 from kprod.cluster.metadata_errors import MOST_KEPT
 from kprod.cluster.snapshot import TopicInfo
-from kprod.config.table import OPTIONS
 from kprod.errors import (
     BufferFullError,
     IllegalStateError,
@@ -29,7 +28,6 @@ from kprod.producer import KafkaProducer
 from kprod_ext.aio import OutcomeNotifier, Sending
 from kprod_ext.futures import FutureRecordMetadata
 
-MAX_BLOCK_MS: int = OPTIONS["max_block_ms"].default
 """How long a call waits at most, unless its producer was given another limit."""
 
 
@@ -52,7 +50,11 @@ class QueuedBatch(NamedTuple):
 
 
 class NativeProducer(KafkaProducer):
-    """kprod's producer for an event loop."""
+    """kprod's producer for an event loop: it does not wait, whatever ``max_block_ms`` is."""
+
+    def _start(self) -> None:
+        self._max_block = 0.0
+        super()._start()
 
     def connect_at_once(self, timeout: float) -> None:
         """As ``connect``, but raise as soon as connecting to every bootstrap address has failed."""
@@ -124,7 +126,7 @@ class TopicLines:
 
 
 class Queueing(Sending):
-    """Puts records into a producer that does not wait itself (``max_block_ms=0``).
+    """Puts records into a producer that does not wait itself.
 
     For the tasks of one loop. If a task is cancelled while it waits, its record is not queued.
 

@@ -12,10 +12,8 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 from opentelemetry.instrumentation.utils import unwrap
 from wrapt import wrap_function_wrapper
 
-from kprod.config import OPTIONS
-from kprod.config.option import plain_name
 from kprod.config.option_types import ProducerOptions
-from kprod.config.reading import concealed
+from kprod.config.reading import concealed, option_name
 from kprod.errors import ConfigError
 from kprod.observability.opentelemetry import SEND, ProducerInstruments, TracingInterceptor
 from kprod.producer import KafkaProducer
@@ -28,7 +26,6 @@ __all__ = ["KprodInstrumentor"]
 
 SPANS = "OTEL_PYTHON_KPROD_SPANS"
 CALLS = ("send_many", "send_arrow")
-SPELLINGS = frozenset(map(plain_name, OPTIONS["interceptors"].spellings))
 SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 """The version of the semantic conventions that the spans and metrics follow."""
 
@@ -64,7 +61,8 @@ class KprodInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # which has no
             made: Callable[..., None], producer: KafkaProducer, args: Any, options: ProducerOptions
         ) -> None:
             options = concealed(options)  # a traceback may show this frame, too
-            name = next((each for each in options if plain_name(each) in SPELLINGS), "interceptors")
+            named = (each for each in options if option_name(each) == "interceptors")
+            name = next(named, "interceptors")
             own: Any = options.get(name) or ()
             if (
                 spans == "call"

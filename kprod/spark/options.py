@@ -12,7 +12,7 @@ from pyspark import cloudpickle  # what Spark itself ships functions with
 from kprod.config import OPTIONS, ProducerConfig
 from kprod.config.option import plain_name
 from kprod.config.option_types import ClientOptions
-from kprod.config.reading import concealed
+from kprod.config.reading import concealed, option_name
 from kprod.config.secret import Secret, exposed
 from kprod.errors import ConfigError
 from kprod.schema.columns.payload_format import Kind
@@ -216,8 +216,7 @@ def with_large_batches(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def says(options: Mapping[str, Any], name: str) -> bool:
     """Whether the options contain this option of the producer, in any spelling."""
-    spelled = map(plain_name, OPTIONS[name].spellings)
-    return not set(spelled).isdisjoint(map(plain_name, options))
+    return any(option_name(each) == name for each in options)
 
 
 def job_options(options: Mapping[str, Any], *, transactional: bool = False) -> dict[str, Any]:

@@ -60,7 +60,8 @@ async def test_a_coroutine_gives_tokens_in_the_applications_loop(
 
 def test_a_producer_made_outside_a_loop_asks_in_one_of_its_own(broker: EmbeddedBroker) -> None:
     provider = Provider()
-    producer = Producer(**options(broker, provider))
+    spelled = {name.replace("_", "."): value for name, value in options(broker, provider).items()}
+    producer = Producer(**spelled)
 
     async def main() -> None:
         async with producer:

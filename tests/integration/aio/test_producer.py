@@ -15,6 +15,7 @@ from kprod.aio import Producer
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.errors import (
     BufferFullError,
+    ConfigError,
     KprodTimeoutError,
     PartitionError,
     ProducerClosedError,
@@ -233,9 +234,11 @@ async def test_an_exception_in_its_block_ends_it_soon() -> None:
             async with producer:
                 raise LookupError
     with pytest.raises(KprodTimeoutError):
-        async with Producer(bootstrap_servers=nobody(), max_block_ms=50):
+        async with Producer(bootstrap_servers=nobody(), **{"max.block.ms": 50}):
             pytest.fail("there is no broker")
     assert time.monotonic() - began < LONG
+    with pytest.raises(ConfigError, match="max_block_ms"):
+        Producer(bootstrap_servers=nobody(), max_block_ms="soon")
 
 
 async def test_a_transaction_whose_beginning_is_cancelled_has_not_begun(
