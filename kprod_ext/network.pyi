@@ -25,8 +25,8 @@ class Poller:
         """Wait at most ``timeout`` seconds (None: no limit) for a descriptor or ``wake``.
 
         Returns (data, readable, writable) of each ready descriptor; a broken one is both. Spins for
-        up to ``eager`` seconds before it sleeps. Signal handlers run, and an exception of a handler
-        ends the wait.
+        up to ``eager`` seconds before it sleeps, less often after spins that found nothing. Signal
+        handlers run, and an exception of a handler ends the wait.
         """
 
     def wake(self) -> None:

@@ -23,7 +23,9 @@ from kprod_ext.shared cimport RecordLock, release_lock, take_lock
 # Waiting for file descriptors, at first by spinning if the caller wants that.
 #
 # If its core was idle, the kernel wakes a sleeping thread some 50 us after the event; a broker
-# nearby answers in less time. A caller with a core to spare may spin for a while before it sleeps.
+# nearby answers in less time. So a caller may spin for a while before it sleeps. Brokers that are
+# not as near are not spun for again and again: spins in vain are followed by 0, 2, 6, 14 ... up to
+# 254 waits that sleep at once. One that found something ends that.
 #
 # poll(2) suits the few connections of a producer: a change of interest needs no system call, and a
 # forked child shares no kernel object with its parent.
@@ -102,6 +104,7 @@ cdef const Generation* MARK = generation_mark()
 cdef double SECOND = 1e9
 cdef long long FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef double LONGEST = 1e6  # seconds, of one system call; a longer wait is several
+cdef int MOST_IN_VAIN = 8
 
 
 @cython.final
@@ -119,6 +122,8 @@ cdef class Poller:
     cdef Generation _generation
     cdef int _woken         # since the last wait ended
     cdef int _asleep        # or about to be: ``wake`` must ring
+    cdef int _in_vain       # spins one after the other that found nothing
+    cdef int _skips         # waits until the next spin
 
     def __cinit__(self):
         cdef int[2] ends
@@ -206,8 +211,15 @@ cdef class Poller:
 
     cdef int _wait_until(self, long long until, long long eager) except? -1:
         cdef int ready = 0
-        if eager > 0:
+        if eager > 0 and self._skips > 0:
+            self._skips -= 1
+        elif eager > 0:
             ready = self._look_for(eager)
+            if ready:
+                self._in_vain = 0
+            elif not kprod_load(self._woken):
+                self._in_vain = min(self._in_vain + 1, MOST_IN_VAIN)
+                self._skips = (1 << self._in_vain) - 2
             if ready == 0:
                 PyErr_CheckSignals()    # a signal during the check does not end the sleep
         if ready == 0 and not kprod_load(self._woken):

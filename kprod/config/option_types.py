@@ -42,8 +42,8 @@ class ClientOptions(TypedDict, total=False):
     profile: Literal[None, "throughput", "latency", "durable"]
     """A set of defaults for a purpose; options that are given take precedence. ``throughput``:
     ``linger_ms=50``, ``batch_size=131072``, ``batch_max_size=1048576``,
-    ``buffer_memory=134217728``; ``latency``: ``linger_ms=0``, ``busy_poll_us=50``; ``durable``:
-    ``acks='all'``, ``enable_idempotence=True``, ``delivery_timeout_ms=1800000``,
+    ``buffer_memory=134217728``; ``latency``: ``linger_ms=0``, ``busy_poll_us=200``;
+    ``durable``: ``acks='all'``, ``enable_idempotence=True``, ``delivery_timeout_ms=1800000``,
     ``close_timeout_ms_at_exit=30000``, ``close_on_sigterm=True``."""
 
     acks: Literal["all", "-1", -1, "0", 0, "1", 1]
@@ -221,9 +221,10 @@ class ClientOptions(TypedDict, total=False):
     """Receive buffer of a socket (``SO_RCVBUF``). None: the system's default."""
 
     busy_poll_us: int
-    """How long a caller that waits for a single record spins on the socket before it sleeps.
-    Spinning saves the wake-up time if caller and broker have a core each; otherwise it keeps a
-    core busy for this long. 0 turns it off."""
+    """Maximum time for which a caller that waits for a single record spins on the socket before
+    it sleeps. If the broker answers within this time, the record is not delayed by waking the
+    thread. If the broker takes longer, callers soon spin in one of 255 waits only. 0 turns it
+    off."""
 
     receive_message_max_bytes: int
     """Largest response; a larger one closes the connection."""

@@ -34,7 +34,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "buffer_memory": 134217728,
         },
         # No batch waits for more records, and a caller that waits for its record spins first.
-        "latency": {"linger_ms": 0, "busy_poll_us": 50},
+        "latency": {"linger_ms": 0, "busy_poll_us": 200},
         # Survives an outage of the cluster for as long as it takes to repair it.
         "durable": {
             "acks": "all",
@@ -385,11 +385,12 @@ _CONNECTION_ROWS = (
     ),
     Option(
         "busy_poll_us",
-        0,
+        50,
         WholeNumber(0, 10_000, unit="microseconds"),
-        "How long a caller that waits for a single record spins on the socket before it sleeps."
-        " Spinning saves the wake-up time if caller and broker have a core each; otherwise it keeps"
-        " a core busy for this long. 0 turns it off.",
+        "Maximum time for which a caller that waits for a single record spins on the socket before"
+        " it sleeps. If the broker answers within this time, the record is not delayed by waking"
+        " the thread. If the broker takes longer, callers soon spin in one of 255 waits only. 0"
+        " turns it off.",
     ),
     Option(
         "receive_message_max_bytes",

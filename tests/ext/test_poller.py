@@ -114,6 +114,13 @@ def test_it_waits_no_shorter_than_told(poller: Poller, eager: float) -> None:
         assert seconds <= time.monotonic() - started < LONG
 
 
+def test_spins_in_vain_become_rare(poller: Poller) -> None:
+    began = time.thread_time()
+    for _ in range(30):
+        assert poller.wait(0.011, 0.01) == []
+    assert time.thread_time() - began < 0.2, "most of 30 waits have spun"  # 5 should: 0.05 s
+
+
 @pytest.mark.parametrize("eager", [0.0, BUSY])
 def test_it_sees_what_comes_later(poller: Poller, pair: Pair, eager: float) -> None:
     ours, theirs = pair
