@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kprod.bulk.writing import BulkParts
 from kprod.intake.arguments import SizeLimits, check_topic
+from kprod.intake.interceptors import Interceptors
+from kprod.intake.serializers import Serializers
 from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ class BulkCalls:
     _bulk: BulkParts | None
     """None if each record has to pass through code of the application."""
     _size_limits: SizeLimits
+    _serializers: Serializers
+    _interceptors: Interceptors
 
     def send_many(
         self,
@@ -41,9 +45,9 @@ class BulkCalls:
         item for each record, or is one value for all records: a number, or for ``headers`` a list
         of ``(str, bytes | None)`` pairs.
 
-        Lists and tuples are checked before anything is queued, except for values that a serializer
-        must convert first. Raises the errors of ``send``. Times out if ``max_block_ms`` pass
-        without a queued record.
+        Lists and tuples are checked before anything is queued, except for keys and values that
+        serializers or interceptors may change. Raises the errors of ``send``. Times out if
+        ``max_block_ms`` pass without a queued record.
 
         After a later error, or an exception of an iterator, the records that were queued before
         stay queued. ``error.accepted`` is their number, and ``error.delivery`` is their handle.
@@ -60,7 +64,9 @@ class BulkCalls:
         if self._bulk is None:
             from kprod.bulk.one_by_one import send_one_by_one
 
-            return send_one_by_one(self.send, topic, rows, checks)
+            changes = bool(self._serializers) or self._interceptors.change_records
+            largest = None if changes else self._size_limits.largest_payload
+            return send_one_by_one(self.send, topic, rows, checks, largest)
         return send_rows(self._bulk, topic, rows, checks)
 
     def send_arrow(

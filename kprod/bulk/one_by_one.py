@@ -7,10 +7,10 @@ from itertools import repeat
 from typing import Any
 
 from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.rows import Block, RowChecks, Rows
+from kprod.bulk.rows import BLOCK_ROWS, Block, RowChecks, Rows, check_rows
 from kprod.bulk.writing import Accounted
 from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
-from kprod_ext import SentRecords
+from kprod_ext import ObjectChunk, SentRecords
 from kprod_ext.futures import FutureRecordMetadata
 
 OF_THE_RECORD = (InvalidRecordError, RecordTypeError, PartitionError, RecordTooLargeError)
@@ -45,10 +45,19 @@ class OneByOne:
 
 
 def send_one_by_one(
-    send: Callable[..., FutureRecordMetadata], topic: str, rows: Rows, checks: RowChecks
+    send: Callable[..., FutureRecordMetadata],
+    topic: str,
+    rows: Rows,
+    checks: RowChecks,
+    largest: int | None,
 ) -> BulkDelivery:
-    """Send every row with ``send``, in order."""
-    if rows.sized:
+    """Send every row with ``send``, in order.
+
+    ``largest`` is as in ``BulkParts``; None: keys and values may change before they are queued.
+    """
+    if rows.sized and largest is not None:
+        check_rows(rows, ObjectChunk(BLOCK_ROWS, largest, checks), checks)
+    elif rows.sized:
         for block in rows.blocks():
             _check(block, checks)
     sending = OneByOne(send, topic)
@@ -59,7 +68,7 @@ def send_one_by_one(
 
 
 def _check(block: Block, checks: RowChecks) -> None:
-    """Check all but keys and values, which cannot be checked before they are serialized."""
+    """Check all but keys and values."""
     checks.start, _, columns, _ = block
     kinds = checks.headers, checks.partition, checks.timestamp
     for check, column in zip(kinds, columns[1:], strict=True):

@@ -272,6 +272,13 @@ class RowChecks:
             raise numbered from None
 
 
+def check_rows(rows: Rows, chunk: ObjectChunk, checks: RowChecks) -> None:
+    """Raise the error of ``send`` for the first row that cannot be queued."""
+    for start, values, columns, _ in rows.blocks():
+        checks.start = start
+        chunk.load(values, *columns)
+
+
 def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> BulkDelivery:
     """Queue rows for a producer without serializers, interceptors or a custom partitioner.
 
@@ -279,9 +286,7 @@ def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> Bu
     """
     chunk = ObjectChunk(BLOCK_ROWS, parts.largest, checks)
     if rows.sized and not rows.all_plain(parts.largest):
-        for start, values, columns, _ in rows.blocks():
-            checks.start = start
-            chunk.load(values, *columns)
+        check_rows(rows, chunk, checks)
     writing = BulkWriting(parts, topic)
     writing.await_partition(max(rows.largest_partition, chunk.largest_partition))
     delivery = BulkDelivery(writing.sent)

@@ -45,14 +45,20 @@ class Interceptors:
         self._inside = _Inside()
 
     @property
+    def change_records(self) -> bool:
+        """Whether any hook may change records before they are queued."""
+        return bool(self._on_send)
+
+    @property
     def watch_queueing(self) -> bool:
         """Whether any hook sees records before they are queued, or those that are not queued."""
         return bool(self._on_send or self._on_send_error)
 
     @property
     def watch_outcomes(self) -> bool:
-        """Whether any hook has to be notified of results."""
-        return bool(self._on_acknowledgement or self._on_send_error)
+        """Whether any hook has to be notified of the result of a record that is sent now."""
+        # A hook that sends when it is notified would be notified of that as well, without an end.
+        return bool(self._on_acknowledgement or self._on_send_error) and not self._inside.telling
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Return the record as the hooks change it.

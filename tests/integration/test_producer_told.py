@@ -194,3 +194,25 @@ def test_what_is_plugged_in_is_closed_once_and_last(servers: str) -> None:
     producer.close()
     producer.close()
     assert plug.calls == ["serialize", "serialize", "choose", "appended", "acknowledged", "close"]
+
+
+class Auditing:
+    """An interceptor that sends a record for each one that is stored."""
+
+    producer: KafkaProducer
+
+    def on_acknowledgement(self, _: RecordMetadata) -> None:
+        self.producer.send("audit", b"stored")
+
+
+def test_records_of_a_hook_are_told_to_no_hook() -> None:
+    auditing = Auditing()
+    with EmbeddedBroker() as broker:
+        auditing.producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, interceptors=[auditing]
+        )
+        with auditing.producer as producer:
+            producer.send("t", b"v").get(30)
+            for _ in range(5):
+                producer.flush()
+        assert len(broker.records("audit")) == 1

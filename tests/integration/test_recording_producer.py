@@ -149,3 +149,12 @@ def test_a_callback_is_called_as_by_kafka_producer() -> None:
     assert (stored.topic_partition, stored.offset, none) == (("t", 0), 0, None)
     assert (failed.topic_partition, failed.offset) == (("t", 0), -1)
     assert isinstance(error, BrokerError)
+
+
+@pytest.mark.parametrize("options", [{}, {"partitioner": "crc32"}], ids=str)
+def test_an_invalid_list_is_refused_as_a_whole(options: dict[str, Any]) -> None:
+    recording = RecordingProducer(**options)
+    for wrong in ([b"a", 5], [b"a", bytes(2 << 20)]):
+        with pytest.raises(KprodError, match="record 1"):
+            recording.send_many("t", wrong)
+    assert recording.records == []
