@@ -243,18 +243,31 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         """Whether interceptors see records before they are queued, or those that are not queued."""
         return self._interceptors.watch_queueing
 
+    def checked(self, topic: Any, value: Any, key: Any, *others: Any) -> ProducerRecord:
+        """Make a record of ``send``'s arguments. Raises like ``send``, except for key and value."""
+        try:
+            return checked_record(topic, value, key, *others)
+        except KprodError as error:
+            self.refused(ProducerRecord(str(topic), value, key), error)
+            raise
+
     def intercepted(self, *given: Any) -> ProducerRecord:
         """Make a record of ``send``'s arguments, and call the interceptors.
 
         Raises like ``send``.
         """
         self._ensure_open()
-        record = checked_record(*given)
-        if not self._max_block:
-            # An asyncio producer waits itself, and sends again: no hook runs twice.
-            self._serializers.ensure_ready(record.topic)
-            self._metadata.await_topic(record.topic, 0.0, self._wake, record.partition)
+        record = self.checked(*given)
+        if self.has_interceptors:
+            self._prepare(record)
         return self._interceptors.on_send(record)
+
+    def _prepare(self, record: ProducerRecord) -> None:
+        """Called before interceptors see a record.
+
+        A subclass whose users send a refused record again raises here what it can foresee, so that
+        interceptors do not see the record twice.
+        """
 
     def send_intercepted(
         self, record: ProducerRecord, partitioner: Partitioner | None = None

@@ -19,16 +19,14 @@ from kprod.errors import (
     IllegalStateError,
     KprodError,
     KprodTimeoutError,
-    PartitionError,
 )
-from kprod.intake.arguments import check_topic, checked_record
+from kprod.intake.arguments import check_topic
 from kprod.intake.attempts import Attempts
 from kprod.intake.serializers import WouldWait
 from kprod.producer import KafkaProducer
+from kprod.quantities import in_seconds
 from kprod_ext.aio import OutcomeNotifier, Sending
 from kprod_ext.futures import FutureRecordMetadata
-
-"""How long a call waits at most, unless its producer was given another limit."""
 
 
 class Record(NamedTuple):
@@ -140,7 +138,7 @@ class Queueing(Sending):
         max_block: float,
         notifier: Callable[[asyncio.AbstractEventLoop], OutcomeNotifier],
     ) -> None:
-        super().__init__(native, notifier, (KprodTimeoutError, PartitionError, WouldWait))
+        super().__init__(native, notifier, (KprodTimeoutError, WouldWait))
         self._max_block = max_block
         self._lookups = TopicLookups(native.metadata)
         self._memory = MemoryWaiters(self._oldest)
@@ -241,8 +239,8 @@ class Queueing(Sending):
         deadline = now() + self._max_block
         attempts = Attempts(self.native, record)
         try:
-            while (future := await self._put_in_line(attempts, record, 0, place, deadline)) is None:
-                await self._await_topic(record, deadline - now())
+            while (future := await self._put_in_line(attempts, 0, place, deadline)) is None:
+                await self._await_topic(attempts, deadline - now())
             self.remember(future)
             return future
         except BaseException as error:
@@ -302,7 +300,7 @@ class Queueing(Sending):
                 if waits:
                     await self.turns.wait()
                     waits, deadline = False, now() + self._max_block
-                future = await self._put_in_line(attempts, record, room, place, deadline)
+                future = await self._put_in_line(attempts, room, place, deadline)
                 if future is not None:
                     self.remember(future)
                     keeps = room > 0
@@ -316,15 +314,15 @@ class Queueing(Sending):
             if schema is not None:
                 await self.elsewhere(schema, "schema")
             else:
-                await self._await_topic(record, deadline - now())
+                await self._await_topic(attempts, deadline - now())
 
     async def _put_in_line(
-        self, attempts: Attempts, record: Record, room: int, place: Place, deadline: float
+        self, attempts: Attempts, room: int, place: Place, deadline: float
     ) -> FutureRecordMetadata | None:
         """Queue the record; None if its partition or topic has to be looked up first."""
         now = asyncio.get_running_loop().time
-        if self.native.metadata.snapshot.topic(check_topic(record.topic)) is None:
-            await self._await_topic(record, deadline - now())
+        if self.native.metadata.snapshot.topic(attempts.record().topic) is None:
+            await self._await_topic(attempts, deadline - now())
         await place.first()
         waited = False
         if self._memory:
@@ -349,12 +347,19 @@ class Queueing(Sending):
                     self._memory.found_some()
                 return future
 
-    async def _await_topic(self, record: Record, timeout: float) -> None:
+    async def _await_topic(self, attempts: Attempts, timeout: float) -> None:
         """Wait for the record's topic. If that fails, the record may become a dead letter."""
+        record = attempts.record()
         try:
             await self.topic(record.topic, timeout, record.partition)
+            if timeout <= 0:  # it is known, and the record was not queued all the same
+                raise KprodTimeoutError(
+                    f"a record for topic {record.topic!r} was not queued within"
+                    f" {in_seconds(self._max_block)}"
+                )
+            await asyncio.sleep(0)  # if nothing was awaited: other tasks must have their turn
         except KprodError as error:
-            self.native.refused(checked_record(*record), error)
+            self.native.refused(record, error)
             raise
 
     def _oldest(self) -> FutureRecordMetadata | None:

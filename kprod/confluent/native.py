@@ -35,6 +35,10 @@ class NativeProducer(KafkaProducer):
         for listener in self._listeners:
             self._metadata.subscribe(listener)
 
+    def _prepare(self, record: ProducerRecord) -> None:
+        # If the topic is unknown, the record waits for it, and is sent again by ``Attempts``.
+        self._metadata.await_topic(record.topic, 0.0, self._wake, record.partition)
+
     def purge(self, *, queued: bool, in_flight: bool, blocking: bool) -> None:
         """Fail records without an outcome: queued records, records in flight, or both.
 

@@ -17,6 +17,7 @@ class SendsIntercepted(Protocol):
     def has_interceptors(self) -> bool: ...
     @property
     def send(self) -> Callable[..., FutureRecordMetadata]: ...
+    def checked(self, *given: Any) -> ProducerRecord: ...
     def intercepted(self, *given: Any) -> ProducerRecord: ...
     def send_intercepted(self, record: ProducerRecord) -> FutureRecordMetadata: ...
     def not_queued(
@@ -35,17 +36,23 @@ class Attempts:
     def __init__(self, native: SendsIntercepted, fields: tuple[Any, ...]) -> None:
         self._native = native
         self._fields = fields
-        self._record: ProducerRecord | None = None  # once it has passed the interceptors
+        self._record: ProducerRecord | None = None  # once it was checked, and intercepted
         self._chosen: TopicPartition | None = None  # by the last attempt
+
+    def record(self) -> ProducerRecord:
+        """The record as the interceptors have changed it; they are called if they were not yet."""
+        if self._record is None:
+            native = self._native
+            take = native.intercepted if native.has_interceptors else native.checked
+            self._record = take(*self._fields)
+        return self._record
 
     def send(self) -> FutureRecordMetadata:
         """Like ``KafkaProducer.send``, but interceptors are notified of errors only by ``end``."""
         if not self._native.has_interceptors:
             return self._native.send(*self._fields)
-        if self._record is None:
-            self._record = self._native.intercepted(*self._fields)
         try:
-            return self._native.send_intercepted(self._record)
+            return self._native.send_intercepted(self.record())
         except KprodError as error:
             self._chosen = error.topic_partition
             raise

@@ -129,20 +129,10 @@ class Serializers:
     def __init__(self, key: Any = None, value: Any = None) -> None:
         self._key = bound(key)
         self._value = bound(value)
-        self._ready = [
-            serializer.ensure_ready
-            for serializer in (key, value)
-            if callable(getattr(serializer, "ensure_ready", None))
-        ]
         self._see_headers = any(map(_sees_headers, (key, value)))
 
     def __bool__(self) -> bool:
         return self._key is not None or self._value is not None
-
-    def ensure_ready(self, topic: str) -> None:
-        """Raise WouldWait if a serializer would have to wait for a response about the topic."""
-        for ensure_ready in self._ready:
-            ensure_ready(topic)
 
     def apply(
         self, record: ProducerRecord

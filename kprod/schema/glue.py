@@ -61,17 +61,12 @@ class GlueSerializer:
         """The bytes of ``data``. Raises the package's exception if the schema does not match."""
         if data is None:
             return None
-        self.ensure_ready(topic)
+        if topic not in self._versions:
+            if not self._waits:
+                raise WouldWait(partial(self._ask, topic))
+            self._ask(topic)
         encoded: bytes = self._encode(self._schema.write(data), self._versions[topic])
         return encoded
-
-    def ensure_ready(self, topic: str) -> None:
-        """Ask Glue about the topic if necessary, or raise WouldWait."""
-        if topic in self._versions:
-            return
-        if not self._waits:
-            raise WouldWait(partial(self._ask, topic))
-        self._ask(topic)
 
     def without_waiting(self) -> Self:
         """A copy for event loops, which raises ``WouldWait`` instead of waiting for Glue."""

@@ -117,12 +117,6 @@ class SchemaSerializer(ABC):
             add_header(headers, header)
         return encoded
 
-    def ensure_ready(self, topic: str) -> None:
-        """Ask the registry about the topic if necessary, or raise WouldWait."""
-        encoder = self._encoders.get(topic)
-        if encoder is None or encoder.expired:
-            self._asked(topic)
-
     def __call__(self, data: Any, context: Any = None) -> bytes | None:
         """Serialize for confluent-kafka. ``context`` contains topic, field and headers."""
         if context is None:

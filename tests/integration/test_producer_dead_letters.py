@@ -15,6 +15,7 @@ from kprod.errors import (
     BrokerError,
     ConfigError,
     KprodTimeoutError,
+    PartitionError,
     RecordTooLargeError,
     SerializationError,
 )
@@ -157,6 +158,31 @@ def test_what_send_refuses_is_in_the_letter_as_it_was(
         made.flush()
         assert counted(made) == (50, 0)
     assert {letter.value for letter in letters(broker)} == {kept}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"topic": "no such/topic"}, {"partition": -1}, {"headers": [("h", 1)]}], ids=str
+)
+def test_a_wrong_argument_makes_a_letter(broker: EmbeddedBroker, wrong: dict[str, Any]) -> None:
+    with producer(broker) as made:
+        with pytest.raises((ValueError, TypeError)):
+            made.send(**{"topic": "orders", "value": b"1", "key": b"k", **wrong})
+        made.flush()
+    (letter,) = letters(broker)
+    assert (letter.key, letter.value) == (b"k", b"1")
+    assert told(letter)["topic"] == wrong.get("topic", "orders")
+
+
+async def test_a_partitioner_that_fails_in_a_loop_makes_one_letter(broker: EmbeddedBroker) -> None:
+    asked: list[object] = []
+    servers = broker.bootstrap_servers
+    async with aio.Producer(
+        bootstrap_servers=servers, dead_letter_topic=DEAD, partitioner=lambda *_: asked.append(_)
+    ) as loops:
+        await loops.partitions_for("orders")
+        with pytest.raises(PartitionError):
+            await loops.send("orders", b"1")
+    assert (len(asked), len(letters(broker))) == (1, 1)
 
 
 def test_what_may_pass_is_no_letter(broker: EmbeddedBroker) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.errors import (
     BufferFullError,
     ConfigError,
+    KprodError,
     KprodTimeoutError,
     PartitionError,
     ProducerClosedError,
@@ -189,6 +191,30 @@ async def test_interceptors_hear_of_a_record_once_however_often_it_is_tried(serv
             sending = (producer.send_and_wait("t", bytes(30_000)) for _ in range(10))
             await asyncio.gather(*sending)
     assert (ear.seen, ear.heard, only_errors.heard) == (10, [], [])
+
+
+class Renaming(Ear):
+    """An interceptor that sends records to another topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__()
+        self.topic = topic
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return replace(super().on_send(record), topic=self.topic)
+
+
+async def test_an_interceptor_may_change_the_topic() -> None:
+    with EmbeddedBroker(topics={"t": 1, "other": 1}, auto_create_topics=False) as broker:
+        options: Any = {"bootstrap_servers": broker.bootstrap_servers, "max_block_ms": 300}
+        renaming = Renaming("other")
+        async with Producer(**options, interceptors=[renaming]) as producer:
+            stored = await producer.send_and_wait("no-such-topic", b"v")
+            assert (stored.topic, renaming.seen) == ("other", 1)
+        async with Producer(**options, interceptors=[Renaming("missing")]) as producer:
+            await until_known(producer, "t")
+            with pytest.raises(KprodError, match="missing"):
+                await asyncio.wait_for(producer.send("t", b"v"), LONG)
 
 
 async def test_interceptors_hear_of_a_failing_partitioner_once(servers: str) -> None:
