@@ -39,6 +39,8 @@ RECEIVE_BYTES = 32 * 1024
 READS_PER_TURN = 32
 """Reads in a row: other brokers and deadlines must not wait for a broker that sends without end."""
 PORT_HINT = "; does this port expect TLS or a login? see security_protocol"
+NOT_READY = "what logs us in was not ready"
+PROVIDER_HINT = ": does the token's provider answer, or Kerberos?"
 
 
 class Window:
@@ -110,7 +112,7 @@ class Window:
 class Broker:
     """Connects, moves bytes between transport and protocol, and enforces the time limits.
 
-    ``ready``: the partitions that it leads and that can send, the one that has waited longest
+    ``ready``: the partitions that it leads whose place is READY, the one that has waited longest
     first. ``window`` limits their batches. It lasts as long as the node is in the cluster.
 
     A failure of the transport, the protocol or the peer ends the connection and fails its requests;
@@ -342,6 +344,7 @@ class Broker:
                 self._log.seldom(f"silence {self.address}", _silenced(self.address, silence), now)
             if self._coming_up and connection.established:
                 self._coming_up, self._setups_too_long = False, 0
+                self._latest_failure = None
                 self._network.came_up += 1
                 self._tell_success(now)
             if len(chunk) < RECEIVE_BYTES:
@@ -384,11 +387,13 @@ class Broker:
             why = f"not connected after {self._setup_limit:.3g} s" + (progress and f": {progress}")
         elif not connection.established:
             why = _silent_setup(self._setup_limit, connection.login)
-        elif connection.waiting_since() is not None:
-            why = f"no response within {self._settings.request_timeout:g} s"
-        else:
+        elif connection.waiting_since() is None:
             self.close(now)
             return
+        elif connection.unanswered:
+            why = f"no response within {self._settings.request_timeout:g} s"
+        else:
+            why = f"{NOT_READY} within {self._settings.request_timeout:g} s{PROVIDER_HINT}"
         if connection is None or not connection.established:
             self._setups_too_long += 1
         self.drop(self._explained(ConnectionLost(why), now), now)
@@ -514,8 +519,6 @@ def _silent_setup(seconds: float, login: Login | None) -> str:
     """Why a connection whose setup got no answer within ``seconds`` ends."""
     limit = f"within {seconds:.3g} s of connecting"
     if login is not None and login.begun is not None:
-        return (
-            f"what logs us in was not ready {limit}: does the token's provider answer, or Kerberos?"
-        )
+        return f"{NOT_READY} {limit}{PROVIDER_HINT}"
     or_login = "" if login is None else " or to our login"
     return f"no answer to ApiVersions{or_login} {limit}: is it a Kafka broker?"

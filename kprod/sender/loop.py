@@ -235,9 +235,9 @@ class Sender:
     def disown(self, error: KprodError) -> None:
         """End every record without an outcome with ``error``, even while the sender is busy.
 
-        Any thread. The sender frees the memory and updates the counters when it continues.
+        Any thread. The sender frees the memory when it continues. No metric counts these records.
         """
-        never_left, maybe = copy.copy(error), error
+        never_left, maybe = copy.copy(error), copy.copy(error)  # later calls raise ``error``
         maybe.persisted = Persisted.MAYBE
         certain = self._sends_no_more  # first: the sender may set it during this loop
         ended = 0

@@ -190,7 +190,7 @@ class Network:
                 # The one whose last attempt is the oldest (Kafka's ``leastLoadedNode``).
                 self._rng.shuffle(order)
                 self._connect(min(order, key=lambda broker: broker.setup_began), now)
-            self._tries.append(now)
+                self._tries.append(now)
             self._patient_until = now + PATIENCE
             until = self._patience_ends(now)
         # Where there is no other one to try, something happens to a connection first.

@@ -11,7 +11,7 @@ These rules keep records in order and without duplicates (KIP-98, KIP-360):
 * While the oldest batch has no outcome, at most four are sent after it. Those that end meanwhile
   count as well: a broker recognizes only the repetition of its last five batches.
 * A partition takes a new epoch only when none of its batches is on the wire. Batches that may be in
-  the log are then failed, and not sent again under the new epoch (see ``retry``).
+  the log are then failed, and not sent again under the new epoch (``Partition._go_on_after``).
 * A batch that ends without an acknowledgement leaves a gap if no batch was sent after it: the
   broker may expect its sequence next, and would refuse the following one. So the next batch is
   sent under a new epoch, as Kafka's ``TransactionManager`` does for unresolved sequences.
@@ -57,23 +57,23 @@ PROOF_LASTS = 60.0
 """Seconds. Brokers remember a silent producer for much longer."""
 
 
-def age(batch: ProducerBatch) -> tuple[float, tuple[float, ...]]:
-    """A sort key: the order of ``send`` within a partition. Batches never taken come last."""
-    return batch.created_at, batch.drain_order or (FOREVER,)
+def place_in_order(batch: ProducerBatch) -> tuple[tuple[float, ...], float]:
+    """A sort key: the order within a partition. Batches never taken come last, by their age."""
+    return batch.drain_order or (FOREVER,), batch.created_at
 
 
 class Place(enum.Enum):
     """Where a partition stands, and when it leaves that place.
 
-    EMPTY: no batch is queued. Ends when a caller opens one. READY: nothing that the partition knows
-    of holds the oldest batch up. Its broker, a full window or a missing producer id may do that
-    (``PartitionSet.send``). LINGERING: the oldest batch waits for more records. Ends when the
-    linger time is over, when the batch is full or a caller waits for it, or when all batches must
-    be sent. BACKING_OFF: the oldest batch has failed. Ends with the back-off, or when the
-    partition's leadership changes. WAITING: ``may_send`` returned False. No time ends it: whoever
-    removes a reason calls ``go_on`` (an answer, a new epoch, the transaction). LEADERLESS: no
-    leader is known. Ends when metadata names a leader; each answer that does not is followed by
-    another request.
+    EMPTY: no batch is queued. Ends when a caller opens one. READY: the oldest batch may be sent, as
+    far as it is known. Its broker, a full window or a missing producer id may hold it up, and
+    ``may_send`` is asked last (``PartitionSet.drain``). LINGERING: the oldest batch waits for more
+    records. Ends when the linger time is over, when the batch is full or a caller waits for it, or
+    when all batches must be sent. BACKING_OFF: the oldest batch has failed. Ends with the back-off,
+    or when the partition's leadership changes. WAITING: ``may_send`` returned False. No time ends
+    it: whoever removes a reason calls ``go_on`` (an answer, a new epoch, the transaction).
+    LEADERLESS: no leader is known. Ends when metadata names a leader; each answer that does not is
+    followed by another request.
     """
 
     EMPTY = enum.auto()
@@ -94,10 +94,11 @@ class Partition:
     Only the sender removes batches from the queue. Callers add batches at its end, so they change
     the oldest one only if the queue was empty.
 
-    ``in_flight``: batches that were sent and have no outcome, in sequence order. ``on_wire`` counts
-    those that a request holds; the others are queued again. ``unresolved``: batches that may be
-    stored, in sequence order, until a later answer settles them. They are not in ``in_flight``,
-    because they are not sent again and no batch waits for them, but they keep their memory.
+    ``in_flight``: batches that were taken to be sent and have not ended, in sequence order.
+    ``on_wire`` counts those that a request holds; the others are queued again. ``unresolved``:
+    batches that may be stored, in sequence order, until a later answer settles them. They are not
+    in ``in_flight``, because they are not sent again and no batch waits for them, but they keep
+    their memory.
 
     ``anchor_sequence`` and ``anchor_offset`` are the sequence number and the offset after the last
     acknowledged batch; the offset is -1 if it is unknown. ``has_gap``: the last used sequence
@@ -222,7 +223,7 @@ class Partition:
 
     def fire(self, now: float) -> None:
         """A time has come: end expired batches, and leave a linger or back-off that is over."""
-        for batch in sorted(self._take_late(now), key=age):
+        for batch in sorted(self._take_late(now), key=place_in_order):
             self.expire(batch, now)
         if self.place is LINGERING or self.place is BACKING_OFF:
             self.find_place(now)
@@ -294,7 +295,6 @@ class Partition:
         for part in parts:
             part.partition, part.in_line = self, True
             self.put_back(part, now)
-        self.go_on()
         return parts
 
     def take_queued(self, now: float) -> list[ProducerBatch]:
@@ -315,7 +315,7 @@ class Partition:
         partitions = self._partitions
         identity, idempotent = partitions.identity, partitions.idempotent
         producer, transaction = identity.producer, partitions.transaction
-        if (idempotent and producer is None) or identity.fatal is not None:
+        if identity.fatal is not None:
             return False
         if (transaction is not None and not transaction.admits(self.tp)) or self.needs_new_epoch:
             return False  # renumber() comes first

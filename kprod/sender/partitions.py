@@ -23,7 +23,7 @@ from kprod.metrics.producer_metrics import ProducerMetrics
 from kprod.sender.broker import Broker
 from kprod.sender.deadlines import FOREVER
 from kprod.sender.network import Network
-from kprod.sender.partition import EMPTY, READY, WAITING, Partition, age
+from kprod.sender.partition import EMPTY, READY, WAITING, Partition, place_in_order
 from kprod.sender.produce import ProduceExchange
 from kprod.types import ProducerId, TopicPartition
 from kprod_ext.batch import HEADER_BYTES, ProducerBatch
@@ -138,7 +138,7 @@ class PartitionSet:
     def send(self, now: float) -> bool:
         """Renumber batches, then send ready ones. True if more can be sent at once."""
         snapshot = self.metadata.snapshot
-        if snapshot is not self.snapshot:  # from metadata, or a leader hint with a new broker
+        if snapshot is not self.snapshot:  # from metadata, or after leader hints
             self._forget_unused()
             self.network.adopt(snapshot.brokers)
         if self.awaiting_epoch:
@@ -282,14 +282,14 @@ class PartitionSet:
     def withdraw(
         self, now: float, *, queued: bool = True, in_flight: bool = True
     ) -> list[ProducerBatch]:
-        """The batches without an outcome, oldest first. Queued ones are removed from their queues.
+        """The batches without an outcome, in order. Queued ones are removed from their queues.
 
         ``in_flight``: those on the wire, and unresolved ones.
         """
         found: list[ProducerBatch] = []
         if in_flight:
             found = [batch for each in self._known.values() for batch in each.unanswered()]
-        return sorted(found + self.take_queued(now) if queued else found, key=age)
+        return sorted(found + self.take_queued(now) if queued else found, key=place_in_order)
 
     @property
     def drained(self) -> bool:

@@ -61,7 +61,7 @@ class ProduceExchange(Exchange):
         self._sent_at = sent_at
         # The batches without a verdict yet.
         self._batches: dict[tuple[str, int], ProducerBatch] = {}
-        topics: dict[bytes | str | None, str] = {}
+        topics: dict[bytes | None, str] = {}
         self.topics = topics
         nbytes = records = 0
         for batch in batches:
@@ -72,7 +72,8 @@ class ProduceExchange(Exchange):
             topic, topic_id = tp.topic, batch.attempted_leader.topic_id
             if topic_id is None:
                 self.version_cap = LAST_VERSION_BY_NAME
-            topics[topic_id or topic] = topic
+            else:
+                topics[topic_id] = topic
             nbytes += batch.size
             records += batch.record_count
         self._nbytes, self._records = nbytes, records

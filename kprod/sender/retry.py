@@ -67,8 +67,6 @@ def proves(acknowledged: ProducerBatch, earlier: ProducerBatch) -> bool:
 
 # Answers of coordinators --------------------------------------------------------------------------
 
-UNKNOWN_SERVER_ERROR = -1
-
 FENCING = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """Codes by which a coordinator says that this producer's epoch is no longer the latest."""
 LATE = FENCING | {ErrorCode.INVALID_TXN_STATE}
@@ -121,10 +119,10 @@ _EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = {
     # A group's coordinator that does not get its offsets stored may be on its way out.
     (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.REQUEST_TIMED_OUT): Reaction.FIND_AGAIN,
     # The code does not matter there: without an id nothing was sent that could be lost.
-    (ApiKey.INIT_PRODUCER_ID, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
-    (ApiKey.FIND_COORDINATOR, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
+    (ApiKey.INIT_PRODUCER_ID, ErrorCode.UNKNOWN_SERVER_ERROR): Reaction.RETRY,
+    (ApiKey.FIND_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR): Reaction.RETRY,
     # Nobody knows if it has ended: repeated, or after an abort, the request will show it.
-    (ApiKey.END_TXN, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
+    (ApiKey.END_TXN, ErrorCode.UNKNOWN_SERVER_ERROR): Reaction.RETRY,
 }
 
 
@@ -156,7 +154,7 @@ def reaction(api: ApiKey, code: int, *, implicit: bool = False) -> Reaction:
     which is not fencing (KIP-588). The answer to an abort shows this, and returns the next epoch.
     See also ``LATE``.
     """
-    code = code if code in ERROR_NAMES else UNKNOWN_SERVER_ERROR
+    code = code if code in ERROR_NAMES else ErrorCode.UNKNOWN_SERVER_ERROR
     special = _EXCEPTIONS.get((api, code))
     if special is not None:
         return special

@@ -336,3 +336,21 @@ def test_a_login_that_is_not_worked_out_is_told_as_such() -> None:
     rig.pass_time(10)
     assert not rig.broker.connected
     assert "what logs us in was not ready within 10 s of connecting" in str(rig.errors[0])
+
+
+def test_a_later_login_that_is_not_worked_out_is_told_as_such() -> None:
+    logins = 0
+
+    def start(host: str, wake: Callable[[], None]) -> Steps:
+        nonlocal logins
+        logins += 1
+        return at_once(host, wake) if logins == 1 else NeverReady()
+
+    rig = rig_with(start, login_server())
+    rig.connect()
+    rig.pass_time(rig.next_event())
+    for _ in range(10):
+        rig.poll()
+    rig.pass_time(SETTINGS.request_timeout)
+    assert not rig.broker.connected
+    assert "what logs us in was not ready within 30 s" in str(rig.errors[0])

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from kprod.errors import BufferFullError
+from kprod.sender.partition import place_in_order
 from kprod_ext import PartitionQueue
 from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import LEADER, Accumulating
@@ -28,6 +29,15 @@ def fill(rig: Accumulating, *numbers: int) -> None:
     """A batch for each of these partitions that needs no linger."""
     for number in numbers:
         rig.append(number, bytes(2000))
+
+
+def test_batches_end_in_the_order_in_which_they_were_taken(rig: Accumulating) -> None:
+    """The threads that opened two batches may have read the clock in the other order."""
+    fill(rig, 0)
+    rig.clock.now -= 1.0
+    fill(rig, 0)
+    taken = [*rig.drain(), *rig.drain()]
+    assert sorted(taken, key=place_in_order) == taken
 
 
 # Which --------------------------------------------------------------------------------------------

@@ -230,6 +230,31 @@ def search(rig: NetworkRig, seconds: float) -> int:
     return turns
 
 
+def test_looks_in_vain_delay_no_attempt() -> None:
+    rig = NetworkRig(bootstrap=["dead"])
+    for _ in range(2 * MOST_TRIES):
+        assert rig.any_usable() is None
+        rig.poll(0)
+    assert len(rig.errors) == 1
+    search(rig, 0.2)
+    assert len(rig.errors) > 1, "the back-off is 0.05 s"
+
+
+def test_the_error_of_an_earlier_connection_is_no_trouble() -> None:
+    rig = NetworkRig("one")
+    rig.adopt(one=1)
+    accept = rig.listeners.pop(("one", 9092))
+    assert rig.usable(1) is None
+    rig.poll(0)
+    broker = rig.network.broker(1)
+    assert broker is not None
+    assert broker.trouble(rig.clock.now) is not None
+    rig.listeners["one", 9092] = accept
+    rig.connect(1)
+    broker.close(rig.clock.now)
+    assert broker.trouble(rig.clock.now) is None
+
+
 def test_a_long_list_of_brokers_that_refuse_is_tried_at_a_bounded_pace() -> None:
     """The list is a peer's: its length must not set how many connections are tried, and where."""
     rig = NetworkRig(bootstrap=["dead"])

@@ -109,8 +109,9 @@ def test_a_turn_that_breaks_off_ends_the_producer(caplog: pytest.LogCaptureFixtu
             future.get(LONG)
         assert told.value.persisted is persisted
         assert isinstance(told.value.__cause__, ZeroDivisionError)
-    with pytest.raises(ProducerClosedError, match="a mistake in poll"):
+    with pytest.raises(ProducerClosedError, match="a mistake in poll") as refused:
         running.queue()
+    assert refused.value.persisted is Persisted.NO
     with pytest.raises(ProducerClosedError, match="a mistake in poll"):
         running.sender.metadata.await_topic("another", LONG, running.sender.network.wake)
     with pytest.raises(ProducerClosedError, match="a mistake in poll"):
