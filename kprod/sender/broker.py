@@ -63,7 +63,7 @@ class Window:
     from a loss until ``size`` is ``most`` again. ``in_flight``: the bytes of unanswered requests.
     The maker of a request adds them; ``answered`` or ``failed`` subtracts them.
 
-    Used only by the sender's thread.
+    Used only by the owner of the loop.
     """
 
     def __init__(self, least: int, most: int, slow: float) -> None:
@@ -116,7 +116,7 @@ class Broker:
     first. ``window`` limits their batches. It lasts as long as the node is in the cluster.
 
     A failure of the transport, the protocol or the peer ends the connection and fails its requests;
-    it is not raised. Used only by the sender's thread.
+    it is not raised. Used only by the owner of the loop.
     """
 
     def __init__(self, address: Address, network: Network) -> None:
@@ -151,7 +151,7 @@ class Broker:
 
     @property
     def can_send(self) -> bool:
-        """True if a request that is sent now would be written at once."""
+        """True if a request may be sent now, and would be written at once."""
         return self.connection is not None and self.connection.can_send
 
     def offers(self, api: ApiKey, cap: int | None = None) -> bool:

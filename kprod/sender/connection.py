@@ -117,7 +117,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class ControlRequest(Exchange, Generic[R]):
-    """Any request except Produce. Functions write it, read its answer, and handle its end.
+    """A request other than Produce. Functions write it, read its answer, and handle its end.
 
     ``encode`` takes version, correlation id and client id, and returns the whole frame. ``decode``
     takes version and body. ``answered`` takes the result of ``decode``. ``failed`` is None if the
@@ -182,7 +182,7 @@ class BrokerSettings:
 
 
 class BrokerConnection:
-    """The protocol state of one connection. Used only by the sender's thread.
+    """The protocol state of one connection. Used only by the owner of the loop.
 
     The caller calls ``open`` when bytes can be sent. It writes ``pending_output``, reports the
     number of written bytes to ``wrote``, and passes received bytes to ``received``. At the end it
@@ -213,7 +213,7 @@ class BrokerConnection:
         """True while requests may be sent: there is no silence to keep, and no login that is
         due."""
         self.can_send = False
-        """True while a request that is sent would be written immediately."""
+        """True while a request may be sent, and would be written immediately."""
         self.next_change = FOREVER
         """When ``pass_time`` must be called even if no bytes arrive, or infinity."""
         self.useful = False

@@ -32,7 +32,7 @@ class ConnectionLog(SenderLog):
     """Begins each line with the client id.
 
     At level DEBUG, every connection that is made, fails or ends has a line. Times are seconds on
-    the monotonic clock. Used only by the sender's thread.
+    the monotonic clock. Used only by the owner of the loop.
     """
 
     def __init__(self, client_id: str) -> None:

@@ -178,7 +178,7 @@ class Coordination:
     Each answer and each change of ``Transactions`` queues it, so that ``fire`` is called (see
     ``Deadlines``). As ``PartitionSet.transaction`` it decides which batches may be sent.
     ``drained``, an argument of some methods: every record of the transaction has its outcome, and
-    no request with a batch is in flight. Used only by the sender's thread.
+    no request with a batch is in flight. Used only by the owner of the loop.
     """
 
     def __init__(self, transactions: Transactions, partitions: PartitionSet) -> None:
@@ -189,7 +189,7 @@ class Coordination:
         self._network = partitions.network
         self._deadlines = partitions.deadlines
         self.due = FOREVER  # see Deadlines
-        self._hold_until = 0.0  # batches of the next transaction wait till then; 0.0: they do not
+        self._hold_until = 0.0  # the next transaction waits till then; 0.0: it does not
         self._needs_epoch = False  # before the next transaction
         self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # node id, known since
         self._in_flight = False

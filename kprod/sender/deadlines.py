@@ -28,7 +28,7 @@ class Owner(Protocol):
 
 
 class Deadlines:
-    """The deadlines of all owners, on one clock. Only the sender's thread uses all but ``queued``.
+    """The deadlines of all owners, on one clock. For the owner of the loop, except ``queued``.
 
     ``queued``: owners to which something has happened. Any thread may append to it, after it has
     made the change that the owner must see. That thread then wakes the sender if the sender may be

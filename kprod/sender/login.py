@@ -54,7 +54,7 @@ class LoginSettings(NamedTuple):
 
 
 class Login:
-    """The login of one connection to ``host``. Used only by the sender's thread.
+    """The login of one connection to ``host``. Used only by the owner of the loop.
 
     ``wake`` makes the sender call ``proceed`` soon. Any thread may call it.
     """

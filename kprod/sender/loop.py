@@ -2,10 +2,10 @@
 
 The owner of the loop is the sender's own thread, or a caller that waits for an outcome anyway. A
 lone ``send(...).get()`` would need two switches between threads, which cost more than the work
-itself. So the sender's thread gives up the loop when it has nothing to do. A caller that begins to
-wait for an outcome then takes the loop and runs the sender. It gives the loop up when its own
-outcome is there (the leader/followers pattern, without promotion). While other records are being
-sent as well, the sender's thread keeps the loop.
+itself. So the sender's thread gives up the loop when nothing is left to send and a caller has
+wanted it. A caller that begins to wait for an outcome then takes the loop and runs the sender. It
+gives the loop up when its own outcome is there (the leader/followers pattern, without promotion).
+While other records are being sent as well, the sender's thread keeps the loop.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ class LoopOwner:
             self._network.wake()
 
     def about_to_wait(self) -> None:
-        """Call ``wake``, unless the following call of ``wait`` will run the loop itself."""
+        """Call ``wake``, unless the following call of ``wait`` runs the loop or wakes its owner."""
         if not self._may_own():
             self.wake()
 

@@ -32,7 +32,7 @@ class Network:
     (see ``Deadlines``) that have found no broker for their request. They are queued when something
     happens to a connection, or when another broker is to be tried.
 
-    Used only by the sender's thread, except ``wake``, ``connected`` and ``in_flight``.
+    Used only by the owner of the loop, except ``wake``, ``connected`` and ``in_flight``.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ BACKING_OFF, WAITING, LEADERLESS = Place.BACKING_OFF, Place.WAITING, Place.LEADE
 
 
 class Partition:
-    """Everything that the sender knows about one partition. Used only by the sender's thread.
+    """Everything that the sender knows about one partition. Used only by the owner of the loop.
 
     Only the sender removes batches from the queue. Callers add batches at its end, so they change
     the oldest one only if the queue was empty.
@@ -204,7 +204,7 @@ class Partition:
         broker = None if leader is None else partitions.network.broker(leader.leader_id)
         if leader != self.leader or broker is not self.broker:
             if self.place is READY:
-                self.move(WAITING)  # not ready for the broker before; find_place follows
+                self.move(WAITING)  # it leaves the list of the former broker; find_place follows
             self.leader, self.broker = leader, broker
 
     def follow(self, now: float) -> None:

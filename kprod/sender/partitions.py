@@ -42,7 +42,7 @@ class ProducerIdentity:
     ``fatal``: why nothing can be sent any more. ``trouble``: why there is no id yet, if a broker or
     a connection has given a reason. ``settled`` opens when there is an id, when there will never be
     one, or when none is needed. ``used_up`` is called when the id has no epochs left and another id
-    is needed. Used only by the sender's thread; any thread may read ``fatal`` and ``settled``.
+    is needed. Used only by the owner of the loop; any thread may read ``fatal`` and ``settled``.
     """
 
     __slots__ = ("fatal", "producer", "settled", "trouble", "used_up")
@@ -71,7 +71,7 @@ class PartitionSet:
     requests hold. ``used``: by topic, when a batch was last sent; ``take_used`` empties it.
     ``changes`` grows when the length of a queue may have changed.
 
-    Used only by the sender's thread, except ``depths``.
+    Used only by the owner of the loop, except ``depths``.
     """
 
     def __init__(  # noqa: PLR0913

@@ -1,4 +1,4 @@
-"""The requests of every producer besides Produce: metadata, and the producer id (KIP-98)."""
+"""Requests for metadata, and for a producer id without transactions (KIP-98)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MetadataQuery(Pending):
 
 
 class MetadataRequests:
-    """Keeps the metadata fresh. Used only by the sender's thread.
+    """Keeps the metadata fresh. Used only by the owner of the loop.
 
     ``Metadata`` queues it (see ``Deadlines``) when something is to be asked.
 
@@ -179,7 +179,7 @@ class MetadataRequests:
 
 
 class ProducerIdRequests:
-    """Asks any broker for a producer id when there is none. Used only by the sender's thread.
+    """Asks any broker for a producer id when there is none. Used only by the owner of the loop.
 
     It runs when it is queued (see ``Deadlines``): at the beginning, and when the epochs are used
     up.

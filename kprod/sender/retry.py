@@ -143,7 +143,7 @@ _BY_CODE: tuple[tuple[frozenset[int], Reaction], ...] = (
     (LOST, Reaction.START_AGAIN),
     (REFUSALS, Reaction.CLOSE),
 )
-"""The first set that contains the code counts. After any other code, the transaction is aborted."""
+"""The first set that contains the code counts. For any other code, see ``reaction``."""
 
 
 def reaction(api: ApiKey, code: int, *, implicit: bool = False) -> Reaction:

@@ -96,8 +96,8 @@ SENDER_MOVES: Mapping[State, tuple[State, ...]] = {
     _S.ABORTABLE_ERROR: OPEN,
     _S.FATAL_ERROR: tuple(State),
 }
-"""From which states the sender moves to each of these. ``COMMITTING`` leads to ``INITIALIZING`` if
-the next transaction needs another epoch that only the coordinator can assign."""
+"""From which states the sender moves to each of these. The end of a transaction leads to
+``INITIALIZING`` if the next one needs another epoch that only the coordinator can assign."""
 
 
 class PendingCall(Pending):
