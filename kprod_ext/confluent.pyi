@@ -210,9 +210,6 @@ class Producing:
         ``queue.buffering.max.messages`` records wait for their report, or if memory is used up.
         """
 
-    def _partition(self, native: Any, topic: str, key: Any) -> int | None:
-        """The partition of a key; None if ``partition_for_key`` is unset or the topic unknown."""
-
     def poll(self, timeout: float | None = -1) -> int:
         """Run the callbacks that are due, and return their number.
 

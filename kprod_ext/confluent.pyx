@@ -565,7 +565,10 @@ cdef class Producing:
             # First: without memory for it the record is not queued.
             message = _to_report(report, key, value, headers, began)
             try:
-                future = native.send(topic, value, key, headers, where, stamp)
+                if where == -1:
+                    native.check(topic, value, key, headers, None, stamp)
+                else:
+                    future = native.send(topic, value, key, headers, where, stamp)
             except self._refusals as error:
                 failure = error
             if future is not None:
@@ -574,6 +577,7 @@ cdef class Producing:
                     self._reports.serve()
                 return
             self._refuse_unless_unassigned(failure)
+        where = None if where == -1 else where
         given = topic, value, key, headers, where, stamp, report, began, copy_context()
         self._assign_later(given)
 
@@ -592,8 +596,11 @@ cdef class Producing:
             raise RuntimeError(CLOSED)
         return closing[1]
 
-    cpdef object _partition(self, object native, object topic, object key):
-        """The partition of a key, if this package chooses and knows the topic; else None."""
+    cdef object _partition(self, object native, object topic, object key):
+        """The partition of a key, or -1 if this package chooses it once the topic is known.
+
+        None if the native producer chooses.
+        """
         cdef dict counts
         cdef tuple counted
         if not key or self._partition_for_key is None:
@@ -613,7 +620,7 @@ cdef class Producing:
         if count is None:
             known = snapshot.topic(topic)
             if known is None:
-                return None
+                return -1
             count = counts[topic] = len(known)
         if count == 0:          # as a broker says: the native producer refuses the record
             return None

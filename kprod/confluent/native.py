@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from kprod.cluster.metadata import MetadataListener
 from kprod.confluent.errors import Purged
 from kprod.errors import KprodError, RecordTooLargeError
+from kprod.intake.arguments import checked_record
 from kprod.producer import KafkaProducer
 from kprod.sender.engine import LONGEST_WAIT
 from kprod.sender.transactions import Call
@@ -53,6 +55,11 @@ class NativeProducer(KafkaProducer):
         if blocking and not self._engine.is_sender:
             ended.wait()
             self._callbacks.drain(LONGEST_WAIT)  # they deliver the reports
+
+    def check(self, *given: Any) -> None:
+        """Raise what ``send`` raises for these arguments before it looks the topic up."""
+        self._ensure_open()
+        checked_record(*given)
 
     def check_size(self, record: ProducerRecord) -> None:
         """Raise RecordTooLargeError for a serialized record that ``send`` refuses for its size."""

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeAlias
 
 from kprod import errors as native_errors
 from kprod.clock import SystemClock
+from kprod.cluster.snapshot import TopicInfo
 from kprod.config.reading import concealed
 from kprod.confluent.cluster_metadata import ClusterMetadata, cluster_metadata
 from kprod.confluent.errors import (
@@ -131,15 +132,15 @@ class Producer(Producing, ProducerTransactions):
                 self._unassigned.purge(Purged(CLOSED))
                 self._reports.serve()
 
-    def _attempts(self, native: NativeProducer, record: Unassigned) -> Attempts:
-        """Make the attempts to queue a record that has waited for its topic.
+    def _attempts(self, native: NativeProducer, record: Unassigned, topic: TopicInfo) -> Attempts:
+        """Make the attempts to queue a record whose topic is known now.
 
         ``native`` is an argument, because ``close`` may have removed the current producer
         meanwhile.
         """
         partition = record.partition
-        if partition is None:
-            partition = self._partition(native, record.topic, record.key)
+        if partition is None and record.key and self._settings.keys_by_crc32 and len(topic):
+            partition = CRC32.partition(record.key, len(topic))
         content = record.topic, record.value, record.key, record.headers
         return Attempts(native, (*content, partition, record.timestamp_ms))
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from kprod.clock import SystemClock
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.metadata_errors import Search
+from kprod.cluster.snapshot import TopicInfo
 from kprod.confluent.errors import raise_unless_unassigned
 from kprod.confluent.native import NativeProducer
 from kprod.errors import AuthenticationError, KprodError, KprodTimeoutError
@@ -106,14 +107,15 @@ class UnassignedRecords:
 
     The thread checks every topic whenever the cluster's metadata changes, so that one request asks
     for all unknown topics. Records of a topic that is in ``queues`` must be added to that queue.
-    ``attempts`` returns the attempts to queue a record in the producer, ``queued`` is called with
-    its future, and ``fail`` with the error of a record that was not queued.
+    ``attempts`` returns the attempts to queue a record in the producer, now that its topic is
+    known. ``queued`` is called with its future, and ``fail`` with the error of a record that was
+    not queued.
     """
 
     def __init__(
         self,
         native: KafkaProducer,
-        attempts: Callable[[Unassigned], Attempts],
+        attempts: Callable[[Unassigned, TopicInfo], Attempts],
         queued: Callable[[Unassigned, FutureRecordMetadata], None],
         fail: Callable[[Unassigned, KprodError], None],
         timeout: float,
@@ -236,23 +238,23 @@ class UnassignedRecords:
         """
         while (record := self._first(topic)) is not None:
             try:
-                is_known, asks = self._look(record)
+                found, asks = self._look(record)
             except KprodError as error:
                 if self._taken(record):  # the native producer has not seen it yet
                     self._native.refused(record.as_given(), error)
                     self._fail(record, error)
                 continue
-            if not is_known:
+            if found is None:
                 return asks, self._left(record)
-            if self._taken(record) and not self._is_over(record):
+            if self._taken(record) and not self._is_over(record, found):
                 return False, PAUSE
         return False, self._timeout
 
     def _left(self, record: Unassigned) -> float:
         return max(0.0, record.began + self._timeout - monotonic())
 
-    def _look(self, record: Unassigned) -> tuple[bool, bool]:
-        """Whether the record's topic is known, and whether the sender has to request it.
+    def _look(self, record: Unassigned) -> tuple[TopicInfo | None, bool]:
+        """The record's topic if it is known, and whether the sender has to request it.
 
         Raises as ``Metadata.await_topic``. However, an AuthenticationError is raised only when the
         record times out, because credentials may be corrected meanwhile, as in librdkafka.
@@ -263,16 +265,16 @@ class UnassignedRecords:
         except AuthenticationError:
             if not self._left(record):
                 raise
-            return False, True
+            return None, True
         if found is None and not self._left(record):
             raise self._metadata.not_found(search, self._timeout)
-        return found is not None, asks
+        return found, asks
 
-    def _is_over(self, record: Unassigned) -> bool:
+    def _is_over(self, record: Unassigned, topic: TopicInfo) -> bool:
         """Queue a record in the producer, or fail it. Returns False if it has to wait again."""
         queue = self.queues[record.topic]
         known, queue.attempt = queue.attempt, None
-        attempts = known[1] if known and known[0] is record else self._attempts(record)
+        attempts = known[1] if known and known[0] is record else self._attempts(record, topic)
         try:
             future = record.context.run(attempts.send)
         except KprodError as error:

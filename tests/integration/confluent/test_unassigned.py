@@ -12,17 +12,20 @@ from contextvars import copy_context
 from enum import StrEnum
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from kprod.admin import read_topic
 from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault
 from kprod.broker.network.listener import Listener
+from kprod.cluster.snapshot import TopicInfo
 from kprod.confluent import KafkaError, KafkaException, Message, Producer
 from kprod.confluent.unassigned import Unassigned, UnassignedRecords
 from kprod.errors import KprodError
 from kprod.intake.attempts import Attempts
 from kprod.producer import KafkaProducer
 from kprod.transport.memory import MemoryBackend
+from kprod.transport.tcp import TcpBackend
 from kprod.types import ProducerRecord
 from tests.integration.confluent.test_producer import LONG, Reports
 from tests.support.committed_records import committed
@@ -142,7 +145,7 @@ def test_an_interrupted_call_never_holds_back_what_tells_of_the_cluster() -> Non
     """The sender's thread tells of each answer: it would wait for ever for a lock that is held."""
     failed: list[Unassigned] = []
 
-    def attempts(record: Unassigned) -> Attempts:
+    def attempts(record: Unassigned, _topic: TopicInfo) -> Attempts:
         return Attempts(native, (record.topic,))
 
     with KafkaProducer(bootstrap_servers=f"127.0.0.1:{free_port()}") as native:
@@ -179,7 +182,7 @@ def test_a_topic_that_comes_while_the_thread_looks_at_others_is_looked_at_next()
             native.send(topic, b"v").get(LONG)
         records = UnassignedRecords(
             native,
-            lambda record: Attempts(native, (record.topic, record.value)),
+            lambda record, _topic: Attempts(native, (record.topic, record.value)),
             lambda *_: queued.release(),
             lambda *_: None,
             10 * LONG,
@@ -190,6 +193,32 @@ def test_a_topic_that_comes_while_the_thread_looks_at_others_is_looked_at_next()
                 records.add(Unassigned(*given, time.monotonic(), copy_context()))
             for _ in range(2):
                 assert queued.acquire(timeout=LONG)
+
+
+def test_a_key_has_its_partition_even_if_the_topic_comes_while_it_is_looked_up() -> None:
+    made: list[Producer] = []
+    reports = Reports()
+
+    class Late(TcpBackend):
+        """Its ``wake`` returns to the caller only when the answer is there."""
+
+        def wake(self) -> None:
+            super().wake()
+            while made and threading.current_thread() is threading.main_thread():
+                native = made[0].__kprod_producer__
+                if native is None or native.cluster.topic("t") is not None:
+                    break
+                time.sleep(0.001)
+
+    with EmbeddedBroker(topics={"t": 8}) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers, "transport": Late}
+        with Producer(servers) as producer:
+            made.append(producer)
+            for _ in range(2):
+                producer.produce("t", b"v", b"key", on_delivery=reports)
+                assert producer.flush(LONG) == 0
+    partitions = [message.partition() for _, message in reports.heard]
+    assert partitions == 2 * [confluent_kafka.consistent(b"key", 8)]
 
 
 class Colour(StrEnum):
