@@ -15,6 +15,8 @@ from kprod.sender.engine import LONGEST_WAIT
 from kprod.sender.transactions import Call
 from kprod.types import ProducerRecord
 from kprod.wire.control import MetadataReply
+from kprod_ext.batch import batch_size_upper_bound
+from kprod_ext.futures import FutureRecordMetadata
 
 
 def seconds(timeout: float | None) -> float:
@@ -56,10 +58,26 @@ class NativeProducer(KafkaProducer):
             ended.wait()
             self._callbacks.drain(LONGEST_WAIT)  # they deliver the reports
 
-    def check(self, *given: Any) -> None:
+    def check(self, *given: Any) -> ProducerRecord:
         """Raise what ``send`` raises for these arguments before it looks the topic up."""
         self._ensure_open()
-        checked_record(*given)
+        return checked_record(*given)
+
+    def _send(self, *given: Any) -> FutureRecordMetadata:
+        if self.has_interceptors:
+            self._prepare(self.check(*given))
+        return super()._send(*given)
+
+    def _prepare(self, record: ProducerRecord) -> None:
+        """Raise BufferFullError before interceptors see a record that there is no memory for.
+
+        The application produces the record again, and then they would see it once more.
+        """
+        size = self.config.batch_size
+        with suppress(TypeError, ValueError, BufferError):  # raised when the record is queued
+            least = batch_size_upper_bound(record.key, record.value, record.headers)
+            size = max(size, min(least, self._size_limits.largest))
+        self.ensure_room(size)
 
     def check_size(self, record: ProducerRecord) -> None:
         """Raise RecordTooLargeError for a serialized record that ``send`` refuses for its size."""

@@ -15,9 +15,10 @@ from typing import Any
 import confluent_kafka.aio
 import pytest
 
-from kprod.broker import EmbeddedBroker
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.broker.network.listener import Listener
 from kprod.confluent import AIOProducer, KafkaError, KafkaException, TopicPartition
+from kprod.types import ProducerRecord
 from tests.integration.confluent.test_producer import LONG
 from tests.support.ports import free_port
 
@@ -65,6 +66,37 @@ async def test_records_of_many_tasks_stay_in_the_order_of_their_calls(room: int)
                 await asyncio.sleep(0)
             await asyncio.gather(*await asyncio.gather(*tasks))
         assert [int(record.value or b"") for record in broker.records("ordered")] == [*range(1400)]
+
+
+class Hears:
+    """An interceptor that notes the first bytes of each record."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.failed: list[bytes] = []
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self.sent.append(record.value[:4])
+        return record
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        self.failed.append(record.value[:4])
+
+
+async def test_interceptors_hear_of_a_record_that_waits_for_memory_once() -> None:
+    hears, slow = Hears(), Fault(api=ApiKey.PRODUCE, delay=0.2, times=3)
+    values = [b"%04d" % number + bytes(size) for number in range(100) for size in (1000, 20_000)]
+    with EmbeddedBroker(topics={"t": 1}) as broker, broker.faults.active(slow):
+        small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 64, "interceptors": [hears]}
+        conf = {"bootstrap.servers": broker.bootstrap_servers, **small}
+        async with AIOProducer(conf) as producer:
+            await producer.list_topics("t", LONG)
+            await asyncio.gather(*[await producer.produce("t", value) for value in values])
+            with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
+                await (await producer.produce("t", bytes(100_000)))
+        assert [record.value for record in broker.records("t")] == values
+    assert hears.sent == [*(value[:4] for value in values), bytes(4)]
+    assert hears.failed == [bytes(4)]
 
 
 async def test_close_refuses_records_first_and_every_close_returns_at_the_end(servers: str) -> None:
