@@ -25,7 +25,7 @@ from kprod.intake.arguments import SizeLimits
 from kprod.intake.serializers import NAMED_SERIALIZERS, WouldWait, without_waiting
 from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
-from kprod.kafka.options import native_options
+from kprod.kafka.options import by_their_names, lenient, native_options
 from kprod.producer import KafkaProducer
 from kprod.types import NextStep, TopicPartition
 from kprod_ext.aio import OutcomeNotifier
@@ -92,6 +92,7 @@ class AIOKafkaProducer:
         self._loop = loop or asyncio.get_running_loop()
         if "acks" in options and options["acks"] is _not_given():
             del options["acks"]
+        options = _by_name(options)
         _check(options)
         _fill_in(options)
         if options.get("transactional_id") is not None:
@@ -104,9 +105,10 @@ class AIOKafkaProducer:
         self._choose = partitioners.bound(plugged) if own else None
         self._plugged = any((self._key, self._value, self._choose))
         options.setdefault("enable_idempotence", False)
-        if not options["enable_idempotence"] and "request_timeout_ms" in options:
+        request, linger = options.get("request_timeout_ms"), options.get("linger_ms", 0)
+        if not options["enable_idempotence"] and isinstance(request, int):
             # aiokafka's documented limit of a record; its idempotent producer has none.
-            longest = 2 * options["request_timeout_ms"] + options.get("linger_ms", 0)
+            longest = 2 * request + (linger if isinstance(linger, int) else 0)
             options.setdefault("delivery_timeout_ms", longest)
         options.setdefault("request_timeout_ms", 40_000)
         options = with_tokens_of_loop(options, self._loop)
@@ -470,6 +472,11 @@ def _translating() -> Iterator[None]:
 def _not_given() -> object:
     """aiokafka's own default object for ``acks``, which frameworks pass on."""
     return getattr(sys.modules.get("aiokafka.producer.producer"), "_missing", ...)
+
+
+def _by_name(options: dict[str, Any]) -> dict[str, Any]:
+    with _translating():
+        return lenient(by_their_names(options))
 
 
 def _check(options: dict[str, Any]) -> None:

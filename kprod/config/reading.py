@@ -11,6 +11,7 @@ from kprod.config.kinds import Refused, safe_repr
 from kprod.config.option import Option, plain_name
 from kprod.config.secret import Secret
 from kprod.config.table import OPTIONS, PROFILES
+from kprod.errors import ConfigError
 
 _log = logging.getLogger("kprod.config")
 
@@ -53,6 +54,26 @@ def option_name(spelled: str) -> str:
     plain = plain_name(spelled)
     option = _BY_SPELLING.get(plain)
     return plain if option is None else option.name
+
+
+def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options by their names, for callers that read some of them.
+
+    Raises ConfigError if an option is set twice, in two spellings.
+    """
+    named: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    for spelled, value in options.items():
+        name = option_name(spelled)
+        if name in given:
+            raise ConfigError(set_twice(name, given[name], spelled))
+        named[name], given[name] = value, spelled
+    return named
+
+
+def set_twice(name: str, first: str, second: str) -> str:
+    """What is wrong with an option in two spellings."""
+    return f'{name} is set twice: "{first}" and "{second}"'
 
 
 def from_text(spelled: str, text: str | Secret) -> Any:
@@ -102,8 +123,7 @@ class OptionReader:
         if option is None:
             self._read_foreign(spelled, value)
         elif option.name in self.given:
-            first = self.given[option.name]
-            self._refuse(option, f'{option.name} is set twice: "{first}" and "{spelled}"')
+            self._refuse(option, set_twice(option.name, self.given[option.name], spelled))
         else:
             self.given[option.name] = spelled
             self._convert(option, spelled, value)

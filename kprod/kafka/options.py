@@ -8,6 +8,7 @@ from typing import Any
 
 from kprod.config.foreign_options import IGNORED
 from kprod.config.kinds import MAX_INT32
+from kprod.config.reading import by_name
 from kprod.config.table import OPTIONS
 from kprod.kafka.errors import KafkaConfigurationError
 from kprod.kafka.partitioner import DefaultPartitioner
@@ -90,13 +91,26 @@ class Config(dict[str, Any]):
         return repr({**self, **hidden})
 
 
-def native_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert kafka-python's options to kprod's. Raises KafkaConfigurationError.
+def by_their_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options by name, whatever their spelling. Raises ConfigError for one that is set twice.
+
+    A ``socks5_proxy`` that is None, kafka-python's default, does not count beside ``proxy_url``.
+    """
+    return by_name({n: v for n, v in given.items() if not (n == "socks5_proxy" and v is None)})
+
+
+def lenient(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with the values of some converted to the types that kprod takes."""
+    return {n: _LENIENT[n](value) if n in _LENIENT else value for n, value in named.items()}
+
+
+def native_options(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert kafka-python's options, by name, to kprod's. Raises KafkaConfigurationError.
 
     Unknown names are passed on, so that kprod refuses them and suggests the nearest name.
     """
-    _check_timeouts(given)
-    named = {str(name).replace(".", "_"): value for name, value in given.items()}
+    named = lenient(named)
+    _check_timeouts(named)
     unencrypted = "SSL" not in str(named.get("security_protocol", "PLAINTEXT")).upper()
     without_login = "SASL" not in str(named.get("security_protocol", "PLAINTEXT")).upper()
     options = {name: DEFAULT_CONFIG[name] for name in ("linger_ms", "reconnect_backoff_max_ms")}
@@ -106,11 +120,10 @@ def native_options(given: Mapping[str, Any]) -> dict[str, Any]:
             or (name.startswith("ssl_") and unencrypted)
             or (name.startswith("sasl_") and without_login)
             or (name in IGNORED and _is_default(name, value))
-            or (name == "socks5_proxy" and value is None)  # the older name of proxy_url
         )
         if not unused:
-            options[name] = _LENIENT[name](value) if name in _LENIENT else value
-    _make_room(options, named)
+            options[name] = value
+    _make_room(options)
     return options
 
 
@@ -120,20 +133,20 @@ def _is_default(name: str, value: Any) -> bool:
 
 def _check_timeouts(given: Mapping[str, Any]) -> None:
     longest, request = given.get("default_api_timeout_ms"), given.get("request_timeout_ms", 30000)
-    if longest is not None and longest < request:
+    if isinstance(longest, int) and isinstance(request, int) and longest < request:
         raise KafkaConfigurationError(
             f"default_api_timeout_ms={longest} is smaller than request_timeout_ms={request}"
         )
 
 
-def _make_room(options: dict[str, Any], given: Mapping[str, Any]) -> None:
+def _make_room(options: dict[str, Any]) -> None:
     """Increase a limit that was not set if another option, valid in kafka-python, exceeds it."""
     first = options.get("reconnect_backoff_ms", OPTIONS["reconnect_backoff_ms"].default)
     if isinstance(first, int) and first > options["reconnect_backoff_max_ms"]:
         options["reconnect_backoff_max_ms"] = first
-    memory = OPTIONS["buffer_memory"].default
-    batch = options.get("batch_size", options.get("max_batch_size"))  # aiokafka's name
-    if isinstance(batch, int) and batch > options.get("buffer_memory", memory):
+    batch, default = options.get("batch_size"), OPTIONS["buffer_memory"].default
+    memory = options.get("buffer_memory", default)
+    if isinstance(batch, int) and isinstance(memory, int) and batch > memory:
         options["buffer_memory"] = batch
 
 
@@ -179,7 +192,7 @@ _LENIENT: dict[str, Callable[[Any], Any]] = {
     **{name: _whole for name in OPTIONS if name.endswith("_ms") or name in ("retries", "acks")},
     **dict.fromkeys(("metadata_max_age_ms", "connections_max_idle_ms"), _endless),
     "bootstrap_servers": _servers,
-    "batch_size": _whole,
+    **dict.fromkeys(("batch_size", "buffer_memory", "default_api_timeout_ms"), _whole),
     "enable_idempotence": _truth,
     "allow_auto_create_topics": _truth,
 }

@@ -24,7 +24,7 @@ from kprod.kafka.errors import IllegalStateError as KafkaIllegalStateError
 from kprod.kafka.errors import KafkaTimeoutError, NoBrokersAvailable, translated
 from kprod.kafka.future import FutureRecordMetadata
 from kprod.kafka.metric_names import by_group, by_name
-from kprod.kafka.options import DEFAULT_CONFIG, Config, native_options
+from kprod.kafka.options import DEFAULT_CONFIG, Config, by_their_names, native_options
 from kprod.kafka.partitioner import OnNewBatch, StickyAdapter
 from kprod.producer import KafkaProducer as Native
 from kprod.sender.engine import LONGEST_WAIT
@@ -64,7 +64,8 @@ class KafkaProducer:
     def __init__(self, **configs: Any) -> None:
         self._closed = True  # until __init__ has finished
         configs = concealed(configs)
-        self._configs = configs
+        with _translating():
+            self._configs = configs = by_their_names(configs)
         self.config = Config({**DEFAULT_CONFIG, **configs})
         version = self.config["api_version"] = _as_tuple(self.config["api_version"])
         options = native_options(configs)

@@ -16,6 +16,7 @@ from aiokafka import structs
 from kprod import errors as native
 from kprod.aio import AIOKafkaProducer, errors
 from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault, make_listener
+from kprod.config import ProducerConfig
 from kprod.errors import (
     BrokerError,
     ErrorCode,
@@ -254,11 +255,37 @@ async def test_no_record_is_taken_while_a_transaction_ends(servers: str, end: st
         ({"security_protocol": "SOME"}, "should be SSL or PLAINTEXT"),
         ({"security_protocol": "SSL", "ssl_context": None}, "`ssl_context` is mandatory"),
         ({"lingr_ms": 1}, "did you mean 'linger_ms'"),
+        ({"linger_ms": 1, "linger.ms": 2}, "set twice"),
+        ({"request_timeout_ms": "x"}, "request_timeout_ms"),
     ],
 )
 async def test_options_that_are_wrong_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         AIOKafkaProducer(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "value"),
+    [
+        ({"enable.idempotence": True}, "enable_idempotence", True),
+        ({"enable.idempotence": True}, "acks", -1),
+        ({"request.timeout.ms": "5000"}, "request_timeout_ms", 5000),
+        ({"request.timeout.ms": "5000"}, "delivery_timeout_ms", 10_000),
+        ({"message.timeout.ms": 7000, "request_timeout_ms": 5000}, "delivery_timeout_ms", 7000),
+    ],
+)
+async def test_options_are_read_in_any_spelling(
+    options: dict[str, Any], name: str, value: object
+) -> None:
+    producer = AIOKafkaProducer(**options)
+    assert getattr(configuration(producer), name) == value
+    await producer.stop()
+
+
+def configuration(producer: AIOKafkaProducer) -> ProducerConfig:
+    native = producer.__kprod_producer__
+    assert native is not None
+    return native.config
 
 
 LOGIN: dict[str, Any] = {

@@ -97,7 +97,10 @@ def test_a_partitioner_that_chooses_no_partition_is_refused(servers: str) -> Non
         producer.send("t", b"v", b"k")
 
 
-def test_serializers_and_partitioners_of_the_application_are_used_and_closed(servers: str) -> None:
+@pytest.mark.parametrize("name", ["value_serializer", "value.serializer"])
+def test_serializers_and_partitioners_of_the_application_are_used_and_closed(
+    servers: str, name: str
+) -> None:
     closed = []
 
     class Json(JsonSerializer):
@@ -106,9 +109,9 @@ def test_serializers_and_partitioners_of_the_application_are_used_and_closed(ser
 
     with KafkaProducer(
         bootstrap_servers=servers,
-        value_serializer=Json(),
         key_serializer=str.encode,
         partitioner=lambda key, every, available: every[-1],
+        **{name: Json()},
     ) as producer:
         stored = producer.send("t", {"a": 1}, "key").get(30)
         assert (stored.partition, stored.serialized_value_size) == (2, len('{"a": 1}'))

@@ -21,7 +21,7 @@ from kprod.config.reading import concealed
 from kprod.errors import ConfigError
 from kprod.kafka import Future, errors
 from kprod.kafka.errors import KafkaConfigurationError, KafkaTimeoutError, translated
-from kprod.kafka.options import DEFAULT_CONFIG, PROVIDERS, Config, native_options
+from kprod.kafka.options import DEFAULT_CONFIG, PROVIDERS, Config, by_their_names, native_options
 from kprod.types import Persisted
 from kprod_ext.futures import FutureRecordMetadata
 
@@ -136,7 +136,7 @@ OBJECTS = {"partitioner", "selector", "kafka_client"}
 
 
 def configured(**options: Any) -> ProducerConfig:
-    return ProducerConfig.from_options(native_options(options))
+    return ProducerConfig.from_options(native_options(by_their_names(options)))
 
 
 def test_the_defaults_are_theirs() -> None:
@@ -167,6 +167,8 @@ def test_each_default_is_taken_without_a_word(name: str, caplog: pytest.LogCaptu
         ({"connections_max_idle_ms": -1}, "connections_max_idle_ms", 2**31 - 1),
         ({"reconnect_backoff_ms": 60000}, "reconnect_backoff_max_ms", 60000),
         ({"batch_size": 2**26}, "buffer_memory", 2**26),
+        ({"batch.size": 2**25, "buffer_memory": "33554432"}, "buffer_memory", 2**25),
+        ({"proxy_url": "http://h:1", "socks5_proxy": None}, "proxy_url", "http://h:1"),
         ({"ssl_cafile": "x", "ssl_check_hostname": False}, "security_protocol", "PLAINTEXT"),
         ({"sasl_plain_password": "x"}, "security_protocol", "PLAINTEXT"),
     ],
@@ -184,6 +186,8 @@ def test_what_cannot_be_is_refused_in_words() -> None:
     """An option that nobody knows, and a call that would end before its request."""
     with pytest.raises(ConfigError, match="did you mean 'linger_ms'"):
         configured(lingr_ms=3)
+    with pytest.raises(ConfigError, match="linger_ms is set twice"):
+        configured(**{"linger.ms": 3, "linger_ms": 4})
     with pytest.raises(KafkaConfigurationError, match="default_api_timeout_ms=10 is smaller"):
         configured(default_api_timeout_ms=10)
     both = configured(reconnect_backoff_ms=500, reconnect_backoff_max_ms=100)
