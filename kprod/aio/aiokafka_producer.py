@@ -19,7 +19,7 @@ from kprod.aio.queueing import NativeProducer, Queueing, Record
 from kprod.aio.record_batch import RecordBatch, first_stored
 from kprod.buffer.delivery import NO_TIMESTAMP, BatchDelivery
 from kprod.config import OPTIONS
-from kprod.config.reading import concealed
+from kprod.config.reading import concealed, with_defaults
 from kprod.errors import IllegalStateError, KprodError, ProducerClosedError
 from kprod.intake.arguments import SizeLimits
 from kprod.intake.serializers import NAMED_SERIALIZERS, WouldWait, without_waiting
@@ -97,26 +97,19 @@ class AIOKafkaProducer:
         _fill_in(options)
         if options.get("transactional_id") is not None:
             options["enable_idempotence"] = True
-        self._acks = options.setdefault("acks", -1 if options.get("enable_idempotence") else 1)
+        options = with_defaults(options, _defaults(options))
         self._key = _serializer(options.pop("key_serializer", None))
         self._value = _serializer(options.pop("value_serializer", None))
         plugged = options.pop("partitioner", None)
         own = plugged is not None and not partitioners.is_built_in(plugged)
         self._choose = partitioners.bound(plugged) if own else None
         self._plugged = any((self._key, self._value, self._choose))
-        options.setdefault("enable_idempotence", False)
-        request, linger = options.get("request_timeout_ms"), options.get("linger_ms", 0)
-        if not options["enable_idempotence"] and isinstance(request, int):
-            # aiokafka's documented limit of a record; its idempotent producer has none.
-            longest = 2 * request + (linger if isinstance(linger, int) else 0)
-            options.setdefault("delivery_timeout_ms", longest)
-        options.setdefault("request_timeout_ms", 40_000)
         options = with_tokens_of_loop(options, self._loop)
         try:
             self._native = NativeProducer(**native_options(options))
         except KprodError as error:
             raise for_aiokafka(error) from error
-        self._stored = nothing if self._acks == 0 else stored
+        self._stored = nothing if self._native.config.acks == 0 else stored
         notifier = partial(OutcomeNotifier, error=for_aiokafka, stored=self._stored)
         # As in aiokafka, the request time-out also limits waits for metadata and for memory.
         self._longest = self._native.config.request_timeout_ms / 1000
@@ -502,6 +495,22 @@ def _fill_in(options: dict[str, Any]) -> None:
         options.setdefault("sasl_mechanism", "PLAIN")
     if options.get("connections_max_idle_ms", 0) is None:
         options["connections_max_idle_ms"] = -1  # never
+
+
+def _defaults(options: dict[str, Any]) -> dict[str, Any]:
+    """aiokafka's defaults that differ from kprod's, and may depend on given options."""
+    idempotent = bool(options.get("enable_idempotence"))
+    defaults = {
+        "acks": -1 if idempotent else 1,
+        "enable_idempotence": False,
+        "request_timeout_ms": 40_000,
+    }
+    request, linger = options.get("request_timeout_ms"), options.get("linger_ms")
+    if not idempotent and isinstance(request, int):
+        # aiokafka's documented limit of a record; its idempotent producer has none.
+        own_linger = linger if isinstance(linger, int) else 0
+        defaults["delivery_timeout_ms"] = 2 * request + own_linger
+    return defaults
 
 
 def _serializer(plugged: Any) -> serializers.Serialize | None:

@@ -40,11 +40,13 @@ class ClientOptions(TypedDict, total=False):
     """Version of the client software in the brokers' metrics (KIP-511). None: kprod's."""
 
     profile: Literal[None, "throughput", "latency", "durable"]
-    """A set of defaults for a purpose; options that are given take precedence. ``throughput``:
-    ``linger_ms=50``, ``batch_size=131072``, ``batch_max_size=1048576``,
-    ``buffer_memory=134217728``; ``latency``: ``linger_ms=0``, ``busy_poll_us=200``;
-    ``durable``: ``acks='all'``, ``enable_idempotence=True``, ``delivery_timeout_ms=1800000``,
-    ``close_timeout_ms_at_exit=30000``, ``close_on_sigterm=True``."""
+    """A set of defaults for a purpose, also in place of those of ``kprod.kafka``,
+    ``kprod.aio``, ``kprod.confluent`` and ``kprod.spark``; options that are given take
+    precedence. ``throughput``: ``linger_ms=50``, ``batch_size=131072``,
+    ``batch_max_size=1048576``, ``buffer_memory=134217728``; ``latency``: ``linger_ms=0``,
+    ``busy_poll_us=200``; ``durable``: ``acks='all'``, ``enable_idempotence=True``,
+    ``delivery_timeout_ms=1800000``, ``close_timeout_ms_at_exit=30000``,
+    ``close_on_sigterm=True``."""
 
     acks: Literal["all", "-1", -1, "0", 0, "1", 1]
     """Replicas that must store a batch before it is acknowledged: all in sync (``all``), the

@@ -71,6 +71,24 @@ def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
+def of_profile(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the profile sets that these options name; of an invalid one nothing."""
+    try:
+        profile = OPTIONS["profile"].kind.convert(options.get("profile"))
+    except Refused:
+        return {}
+    return PROFILES.get(profile, {})
+
+
+def with_defaults(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, and those of a package's own ``defaults`` that they leave open.
+
+    What their profile sets is not left open.
+    """
+    settled = {*map(option_name, options), *of_profile(options)}
+    return {**{n: value for n, value in defaults.items() if n not in settled}, **options}
+
+
 def set_twice(name: str, first: str, second: str) -> str:
     """What is wrong with an option in two spellings."""
     return f'{name} is set twice: "{first}" and "{second}"'

@@ -112,7 +112,9 @@ _DELIVERY_ROWS = (
         "profile",
         None,
         Choice({None: None, **{name: name for name in PROFILES}}, "str or None", _NAMED_PROFILES),
-        f"A set of defaults for a purpose; options that are given take precedence. {described()}.",
+        "A set of defaults for a purpose, also in place of those of `kprod.kafka`, `kprod.aio`,"
+        " `kprod.confluent` and `kprod.spark`; options that are given take precedence."
+        f" {described()}.",
     ),
     Option(
         "acks",

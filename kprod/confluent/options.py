@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kprod.config.addresses import Addresses
 from kprod.config.foreign_options import unavailable
 from kprod.config.kinds import MAX_INT32, PARTITIONERS, ProtocolText, SecretText, Text
+from kprod.config.reading import of_profile
 from kprod.config.secret import Secret, exposed
 from kprod.config.table import OPTIONS
 from kprod.confluent.credentials import Credentials, OAuthTokens
@@ -172,10 +173,12 @@ DEFAULTS: Mapping[str, Any] = {
     "delivery_timeout_ms": 300_000,
     "linger_ms": 5,
     "partitioner": "consistent_random",
-    "queue_buffering_max_kbytes": 256 * 1024,
     "queue_buffering_max_messages": 100_000,
     "request_timeout_ms": 30_000,
 }
+MEMORY = 256 << 20
+"""librdkafka's default of ``queue.buffering.max.kbytes``, in bytes."""
+_KBYTES = "queue_buffering_max_kbytes"
 
 BY_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _LOGIN = ("sasl_plain_username", "sasl_plain_password")
@@ -201,7 +204,7 @@ _REPORTS = ("on_delivery", "dr_msg_cb", "dr_cb")
 CALLBACKS = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb", *_REPORTS)
 _HERE = frozenset(
     {*CALLBACKS, "debug", "delivery_report_only_error", "logger"}
-    | {"queue_buffering_max_kbytes", "queue_buffering_max_messages", "sasl_oauthbearer_config"}
+    | {_KBYTES, "queue_buffering_max_messages", "sasl_oauthbearer_config"}
     | {"socket_timeout_ms", "statistics_interval_ms", *_LOGIN}
 )
 
@@ -235,7 +238,14 @@ def settled(conf: Any, named: Mapping[str, Any]) -> tuple[Settings, dict[str, An
         raise TypeError("expected configuration dict")
     if conf is not None and not isinstance(conf, dict):
         raise TypeError("expected configuration dict")
-    given = {**DEFAULTS, **used(by_name({**(conf or {}), **named}))}
+    own = used(by_name({**(conf or {}), **named}))
+    profile = of_profile(own)
+    given = {name: profile.get(name, value) for name, value in DEFAULTS.items()} | own
+    if "buffer_memory" not in own:
+        given["buffer_memory"] = _memory(given, profile.get("buffer_memory"))
+    elif _KBYTES in own:
+        words = "buffer.memory and queue.buffering.max.kbytes are one limit: set only one of them"
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, words))
     for name in CALLBACKS:
         if given.get(name) is not None and not callable(given[name]):
             raise TypeError(f"expected {name} property as a callable function")
@@ -256,6 +266,13 @@ def settled(conf: Any, named: Mapping[str, Any]) -> tuple[Settings, dict[str, An
         *_login(given, options),
     )
     return settings, options
+
+
+def _memory(given: Mapping[str, Any], of_profile: int | None) -> int:
+    """The bytes of ``buffer_memory``, which librdkafka's option sets; at least for two batches."""
+    kbytes = given.get(_KBYTES)
+    memory = of_profile or MEMORY if kbytes is None else 1024 * int(kbytes)
+    return max(memory, 2 * int(given["batch_size"]))
 
 
 def _login(
@@ -279,9 +296,6 @@ def _login(
 
 def _native(given: Mapping[str, Any], timeout: int) -> dict[str, Any]:
     options = {name: as_kind(name, value) for name, value in given.items() if name not in _HERE}
-    options["buffer_memory"] = max(
-        1024 * int(given["queue_buffering_max_kbytes"]), 2 * int(options["batch_size"])
-    )
     options["max_block_ms"] = 0
     if str(options["acks"]) not in ("all", "-1"):
         options.setdefault("enable_idempotence", False)

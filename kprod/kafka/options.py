@@ -8,7 +8,7 @@ from typing import Any
 
 from kprod.config.foreign_options import IGNORED
 from kprod.config.kinds import MAX_INT32
-from kprod.config.reading import by_name
+from kprod.config.reading import by_name, of_profile, with_defaults
 from kprod.config.table import OPTIONS
 from kprod.kafka.errors import KafkaConfigurationError
 from kprod.kafka.partitioner import DefaultPartitioner
@@ -113,7 +113,8 @@ def native_options(named: Mapping[str, Any]) -> dict[str, Any]:
     _check_timeouts(named)
     unencrypted = "SSL" not in str(named.get("security_protocol", "PLAINTEXT")).upper()
     without_login = "SASL" not in str(named.get("security_protocol", "PLAINTEXT")).upper()
-    options = {name: DEFAULT_CONFIG[name] for name in ("linger_ms", "reconnect_backoff_max_ms")}
+    defaults = {name: DEFAULT_CONFIG[name] for name in ("linger_ms", "reconnect_backoff_max_ms")}
+    options = {}
     for name, value in named.items():
         unused = (
             name in HANDLED_HERE
@@ -123,6 +124,7 @@ def native_options(named: Mapping[str, Any]) -> dict[str, Any]:
         )
         if not unused:
             options[name] = value
+    options = with_defaults(options, defaults)
     _make_room(options)
     return options
 
@@ -144,8 +146,10 @@ def _make_room(options: dict[str, Any]) -> None:
     first = options.get("reconnect_backoff_ms", OPTIONS["reconnect_backoff_ms"].default)
     if isinstance(first, int) and first > options["reconnect_backoff_max_ms"]:
         options["reconnect_backoff_max_ms"] = first
-    batch, default = options.get("batch_size"), OPTIONS["buffer_memory"].default
-    memory = options.get("buffer_memory", default)
+    batch, memory = options.get("batch_size"), options.get("buffer_memory")
+    if memory is None:
+        usual = OPTIONS["buffer_memory"].default
+        memory = of_profile(options).get("buffer_memory", usual)
     if isinstance(batch, int) and isinstance(memory, int) and batch > memory:
         options["buffer_memory"] = batch
 

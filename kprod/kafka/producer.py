@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from kprod.config.reading import concealed
+from kprod.config.reading import concealed, of_profile
 from kprod.errors import (
     BrokerError,
     ConfigError,
@@ -66,7 +66,7 @@ class KafkaProducer:
         configs = concealed(configs)
         with _translating():
             self._configs = configs = by_their_names(configs)
-        self.config = Config({**DEFAULT_CONFIG, **configs})
+        self.config = Config({**DEFAULT_CONFIG, **of_profile(configs), **configs})
         version = self.config["api_version"] = _as_tuple(self.config["api_version"])
         options = native_options(configs)
         if version is not None and version < IDEMPOTENCE_FROM:

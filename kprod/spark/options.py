@@ -12,7 +12,7 @@ from pyspark import cloudpickle  # what Spark itself ships functions with
 from kprod.config import OPTIONS, ProducerConfig
 from kprod.config.option import plain_name
 from kprod.config.option_types import ClientOptions
-from kprod.config.reading import concealed, option_name
+from kprod.config.reading import concealed, of_profile, option_name, with_defaults
 from kprod.config.secret import Secret, exposed
 from kprod.errors import ConfigError
 from kprod.schema.columns.payload_format import Kind
@@ -210,8 +210,8 @@ SIZES = ("batch_size", "batch_max_size", "max_request_size", "buffer_memory")
 
 def with_large_batches(options: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of ``options``. ``batch_size`` is 1 MiB, unless one of ``SIZES`` is set."""
-    large = {"batch_size": ONE_PARTITION_A_TASK}
-    return dict(options) if any(says(options, name) for name in SIZES) else {**options, **large}
+    sizes = [name for name in SIZES if says(options, name) or name in of_profile(options)]
+    return dict(options) if sizes else {**options, "batch_size": ONE_PARTITION_A_TASK}
 
 
 def says(options: Mapping[str, Any], name: str) -> bool:
@@ -230,8 +230,7 @@ def job_options(options: Mapping[str, Any], *, transactional: bool = False) -> d
             ' delivery="exactly_once", and kprod assigns an id to each task'
         )
     defaults = {**BATCH_JOB, **(IN_TRANSACTIONS if transactional else {})}
-    silent = {name: value for name, value in defaults.items() if not says(options, name)}
-    completed = {**silent, **options}
+    completed = with_defaults(options, defaults)
     config_of(
         {**completed, "transactional_id": "named by the task"} if transactional else completed
     )

@@ -21,6 +21,12 @@ def test_a_size_that_is_given_holds(size: str) -> None:
     assert with_large_batches(options) == options
 
 
+def test_a_profile_replaces_the_defaults_of_a_job() -> None:
+    config = config_of(job_options(with_large_batches({"profile": "throughput"})))
+    assert (config.batch_size, config.compression_type) == (131_072, "lz4")
+    assert config_of(job_options({"profile": "latency"})).linger_ms == 0
+
+
 ROWS = {ARROW_ROWS: "4000"}
 BYTES = {ARROW_BYTES: UNCHECKED}
 SOCKETS = {UNIX_SOCKETS: "true"}

@@ -272,9 +272,14 @@ async def test_options_that_are_wrong_are_refused(options: dict[str, Any], said:
         ({"request.timeout.ms": "5000"}, "request_timeout_ms", 5000),
         ({"request.timeout.ms": "5000"}, "delivery_timeout_ms", 10_000),
         ({"message.timeout.ms": 7000, "request_timeout_ms": 5000}, "delivery_timeout_ms", 7000),
+        ({"profile": "durable"}, "acks", -1),
+        ({"profile": "durable"}, "enable_idempotence", True),
+        ({"profile": "durable", "request_timeout_ms": 9000}, "delivery_timeout_ms", 1_800_000),
+        ({"profile": "durable", "acks": 1}, "enable_idempotence", False),
+        ({"profile": "latency"}, "acks", 1),
     ],
 )
-async def test_options_are_read_in_any_spelling(
+async def test_options_are_read_in_any_spelling_and_a_profile_replaces_defaults(
     options: dict[str, Any], name: str, value: object
 ) -> None:
     producer = AIOKafkaProducer(**options)

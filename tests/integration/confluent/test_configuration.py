@@ -60,6 +60,30 @@ def test_poll_tells_of_a_broker_that_asks_for_fewer_requests(broker: EmbeddedBro
     assert str(heard[0]).endswith(" throttled for 20 ms")
 
 
+@pytest.mark.parametrize(
+    ("options", "name", "value"),
+    [
+        ({"profile": "durable"}, "delivery_timeout_ms", 1_800_000),
+        ({"profile": "durable", "acks": 1}, "enable_idempotence", False),
+        ({"profile": "throughput"}, "linger_ms", 50),
+        ({"profile": "throughput"}, "buffer_memory", 128 << 20),
+        ({"profile": "throughput", "queue.buffering.max.kbytes": 4096}, "buffer_memory", 4 << 20),
+        ({"profile": "throughput", "linger.ms": 7}, "linger_ms", 7),
+        ({"buffer.memory": 3_000_000}, "buffer_memory", 3_000_000),
+        ({"buffer.memory": "1000", "batch.size": 1000}, "buffer_memory", 1000),
+        ({}, "buffer_memory", 256 << 20),
+        ({"queue.buffering.max.kbytes": 9}, "buffer_memory", 2_000_000),
+    ],
+)
+def test_a_given_value_counts_first_and_then_that_of_the_profile(
+    options: dict[str, Any], name: str, value: object
+) -> None:
+    with Producer(options) as producer:
+        native = producer.__kprod_producer__
+        assert native is not None
+        assert getattr(native.config, name) == value
+
+
 SASL = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
@@ -199,6 +223,7 @@ NUMBERS = (
         ({"acks": ""}, "acks"),
         ({"compression.type": ""}, "compression"),
         ({"partitioner": "murmur"}, "partitioner"),
+        ({"buffer.memory": 1, "queue.buffering.max.kbytes": 1}, "set only one of them"),
         *(({name: "abc"}, f"property \"{name}\": 'abc'") for name in NUMBERS),
         ({"message.timeout.ms": "1.5"}, 'property "message.timeout.ms"'),
         ({"linger.ms": "nan"}, 'property "linger.ms"'),

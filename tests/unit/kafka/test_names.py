@@ -169,6 +169,8 @@ def test_each_default_is_taken_without_a_word(name: str, caplog: pytest.LogCaptu
         ({"batch_size": 2**26}, "buffer_memory", 2**26),
         ({"batch.size": 2**25, "buffer_memory": "33554432"}, "buffer_memory", 2**25),
         ({"proxy_url": "http://h:1", "socks5_proxy": None}, "proxy_url", "http://h:1"),
+        ({"profile": "throughput"}, "linger_ms", 50),
+        ({"profile": "throughput", "batch_size": 2**26}, "buffer_memory", 2**27),
         ({"ssl_cafile": "x", "ssl_check_hostname": False}, "security_protocol", "PLAINTEXT"),
         ({"sasl_plain_password": "x"}, "security_protocol", "PLAINTEXT"),
     ],
