@@ -100,9 +100,11 @@ class AIOKafkaProducer:
         options = with_defaults(options, _defaults(options))
         self._key = _serializer(options.pop("key_serializer", None))
         self._value = _serializer(options.pop("value_serializer", None))
-        plugged = options.pop("partitioner", None)
-        own = plugged is not None and not partitioners.is_built_in(plugged)
-        self._choose = partitioners.bound(plugged) if own else None
+        self._choose = None
+        if not isinstance(options.get("partitioner"), str):  # a name is one of kprod's
+            plugged = options.pop("partitioner", None)
+            own = plugged is not None and not partitioners.is_built_in(plugged)
+            self._choose = partitioners.bound(plugged) if own else None
         self._plugged = any((self._key, self._value, self._choose))
         options = with_tokens_of_loop(options, self._loop)
         try:
@@ -516,5 +518,5 @@ def _defaults(options: dict[str, Any]) -> dict[str, Any]:
 def _serializer(plugged: Any) -> serializers.Serialize | None:
     """The serializer. The names of kprod's own serializers are accepted, too."""
     if isinstance(plugged, str):
-        plugged = NAMED_SERIALIZERS.get(plugged, plugged)
+        plugged = None if plugged == "bytes" else NAMED_SERIALIZERS.get(plugged, plugged)
     return serializers.bound(without_waiting(plugged))

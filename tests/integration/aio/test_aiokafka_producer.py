@@ -10,6 +10,7 @@ from typing import Any
 
 import aiokafka
 import aiokafka.errors as theirs
+import confluent_kafka
 import pytest
 from aiokafka import structs
 
@@ -327,8 +328,21 @@ async def test_serializers_that_kprod_knows_by_name_are_used(servers: str) -> No
         batch = producer.create_batch()
         batch.append(key="k", value=[1], timestamp=None)
         assert await (await producer.send_batch(batch, "t", partition=0))
+    async with AIOKafkaProducer(bootstrap_servers=servers, value_serializer="bytes") as producer:
+        assert await producer.send_and_wait("t", b"v")
     with pytest.raises(TypeError, match="a serializer is a callable"):
         AIOKafkaProducer(bootstrap_servers=servers, value_serializer="xml")
+
+
+async def test_partitioners_that_kprod_knows_by_name_are_used(servers: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers, partitioner="crc32") as producer:
+        for key in (b"a", b"b", b"c", b"d"):
+            for _ in range(2):
+                stored = await producer.send_and_wait("t", b"v", key)
+                assert stored is not None
+                assert stored.partition == confluent_kafka.consistent(key, 2)
+    with pytest.raises(ValueError, match="partitioner: expected"):
+        AIOKafkaProducer(bootstrap_servers=servers, partitioner="crc")
 
 
 async def test_records_that_fail_fail_their_futures(broker: EmbeddedBroker, make: Make) -> None:
