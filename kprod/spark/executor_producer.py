@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
@@ -147,8 +147,8 @@ def producer_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ConfigError for a placeholder that has no value here.
     """
-    given: dict[str, Any] = {
-        name: _Around(value) if value is not None and plain_name(name) in SERIALIZERS else value
+    given = {
+        name: _around(value) if plain_name(name) in SERIALIZERS else value
         for name, value in resolved(options).items()
     }
     return {"client_id": f"kprod-spark-{socket.gethostname()}-{os.getpid()}", **given}
@@ -157,13 +157,19 @@ def producer_options(options: Mapping[str, Any]) -> dict[str, Any]:
 SERIALIZERS = ("key_serializer", "value_serializer")
 
 
+def _around(own: Any) -> _Around | None:
+    """The serializer of an option; None if it takes only bytes."""
+    serialize = None if own == "bytes" else bound(own)
+    return None if serialize is None else _Around(serialize, getattr(own, "close", None))
+
+
 class _Around:
     """Wraps a serializer of the application, which must not see the bytes of dead letters."""
 
-    def __init__(self, own: Any) -> None:
-        serialize = bound(own)
-        assert serialize is not None
+    def __init__(self, serialize: Callable[..., Any], close: Any) -> None:
         self._serialize = serialize
+        if callable(close):
+            self.close = close
 
     def serialize(self, topic: str, headers: Any, data: Any) -> Any:
         """See ``Serializers``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -24,6 +25,28 @@ def test_a_block_ends_when_its_records_are_stored(kafka: str) -> None:
     assert (record.key, record.value) == (b"k", b"v")
     assert producer.records == 1
     assert [name for name in dir(producer) if name[0] != "_"] == ["records", "send"]
+
+
+class Closing:
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    def serialize(self, _topic: str, _headers: object, data: str) -> bytes:
+        return data.encode()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_a_producer_has_the_serializers_of_its_options(kafka: str) -> None:
+    cache, serializer = ProducerCache(), Closing()
+    options = {"key.serializer": serializer, "value_serializer": "bytes"}
+    with cache.lend("a", {"bootstrap_servers": kafka, **options}) as producer:
+        producer.send("serialized", b"v", "k").get(30)
+    ((_partition, record),) = read_topic(kafka, "serialized")
+    assert (record.key, record.value) == (b"k", b"v")
+    cache.close()
+    assert serializer.closed.wait(30)
 
 
 def test_a_block_that_cannot_deliver_raises(kafka: str) -> None:
