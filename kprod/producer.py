@@ -15,6 +15,7 @@ from kprod.clock import SystemClock
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.config import ProducerConfig
+from kprod.config.kinds import is_open_backend
 from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import concealed, option_name
 from kprod.errors import (
@@ -466,6 +467,12 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         with self._restarting:
             if not self._inherited:
                 return
+            if is_open_backend(self.config.transport):
+                raise IllegalStateError(
+                    f"{self!r} was made before this process was forked, and its transport is an"
+                    " open backend, which only the parent may use: pass the backend's class, or a"
+                    " callable that makes one, or make the producer in this process"
+                )
             log.warning(
                 "%r was made before this process was forked; it reconnects in this process, and the"
                 " parent sends the records that it had queued",

@@ -452,6 +452,11 @@ class InterceptorPlugins:
         return tuple(value)
 
 
+def is_open_backend(transport: Any) -> bool:
+    """Whether an option ``transport`` is a backend, rather than a name or what makes a backend."""
+    return hasattr(transport, "dial") and not isinstance(transport, type)
+
+
 class TransportPlugin:
     """The name of a registered transport, a factory of backends, or a backend."""
 

@@ -246,7 +246,8 @@ class ClientOptions(TypedDict, total=False):
     transport: Any
     """How to connect to brokers: the name of a transport (see ``kprod.transport.register`` and
     the entry points ``kprod.transports`` of installed packages), a class or callable that
-    returns a backend, or a backend, which the producer then owns and closes."""
+    returns a backend, or a backend, which the producer then owns and closes. A backend cannot
+    be used by a forked child, or together with ``dead_letter_topic``."""
 
     close_timeout_ms_at_exit: int
     """How long an open producer may keep sending when the interpreter exits, or when an

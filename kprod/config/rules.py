@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from kprod.config.kinds import is_open_backend
 from kprod.config.reading import OptionReader
 from kprod.config.table import OPTIONS
 
@@ -162,6 +163,16 @@ def _partitioning(reader: OptionReader) -> str | None:
     return None
 
 
+def _dead_letters(reader: OptionReader) -> str | None:
+    topic = reader.values["dead_letter_topic"]
+    if topic is None or not is_open_backend(reader.values["transport"]):
+        return None
+    return (
+        f"dead_letter_topic={topic!r} needs a second connection, which an open backend cannot make:"
+        " pass its class as transport, or a callable that makes a backend"
+    )
+
+
 def _topic_acks(reader: OptionReader) -> str | None:
     if reader.values["acks"] == -1 or not reader.values["enable_idempotence"]:
         return None
@@ -204,6 +215,7 @@ PRODUCER_RULES: tuple[Rule, ...] = (
         ),
         _partitioning,
     ),
+    (("dead_letter_topic", "transport"), _dead_letters),
 )
 TOPIC_RULES: tuple[Rule, ...] = (
     (("acks", "enable_idempotence"), _topic_acks),

@@ -430,7 +430,8 @@ _CONNECTION_ROWS = (
         TransportPlugin(),
         "How to connect to brokers: the name of a transport (see `kprod.transport.register` and the"
         " entry points `kprod.transports` of installed packages), a class or callable that returns"
-        " a backend, or a backend, which the producer then owns and closes.",
+        " a backend, or a backend, which the producer then owns and closes. A backend cannot be"
+        " used by a forked child, or together with `dead_letter_topic`.",
     ),
     Option(
         "close_timeout_ms_at_exit",

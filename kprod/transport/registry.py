@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from kprod.config.kinds import is_open_backend
 from kprod.errors import ConfigError
 from kprod.transport.base import Backend
 
@@ -46,8 +47,7 @@ def open_backend(transport: str | BackendFactory | Backend, **options: Any) -> B
     if isinstance(transport, str):
         return _factory(transport)(**options)
     untyped: Any = transport
-    is_open = hasattr(transport, "dial") and not isinstance(transport, type)
-    backend: Backend = untyped if is_open else untyped(**options)
+    backend: Backend = untyped if is_open_backend(transport) else untyped(**options)
     return backend
 
 

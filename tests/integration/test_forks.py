@@ -17,6 +17,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.errors import IllegalStateError
+from kprod.transport.tcp import TcpBackend
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support import forks
 from tests.support.committed_records import committed, read_back
@@ -140,6 +141,32 @@ def _wait_as_child(
     except IllegalStateError as error:
         return 0 if "only the parent hears of the outcome" in str(error) else 2
     except TimeoutError:
+        return 3
+    return 1
+
+
+def test_a_child_cannot_use_the_open_backend_of_its_parent() -> None:
+    with (
+        EmbeddedBroker(topics={"forked": 1}) as broker,
+        KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, transport=TcpBackend()
+        ) as producer,
+    ):
+        producer.send("forked", b"before").get(timeout=20)
+        child = os.fork()
+        if child == 0:
+            os._exit(_refused_in_child(producer))
+        _, status = os.waitpid(child, 0)
+        assert producer.send("forked", b"after").get(timeout=20).offset == 1
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def _refused_in_child(producer: KafkaProducer) -> int:
+    try:
+        producer.send("forked", b"by the child").get(timeout=20)
+    except IllegalStateError as error:
+        return 0 if "pass the backend's class, or a callable that makes one" in str(error) else 2
+    except BaseException:
         return 3
     return 1
 

@@ -10,6 +10,7 @@ import pytest
 from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions
 from kprod.errors import ConfigError
+from kprod.transport.memory import MemoryBackend
 
 LARGEST = 2**31 - 2**24
 """Of a request: what surrounds its records has room in the frame."""
@@ -53,6 +54,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"batch_max_size": 1_048_577}, "must be at most max_request_size=1048576$"),
     ({"compression_level": 3}, "needs compression_type gzip, lz4 or zstd"),
     (compressed("snappy", 3), "needs compression_type gzip, lz4 or zstd"),
+    (
+        {"dead_letter_topic": "dead", "transport": MemoryBackend({})},
+        "^dead_letter_topic='dead' .* an open backend cannot make: pass its class as transport",
+    ),
 ]
 for options, reason in NOT_IDEMPOTENT:
     REFUSED.append(
@@ -75,6 +80,7 @@ KEPT: list[tuple[dict[str, Any], str, Any]] = [
     *(({f"{name}_ms": 50_000}, f"{name}_max_ms", 50_000) for name in BACK_OFFS),
     *(({f"{name}_max_ms": 10}, f"{name}_ms", 10) for name in BACK_OFFS),
     ({"buffer_memory": 16384}, "buffer_memory", 16384),
+    ({"dead_letter_topic": "t", "transport": MemoryBackend}, "transport", MemoryBackend),
     ({"max_request_size": 2**31 - 1}, "max_request_size", LARGEST),
     ({"max_request_size": LARGEST}, "max_request_size", LARGEST),
     *((compressed("gzip", level), "compression_level", level) for level in (-1, 9)),
