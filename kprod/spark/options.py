@@ -12,7 +12,7 @@ from pyspark import cloudpickle  # what Spark itself ships functions with
 from kprod.config import OPTIONS, ProducerConfig
 from kprod.config.option import plain_name
 from kprod.config.option_types import ClientOptions
-from kprod.config.reading import concealed, of_profile, option_name, with_defaults
+from kprod.config.reading import by_name, concealed, of_profile, option_name, with_defaults
 from kprod.config.secret import Secret, exposed
 from kprod.errors import ConfigError
 from kprod.schema.columns.payload_format import Kind
@@ -158,9 +158,12 @@ def _concealed_text(name: str, text: Any) -> Any:
 def divided(
     options: Mapping[str, Any], names: Collection[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options with these names, and the other options."""
-    chosen = {name: value for name, value in options.items() if name in names}
-    return chosen, {name: value for name, value in options.items() if name not in names}
+    """The options with these names, in any spelling, and the other options as they are given.
+
+    Raises ConfigError if one of these is set twice.
+    """
+    others = {name: value for name, value in options.items() if plain_name(name) not in names}
+    return by_name({n: value for n, value in options.items() if n not in others}), others
 
 
 def check_names(options: Mapping[str, Any]) -> None:
