@@ -50,8 +50,8 @@ class RecordingProducer(BulkCalls):
 
     ``send``, ``send_many``, ``send_arrow``, ``flush`` and ``close`` work like those of
     KafkaProducer. They check options and arguments, call interceptors, serializers and the
-    partitioner, and raise the same errors. Transactions, dead letters and most metrics are missing;
-    test these with ``EmbeddedBroker``.
+    partitioner, and raise the same errors. Transactions, dead letters, most metrics and batches are
+    missing: a partitioner's ``on_new_batch`` is not called. Test these with ``EmbeddedBroker``.
 
     Every topic exists. ``topics`` maps names of topics to numbers of partitions; other topics have
     ``partitions`` partitions. By default, ``send`` completes a record at once. With
