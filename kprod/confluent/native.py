@@ -10,6 +10,7 @@ from kprod.cluster.metadata import MetadataListener
 from kprod.confluent.errors import Purged
 from kprod.errors import KprodError, RecordTooLargeError
 from kprod.intake.arguments import checked_record
+from kprod.intake.dead_letters import ABOUT_THE_RECORD
 from kprod.producer import KafkaProducer
 from kprod.sender.engine import LONGEST_WAIT
 from kprod.sender.transactions import Call
@@ -88,6 +89,14 @@ class NativeProducer(KafkaProducer):
         except RecordTooLargeError as error:
             self.refused(record, error)
             raise
+
+    def given_up(self, record: ProducerRecord, error: KprodError) -> None:
+        """Write a record that has waited for its topic in vain as a dead letter.
+
+        If the error is about the record itself, ``refused`` has done so.
+        """
+        if self._dead_letters is not None and not isinstance(error, ABOUT_THE_RECORD):
+            self._dead_letters.failed(record, error)
 
     def end_transaction(self, call: Call, timeout: float, meanwhile: Callable[[], object]) -> None:
         """Commit or abort the transaction. ``meanwhile`` is called repeatedly during the wait."""

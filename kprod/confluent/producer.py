@@ -71,8 +71,8 @@ class Producer(Producing, ProducerTransactions):
         native = native_producer(self._options)
         self._events.listen_to(native)
         timeout = self._settings.message_timeout
-        attempts = partial(self._attempts, native)
-        waiting = UnassignedRecords(native, attempts, self._queued, self._fail, timeout)
+        attempts, fail = partial(self._attempts, native), partial(self._fail, native)
+        waiting = UnassignedRecords(native, attempts, self._queued, fail, timeout)
         self._use(native, waiting)
         self._closing_lock, self._end = Lock(), Latch()
         tell_of_forks(self)
@@ -114,12 +114,13 @@ class Producer(Producing, ProducerTransactions):
 
     def _assign_later(self, given: Iterable[Any]) -> None:
         """Queue a record that waits for its topic."""
-        record = checked(Unassigned._make(given), self._running)
+        native = self._running
+        record = checked(Unassigned._make(given), native)
         self._reports.expect(1)
         try:
             check_topic(record.topic)
         except native_errors.InvalidTopicError as error:
-            self._fail(record, error)
+            self._fail(native, record, error)
         else:
             try:
                 self._unassigned.add(record)
@@ -150,9 +151,12 @@ class Producer(Producing, ProducerTransactions):
         self._reports.add(future, *entry)
         self._reports.expect(-1)  # it was counted while it waited for its topic
 
-    def _fail(self, record: Unassigned, error: native_errors.KprodError) -> None:
+    def _fail(
+        self, native: NativeProducer, record: Unassigned, error: native_errors.KprodError
+    ) -> None:
         if self._native is not None:  # first: a commit waits until no record is waiting
-            self._native.record_lost(error)
+            native.record_lost(error)
+        native.given_up(record.as_given(), error)
         translated = from_native(error)
         message = Message(
             record.topic,

@@ -278,6 +278,21 @@ def test_the_confluent_face(broker: EmbeddedBroker) -> None:
     assert (second.value, told(second)["reason"]) == (b"2", "PartitionError")
 
 
+@pytest.mark.parametrize(("reason", "timeout_ms"), [("Purged", 60_000), ("KprodTimeoutError", 300)])
+def test_the_confluent_face_waits_for_a_topic_in_vain(reason: str, timeout_ms: int) -> None:
+    with EmbeddedBroker(topics={DEAD: 1}, auto_create_topics=False) as broker:
+        named = {"dead.letter.topic": DEAD, "message.timeout.ms": timeout_ms}
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        with confluent.Producer({**servers, **named}) as made:
+            made.produce("nowhere", "1", "a", headers={"h": "1"})
+            if reason == "Purged":
+                made.purge()
+            assert made.flush(10) == 0
+        (letter,) = letters(broker)
+    assert (letter.key, letter.value, letter.headers[0]) == (b"a", b"1", ("h", b"1"))
+    assert told(letter)["reason"] == reason
+
+
 def test_a_letter_is_in_no_transaction(broker: EmbeddedBroker) -> None:
     with producer(broker, transactional_id="t") as made:
         made.init_transactions()
