@@ -9,7 +9,6 @@ from typing import Any
 from kprod.cluster.metadata import MetadataListener
 from kprod.confluent.errors import Purged
 from kprod.errors import KprodError, RecordTooLargeError
-from kprod.intake.arguments import checked_record
 from kprod.intake.dead_letters import ABOUT_THE_RECORD
 from kprod.producer import KafkaProducer
 from kprod.sender.engine import LONGEST_WAIT
@@ -17,7 +16,6 @@ from kprod.sender.transactions import Call
 from kprod.types import ProducerRecord
 from kprod.wire.control import MetadataReply
 from kprod_ext.batch import batch_size_upper_bound
-from kprod_ext.futures import FutureRecordMetadata
 
 
 def seconds(timeout: float | None) -> float:
@@ -40,10 +38,6 @@ class NativeProducer(KafkaProducer):
         for listener in self._listeners:
             self._metadata.subscribe(listener)
 
-    def _prepare(self, record: ProducerRecord) -> None:
-        # If the topic is unknown, the record waits for it, and is sent again by ``Attempts``.
-        self._metadata.await_topic(record.topic, 0.0, self._wake, record.partition)
-
     def purge(self, *, queued: bool, in_flight: bool, blocking: bool) -> None:
         """Fail records without an outcome: queued records, records in flight, or both.
 
@@ -62,18 +56,12 @@ class NativeProducer(KafkaProducer):
     def check(self, *given: Any) -> ProducerRecord:
         """Raise what ``send`` raises for these arguments before it looks the topic up."""
         self._ensure_open()
-        return checked_record(*given)
-
-    def _send(self, *given: Any) -> FutureRecordMetadata:
-        if self.has_interceptors:
-            self._prepare(self.check(*given))
-        return super()._send(*given)
+        return self.checked(*given)
 
     def _prepare(self, record: ProducerRecord) -> None:
-        """Raise BufferFullError before interceptors see a record that there is no memory for.
-
-        The application produces the record again, and then they would see it once more.
-        """
+        # If the topic is unknown, the record waits for it, and is sent again by ``Attempts``. If
+        # there is no memory, the application produces it again.
+        self._metadata.await_topic(record.topic, 0.0, self._wake, record.partition)
         size = self.config.batch_size
         with suppress(TypeError, ValueError, BufferError):  # raised when the record is queued
             least = batch_size_upper_bound(record.key, record.value, record.headers)
