@@ -160,7 +160,9 @@ _SMALLEST_FETCHED = 12
 class FetchedPartition(NamedTuple):
     """The result of Fetch for a partition. ``records`` may end with an incomplete batch.
 
-    ``aborted`` contains the producer id and first offset of aborted transactions.
+    ``aborted`` contains the producer id and first offset of aborted transactions. A broker that
+    throttles the client answers without the partition (KIP-219): ``high_watermark`` is -1 then, and
+    there are no records. ``error_code`` may also be that of the whole request.
     """
 
     error_code: int
@@ -194,13 +196,14 @@ def fetch(
             out.string("")
 
     def read(reader: WireReader, version: int) -> list[FetchedPartition]:
-        if version >= _SESSION_FROM:
-            reader.unpack(_SESSION)
+        error_code = reader.unpack(_SESSION)[0] if version >= _SESSION_FROM else 0
         found = []
         for _ in range(reader.array(6)):
             reader.string()
             count = reader.array(_SMALLEST_FETCHED)
             found += [_fetched(reader, version) for _ in range(count)]
+        if error_code or not found:
+            return [FetchedPartition(error_code, -1, (), memoryview(b""))]
         return found
 
     return _single(_question(ApiKey.FETCH, write, read))

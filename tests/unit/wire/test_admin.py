@@ -13,7 +13,7 @@ from kprod.wire import admin
 from kprod.wire.admin import Question
 from kprod.wire.versions import SUPPORTED, ApiKey
 from tests.support.admin_samples import QUESTIONS, admin_response
-from tests.support.kio_messages import read_request
+from tests.support.kio_messages import read_request, response
 
 VERSIONS = [
     (question.api, version)
@@ -99,3 +99,11 @@ def test_an_answer_about_nothing_makes_no_sense() -> None:
     empty = memoryview(bytes(4) + bytes(4))  # throttle time, no topics
     with pytest.raises(ProtocolError, match=r"LIST_OFFSETS v2 response: 0 results for one"):
         QUESTIONS[ApiKey.LIST_OFFSETS].decode(2, empty)
+
+
+def test_a_fetch_of_a_throttled_client_brings_nothing_and_an_error_of_the_whole_is_told() -> None:
+    """Over its quota, a consumer gets an answer without topics (KIP-219)."""
+    for code in (0, 71):
+        body = response(ApiKey.FETCH, 11, throttle_time=900, error_code=code)
+        told, throttle_ms = QUESTIONS[ApiKey.FETCH].decode(11, body)
+        assert (told.error_code, bytes(told.records), throttle_ms) == (code, b"", 900)
