@@ -68,13 +68,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OF_RECORDS = frozenset(
-    {
-        *("key_serializer", "value_serializer", "partitioner", "interceptors"),
-        *("transactional_id", "transaction_timeout_ms", "topic_options", "dead_letter_topic"),
-        *("client_id", "max_block_ms", "close_on_sigterm"),
-    }
+SENDS_RECORDS = frozenset(
+    {"key_serializer", "value_serializer", "partitioner", "interceptors", "dead_letter_topic"}
 )
+"""Options of the application's records. A producer that only ends transactions has none of them:
+it would close the plug-ins of another one."""
+OF_RECORDS = SENDS_RECORDS | {
+    *("transactional_id", "transaction_timeout_ms", "topic_options"),
+    *("client_id", "max_block_ms", "close_on_sigterm"),
+}
 """Options that a producer of dead letters does not share."""
 SHORTEST_END = 5.0
 """Minimum seconds for dead letters when their producer is closed."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, Ty
 
 from kprod.clock import monotonic
 from kprod.config import ProducerConfig
+from kprod.config.reading import option_name
 from kprod.errors import (
     BrokerError,
     ConfigError,
@@ -214,19 +215,17 @@ class Runner:
             self._lent = self._lending.enter_context(lend(self.shard.transactional_id))
         return self._lent
 
-    @contextmanager
-    def _own(self, name: str) -> Iterator[KafkaProducer]:
-        producer = self._made(name)
-        try:
-            yield producer
-        finally:
-            producer.close(CLOSING_SECONDS)
+    def _own(self, name: str) -> AbstractContextManager[KafkaProducer]:
+        return _made(self._options_of(name))
 
-    def _made(self, name: str) -> KafkaProducer:
-        # Imported here: the driver that only describes a job opens no door to the network.
-        from kprod.producer import KafkaProducer
+    def _ending(self, name: str) -> AbstractContextManager[KafkaProducer]:
+        """A producer that ends a transaction of this id, and sends no records."""
+        from kprod.producer import SENDS_RECORDS
 
-        return KafkaProducer(**self._options_of(name))
+        options = self._options_of(name)
+        return _made(
+            {key: options[key] for key in options if option_name(key) not in SENDS_RECORDS}
+        )
 
     def _options_of(self, name: str) -> dict[str, Any]:
         return {**self.options, "transactional_id": name}
@@ -299,30 +298,25 @@ class Runner:
         return _side_by_side(lambda one: self._end(one, step.committed), step.transactions)
 
     def _end(self, prepared: PreparedTransaction, committed: bool) -> bool:
-        producer = self._made(prepared.transactional_id)
-        try:
-            TwoPhaseCommit(producer).resume(prepared)
-            if committed:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
-        except KprodError as error:
-            if isinstance(error, ProducerFencedError) or _is_over(error):
-                return False
-            raise
-        finally:
-            producer.close(CLOSING_SECONDS)
+        with self._ending(prepared.transactional_id) as producer:
+            try:
+                TwoPhaseCommit(producer).resume(prepared)
+                if committed:
+                    producer.commit_transaction()
+                else:
+                    producer.abort_transaction()
+            except KprodError as error:
+                if isinstance(error, ProducerFencedError) or _is_over(error):
+                    return False
+                raise
         return True
 
     def _fence_all(self, step: FenceAll) -> None:
         _side_by_side(self._fence, step.transactional_ids)
 
     def _fence(self, name: str) -> None:
-        producer = self._made(name)
-        try:
+        with self._ending(name) as producer:
             producer.init_transactions()
-        finally:
-            producer.close(CLOSING_SECONDS)
 
     def _list_open(self, step: ListOpen) -> list[PreparedTransaction]:
         """List the transactions. Raises UnsupportedVersionError before Apache Kafka 3.0."""
@@ -363,6 +357,18 @@ _TAKES: Mapping[type[Step], Callable[[Runner, Any], Any]] = {
     CheckTime: Runner._check_time,
     Pause: Runner._pause,
 }
+
+
+@contextmanager
+def _made(options: Mapping[str, Any]) -> Iterator[KafkaProducer]:
+    # Imported here: the driver that only describes a job opens no door to the network.
+    from kprod.producer import KafkaProducer
+
+    producer = KafkaProducer(**options)
+    try:
+        yield producer
+    finally:
+        producer.close(CLOSING_SECONDS)
 
 
 def _side_by_side(call: Callable[[T], R], items: Sequence[T]) -> tuple[R, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ from kprod.exactly_once.errors import (
 from kprod.exactly_once.marker import Marker
 from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
-from kprod.exactly_once.steps import Delivered
+from kprod.exactly_once.steps import Delivered, FenceAll, Step
 from kprod.spark.delivery import Scope
 from kprod.spark.executor_producer import JobProducer, producer_options
 from kprod.spark.options import job_options
@@ -367,6 +367,30 @@ def test_a_marker_has_no_more_than_brokers_take() -> None:
     many = {"t": [[n, 10**12, 10**12 + 1, 1] for n in range(500)]}
     assert len(Marker(batch=1, ranges=many).metadata) < 4_000
     assert '"ranges"' in Marker(batch=1, ranges={"t": [[0, 1, 2, 2]]}).metadata
+
+
+class Closing:
+    """A plug-in that counts how often it is closed."""
+
+    closed = 0
+
+    def on_send(self, record: Any) -> Any:
+        return record
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_the_plug_ins_of_a_job_are_not_closed_when_other_transactions_end(servers: str) -> None:
+    plugin, wanted = Closing(), shard("plugged")
+    options = producer_options(job_options({"bootstrap_servers": servers}, transactional=True))
+
+    def fence() -> Generator[Step, Any, None]:
+        yield FenceAll(("p.plugged.7/0",))
+
+    with Runner(shard=wanted, options={**options, "interceptor.classes": [plugin]}) as runner:
+        runner.follow(fence())
+    assert plugin.closed == 0
 
 
 def test_the_error_of_an_attempt_stays_though_its_producer_cannot_be_closed(servers: str) -> None:
