@@ -279,11 +279,12 @@ class Telemetry:
             if self.subscription is None:
                 api = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
             broker = self._network.usable_for(api, self._node_id)
+            # First: a request that fails while it is written sets the next deadline.
+            self._deadlines.set(self, self._leave_by if self._leave_by > now else FOREVER)
             if broker is not None:
                 self._send(broker, now)
             else:
                 self._network.waiting[self] = None
-            self._deadlines.set(self, self._leave_by if self._leave_by > now else FOREVER)
 
     def _send(self, broker: Broker, now: float) -> None:
         request: ControlRequest[Subscription] | ControlRequest[PushReply]

@@ -121,6 +121,24 @@ def test_a_lost_answer_harms_no_record_and_no_later_push(broker: ScriptedBroker)
     assert rig.run(so_many(broker, PUSH, 2))
 
 
+def test_a_push_that_cannot_be_written_is_not_the_last(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription("*"))
+    broker.next(PUSH, taken())
+    rig = rig_of(broker.cluster)
+    assert rig.run(so_many(broker, ASK, 1))
+    (connection,) = rig.backend.connections
+    began = rig.clock.now
+
+    def broken_when_due() -> bool:
+        if rig.clock.now > began + 31:  # behind the time limit of the request
+            connection.cut()
+        return not connection.connected
+
+    assert rig.run(broken_when_due)
+    assert rig.run(rig.queue().succeeded)  # which connects again
+    assert rig.run(so_many(broker, PUSH, 1))
+
+
 def test_no_connection_is_made_for_it(broker: ScriptedBroker) -> None:
     broker.next(ASK, subscription("*"))
     rig = rig_of(broker.cluster, connections_max_idle_ms=5_000)
