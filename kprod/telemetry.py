@@ -206,7 +206,7 @@ class Telemetry:
         """When to ask for the subscription or to push metrics; infinite until a broker offers
         telemetry."""
         self._offered = False  # some broker takes the requests
-        self._wanted = False  # a caller waits for the id: a connection is made for that
+        self._wanted_until = -FOREVER  # until then a caller waits for the id: it may connect
         self._ending = False  # the next push is the last
         self._leave_by = FOREVER
         self._interval = USUAL_INTERVAL
@@ -235,7 +235,8 @@ class Telemetry:
 
         If no broker is connected, a connection is made for it.
         """
-        self._wanted = True
+        wanted_until = self._clock.monotonic() + timeout
+        self._wanted_until = max(self._wanted_until, wanted_until)
         self._deadlines.queued.append(self)
         self._loop_owner.wake()
         self._loop_owner.wait(self.identified, timeout, True)
@@ -267,7 +268,7 @@ class Telemetry:
     def fire(self, now: float) -> None:
         """Ask or push if that is due, as soon as a broker can take the request."""
         if not self._offered:
-            if self._wanted and not self.over:
+            if now < self._wanted_until and not self.over:
                 self._network.waiting[self] = None
                 self._network.any_usable(now)  # which begins a connection where there is none
         elif self._in_flight:

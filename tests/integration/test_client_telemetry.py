@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -62,6 +63,16 @@ def test_a_push_that_fails_harms_no_record(broker: EmbeddedBroker) -> None:
         with pytest.raises(KprodTimeoutError, match="KIP-714"):
             producer.client_instance_id(timeout=0.01)
     assert broker.client_metrics.pushes == []
+
+
+def test_a_producer_that_got_no_id_stays_without_a_connection(broker: EmbeddedBroker) -> None:
+    """Brokers before KIP-714 close its idle connection, and it made another one, for ever."""
+    servers = broker.bootstrap_servers
+    with KafkaProducer(bootstrap_servers=servers, connections_max_idle_ms=200) as producer:
+        with pytest.raises(KprodTimeoutError, match="KIP-714"):
+            producer.client_instance_id(timeout=0.1)
+        time.sleep(0.6)
+        assert producer.metrics()["producer-metrics"]["connection-creation-total"] == 1
 
 
 async def ask(producer: Any, **given: float) -> uuid.UUID:
