@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kprod.buffer.compression import CODEC_IDS, compressor
 from kprod.config import ProducerConfig
-from kprod.errors import ErrorCode, KprodError, KprodTimeoutError
+from kprod.errors import BrokerError, ErrorCode, KprodError, KprodTimeoutError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.metrics import ProducerMetrics
 from kprod.metrics.table import (
@@ -200,6 +200,7 @@ class Telemetry:
         self.instance_id = NO_ID  # any thread reads it
         self.identified = Latch()  # open when the id is known, or never will be
         self.over = False  # nothing is pushed any more
+        self._refused_for_good: BrokerError | None = None  # why, unless the producer has ended
         self.subscription: Subscription | None = None  # None: to be asked for
         self.due = FOREVER  # see Deadlines
         self.due_at = FOREVER
@@ -241,8 +242,12 @@ class Telemetry:
         self._loop_owner.wake()
         self._loop_owner.wait(self.identified, timeout, True)
         if self.instance_id == NO_ID:
-            what = "does a broker take client telemetry (KIP-714)?"
-            raise KprodTimeoutError(f"no id was given within {in_seconds(timeout)}: {what}")
+            if not self.identified.is_open:
+                what = "does a broker take client telemetry (KIP-714)?"
+                raise KprodTimeoutError(f"no id was given within {in_seconds(timeout)}: {what}")
+            if self._refused_for_good is None:
+                raise ProducerClosedError("closed before a broker had given an id")
+            raise KprodTimeoutError(f"a broker gives no id: {self._refused_for_good}")
         from uuid import UUID  # slow to import, and rarely needed
 
         return UUID(bytes=self.instance_id)
@@ -347,6 +352,8 @@ class Telemetry:
 
     def _refused(self, code: int, now: float, *, of_push: bool) -> None:
         self.subscription = None
+        if code in FINAL:
+            self._refused_for_good = BrokerError(code, "client telemetry")
         if code in FINAL or self._ending:
             self.end()
         elif code in OUTDATED and of_push:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 from confluent_kafka import Producer
 
 from kprod import KafkaProducer, aio
-from kprod.broker import ApiKey, ClientMetricsSubscription, EmbeddedBroker
+from kprod.broker import ApiKey, ClientMetricsSubscription, EmbeddedBroker, Fault
 from kprod.errors import IllegalStateError, KprodTimeoutError, ProducerClosedError
 from kprod.kafka.errors import IllegalStateError as FaceStateError
 from kprod.kafka.errors import KafkaTimeoutError
 from tests.support.metrics_data import read_metrics
+from tests.support.waiting import await_true
 
 DOMAIN = "org.apache.kafka.producer."
 SOON = ClientMetricsSubscription(metrics=(DOMAIN,), push_interval_ms=100)
@@ -73,6 +75,23 @@ def test_a_producer_that_got_no_id_stays_without_a_connection(broker: EmbeddedBr
             producer.client_instance_id(timeout=0.1)
         time.sleep(0.6)
         assert producer.metrics()["producer-metrics"]["connection-creation-total"] == 1
+
+
+def test_who_waits_for_the_id_is_told_why_there_is_none(broker: EmbeddedBroker) -> None:
+    servers = broker.bootstrap_servers
+    with KafkaProducer(bootstrap_servers=servers) as producer, ThreadPoolExecutor(1) as thread:
+        waits = thread.submit(producer.client_instance_id, 30)
+        await_true(producer.bootstrap_connected)
+        producer.close()
+        with pytest.raises(ProducerClosedError, match="had given an id"):
+            waits.result(30)
+    broker.client_metrics.subscribe(SOON)
+    broker.faults.add(Fault(api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, error=42))
+    with (
+        KafkaProducer(bootstrap_servers=servers) as producer,
+        pytest.raises(KprodTimeoutError, match=r"gives no id: INVALID_REQUEST \(42\)"),
+    ):
+        producer.client_instance_id(timeout=30)
 
 
 async def ask(producer: Any, **given: float) -> uuid.UUID:
