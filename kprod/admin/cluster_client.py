@@ -145,6 +145,7 @@ class ClusterClient:
     def ask(self, question: Question[T], node: int | None = None) -> T:
         """The answer of the broker ``node``, or of any broker."""
         asked, sent = _Asked(question), False
+        self._move(0.0)  # first: since the last request, a broker may have closed its connection
         self._failures.clear()
         while not asked.over:
             now = monotonic()
@@ -161,13 +162,17 @@ class ClusterClient:
             if now >= self._deadline:
                 raise self._too_late(question.api, node)
             until = min(self._deadline, self._network.deadlines.first)
-            self._network.poll(max(0.0, until - now))
-            self._network.deadlines.fire(monotonic())
+            self._move(max(0.0, until - now))
         if isinstance(asked.error, UnsupportedVersionError):  # without the advice to retry
             raise UnsupportedVersionError(str(asked.error))
         if asked.error is not None:
             raise asked.error
         return asked.answer  # type: ignore[return-value]  # the answer, since there is no error
+
+    def _move(self, longest: float) -> None:
+        """Wait at most ``longest`` seconds for the network, and do what is due."""
+        self._network.poll(longest)
+        self._network.deadlines.fire(monotonic())
 
     def _usable(self, node: int | None, now: float) -> Connection | None:
         network = self._network

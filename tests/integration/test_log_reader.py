@@ -16,6 +16,7 @@ from kprod import KafkaProducer
 from kprod.admin.cluster_client import connect
 from kprod.admin.leader_wait import LeaderWait
 from kprod.admin.log_reader import TopicFollower, end_offsets, read_topic
+from kprod.admin.partition_reader import PartitionReader
 from kprod.broker import EmbeddedBroker
 from kprod.errors import ConnectionLost, KprodError
 from tests.support.brokers import StartBroker, embedded, tansu
@@ -155,3 +156,17 @@ def test_a_server_that_stays_silent_is_passed_over() -> None:
         servers = f"127.0.0.1:{silent.getsockname()[1]},{bootstrap}"
         with connect(servers, 20, {}) as cluster:
             assert list(cluster.leaders(TOPIC)) == [0]
+
+
+def test_a_connection_that_the_broker_has_closed_is_made_again() -> None:
+    """Brokers close idle connections, for example those of a reader that is slow."""
+    with (
+        EmbeddedBroker(topics={TOPIC: 1}) as broker,
+        connect(broker.bootstrap_servers, 20, {}) as cluster,
+    ):
+        (leader,) = cluster.leaders(TOPIC).values()
+        reader = PartitionReader(cluster, TOPIC, 0, leader)
+        assert list(reader.poll()) == []
+        broker.stop_node(1)
+        broker.start_node(1)
+        assert list(reader.poll()) == []
