@@ -203,8 +203,13 @@ class ClusterClient:
         causes = "".join(f"; {error}" for error in self._failures.values())
         return KprodTimeoutError(f"no answer to {api.name} from {names} in time{causes}")
 
-    def retried(self, call: Callable[[], T], wait: LeaderWait = ALL_LEADERS) -> T:
-        """Return the result of ``call``, which is repeated after a retriable BrokerError.
+    def retried(
+        self,
+        call: Callable[[], T],
+        wait: LeaderWait = ALL_LEADERS,
+        again: tuple[type[KprodError], ...] = (BrokerError,),
+    ) -> T:
+        """Return the result of ``call``, which is repeated after retriable errors of ``again``.
 
         Raises KprodTimeoutError with the last error at the end of the wait.
         """
@@ -216,7 +221,7 @@ class ClusterClient:
                 if refusal is None:
                     raise
                 raise refusal from refusal.__cause__
-            except BrokerError as error:
+            except again as error:
                 if not error.retriable:
                     raise
                 refusal = KprodTimeoutError(str(error))

@@ -8,11 +8,13 @@ from typing import Any, Final, NamedTuple
 from kprod.admin.cluster_client import NO_OPTIONS, ClusterClient, connect
 from kprod.admin.leader_wait import ALL_LEADERS, LeaderWait
 from kprod.config.reading import concealed
-from kprod.errors import BrokerError, ErrorCode
+from kprod.errors import BrokerError, ConnectionLost, ErrorCode
 from kprod.types import TopicPartition
 from kprod.wire import admin
 
 _DEFAULT_TIMEOUT: Final = 30.0
+COORDINATOR_ERRORS: Final = (BrokerError, ConnectionLost)
+"""Errors of a group's coordinator that may be over when the group has another one."""
 _UNSTABLE: Final = (
     "an open transaction can still change the offsets of group {!r}: commit or abort that one first"
 )
@@ -41,6 +43,7 @@ def committed_offsets(
     """
     options = concealed(options)
     with connect(bootstrap_servers, timeout, options) as cluster:
+        cluster.metadata()  # a cluster that cannot be reached at all is not waited for
         return fetch_offsets(cluster, group, None, stable=stable)
 
 
@@ -70,4 +73,4 @@ def fetch_offsets(
             if found.offset >= 0
         }
 
-    return cluster.retried(fetch, wait)
+    return cluster.retried(fetch, wait, COORDINATOR_ERRORS)

@@ -8,15 +8,22 @@ from math import inf
 from typing import Any, Final, Self, TypeAlias
 
 from kprod.admin.cluster_client import NO_OPTIONS, connect
-from kprod.admin.group_offsets import fetch_offsets
+from kprod.admin.group_offsets import COORDINATOR_ERRORS, fetch_offsets
 from kprod.admin.leader_wait import ALL_LEADERS, BegunWait, LeaderWait
 from kprod.admin.partition_reader import PartitionReader, readers
 from kprod.config.reading import concealed
-from kprod.errors import BrokerError, KprodError
+from kprod.errors import BrokerError, ErrorCode, KprodError
 from kprod.records.record_batch import StoredRecord
 from kprod.wire.admin import commit_offsets
 
 _DEFAULT_TIMEOUT: Final = 30.0
+_OF_COORDINATOR: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 
 
 def read_topic(
@@ -188,15 +195,25 @@ class TopicFollower:
 
         The position is after the records passed to ``shown``, and after all records of a complete
         round of ``poll``. Uses new connections, because a signal may have interrupted ``poll``
-        between a request and its answer.
+        between a request and its answer. Waits at most 30 seconds for the group's coordinator,
+        because the application may be ending.
         """
-        if self._group is None:
+        group = self._group
+        if group is None:
             return
+        question = commit_offsets(group, self._topic, self._shown)
+
+        def ask() -> list[int]:
+            codes = cluster.ask(question, cluster.coordinator(group))
+            for code in _OF_COORDINATOR.intersection(codes):
+                raise BrokerError(code, f"group {group!r}")
+            return codes
+
+        wait = self._wait._replace(seconds=min(self._wait.seconds, _DEFAULT_TIMEOUT))
         with self._connect() as cluster:
-            question = commit_offsets(self._group, self._topic, self._shown)
-            for error_code in cluster.ask(question, cluster.coordinator(self._group)):
-                if error_code:
-                    raise BrokerError(error_code, f"group {self._group!r}")
+            for code in cluster.retried(ask, wait, COORDINATOR_ERRORS):
+                if code:  # not waited for: the topic may have gone
+                    raise BrokerError(code, f"group {group!r}")
 
     def __enter__(self) -> Self:
         return self

@@ -105,7 +105,11 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             topic, options, begin=begin, wait=_wait(partition, timeout), group=group
         )
         with follower:
-            _print(follower, print_record, count, until_end=until_end)
+            try:
+                _print(follower, print_record, count, until_end=until_end)
+            except KprodError:  # of reading: the records before were printed
+                follower.commit()
+                raise
             follower.commit()
 
 

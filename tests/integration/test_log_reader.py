@@ -13,11 +13,12 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
+from kprod.admin import committed_offsets
 from kprod.admin.cluster_client import connect
 from kprod.admin.leader_wait import LeaderWait
 from kprod.admin.log_reader import TopicFollower, end_offsets, read_topic
 from kprod.admin.partition_reader import PartitionReader
-from kprod.broker import EmbeddedBroker
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.errors import ConnectionLost, KprodError
 from tests.support.brokers import StartBroker, embedded, tansu
 
@@ -134,6 +135,19 @@ def test_a_group_goes_on_behind_what_it_was_shown() -> None:
             follower.commit()
         with follow(broker, wait, "g") as follower:
             assert follower.at_end
+
+
+def test_a_group_waits_for_its_coordinator() -> None:
+    """For one that is new, has moved, or has died."""
+    with six_records() as broker:
+        broker.faults.add(Fault(api=ApiKey.FIND_COORDINATOR, error=15))
+        broker.faults.add(Fault(api=ApiKey.OFFSET_FETCH, cut_at=0))
+        broker.faults.add(Fault(api=ApiKey.OFFSET_COMMIT, error=16))
+        broker.faults.add(Fault(api=ApiKey.OFFSET_COMMIT, cut_at=0))
+        with follow(broker, LeaderWait(20), "g") as follower:
+            assert len(values(follower, 6)) == 6
+            follower.commit()
+            assert committed_offsets(broker.bootstrap_servers, "g") == {(TOPIC, 0): (6, "")}
 
 
 @pytest.mark.parametrize(("deleted", "committed"), [(4, 2), (0, 9)])

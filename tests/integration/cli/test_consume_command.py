@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kprod import KafkaProducer
-from kprod.admin import read_topic
-from kprod.broker import EmbeddedBroker
+from kprod.admin import committed_offsets, read_topic
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.cli.app import app
 from kprod.types import TopicPartition
 from tests.integration.cli.processes import family
@@ -105,6 +105,19 @@ def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:
         assert process.command.wait(30) == 0
     rest = consume(bootstrap, "--group", "g", "--offset", "beginning", *where[-2:]).stdout
     assert rest in ("", "0-9\n")
+
+
+def test_what_was_printed_is_committed_though_reading_fails() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        servers = broker.bootstrap_servers
+        with KafkaProducer(bootstrap_servers=servers) as producer:
+            producer.send("t", b"printed")
+        broker.faults.add(Fault(api=ApiKey.FETCH, after=2, error=29))  # the end, a record, nothing
+        command = ["consume", "--topic", "t", "--bootstrap-servers", servers, "--group", "g"]
+        ran = CliRunner().invoke(app, [*command, "--from-beginning"])
+        assert (ran.exit_code, ran.stdout) == (1, "printed\n")
+        assert "TOPIC_AUTHORIZATION_FAILED" in ran.stderr
+        assert committed_offsets(servers, "g") == {("t", 0): (1, "")}
 
 
 PAIRS = ("--format", "key-value")
