@@ -12,7 +12,7 @@ from kprod.admin.group_offsets import COORDINATOR_ERRORS, fetch_offsets
 from kprod.admin.leader_wait import ALL_LEADERS, BegunWait, LeaderWait
 from kprod.admin.partition_reader import PartitionReader, readers
 from kprod.config.reading import concealed
-from kprod.errors import BrokerError, ErrorCode, KprodError
+from kprod.errors import BrokerError, ErrorCode, KprodError, PartitionError
 from kprod.records.record_batch import StoredRecord
 from kprod.wire.admin import commit_offsets
 
@@ -174,6 +174,12 @@ class TopicFollower:
                     raise
                 lost = error
                 continue
+            missing = self._readers.keys() - found.keys()
+            if missing:
+                raise PartitionError(
+                    f"topic {self._topic!r} has partitions 0 to {len(found) - 1}, no"
+                    f" {min(missing)}: it was deleted and created again"
+                )
             for number, reader in self._readers.items():
                 found[number].position = reader.position
             self._readers = {number: found[number] for number in self._readers}

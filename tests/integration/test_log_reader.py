@@ -19,7 +19,7 @@ from kprod.admin.leader_wait import LeaderWait
 from kprod.admin.log_reader import TopicFollower, end_offsets, read_topic
 from kprod.admin.partition_reader import PartitionReader
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
-from kprod.errors import ConnectionLost, KprodError
+from kprod.errors import ConnectionLost, KprodError, PartitionError
 from tests.support.brokers import StartBroker, embedded, tansu
 
 TOPIC = "read"
@@ -163,6 +163,15 @@ def test_a_group_goes_on_where_its_place_is_gone(deleted: int, committed: int) -
         gone.result(20)
         with follow(broker, LeaderWait(), "g") as follower:
             assert values(follower, 6 - deleted) == [b"%d" % n for n in range(deleted, 6)]
+
+
+def test_a_follower_misses_a_partition_that_a_new_topic_does_not_have() -> None:
+    with EmbeddedBroker(topics={TOPIC: 2}) as broker, follow(broker, LeaderWait(20)) as follower:
+        with connect(broker.bootstrap_servers, 20, {}) as cluster:
+            cluster.delete_topic(TOPIC)
+        broker.create_topic(TOPIC, 1)
+        with pytest.raises(PartitionError, match="partitions 0 to 0, no 1"):
+            values(follower, 1)
 
 
 def test_a_server_that_stays_silent_is_passed_over() -> None:
