@@ -292,11 +292,10 @@ class ClusterClient:
 
     def topic(self, name: str) -> TopicDescription:
         """One topic, with its options."""
-        reply = self.metadata(name)
-        found = _only_topic(reply, name)
+        found = _only_topic(self.metadata(name), name)
         if found.error_code:
             raise BrokerError(found.error_code, f"topic {name!r}")
-        refusal, options = self.ask(admin.topic_options(name), reply.controller_id)
+        refusal, options = self.ask(admin.topic_options(name))
         _check(refusal, name)
         return _described(found, options)
 
@@ -304,13 +303,25 @@ class ClusterClient:
         self, name: str, partitions: int, replicas: int, options: Mapping[str, str]
     ) -> None:
         """Create a topic. -1 means the brokers' default."""
+        controller = self._controller()
         question = admin.create_topic(name, partitions, replicas, options, self._left_ms())
-        _check(self.ask(question, self.metadata().controller_id), name)
+        _check(self.ask(question, controller), name)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records."""
-        question = admin.delete_topic(name, self._left_ms())
-        _check(self.ask(question, self.metadata().controller_id), name)
+        controller = self._controller()
+        _check(self.ask(admin.delete_topic(name, self._left_ms()), controller), name)
+
+    def _controller(self) -> int:
+        """The id of the broker that is the controller, once one is elected."""
+
+        def find() -> int:
+            found = self.metadata().controller_id
+            if found < 0:
+                raise BrokerError(ErrorCode.NOT_CONTROLLER, "the cluster is electing a controller")
+            return found
+
+        return self.retried(find)
 
     def _left_ms(self) -> int:
         return max(int(min(self._deadline - monotonic(), 3_600) * 1000), 1)

@@ -18,9 +18,13 @@ from kprod.admin.cluster_client import connect
 from kprod.admin.leader_wait import LeaderWait
 from kprod.admin.log_reader import TopicFollower, end_offsets, read_topic
 from kprod.admin.partition_reader import PartitionReader
-from kprod.broker import ApiKey, EmbeddedBroker, Fault
+from kprod.broker import ApiKey as BrokerApi
+from kprod.broker import EmbeddedBroker, Fault
 from kprod.errors import ConnectionLost, KprodError, PartitionError
+from kprod.transport.memory import MemoryBackend
+from kprod.wire.versions import ApiKey
 from tests.support.brokers import StartBroker, embedded, tansu
+from tests.support.scripted_cluster import ScriptedCluster, telling
 
 TOPIC = "read"
 
@@ -140,10 +144,10 @@ def test_a_group_goes_on_behind_what_it_was_shown() -> None:
 def test_a_group_waits_for_its_coordinator() -> None:
     """For one that is new, has moved, or has died."""
     with six_records() as broker:
-        broker.faults.add(Fault(api=ApiKey.FIND_COORDINATOR, error=15))
-        broker.faults.add(Fault(api=ApiKey.OFFSET_FETCH, cut_at=0))
-        broker.faults.add(Fault(api=ApiKey.OFFSET_COMMIT, error=16))
-        broker.faults.add(Fault(api=ApiKey.OFFSET_COMMIT, cut_at=0))
+        broker.faults.add(Fault(api=BrokerApi.FIND_COORDINATOR, error=15))
+        broker.faults.add(Fault(api=BrokerApi.OFFSET_FETCH, cut_at=0))
+        broker.faults.add(Fault(api=BrokerApi.OFFSET_COMMIT, error=16))
+        broker.faults.add(Fault(api=BrokerApi.OFFSET_COMMIT, cut_at=0))
         with follow(broker, LeaderWait(20), "g") as follower:
             assert len(values(follower, 6)) == 6
             follower.commit()
@@ -193,3 +197,19 @@ def test_a_connection_that_the_broker_has_closed_is_made_again() -> None:
         broker.stop_node(1)
         broker.start_node(1)
         assert list(reader.poll()) == []
+
+
+def test_topics_are_managed_once_there_is_a_controller() -> None:
+    cluster = ScriptedCluster(topics={TOPIC: [1]})
+    broker = cluster.add(1)
+    broker.offered |= {ApiKey.DELETE_TOPICS: (1, 3), ApiKey.DESCRIBE_CONFIGS: (1, 2)}
+    electing = telling(**{**cluster.metadata([TOPIC]), "controller_id": -1})
+    broker.next(ApiKey.METADATA, electing, electing)
+    found = {"resource_type": 2, "resource_name": TOPIC, "error_message": None, "configs": []}
+    broker.next(ApiKey.DESCRIBE_CONFIGS, telling(results=[found]))
+    broker.next(ApiKey.DELETE_TOPICS, telling(responses=[{"name": TOPIC}]))
+    options = {"transport": lambda **_: MemoryBackend(cluster.listeners)}
+    with connect("broker-1:9092", 20, options) as client:
+        assert client.topic(TOPIC).options == {}
+        client.delete_topic(TOPIC)
+    assert broker.count(ApiKey.METADATA) == 3
