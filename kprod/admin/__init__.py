@@ -1,7 +1,7 @@
 """Reads topics, and manages topics, groups and transactions of any Kafka cluster.
 
 Each function connects like a producer with the same options, for example for TLS, SASL, proxies and
-your own transports.
+your own transports. The argument ``bootstrap_servers`` replaces the option, unless it is None.
 """
 
 from __future__ import annotations

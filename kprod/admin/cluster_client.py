@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 from kprod.admin.leader_wait import ALL_LEADERS, BegunWait, LeaderWait, without_leader
 from kprod.clock import SystemClock, monotonic
 from kprod.config import ProducerConfig
-from kprod.config.option import plain_name
+from kprod.config.reading import option_name
 from kprod.errors import (
     BrokerError,
     ConnectionLost,
@@ -97,11 +97,15 @@ class _Asked(Generic[T]):
 def connect(
     bootstrap_servers: str | None, timeout: float, options: Mapping[str, Any]
 ) -> ClusterClient:
-    """Make a client with a producer's options for ``timeout`` seconds. Raises ConfigError."""
+    """Make a client with a producer's options for ``timeout`` seconds. Raises ConfigError.
+
+    ``bootstrap_servers`` replaces that of the options, unless it is None.
+    """
     given = dict(options)
     if bootstrap_servers is not None:
+        given = {key: given[key] for key in given if option_name(key) != "bootstrap_servers"}
         given["bootstrap_servers"] = bootstrap_servers
-    if "client_id" not in map(plain_name, given):
+    if "client_id" not in map(option_name, given):
         given["client_id"] = _CLIENT_ID
     return ClusterClient(ProducerConfig.from_options(given), monotonic() + timeout)
 

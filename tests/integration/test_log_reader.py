@@ -199,6 +199,12 @@ def test_a_connection_that_the_broker_has_closed_is_made_again() -> None:
         assert list(reader.poll()) == []
 
 
+@pytest.mark.parametrize("spelled", ["bootstrap_servers", "bootstrap.servers"])
+def test_the_servers_that_are_given_replace_those_of_the_options(spelled: str) -> None:
+    with embedded({TOPIC: 1}) as bootstrap:
+        assert end_offsets(bootstrap, TOPIC, options={spelled: "elsewhere:1"}) == {0: 0}
+
+
 def test_topics_are_managed_once_there_is_a_controller() -> None:
     cluster = ScriptedCluster(topics={TOPIC: [1]})
     broker = cluster.add(1)
