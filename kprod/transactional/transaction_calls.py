@@ -45,8 +45,10 @@ class TransactionCalls:
     Thread-safe. A producer has one transaction at a time; records of all threads belong to it.
     Timeouts are in seconds; None means ``max_block_ms``. A call that raises TransactionTimeoutError
     is still in progress: repeat the call until it returns or raises another error. Until then,
-    other transactional calls raise IllegalStateError. The ``next_step`` of each error says what to
-    do. Inside a delivery callback, calls that wait raise IllegalStateError.
+    other transactional calls raise UnfinishedCallError. Only ``send_offsets_to_transaction`` need
+    not be repeated: ``commit_transaction`` sends the offsets first, and ``abort_transaction`` drops
+    them. The ``next_step`` of each error says what to do. Inside a delivery callback, calls that
+    wait raise IllegalStateError.
     """
 
     _transactions: Transactions | None
