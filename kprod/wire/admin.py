@@ -30,7 +30,7 @@ from kprod.wire.transactions import (
 from kprod.wire.versions import ApiKey, is_flexible
 
 T = TypeVar("T")
-_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
 _CONSUMER = -1
 """The replica id of clients, in requests that brokers also send to each other."""
 _NULL = -1
@@ -86,11 +86,6 @@ def _single(question: Question[list[T]]) -> Question[T]:
 def _text(reader: WireReader) -> str:
     """A string for programs: complete and unchanged; empty for null."""
     return (reader.nullable_raw() or b"").decode(errors="replace")
-
-
-def _int64(reader: WireReader) -> int:
-    value: int = reader.unpack(_INT64)[0]
-    return value
 
 
 def _one_partition(out: WireWriter, topic: str, partition: int) -> None:

@@ -139,9 +139,6 @@ def split_response_header(api: ApiKey, version: int, frame: memoryview) -> tuple
     return correlation_id, reader.rest()
 
 
-_FRAME_SIZE = struct.Struct(">i")
-
-
 def begin_request(api: ApiKey, version: int, correlation_id: int, client_id: str) -> WireWriter:
     """A message that begins with its header; ``framed`` ends it."""
     out = WireWriter(flexible=is_flexible(api, version))
@@ -153,4 +150,4 @@ def framed(out: WireWriter) -> bytes:
     """The complete message with its size prefix."""
     out.no_tags()
     message = out.take()
-    return _FRAME_SIZE.pack(len(message)) + message
+    return _SIZE.pack(len(message)) + message

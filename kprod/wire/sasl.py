@@ -8,11 +8,10 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from kprod.wire.framing import encode_request_header
-from kprod.wire.primitives import WireReader, WireWriter
+from kprod.wire.framing import begin_request, framed
+from kprod.wire.primitives import WireReader
 from kprod.wire.versions import ApiKey, is_flexible
 
-_FRAME_SIZE = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _SMALLEST_NAME = 2
 
@@ -47,10 +46,9 @@ def encode_sasl_handshake_request(
     version: int, correlation_id: int, client_id: str, mechanism: str
 ) -> bytes:
     """A whole frame of version 1."""
-    out = WireWriter(flexible=False)
-    out.raw(encode_request_header(ApiKey.SASL_HANDSHAKE, version, correlation_id, client_id))
+    out = begin_request(ApiKey.SASL_HANDSHAKE, version, correlation_id, client_id)
     out.string(mechanism)
-    return _frame(out)
+    return framed(out)
 
 
 def decode_sasl_handshake_response(version: int, body: memoryview) -> SaslHandshakeReply:
@@ -65,12 +63,10 @@ def encode_sasl_authenticate_request(
     version: int, correlation_id: int, client_id: str, auth_bytes: bytes
 ) -> bytes:
     """A whole frame of version 0 to 2."""
-    out = WireWriter(flexible=is_flexible(ApiKey.SASL_AUTHENTICATE, version))
-    out.raw(encode_request_header(ApiKey.SASL_AUTHENTICATE, version, correlation_id, client_id))
+    out = begin_request(ApiKey.SASL_AUTHENTICATE, version, correlation_id, client_id)
     out.records(len(auth_bytes))
     out.raw(auth_bytes)
-    out.no_tags()
-    return _frame(out)
+    return framed(out)
 
 
 def decode_sasl_authenticate_response(version: int, body: memoryview) -> SaslAuthenticateReply:
@@ -85,8 +81,3 @@ def decode_sasl_authenticate_response(version: int, body: memoryview) -> SaslAut
     lifetime_ms = reader.unpack(_INT64)[0] if version >= 1 else 0
     reader.skip_tags()
     return SaslAuthenticateReply(error_code, message, auth_bytes, lifetime_ms)
-
-
-def _frame(out: WireWriter) -> bytes:
-    message = out.take()
-    return _FRAME_SIZE.pack(len(message)) + message
