@@ -247,7 +247,7 @@ class TransactionCalls:
         error.__cause__ = trouble
         return error
 
-    def _transactional(self, call: Call) -> Transactions:
+    def _transactional(self, call: str) -> Transactions:
         if self._transactions is None:
             raise IllegalStateError(f"{call}() needs a producer with a transactional_id")
         return self._transactions

@@ -10,7 +10,7 @@ from kprod.errors import IllegalStateError, InvalidRecordError, KprodTimeoutErro
 from kprod.intake.arguments import check_seconds
 from kprod.quantities import in_seconds
 from kprod.sender.engine import LONGEST_WAIT
-from kprod.sender.transactions import Call, OffsetFetch, Transactions
+from kprod.sender.transactions import Call, OffsetFetch
 from kprod.transactional.group_offsets import checked_place, group_id_of
 from kprod.types import TopicPartition
 from kprod.wire.transactions import CommittedOffset
@@ -101,7 +101,7 @@ class TwoPhaseCommit:
         ``max_block_ms``. Raises the errors of ``commit_transaction``.
         """
         self._producer._complete(Call.PREPARE, timeout)
-        transactions = self._transactions(Call.PREPARE)
+        transactions = self._producer._transactional(Call.PREPARE)
         if transactions.producer is None:
             raise AssertionError("a transaction was prepared without a producer id")
         log.info("%s was prepared", transactions)
@@ -122,7 +122,7 @@ class TwoPhaseCommit:
         """
         prepared.check()
         self._producer._ensure_usable()
-        transactions = self._transactions(Call.PREPARE)
+        transactions = self._producer._transactional("resume")
         if prepared.transactional_id != transactions.transactional_id:
             raise IllegalStateError(
                 f"{prepared} cannot be taken up by a producer with the transactional id"
@@ -140,8 +140,8 @@ class TwoPhaseCommit:
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of a group, once no open transaction can change them.
 
-        Without ``wait``, the result omits an offset that a transaction may still change. The method
-        can be called in every state of the producer, even after the producer was fenced, and
+        A missing offset is -1. Without ``wait``, so is one that a transaction may still change. The
+        method can be called in every state of the producer, even after the producer was fenced, and
         changes nothing. Raises KprodTimeoutError, BrokerError, UnsupportedVersionError for brokers
         before Apache Kafka 2.5, and the errors of ``send_offsets_to_transaction`` for invalid
         arguments.
@@ -150,7 +150,7 @@ class TwoPhaseCommit:
         producer = self._producer
         producer._ensure_usable()
         producer._engine.refuse_inside("committed_offsets")
-        transactions = self._transactions(Call.OFFSETS)
+        transactions = producer._transactional("committed_offsets")
         places = tuple(checked_place(*place) for place in partitions)
         fetch = OffsetFetch(group_id_of(group_id), places, waits=wait)
         transactions.fetch(fetch)
@@ -169,6 +169,3 @@ class TwoPhaseCommit:
                 f" {in_seconds(seconds)}{why}"
             )
         return {TopicPartition(found.topic, found.partition): found for found in fetch.found}
-
-    def _transactions(self, call: Call) -> Transactions:
-        return self._producer._transactional(call)

@@ -10,6 +10,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.errors import (
+    IllegalStateError,
     InvalidRecordError,
     InvalidTopicError,
     KprodError,
@@ -17,7 +18,7 @@ from kprod.errors import (
     RecordTypeError,
 )
 from kprod.transactional.group_offsets import GroupMetadata
-from kprod.transactional.two_phase_commit import TwoPhaseCommit
+from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from kprod.types import TopicPartition
 
 LONG = 30.0
@@ -106,3 +107,12 @@ def test_time_limits_that_cannot_be(producer: KafkaProducer) -> None:
         for timeout, error in wrong:
             with pytest.raises(error, match="timeout"):
                 call(timeout)
+
+
+def test_a_call_without_a_transactional_id_is_refused_by_its_own_name() -> None:
+    with KafkaProducer(bootstrap_servers="localhost:1") as producer:
+        two_phase = TwoPhaseCommit(producer)
+        with pytest.raises(IllegalStateError, match=r"^resume\(\) needs"):
+            two_phase.resume(PreparedTransaction("x", 1, 0))
+        with pytest.raises(IllegalStateError, match=r"^committed_offsets\(\) needs"):
+            two_phase.committed_offsets("g", [])
