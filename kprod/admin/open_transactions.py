@@ -7,6 +7,7 @@ time-out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from kprod.wire.admin import TransactionState, describe_transactions, list_trans
 OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """Kafka's names of the states in which readers of committed records wait."""
 _DEFAULT_TIMEOUT: Final = 30.0
+_ANY: Final = re.compile(".*", re.DOTALL)
 _GONE: Final = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 _ELSEWHERE: Final = (_GONE, ErrorCode.NOT_COORDINATOR)
 
@@ -58,11 +60,16 @@ def open_transactions(
         return in_states(cluster, states)
 
 
-def in_states(cluster: ClusterClient, states: Collection[str]) -> list[OpenTransaction]:
-    """Like ``open_transactions``, but uses an open ``ClusterClient``."""
+def in_states(
+    cluster: ClusterClient, states: Collection[str], wanted: re.Pattern[str] = _ANY
+) -> list[OpenTransaction]:
+    """Like ``open_transactions``, but uses an open ``ClusterClient``.
+
+    Only transactions whose whole id matches ``wanted`` are described and returned.
+    """
     found: dict[str, OpenTransaction] = {}
     for broker in cluster.brokers():
-        for described in _described(cluster, broker, states):
+        for described in _described(cluster, broker, states, wanted):
             if described.state in states:
                 found[described.transactional_id] = described
     return [found[name] for name in sorted(found)]
@@ -90,7 +97,7 @@ def described_transaction(
 
 
 def _described(
-    cluster: ClusterClient, broker: int, states: Collection[str]
+    cluster: ClusterClient, broker: int, states: Collection[str], wanted: re.Pattern[str]
 ) -> list[OpenTransaction]:
     """The transactions that a broker coordinates. Waits until the broker has loaded them."""
 
@@ -100,7 +107,7 @@ def _described(
             raise BrokerError(listed.error_code, "ListTransactions")
         return listed.transactional_ids
 
-    found = cluster.retried(names)
+    found = [name for name in cluster.retried(names) if wanted.fullmatch(name)]
     described = cluster.ask(describe_transactions(found), broker) if found else []
     return [_checked(state) for state in described if state.error_code != _GONE]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -320,20 +321,35 @@ class Runner:
 
     def _list_open(self, step: ListOpen) -> list[PreparedTransaction]:
         """List the transactions. Raises UnsupportedVersionError before Apache Kafka 3.0."""
+        names = names_of_attempts(step.job_name, layout=step.idle)
         try:
             states = ("Ongoing", "Empty") if step.idle else ("Ongoing",)
-            found = _in_states(self._config, states)
+            found = self._in_states(states, names)
         except (ConfigError, UnsupportedVersionError) as error:
             if not step.if_possible:
                 raise
             log.debug("%s: open transactions cannot be listed: %s", self.shard, error)
             return []
-        names = names_of_attempts(step.job_name, layout=step.idle)
         return [
-            PreparedTransaction(one.transactional_id, one.producer_id, one.epoch)
-            for one in found
-            if names.fullmatch(one.transactional_id)
+            PreparedTransaction(one.transactional_id, one.producer_id, one.epoch) for one in found
         ]
+
+    def _in_states(self, states: Sequence[str], names: re.Pattern[str]) -> list[OpenTransaction]:
+        """These transactions in these states. If a broker restarts, retry for ``max_block_ms``."""
+        from kprod.admin.cluster_client import ClusterClient
+        from kprod.admin.open_transactions import in_states
+
+        deadline = monotonic() + self._config.max_block_ms / 1000
+        while True:
+            try:
+                with ClusterClient(self._config, deadline) as cluster:
+                    return in_states(cluster, states, names)
+            except KprodTimeoutError:
+                raise
+            except KprodError as error:
+                if not error.retriable:
+                    raise
+            self.sleep(RETRY_PAUSE)
 
     def _check_time(self, step: CheckTime) -> None:
         began = [one.began_ms for one in step.transactions if one.began_ms is not None]
@@ -386,24 +402,6 @@ def _check_allowed(timeout_ms: int, error: TransactionError) -> None:
             " it to at most their transaction.max.timeout.ms. A task or an atomic batch may take"
             " half of it"
         ) from error
-
-
-def _in_states(config: ProducerConfig, states: Sequence[str]) -> list[OpenTransaction]:
-    """The transactions in these states. If a broker restarts, retry for ``max_block_ms``."""
-    from kprod.admin.cluster_client import ClusterClient
-    from kprod.admin.open_transactions import in_states
-
-    deadline = monotonic() + config.max_block_ms / 1000
-    while True:
-        try:
-            with ClusterClient(config, deadline) as cluster:
-                return in_states(cluster, states)
-        except KprodTimeoutError:
-            raise
-        except KprodError as error:
-            if not error.retriable:
-                raise
-        time.sleep(RETRY_PAUSE)
 
 
 def _is_over(error: BaseException | None) -> bool:

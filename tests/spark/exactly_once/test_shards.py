@@ -14,7 +14,7 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.admin import open_transactions
-from kprod.broker import EmbeddedBroker, TransactionConfig
+from kprod.broker import ApiKey, EmbeddedBroker, Fault, TransactionConfig
 from kprod.broker.log.log_config import LogConfig
 from kprod.errors import ConfigError, DeliveryError, ProducerFencedError
 from kprod.exactly_once import protocol
@@ -26,13 +26,14 @@ from kprod.exactly_once.errors import (
 from kprod.exactly_once.marker import Marker
 from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
-from kprod.exactly_once.steps import Delivered, FenceAll, Step
+from kprod.exactly_once.steps import Delivered, FenceAll, ListOpen, Step
 from kprod.spark.delivery import Scope
 from kprod.spark.executor_producer import JobProducer, producer_options
 from kprod.spark.options import job_options
 from kprod.spark.partition_writer import PartitionWriter, partition_writer, task_writer
 from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout, ShardTask, TaskRows
 from kprod.spark.write_result import PartitionReport, write_result
+from kprod.transactional.two_phase_commit import PreparedTransaction
 from tests.spark.exactly_once.attempts import attempt
 from tests.support.committed_records import committed
 
@@ -391,6 +392,27 @@ def test_the_plug_ins_of_a_job_are_not_closed_when_other_transactions_end(server
     with Runner(shard=wanted, options={**options, "interceptor.classes": [plugin]}) as runner:
         runner.follow(fence())
     assert plugin.closed == 0
+
+
+def test_only_the_transactions_of_the_job_are_described() -> None:
+    """Others may be many. A broker that restarts is asked again."""
+    pauses: list[float] = []
+
+    def find() -> Generator[Step, Any, list[PreparedTransaction]]:
+        found: list[PreparedTransaction] = yield ListOpen("p.listed")
+        return found
+
+    with EmbeddedBroker() as broker:
+        options = producer_options(job_options({"bootstrap_servers": broker.bootstrap_servers}))
+        with KafkaProducer(**options, transactional_id="other") as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"v").get(timeout=20)
+            broker.faults.add(Fault(api=ApiKey.LIST_TRANSACTIONS, cut_at=0))
+            described = broker.faults.add(Fault(api=ApiKey.DESCRIBE_TRANSACTIONS, times=0))
+            with Runner(shard=shard("listed"), options=options, sleep=pauses.append) as runner:
+                assert runner.follow(find()) == []
+    assert (pauses, described.hits) == ([0.1], 0)
 
 
 def test_the_error_of_an_attempt_stays_though_its_producer_cannot_be_closed(servers: str) -> None:
