@@ -529,8 +529,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         """Return the id under which brokers store this producer's metrics (KIP-714).
 
         Waits at most ``timeout`` seconds; None means ``max_block_ms``. Raises KprodTimeoutError if
-        no broker has assigned an id by then, and IllegalStateError with
-        ``enable_metrics_push=False``.
+        no broker has assigned an id by then or if none will, ProducerClosedError, and
+        IllegalStateError with ``enable_metrics_push=False``.
         """
         check_seconds("client_instance_id", timeout, LONGEST_WAIT)
         self._ensure_usable()

@@ -161,7 +161,7 @@ def test_other_refusals_are_final(fake: FakeRegistry, status: int, words: str) -
 )
 def test_an_answer_that_is_none(fake: FakeRegistry, body: bytes) -> None:
     fake.odd = lambda _: (200, body)
-    registry = SchemaRegistry(fake.url, timeout_ms=200)
+    registry = SchemaRegistry(fake.url, timeout_ms=2000)
     with pytest.raises(RegistryError, match="is this its address"):
         registry.latest("s") if b"schema" in body else registry.register("s", ORDER)
 
