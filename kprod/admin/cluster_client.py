@@ -186,7 +186,10 @@ class ClusterClient:
         return broker if broker is not None and network.ready(broker, now) else None
 
     def _check_reachable(self, node: int | None) -> None:
-        """Raise the errors of the brokers if all have failed, or if one has failed permanently."""
+        """Raise the errors of the brokers if all have failed, or if one has failed permanently.
+
+        Of the bootstrap servers, all are tried before the first answer.
+        """
         if node is None:
             places = [*self._bootstrap, *self._brokers.values()]
         elif node in self._brokers:
@@ -195,10 +198,11 @@ class ClusterClient:
             raise ConnectionLost(f"broker {node} is not among those the cluster names")
         failures = {str(place): self._failures.get(str(place)) for place in places}
         reasons = [error for error in failures.values() if error is not None]
+        have_all_failed = len(reasons) == len(failures)
         for error in reasons:
-            if not error.retriable:
+            if not error.retriable and (have_all_failed or self._brokers):
                 raise error
-        if len(reasons) == len(failures):
+        if have_all_failed:
             raise reasons[0] if len(reasons) == 1 else ConnectionLost("; ".join(map(str, reasons)))
 
     def _too_late(self, api: ApiKey, node: int | None) -> KprodTimeoutError:

@@ -28,7 +28,8 @@ class FromFile:
     """A secret that is read from a file, without the newline at its end. Thread-safe.
 
     The file is read for every connection. So new connections notice if the file has changed, for
-    example if it is a mounted secret.
+    example if it is a mounted secret. As ``sasl_jaas_config``, it is read once: for a password that
+    changes, use ``sasl_plain_password``.
     """
 
     _path: str = ""

@@ -78,12 +78,20 @@ class ProvidedTokens:
         self._asked_at = (0.0, 0.0)  # for the token, on both clocks
         self._good_for = 0.0  # seconds from then until it is replaced
         self._lifetime = 0.0  # and until it expires
+        # Meanwhile, other threads use the token that they have: the provider may take long.
+        self._renewing = False
 
     def token(self) -> str:
         """A valid token. Raises SaslAuthenticationError if there is none."""
+        if self._renewing and self._age() < self._lifetime:
+            return self._token.reveal()
         with self._lock:
             if self._age() >= self._good_for:
-                self._renew()
+                self._renewing = True
+                try:
+                    self._renew()
+                finally:
+                    self._renewing = False
             return self._token.reveal()
 
     def _age(self) -> float:

@@ -120,6 +120,7 @@ class ProxyBackend(TcpBackend):
         self._check_open()
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         transport = TcpTransport(name, None, self._options, self._poller)
+        transport.awaits = f"the proxy {self._place} has not opened the connection yet"
         self._asked[transport] = _Request(self._url, host, port, self.wake)
         return transport
 

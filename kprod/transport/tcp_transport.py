@@ -42,6 +42,7 @@ class TcpTransport:
     ) -> None:
         self.name = name
         self._resolving = addresses is None
+        self.awaits = "the name is not resolved yet"
         self._lost: ConnectionLost | None = None
         self._untried = list(reversed(addresses or ()))
         self._options = options
@@ -155,7 +156,7 @@ class TcpTransport:
     def progress(self) -> str:
         """See ``Transport.progress``."""
         if self._resolving:
-            return "the name is not resolved yet"
+            return self.awaits
         silent = [] if self.waits_for is None else [f"{self._address} does not answer"]
         return "; ".join(self._failures + silent)
 

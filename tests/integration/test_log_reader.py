@@ -19,8 +19,8 @@ from kprod.admin.leader_wait import LeaderWait
 from kprod.admin.log_reader import TopicFollower, end_offsets, read_topic
 from kprod.admin.partition_reader import PartitionReader
 from kprod.broker import ApiKey as BrokerApi
-from kprod.broker import EmbeddedBroker, Fault
-from kprod.errors import ConnectionLost, KprodError, PartitionError
+from kprod.broker import Authentication, EmbeddedBroker, Fault, make_listener
+from kprod.errors import ConnectionLost, KprodError, PartitionError, SaslAuthenticationError
 from kprod.transport.memory import MemoryBackend
 from kprod.wire.versions import ApiKey
 from tests.support.brokers import StartBroker, embedded, tansu
@@ -219,3 +219,21 @@ def test_topics_are_managed_once_there_is_a_controller() -> None:
         assert client.topic(TOPIC).options == {}
         client.delete_topic(TOPIC)
     assert broker.count(ApiKey.METADATA) == 3
+
+
+def test_all_bootstrap_servers_are_tried_before_a_login_is_given_up() -> None:
+    options = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    options |= {"sasl_plain_username": "user", "sasl_plain_password": "today's"}
+    listeners = [
+        make_listener("SASL", authentication=Authentication({"user": password}, ("PLAIN",)))
+        for password in ("yesterday's", "today's")
+    ]
+    with (
+        EmbeddedBroker(listeners=[listeners[0]]) as other,
+        EmbeddedBroker(listeners=[listeners[1]], topics={"t": 1}) as right,
+    ):
+        both = f"{other.bootstrap_servers},{right.bootstrap_servers}"
+        for _ in range(8):  # the first one is chosen at random
+            assert end_offsets(both, "t", options=options) == {0: 0}
+        with pytest.raises(SaslAuthenticationError):
+            end_offsets(other.bootstrap_servers, "t", options=options)

@@ -257,6 +257,24 @@ def test_a_provider_that_has_no_token_is_left_alone_for_a_while() -> None:
     assert issuer.asked == 3
 
 
+def test_other_logins_use_the_token_while_one_asks_for_the_next() -> None:
+    issuer = Issuer()
+    within: list[str] = []
+
+    def ask() -> Any:
+        if issuer.asked:
+            other = threading.Thread(target=lambda: within.append(tokens.token()), daemon=True)
+            other.start()
+            other.join(20)
+        return issuer.token()
+
+    tokens = ProvidedTokens(ask, lambda: issuer.now)
+    tokens.token()
+    issuer.now += LIFE * AHEAD
+    assert tokens.token() == "token-2"
+    assert within == ["token-1"]
+
+
 def test_a_token_without_an_end_stays_in_use_if_its_provider_says_so() -> None:
     asked = count(1)
     each_time = ProvidedTokens(lambda: f"token-{next(asked)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -113,3 +114,12 @@ def test_the_backend_tells_of_it_by_the_place_of_the_proxy() -> None:
         raise AssertionError("it let us through")
     assert "pass" not in str(raised.value)
     assert "Basic" not in str(raised.value)
+
+
+def test_a_proxy_that_does_not_answer_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"127.0.0.1:{silent.getsockname()[1]}"
+        backend = ProxyBackend(f"http://user:pass@{place}")
+        transport = backend.dial("broker", 9092)
+        assert transport.progress() == f"the proxy {place} has not opened the connection yet"
+        backend.close()
