@@ -194,7 +194,8 @@ class TransactionCalls:
         self, call: Call, timeout: float | None, meanwhile: Callable[[], object] | None = None
     ) -> None:
         """Start a call and wait for it. A drop-in package's ``meanwhile`` runs between waits."""
-        check_seconds(call, timeout, LONGEST_WAIT)
+        if timeout is not None:
+            check_seconds(call, timeout, LONGEST_WAIT)
         self._ensure_usable()
         transactions = self._transactional(call)
         self._engine.refuse_inside(call)
