@@ -348,7 +348,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             error.topic_partition = tp
             raise
         if self._dead_letters is not None:
-            sent = replace(record, key=key, value=value, partition=partition)
+            stamp = appended.future.timestamp
+            sent = replace(record, key=key, value=value, partition=partition, timestamp_ms=stamp)
             appended.future.add_errback(partial(self._dead_letters.failed, sent))
         if self._interceptors.watch_outcomes:
             self._interceptors.follow(replace(record, partition=partition), appended.future)

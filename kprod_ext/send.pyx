@@ -336,7 +336,8 @@ cdef class CompiledSend:
         Raises, with nothing queued: InvalidTopicError, InvalidRecordError, RecordTypeError,
         SerializationError, PartitionError, RecordTooLargeError for an invalid argument;
         KprodTimeoutError if the topic's metadata is not available in time, BufferFullError if there
-        is no memory in that time; ProducerClosedError after ``close``.
+        is no memory in that time; BrokerError and AuthenticationError if the cluster refuses the
+        topic or the client; ProducerClosedError after ``close``.
         """
         cdef TopicAppender appender = self._latest if KPROD_HAS_GIL else None
         cdef FutureRecordMetadata future = None

@@ -45,7 +45,7 @@ class ClientOptions(TypedDict, total=False):
     precedence. ``throughput``: ``linger_ms=50``, ``batch_size=131072``,
     ``batch_max_size=1048576``, ``buffer_memory=134217728``; ``latency``: ``linger_ms=0``,
     ``busy_poll_us=200``; ``durable``: ``acks='all'``, ``enable_idempotence=True``,
-    ``delivery_timeout_ms=1800000``, ``close_timeout_ms_at_exit=30000``,
+    ``delivery_timeout_ms=1800000``, ``close_timeout_ms_at_exit=20000``,
     ``close_on_sigterm=True``."""
 
     acks: Literal["all", "-1", -1, "0", 0, "1", 1]
@@ -148,9 +148,9 @@ class ClientOptions(TypedDict, total=False):
     batch_max_size: int
     """Size up to which a full batch keeps filling while it cannot be sent yet (KIP-782). The
     limit adapts to the network: batches for a broker may double as it acknowledges them, and
-    start again at ``batch_size`` when a connection is lost with a request in flight. At least
-    ``batch_size`` and at most ``max_request_size``; the default is adjusted to that, and is
-    ``batch_size`` if that is set below 16384."""
+    become half as large, down to ``batch_size``, when a connection is lost with a request in
+    flight. At least ``batch_size`` and at most ``max_request_size``; the default is adjusted to
+    that, and is ``batch_size`` if that is set below 16384."""
 
     buffer_memory: int
     """Limit of the memory for records without an outcome. ``send`` waits when it is used up."""

@@ -40,7 +40,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "acks": "all",
             "enable_idempotence": True,
             "delivery_timeout_ms": 1800000,
-            "close_timeout_ms_at_exit": 30000,
+            "close_timeout_ms_at_exit": 20000,
             "close_on_sigterm": True,
         },
     }
@@ -250,9 +250,9 @@ _DELIVERY_ROWS = (
         WholeNumber(1, _MOST_RECORDS, unit="bytes"),
         "Size up to which a full batch keeps filling while it cannot be sent yet (KIP-782). The"
         " limit adapts to the network: batches for a broker may double as it acknowledges them, and"
-        " start again at `batch_size` when a connection is lost with a request in flight. At least"
-        " `batch_size` and at most `max_request_size`; the default is adjusted to that, and is"
-        " `batch_size` if that is set below 16384.",
+        " become half as large, down to `batch_size`, when a connection is lost with a request in"
+        " flight. At least `batch_size` and at most `max_request_size`; the default is adjusted to"
+        " that, and is `batch_size` if that is set below 16384.",
     ),
     Option(
         "buffer_memory",

@@ -92,7 +92,7 @@ def _compression(view: View) -> float:
     return after / before if before else 0.0
 
 
-_COMPRESSED = "Bytes of records after compression for each byte before; 1 without compression"
+_COMPRESSED = "Compressed size divided by uncompressed size; 1 without compression"
 _QUEUED = "Time from the first record of a batch to the attempt that was acknowledged"
 _LATENCY = "Time from a Produce request to its answer (with `acks=0`: until it was written)"
 _BATCH = "Size of an acknowledged batch on the wire, header included"
@@ -100,7 +100,7 @@ _RECORD = "Size of a record before compression"
 _THROTTLE = "Throttle time that brokers asked for, over all Produce requests"
 _REQUEST = "Bytes written for each request"
 _LARGEST = "Bytes of a request"
-_FAILED = "Records that failed; a batch expires as a whole, by its first record's time"
+_FAILED = "Records that failed (those of a batch expire together)"
 
 
 def _batches() -> tuple[Metric, ...]:

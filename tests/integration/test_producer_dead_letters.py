@@ -67,10 +67,14 @@ def test_what_a_broker_refuses(broker: EmbeddedBroker) -> None:
         with refusing(broker):
             future = made.send("orders", {"a": 1}, b"k", [("h", b"1")], 1, 5)
             made.flush()
+            stamped = made.send("orders", {"a": 2})
+            made.flush()
         assert isinstance(future.exception, BrokerError)
-        assert counted(made) == (1, 0)
-        assert made.send("orders", {"a": 2}).get(10).offset == 0
-    (letter,) = letters(broker)
+        assert counted(made) == (2, 0)
+        assert made.send("orders", {"a": 3}).get(10).offset == 0
+    letter, other = letters(broker)
+    assert other.timestamp == stamped.timestamp
+    assert told(other)["timestamp"] == str(stamped.timestamp)
     assert (letter.key, letter.value, letter.timestamp) == (b"k", b'{"a":1}', 5)
     assert letter.headers[0] == ("h", b"1")
     said = told(letter)

@@ -47,8 +47,8 @@ _GROUPS: tuple[tuple[str, str, Sequence[Metric | Gauge]], ...] = (
     ("producer-topic-metrics.&lt;topic&gt;", "Every topic that had a batch.", TOPIC_METRICS),
     (
         "producer-node-metrics.node-&lt;id&gt;",
-        "Every broker that was connected to, by its node id; one that has left the cluster counts"
-        " in the sums of `producer-metrics` alone. Addresses of `bootstrap_servers` have"
+        "One group for each broker that was ever connected. When a broker leaves the cluster, its"
+        " group goes; `producer-metrics` keeps its counts. Addresses of `bootstrap_servers` have"
         " the ids -1, -2, ...",
         NODE_METRICS,
     ),
