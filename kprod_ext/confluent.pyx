@@ -296,6 +296,8 @@ cdef class DeliveryReports:
                 batch = self._latest
                 if batch is not None and batch.outcome is outcome:
                     batch.messages.append(message)
+                    if message._on_delivery is not None:
+                        outcome.is_watched = True   # else a failure is logged
                     self.waiting += 1
                     added = True
                     # The batch may have ended, and been handed out, before.
@@ -317,7 +319,7 @@ cdef class DeliveryReports:
         made.outcome, made.messages = outcome, []
         batch = self._batches.setdefault(outcome, made)
         if batch is made:
-            outcome.on_done(partial(self._ended, batch))
+            outcome.on_done(partial(self._ended, batch), 0, False)
         return batch
 
     def _ended(self, _ReportedBatch batch not None):

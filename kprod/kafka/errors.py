@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from kprod import errors as native
 from kprod.errors import KprodError
+from kprod.types import Persisted
 
 
 def theirs(name: str) -> ModuleType | None:
@@ -138,6 +139,13 @@ class InvalidReceiveError(KafkaProtocolError):
 
 class KafkaTimeoutError(RetriableError):
     """A wait timed out."""
+
+
+def still_being_sent(text: str) -> KafkaTimeoutError:
+    """The error of a wait for records that are still being sent."""
+    error = KafkaTimeoutError(text)
+    error.persisted = Persisted.MAYBE
+    return error
 
 
 class MetadataEmptyBrokerList(RetriableError):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 from kprod.errors import IllegalStateError, KprodError, RecordTypeError
-from kprod.kafka.errors import KafkaTimeoutError, RetriableError, translated
+from kprod.kafka.errors import RetriableError, still_being_sent, translated
 from kprod.lock import Lock
 from kprod.types import RecordMetadata
 from kprod_ext.futures import FutureRecordMetadata as NativeFuture
@@ -170,11 +170,11 @@ class FutureRecordMetadata:
             raise
         except IllegalStateError as error:
             if not self._native.is_done:
-                raise KafkaTimeoutError(str(error)) from error
+                raise still_being_sent(str(error)) from error
             raise (self.exception or error) from None
         except KprodError as error:
             if not self._native.is_done:
-                raise KafkaTimeoutError(f"Timeout after waiting for {timeout} secs.") from error
+                raise still_being_sent(f"Timeout after waiting for {timeout} secs.") from error
             raise (self.exception or error) from None
 
     def add_callback(

@@ -21,7 +21,7 @@ from kprod.intake.partitioner import Partitioner
 from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
 from kprod.kafka.errors import IllegalStateError as KafkaIllegalStateError
-from kprod.kafka.errors import KafkaTimeoutError, NoBrokersAvailable, translated
+from kprod.kafka.errors import NoBrokersAvailable, still_being_sent, translated
 from kprod.kafka.future import FutureRecordMetadata
 from kprod.kafka.metric_names import by_group, by_name
 from kprod.kafka.options import DEFAULT_CONFIG, Config, by_their_names, native_options
@@ -205,7 +205,7 @@ class KafkaProducer:
         try:
             self._native.flush(timeout)
         except IllegalStateError as error:
-            raise KafkaTimeoutError(str(error)) from error
+            raise still_being_sent(str(error)) from error
         except KprodError as error:
             raise translated(error) from error
 

@@ -381,3 +381,18 @@ def test_a_topic_that_no_request_can_name_is_not_asked_about(
     producer.produce("t", "v", on_delivery=reports)
     assert producer.flush(LONG) == 0
     assert reports.codes == [None]
+
+
+def test_failures_that_nobody_is_told_of_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        reports: list[dict[str, Any]] = [{}, {"on_delivery": Reports()}]
+        for name, options in zip(("silent", "heard"), reports, strict=True):
+            given = {"bootstrap.servers": broker.bootstrap_servers, "client.id": name}
+            producer = Producer(given)
+            producer.list_topics("t", LONG)
+            with broker.faults.active(Fault(api=ApiKey.PRODUCE, times=None, error=87)):
+                producer.produce("t", b"v", **options)
+                producer.flush(LONG)
+            producer.close()
+    lines = [text for text in caplog.messages if "for topic 't' failed" in text]
+    assert [text.partition(":")[0] for text in lines] == ["silent"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kprod import Persisted
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.kafka import KafkaProducer, TopicPartition, errors
 from kprod.kafka.metric_names import MetricName
@@ -175,8 +176,11 @@ def test_records_without_an_outcome_make_close_and_get_fail(broker: EmbeddedBrok
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
     with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=0.5)):
         future = producer.send("t", b"v")
-        with pytest.raises(theirs.KafkaTimeoutError, match="Timeout after waiting for 0 secs"):
+        with pytest.raises(
+            theirs.KafkaTimeoutError, match="Timeout after waiting for 0 secs"
+        ) as late:
             future.get(0)
+        assert late.value.persisted is Persisted.MAYBE
         with pytest.raises(theirs.KafkaTimeoutError):
             producer.close(0)
         producer.close()
