@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from kprod.config.option import plain_name
 from kprod.config.option_types import ProducerOptions
+from kprod.config.reading import with_defaults
 from kprod.errors import InvalidBatchError, KprodError, KprodTimeoutError, SerializationError
 from kprod.intake.serializers import bound
 from kprod.lock import Lock
@@ -151,7 +152,7 @@ def producer_options(options: Mapping[str, Any]) -> dict[str, Any]:
         name: _around(value) if plain_name(name) in SERIALIZERS else value
         for name, value in resolved(options).items()
     }
-    return {"client_id": f"kprod-spark-{socket.gethostname()}-{os.getpid()}", **given}
+    return with_defaults(given, {"client_id": f"kprod-spark-{socket.gethostname()}-{os.getpid()}"})
 
 
 SERIALIZERS = ("key_serializer", "value_serializer")

@@ -27,6 +27,12 @@ def test_a_block_ends_when_its_records_are_stored(kafka: str) -> None:
     assert [name for name in dir(producer) if name[0] != "_"] == ["records", "send"]
 
 
+def test_a_client_id_may_be_spelled_with_a_dot(kafka: str) -> None:
+    options: Any = {"bootstrap_servers": kafka, "client.id": "mine"}
+    with executor_producer(**options) as producer:
+        assert producer.send("spelled", b"v").get(30).topic == "spelled"
+
+
 class Closing:
     def __init__(self) -> None:
         self.closed = threading.Event()
