@@ -40,7 +40,7 @@ from kprod.spark.options import (
     says,
 )
 from kprod.spark.payload_options import key_format, value_format
-from kprod.spark.python_worker import exits_at_hang_up, this_task
+from kprod.spark.python_worker import NO_TASK, TaskIdentity, exits_at_hang_up, this_task
 from kprod.spark.shard_rows import ShardTask, TaskRows
 from kprod.spark.task_sender import RateLimit, RateLimiter, TaskSender
 from kprod.spark.write_result import (
@@ -220,6 +220,13 @@ class PartitionWriter:
         if rows.is_empty:  # no row can be there twice
             return report(delivered=EMPTY)
         shard = self.terms.shard(task, layout)
+        done = _shards_of_task(task)
+        if shard.transactional_id in done:  # its marker would hide the rows of this call
+            raise ConfigError(
+                f"{shard} was already written by this task, with the rows of an earlier call. Pass"
+                " all rows of the task to the writer in one call. The earlier rows are committed:"
+                " to write the job again, use a different job_id"
+            )
         writes = ShardTask(
             rows=rows,
             send=lambda producer, tick: self._send(rows, rows.each(tick), producer),
@@ -235,6 +242,7 @@ class PartitionWriter:
                 if self.terms.is_atomic
                 else deliver(shard, runner.patience)
             )
+        done.add(shard.transactional_id)
         written = report(**_of_shard(shard, delivered, writes.producer, task.attempt))
         log.info("%s: %s, %d records", shard, written.delivered.replace("_", " "), written.records)
         return written
@@ -245,6 +253,16 @@ class PartitionWriter:
             limiter = RateLimiter(self.limit)
         sender = TaskSender(self.plan, producer, limiter)
         (sender.send_batches if rows.are_batches else sender.send_items)(items)
+
+
+_written: dict[int, set[str]] = {}
+
+
+def _shards_of_task(task: TaskIdentity) -> set[str]:
+    """The ids of the shards that this attempt has written. A process runs one task at a time."""
+    if task.attempt_id not in _written or task is NO_TASK:
+        _written.clear()
+    return _written.setdefault(task.attempt_id, set())
 
 
 def _of_shard(

@@ -34,7 +34,8 @@ class TaskIdentity:
     """Identifies a task in Spark; numbers are -1 outside a task. ``attempt`` counts from 0.
 
     ``query`` and ``batch`` are those of a stream. ``start`` identifies one start of a query: it is
-    the same for all batches until the query ends, and "" outside a stream. Immutable.
+    the same for all batches until the query ends, and "" outside a stream. ``attempt_id`` is unique
+    to this attempt; ``attempt`` begins again at 0 if Spark runs a stage again. Immutable.
     """
 
     application: str | None
@@ -44,6 +45,7 @@ class TaskIdentity:
     query: str | None = None
     batch: int | None = None
     start: str = ""
+    attempt_id: int = -1
 
 
 NO_TASK = TaskIdentity(application=None, stage=-1, partition=-1, attempt=-1)
@@ -66,6 +68,7 @@ def this_task() -> TaskIdentity:
         query=context.getLocalProperty(QUERY),
         batch=None if batch is None else int(batch),
         start="" if batch is None else start,
+        attempt_id=context.taskAttemptId(),
     )
 
 

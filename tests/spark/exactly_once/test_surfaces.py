@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -175,6 +176,27 @@ def test_a_partition_writer_in_a_task(cluster: SparkSession, kafka: str, how: st
     run[how]()
     run[how]()
     assert_once_each(kafka, topic)
+
+
+@pytest.mark.parametrize("on_row_error", ["fail", "skip"])
+def test_a_writer_that_a_task_calls_for_each_of_its_batches(
+    cluster: SparkSession, kafka: str, on_row_error: Any
+) -> None:
+    """With ``skip``, the marker of the first batch was taken for that of all: the rest was lost."""
+    writer = partition_writer(
+        f"piecemeal-{on_row_error}",
+        bootstrap_servers=kafka,
+        delivery="exactly_once",
+        on_row_error=on_row_error,
+    )
+
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in range(batch.num_rows):
+                yield from writer(iter([batch.slice(row, 1)]))
+
+    with pytest.raises(Exception, match="Pass all rows of the task to the writer in one call"):
+        sharded(frame(cluster), 3).mapInArrow(each, writer.schema).collect()
 
 
 def forget_commit(checkpoint: Path, batch: int) -> None:
