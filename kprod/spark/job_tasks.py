@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import pickle
 import re
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -164,8 +166,24 @@ def call_in_task(
     This is for work that the driver cannot do, because it may be unable to reach the brokers, and
     may not have their password. Raises as ``run_tasks``.
     """
-    (answer,) = run_tasks(spark.range(0, 1, 1, 1), lambda _: function(), title, longest=longest)
+
+    def run(batches: Iterator[Any]) -> Any:
+        _read_rest(batches)
+        return function()
+
+    (answer,) = run_tasks(spark.range(0, 1, 1, 1), run, title, longest=longest)
     return answer
+
+
+def _read_rest(items: Iterator[Any], seconds: float = math.inf) -> None:
+    """Read the input of a task to its end, for so many seconds.
+
+    PySpark ends a worker whose task has not read its input to the end.
+    """
+    deadline = time.monotonic() + seconds
+    for _ in items:
+        if time.monotonic() > deadline:
+            return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,22 +195,28 @@ class JobTask:
 
     def run(self, items: Iterable[Any]) -> TaskOutcome:
         """Write record batches or rows. Raises if another attempt may succeed."""
-        task = this_task().partition
-        if self.job in _failed:  # by another task of this process: this one would wait as long
-            return TaskOutcome(task=task, failure=_failed[self.job])
-        try:
-            return TaskOutcome(task=task, report=self.writer.write(TaskRows(items)))
-        except KprodError as error:
-            if not is_fatal(error):
-                raise
-            while len(_failed) >= MOST_JOBS:
-                _failed.pop(next(iter(_failed)))
-            _failed[self.job] = error
-            return TaskOutcome(task=task, failure=error)
+        task, started, rows = this_task().partition, time.monotonic(), TaskRows(items)
+        if self.job not in _failed:
+            try:
+                return TaskOutcome(task=task, report=self.writer.write(rows))
+            except KprodError as error:
+                if not is_fatal(error):
+                    raise
+                while len(_failed) >= MOST_JOBS:
+                    _failed.pop(next(iter(_failed)))
+                _failed[self.job] = error, time.monotonic() - started
+        # The other tasks of this process would take as long to fail, so it is worth this time to
+        # keep the process, which knows of the failure.
+        failure, seconds = _failed[self.job]
+        _read_rest(rows.items, seconds)
+        return TaskOutcome(task=task, failure=failure)
 
 
-_failed: dict[str, KprodError] = {}
-"""Why jobs have failed in this process. No lock is needed: a worker runs one task at a time."""
+_failed: dict[str, tuple[KprodError, float]] = {}
+"""Why jobs have failed in this process, and the seconds that it took.
+
+No lock is needed: a worker runs one task at a time.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
-from kprod.errors import BrokerError, ConfigError
+from kprod.errors import BrokerError, ConfigError, KprodTimeoutError
 from kprod.spark import (
     OffsetRange,
     SchemaError,
@@ -29,6 +31,7 @@ from kprod.spark import (
     write,
 )
 from kprod.spark.data_source import batch_writer, stream_writer
+from kprod.spark.job_tasks import JobTask, call_in_task
 from kprod.spark.partition_writer import task_writer
 from kprod.spark.python_worker import TaskIdentity
 from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout
@@ -124,6 +127,12 @@ def test_every_task_gets_the_number_that_spark_puts_there(cluster: SparkSession)
     row = cluster.sql(f"select transform(array({listed}), x -> hash(x)) as hashes").collect()[0]
     assert row["hashes"] == [spark_hash(number) for number in numbers]
     assert [found % 12 for found in row["hashes"][:-1]] == list(range(12))
+
+
+def test_a_worker_outlives_a_task_that_needs_no_rows(cluster: SparkSession) -> None:
+    """PySpark ends a worker whose task has not read its input, and its producers with it."""
+    processes = [call_in_task(cluster, "who is it", os.getpid) for _ in range(3)]
+    assert all(Path(f"/proc/{process}").exists() for process in processes)
 
 
 @pytest.mark.full
@@ -292,6 +301,21 @@ def test_a_topic_that_does_not_exist_is_not_asked_for_four_times(cluster: SparkS
         )
     cause = raised.value.__cause__
     assert isinstance(cause.__cause__ if cause else None, BrokerError)
+
+
+def test_a_process_keeps_what_its_next_tasks_would_fail_with() -> None:
+    """The input is read to its end, unless that takes longer than the failure did."""
+    batch = pa.RecordBatch.from_pydict({"value": [b"v"]})
+    with EmbeddedBroker(auto_create_topics=False) as broker:
+        servers = broker.bootstrap_servers
+        writer = task_writer("missing", bootstrap_servers=servers, max_block_ms=500)
+        task = JobTask(writer=writer, job="fails")
+        started = time.monotonic()
+        for items in (iter([batch] * 3), iter([batch] * 3), repeat(batch)):
+            outcome = task.run(items)
+            assert isinstance(outcome.failure, KprodTimeoutError)
+            assert isinstance(items, repeat) or not list(items)
+        assert time.monotonic() - started < 1.4, "one has waited 0.5 s, and one was read for that"
 
 
 def save(frame: DataFrame, kafka: str, **options: str) -> None:
