@@ -16,6 +16,7 @@ from kprod.errors import (
     ConfigError,
     DeliveryError,
     ErrorCode,
+    InvalidTopicError,
     KprodError,
     PartitionError,
 )
@@ -86,6 +87,8 @@ def _column(error: BaseException) -> str:
     """The role of the column that caused the error. If the error does not say, it is "value"."""
     if isinstance(error, PartitionError):
         return "partition"
+    if isinstance(error, InvalidTopicError):
+        return "topic"
     said = str(error)
     named = ("timestamp", "header", "topic", "key")
     return next((name for name in named if f"its {name}" in said or f"no {name}" in said), "value")

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 from kprod.config.option import plain_name
 from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import with_defaults
-from kprod.errors import InvalidBatchError, KprodError, KprodTimeoutError, SerializationError
+from kprod.errors import (
+    InvalidBatchError,
+    InvalidTopicError,
+    KprodError,
+    KprodTimeoutError,
+    SerializationError,
+)
+from kprod.intake.arguments import check_topic
 from kprod.intake.serializers import bound
 from kprod.lock import Lock
 from kprod.schema.columns.record_columns import beyond_partitions, without
@@ -347,6 +354,12 @@ class TaskProducer(MeasuringProducer):
         """
         rejected = self.rejected
         if rejected is not None:
+            try:
+                check_topic(rows.topic)
+            except InvalidTopicError as error:
+                for number in range(rows.num_rows):
+                    rejected.take(rows.arguments(number), error)
+                return
             rows = self._within_partitions(rows, rejected)
         while rows.num_rows:
             try:

@@ -128,6 +128,26 @@ def test_a_row_that_no_serializer_takes_is_a_letter_all_the_same() -> None:
     assert dead == [b"2", b"3", b"{'no': 'value'}"]
 
 
+@pytest.mark.parametrize("shape", ["batches", "batches with partitions", "dicts"])
+def test_a_topic_that_cannot_be_is_the_fault_of_its_rows(bootstrap: str, shape: str) -> None:
+    rows: list[dict[str, Any]] = [
+        {"topic": "named" if n % 3 else "no name", "value": b"%d" % n} for n in range(9)
+    ]
+    if shape == "batches with partitions":
+        rows = [row | {"partition": 0} for row in rows]
+    topics: dict[str, Any] = {"on_row_error": "dead_letter", "dead_letter_topic": "nameless"}
+    writer = partition_writer(bootstrap_servers=bootstrap, **topics)
+    items = rows if shape == "dicts" else [pa.RecordBatch.from_pylist(rows)]
+    (report,) = writer(iter(items))
+    told = report if shape == "dicts" else report.to_pylist()[0]
+    assert (told["records"], told["dead_letters"]) == (6, 3)
+    letters = [record for _, record in read_topic(bootstrap, "nameless")][-3:]
+    assert sorted(record.value or b"" for record in letters) == [b"0", b"3", b"6"]
+    for letter in letters:
+        why = dict(letter.headers)
+        assert (why["kprod.dlq.topic"], why["kprod.dlq.column"]) == (b"no name", b"topic")
+
+
 @pytest.mark.parametrize("shape", ["batches", "dicts", "pairs"])
 def test_rows_behind_one_that_only_the_broker_refuses_are_stored_once(shape: str) -> None:
     rows = [{"key": b"k" if n % 7 else None, "value": b"%d" % n} for n in range(ROWS)]
