@@ -27,6 +27,7 @@ from kprod.intake.dead_letters import (
     letter_headers,
     reason_of,
 )
+from kprod.schema.columns.encoded_columns import in_short
 from kprod.schema.columns.record_plan import Rows, SendArguments, size_of
 from kprod.spark.errors import RowErrorLimitExceeded
 from kprod.spark.options import OnRowError
@@ -50,7 +51,7 @@ def dead_letter(
     wanted, value, key, headers, partition, timestamp = row
     facts: dict[str, Any] = {
         "reason": reason_of(error),
-        "message": error,
+        "message": in_short(error),
         "topic": wanted,
         "partition": partition,
         "timestamp": timestamp,
@@ -163,8 +164,8 @@ class RejectedRows:
 
     def take(self, row: SendArguments, error: BaseException) -> None:
         """Apply the policy to the row. Raises RowErrorLimitExceeded after too many such rows."""
-        kind = type(error).__name__
-        self._reasons[f"{kind}: {error}" if len(self._reasons) < MOST_REASONS else kind] += 1
+        kind, said = type(error).__name__, in_short(error)
+        self._reasons[f"{kind}: {said}" if len(self._reasons) < MOST_REASONS else kind] += 1
         topic = self._policy.dead_letter_topic
         if topic is None:
             self.skipped += 1
@@ -174,7 +175,7 @@ class RejectedRows:
         most = self._policy.most
         if most is not None and self.skipped + self.dead_letters > most:
             raise RowErrorLimitExceeded(
-                f"more than {most:,} rows of this task are invalid; the last: {error}"
+                f"more than {most:,} rows of this task are invalid; the last: {said}"
             ) from error
 
     def figures(self) -> dict[str, Any]:

@@ -19,9 +19,11 @@ from kprod.errors import (
     InvalidTopicError,
     KprodError,
     KprodTimeoutError,
+    RecordTooLargeError,
     SerializationError,
 )
 from kprod.intake.arguments import check_topic
+from kprod.intake.dead_letters import shortened
 from kprod.intake.serializers import bound
 from kprod.lock import Lock
 from kprod.schema.columns.record_columns import beyond_partitions, without
@@ -441,11 +443,19 @@ class TaskProducer(MeasuringProducer):
         return True
 
     def _send_dead_letter(self, topic: str, value: Any, key: Any, *rest: Any) -> None:
-        """Send a dead letter, serialized like the record, or without a serializer if that fails."""
+        """Send a dead letter, serialized like the record, or without a serializer if that fails.
+
+        A letter that is too large is shortened.
+        """
         try:
             future = self._producer.send(topic, value, key, *rest)
-        except SerializationError:
-            future = self._producer.send(topic, letter_bytes(value), letter_bytes(key), *rest)
+        except (RecordTooLargeError, SerializationError):
+            made = topic, letter_bytes(value), letter_bytes(key), *rest
+            try:
+                future = self._producer.send(*made)
+            except RecordTooLargeError:
+                _, value, key, *short = shortened(*made)
+                future = self._producer.send(topic, letter_bytes(value), letter_bytes(key), *short)
         self._dead_letters.expect(future)
 
     def _retry_total(self) -> int:

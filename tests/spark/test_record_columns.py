@@ -17,7 +17,9 @@ from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.producer import KafkaProducer
+from kprod.schema.columns.encoded_columns import EncodedColumns
 from kprod.schema.columns.record_plan import RecordPlan, Rows
+from kprod.schema.encoding import JsonEncoding
 from kprod.spark import partition_writer
 from kprod.spark.executor_producer import MeasuringProducer
 from kprod.spark.task_sender import READ_ROWS, TaskSender
@@ -294,3 +296,11 @@ def test_columns_without_a_type_are_left_out() -> None:
         rows.send(producer).get(timeout=30)
         (record,) = broker.records("t")
     assert (record.key, record.value, list(record.headers)) == (None, b"v", [])
+
+
+def test_the_error_of_a_row_is_short_however_large_its_schema_and_value_are() -> None:
+    schema = json.dumps({"type": "string", "maxLength": 1, "description": "x" * 100_000})
+    column = pa.array(["y" * 100_000])
+    _, faults = EncodedColumns(JsonEncoding(schema)).converter(column.type)(column)
+    assert "does not fit the schema: ValidationError: 'yyy" in str(faults[0])
+    assert len(str(faults[0])) < 1_000

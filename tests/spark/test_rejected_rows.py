@@ -148,6 +148,29 @@ def test_a_topic_that_cannot_be_is_the_fault_of_its_rows(bootstrap: str, shape: 
         assert (why["kprod.dlq.topic"], why["kprod.dlq.column"]) == (b"no name", b"topic")
 
 
+def test_letters_and_reasons_are_short_however_long_their_errors_and_topics_are() -> None:
+    def serialized(value: bytes) -> bytes:
+        raise ValueError("x" * 2_000_000)
+
+    rows = [{"topic": "t", "value": b"v"}, {"topic": "t" * 2_000_000, "value": b"v"}]
+    with EmbeddedBroker() as broker:
+        writer = partition_writer(
+            bootstrap_servers=broker.bootstrap_servers,
+            value_serializer=serialized,
+            on_row_error="dead_letter",
+            dead_letter_topic="dead",
+        )
+        (told,) = writer(iter(rows))
+        letters = [dict(record.headers) for record in broker.records("dead")]
+    assert told["dead_letters"] == 2
+    assert max(map(len, told["reasons"])) < 1_000
+    assert max(len(text or b"") for letter in letters for text in letter.values()) < 20_000
+    assert {letter["kprod.dlq.reason"] for letter in letters} == {
+        b"SerializationError",
+        b"InvalidTopicError",
+    }
+
+
 @pytest.mark.parametrize("shape", ["batches", "dicts", "pairs"])
 def test_rows_behind_one_that_only_the_broker_refuses_are_stored_once(shape: str) -> None:
     rows = [{"key": b"k" if n % 7 else None, "value": b"%d" % n} for n in range(ROWS)]

@@ -43,6 +43,15 @@ class EncodedColumns:
         return lambda column: _each(python_cells(plain_values(column)), encode)
 
 
+LONGEST_TEXT = 500
+
+
+def in_short(error: BaseException) -> str:
+    """The text of an error, or its beginning: libraries add the whole schema and value."""
+    text = str(error)
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+
+
 def _each(cells: Iterable[Any], encode: Encode) -> Encoded:
     """Encode the cells one by one. An exception in place of a cell becomes the error of its row."""
     encoded: list[bytes | None] = []
@@ -55,7 +64,7 @@ def _each(cells: Iterable[Any], encode: Encode) -> Encoded:
             data = None if cell is None else encode(cell)
         except Exception as error:  # whatever the format's library raises
             faults[row] = SerializationError(
-                f"the value does not fit the schema: {type(error).__name__}: {error}"
+                f"the value does not fit the schema: {type(error).__name__}: {in_short(error)}"
             )
         encoded.append(data)
     return pa.array(encoded, pa.large_binary()), faults
