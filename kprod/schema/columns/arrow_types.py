@@ -65,6 +65,16 @@ def plain_values(column: Any) -> Any:
     return column
 
 
+def of_lists(column: Any, *values: Any) -> tuple[Any, list[Any]]:
+    """The offsets of a column of lists or maps, from 0, and the part of ``values`` that they use.
+
+    The values of a slice are those of the whole column.
+    """
+    offsets = column.offsets.cast(pa.int64()) if len(column) else pa.array([0])
+    start, end = offsets[0].as_py(), offsets[-1].as_py()
+    return compute.subtract(offsets, start), [part.slice(start, end - start) for part in values]
+
+
 def is_payload(kind: Any) -> bool:
     """Whether cells of this type are bytes or text, so that they need no format."""
     kind = plain_kind(kind)

@@ -33,6 +33,7 @@ from kprod.schema.columns.arrow_types import (
     is_spatial,
     is_text,
     is_variant,
+    of_lists,
     plain_kind,
     plain_values,
 )
@@ -42,11 +43,6 @@ SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 Write: TypeAlias = Callable[[Any], Any]
 """Converts a column to JSON texts (``large_string``); null stays null."""
-
-
-def json_texts(column: Any) -> Any:
-    """One JSON text for each cell of a ``pyarrow.Array``. Raises as ``json_writer``."""
-    return json_writer(column.type)(column)
 
 
 def json_writer(kind: Any) -> Write:
@@ -203,22 +199,21 @@ def _sparse_objects(fields: list[tuple[str, Any]]) -> Any:
 
 
 def _lists(write: Write, column: Any) -> Any:
-    items = compute.fill_null(write(column.values), _text("null"))
-    return _where_valid(column, _between("[", _joined(column, items), "]"))
+    offsets, (values,) = of_lists(column, column.values)
+    items = compute.fill_null(write(values), _text("null"))
+    return _where_valid(column, _between("[", _joined(offsets, items), "]"))
 
 
 def _maps(write_key: Write, write: Write, column: Any) -> Any:
-    values = compute.fill_null(write(column.items), _text("null"))
-    pairs = compute.binary_join_element_wise(
-        write_key(plain_values(column.keys)), values, _text(":")
-    )
-    return _where_valid(column, _between("{", _joined(column, pairs), "}"))
+    offsets, (keys, items) = of_lists(column, column.keys, column.items)
+    values = compute.fill_null(write(items), _text("null"))
+    pairs = compute.binary_join_element_wise(write_key(plain_values(keys)), values, _text(":"))
+    return _where_valid(column, _between("{", _joined(offsets, pairs), "}"))
 
 
-def _joined(column: Any, texts: Any) -> Any:
-    """The texts of each list of ``column``, with commas between them."""
-    lists = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), texts)
-    return compute.binary_join(lists, _text(","))
+def _joined(offsets: Any, texts: Any) -> Any:
+    """The texts of each list with these ``offsets``, with commas between them."""
+    return compute.binary_join(pa.LargeListArray.from_arrays(offsets, texts), _text(","))
 
 
 def _where_valid(column: Any, texts: Any) -> Any:

@@ -16,6 +16,7 @@ from kprod.schema.columns.arrow_types import (
     is_list,
     is_text,
     not_utf8,
+    of_lists,
     plain_kind,
     plain_values,
 )
@@ -190,13 +191,13 @@ def _headers(what: str, kind: Any) -> Callable[[Any], Any]:
 
 def _swapped(column: Any) -> Any:
     """The same headers, with the key as the first field of the structs."""
-    pairs = column.values
+    offsets, (pairs,) = of_lists(column, column.values)
     swapped = pa.StructArray.from_arrays(
         [pairs.field("key"), pairs.field("value")],
         names=["key", "value"],
         mask=pairs.is_null() if pairs.null_count else None,
     )
-    lists = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), swapped)
+    lists = pa.LargeListArray.from_arrays(offsets, swapped)
     if column.null_count:
         lists = pa.compute.if_else(column.is_valid(), lists, pa.scalar(None, lists.type))
     return lists

@@ -7,6 +7,7 @@ import decimal
 import json
 import math
 import struct
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprod.errors import RecordTypeError
-from kprod.schema.columns.json_texts import json_texts
+from kprod.schema.columns.json_texts import json_writer
 from tests.support.steady_names import steady_repr
 
 MOMENT = datetime.datetime(2023, 1, 2, 3, 4, 5, 678_901)
@@ -41,6 +42,10 @@ KIND = pa.struct(
 )
 
 
+def json_texts(column: Any) -> Any:
+    return json_writer(column.type)(column)
+
+
 def without_nulls(value: Any) -> Any:
     """As Spark's to_json: objects have no fields that are null."""
     if isinstance(value, dict):
@@ -53,6 +58,27 @@ def test_objects_say_what_the_rows_hold(rows: list[Any], start: int) -> None:
     texts = json_texts(pa.array(rows, KIND).slice(start)).to_pylist()
     read = [None if text is None else json.loads(text) for text in texts]
     assert read == [without_nulls(row) for row in rows[start:]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell"),
+    [
+        (pa.list_(pa.int64()), [1, None]),
+        (pa.map_(pa.string(), pa.int64()), [("k", 1), ("l", None)]),
+        (pa.list_(KIND), [None, {"list": [1, 2]}]),
+    ],
+    ids=["list", "map", "nested"],
+)
+def test_a_slice_costs_what_its_rows_do(kind: Any, cell: list[Any]) -> None:
+    """Rejecting rows one by one took the square of the time of a batch."""
+    column = pa.array([cell * 50] * 1_000, kind)
+    write, seconds = json_writer(kind), []
+    for part in (column, *[column.slice(998, 1)] * 3):
+        started = time.process_time()
+        texts = write(part).to_pylist()
+        seconds.append(time.process_time() - started)
+    assert texts == write(column).to_pylist()[-1:]
+    assert min(seconds[1:]) < seconds[0] / 5
 
 
 @given(st.lists(st.none() | st.floats(width=32)))
