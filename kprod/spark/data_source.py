@@ -20,6 +20,7 @@ from kprod.config.option import plain_name
 from kprod.config.reading import from_text
 from kprod.errors import ConfigError
 from kprod.schema.bounded_cache import BoundedCache
+from kprod.schema.errors import RegistryError
 from kprod.spark.delivery import Scope
 from kprod.spark.job_tasks import (
     JobTask,
@@ -37,6 +38,7 @@ from kprod.spark.options import (
     producer_option,
 )
 from kprod.spark.partition_writer import PartitionWriter, task_writer
+from kprod.spark.payload_options import SCHEMAS
 from kprod.spark.python_worker import freeze_modules, log_for_spark
 from kprod.spark.schema_check import check_schema
 from kprod.spark.sharded import check_placed
@@ -80,8 +82,7 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
             producer[producer_option(name)] = from_text(given[len(PREFIX) :], text)
         elif name.startswith(COLUMN):
             columns[name[len(COLUMN) :]] = text
-        elif name.replace("_", "") in OWN:
-            own_name = OWN[name.replace("_", "")]
+        elif (own_name := _own_name(given)) is not None:
             own[own_name] = NUMBERS[own_name](given, text) if own_name in NUMBERS else text
         elif name == "topic":
             own[name] = text
@@ -171,9 +172,19 @@ _BatchWriter: Any = BatchWriter
 class MicroBatchWriter(_BatchWriter, DataSourceStreamWriter):  # type: ignore[misc]
     """Writes the partitions of micro-batches. Spark creates a new one for each micro-batch."""
 
-    def __init__(self, task: JobTask, checkpoint: str | None = None) -> None:
+    def __init__(
+        self, task: JobTask, checkpoint: str | None, failure: RegistryError | None
+    ) -> None:
+        """``failure``: the tasks need a schema that the registry did not return."""
         super().__init__(task)
         self._checkpoint = checkpoint
+        self._failure = failure
+
+    def __getstate__(self) -> Any:
+        """Spark pickles a writer for the tasks, but not to commit. Raises the ``failure``."""
+        if self._failure is not None:
+            raise self._failure
+        return self.__dict__
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Complete a micro-batch. After a restart, Spark may repeat the micro-batch and this call.
@@ -207,19 +218,32 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(options: Mapping[str, str], schema: StructType) -> MicroBatchWriter:
     """The writer of ``df.writeStream.format("kprod")``, for the modes append and complete.
 
-    Spark calls this function for each micro-batch. Only the first call with these options in a
-    process asks the schema registry. Raises ConfigError and SchemaError, on the driver.
+    Spark calls this function for each micro-batch, and once more in another process to commit it.
+    Only the first call with these options in a process asks the schema registry, whose errors are
+    raised when the writer is pickled. Raises ConfigError and SchemaError, on the driver.
     """
     options = concealed_source(options)
-    name = fingerprint_of(options)
+    name, failure = fingerprint_of(options), None
     writer = _of_streams.get(name)
     if writer is None:
-        writer = source_writer(options)
-        _of_streams.put(name, writer)
+        try:
+            writer = source_writer(options)
+            _of_streams.put(name, writer)
+        except RegistryError as error:
+            failure = error
+            writer = source_writer(
+                {n: text for n, text in options.items() if _own_name(n) not in OF_SCHEMAS}
+            )
     given = {name.lower(): text for name, text in options.items()}
-    return MicroBatchWriter(_task(writer, schema, Scope.QUERY), given.get("checkpointlocation"))
+    task = _task(writer, None if failure else schema, Scope.QUERY)
+    return MicroBatchWriter(task, given.get("checkpointlocation"), failure)
 
 
+def _own_name(given: str) -> str | None:
+    return OWN.get(given.lower().replace("_", ""))
+
+
+OF_SCHEMAS = {"value_format", "schema_registry", "subject", *SCHEMAS.values()}
 MOST_STREAMS = 64
 _of_streams: BoundedCache[str, PartitionWriter] = BoundedCache(MOST_STREAMS)
 
@@ -264,9 +288,11 @@ def _commit(task: JobTask, messages: Sequence[WriterCommitMessage | None], what:
     raise_failure(outcomes, result)
 
 
-def _task(writer: PartitionWriter, schema: StructType, scope: Scope) -> JobTask:
+def _task(writer: PartitionWriter, schema: StructType | None, scope: Scope) -> JobTask:
+    """The task of a writer. Raises ConfigError and SchemaError, unless ``schema`` is None."""
     writer = writer.named(scope)
-    check_placed(writer.terms, schema)
-    check_schema(schema, writer)
+    if schema is not None:
+        check_placed(writer.terms, schema)
+        check_schema(schema, writer)
     freeze_modules()
     return JobTask(writer=writer, job=uuid.uuid4().hex)

@@ -177,8 +177,21 @@ def test_a_stream_keeps_the_schema_that_it_began_with(fake: FakeRegistry) -> Non
     second = stream_writer(options, schema)
     assert len(fake.asked) == asked
     assert second._task.writer.plan.value == first._task.writer.plan.value
+
+
+def test_a_micro_batch_is_committed_though_the_registry_has_no_schema(fake: FakeRegistry) -> None:
+    """Spark makes another writer to commit, in another process: the schema may be away by then."""
+    options = {
+        "kafka.bootstrap.servers": "broker:9092",
+        "topic": "away",
+        "valueFormat": "avro",
+        "subject": "gone",
+        "schema_registry": fake.url,
+    }
+    writer = stream_writer(options, types.StructType([types.StructField("id", types.LongType())]))
+    writer.commit([], 0)
     with pytest.raises(RegistryError):
-        stream_writer({**options, "schemaRegistry": "http://127.0.0.1:1"}, schema)
+        pickle.dumps(writer)
 
 
 def test_foreach_batch_asks_when_it_is_called(
