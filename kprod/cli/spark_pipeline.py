@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kprod.errors import ConfigError
+from kprod.errors import ConfigError, KprodError
 from kprod.spark.acknowledgements import policy_of
 from kprod.spark.delivery import terms_of
 from kprod.spark.errors import JobFailed
@@ -71,6 +71,11 @@ class Pipeline:
             raise ConfigError(f"read one of path, table and query; got {sources or 'none of them'}")
         if self.stream and (self.path is None or self.checkpoint is None):
             raise ConfigError("a stream reads the files of a path, and needs a checkpoint")
+        if self.stream and self.master.startswith("sc://"):
+            raise ConfigError(
+                "a stream does not run on Spark Connect, which does not report what was written:"
+                " use another master, or kprod.spark.foreach_batch in a program of your own"
+            )
         self._check_options()
 
     def _check_options(self) -> None:
@@ -208,23 +213,38 @@ def run_pipeline(
     options = {"bootstrap_servers": pipeline.bootstrap_servers, **pipeline.options}
     if not pipeline.stream:
         return write(frame, pipeline.topic, **options)
-    results: list[WriteResult] = []
+    total = add_results([])
+    failures: list[KprodError] = []
 
     def note(result: WriteResult, batch: int) -> None:
-        results.append(result)
+        nonlocal total
+        total = add_results([total, result])
         on_result(result, batch)
+
+    write_batch = foreach_batch(pipeline.topic, on_result=note, **options)
+
+    def write_or_note(frame: DataFrame, batch: int) -> None:
+        try:
+            write_batch(frame, batch)
+        except KprodError as error:
+            failures.append(error)  # Spark passes on only its text
+            raise
 
     stream = frame.writeStream.option("checkpointLocation", pipeline.checkpoint or "")
     if pipeline.trigger == AVAILABLE_NOW:
         stream = stream.trigger(availableNow=True)
     else:
         stream = stream.trigger(processingTime=pipeline.trigger)
-    query = stream.foreachBatch(foreach_batch(pipeline.topic, on_result=note, **options)).start()
+    query = stream.foreachBatch(write_or_note).start()
     try:
         query.awaitTermination()
+    except PySparkException:
+        if failures:
+            raise failures[0] from None
+        raise
     finally:
         query.stop()
-    return add_results(results)
+    return total
 
 
 def _frame(spark: SparkSession, pipeline: Pipeline) -> DataFrame:

@@ -229,13 +229,20 @@ def write_result(reports: Sequence[PartitionReport], seconds: float) -> WriteRes
     )
 
 
+MOST_REASONS = 100
+
+
 def add_results(results: Sequence[WriteResult]) -> WriteResult:
-    """The total of several jobs that ran one after the other, without the reports of shards."""
+    """The total of several jobs that ran one after the other, without the reports of shards.
+
+    It has only the most frequent reasons.
+    """
+    reasons: Counter[str] = sum((Counter(result.reasons) for result in results), Counter())
     rows = ("records", "bytes", "skipped", "dead_letters")
     return WriteResult(
         **_sums(results, *rows, "seconds", "attempts", "committed", "already_there", "rewritten"),
         offsets=_merged([o for r in results for p in r.offsets.values() for o in p.values()]),
-        reasons=dict(sum((Counter(result.reasons) for result in results), Counter())),
+        reasons=dict(reasons.most_common(MOST_REASONS)),
         shards=(),
     )
 

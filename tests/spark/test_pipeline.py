@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from pyspark.sql import SparkSession
 from kprod.admin import read_topic
 from kprod.cli.spark_pipeline import Pipeline, dry_run, run_pipeline
 from kprod.errors import ConfigError
-from kprod.spark import SchemaError
+from kprod.spark import SchemaError, WriteResult
 from tests.support.steady_names import steady_repr
 from tests.support.tier import one_of
 
@@ -90,11 +92,12 @@ def test_a_stream_of_files_ends_when_all_are_written(
 ) -> None:
     (people / "in").mkdir()
     (people / "in" / "1.csv").write_text("dan,4\n")
+    (people / "in" / "2.csv").write_text("eve,5\n")
     described = pipeline(
         people,
         kafka,
         path=str(people / "in"),
-        read_options={},
+        read_options={"maxFilesPerTrigger": "1"},
         schema="name string, age int",
         stream=True,
         checkpoint=str(people / "checkpoint"),
@@ -102,11 +105,20 @@ def test_a_stream_of_files_ends_when_all_are_written(
         options={"value_format": "json"},
     )
     told: list[int] = []
-    for expected in (1, 0):  # the second run finds nothing new
-        result = run_pipeline(cluster, described, lambda _, batch: told.append(batch))
-        assert result.records == expected
-    assert told == [0]
-    assert values(kafka, "poured") == [{"name": "dan", "age": 4}]
+
+    def tell(_: WriteResult, batch: int) -> None:
+        told.append(batch)
+        whole = [one for one in gc.get_objects() if isinstance(one, WriteResult) and one.shards]
+        assert len(whole) == 1, "the reports of all shards of all batches pile up"
+
+    for expected in (2, 0):  # the second run finds nothing new
+        result = run_pipeline(cluster, described, tell)
+        assert (result.records, result.shards) == (expected, ())
+    assert told == [0, 1]
+    assert values(kafka, "poured") == [{"name": "dan", "age": 4}, {"name": "eve", "age": 5}]
+    invalid = replace(described, options={}, checkpoint=str(people / "other"))
+    with pytest.raises(SchemaError, match="no column 'value'"):
+        run_pipeline(cluster, invalid, tell)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +127,10 @@ def test_a_stream_of_files_ends_when_all_are_written(
         ({}, "read one of path, table and query; got none"),
         ({"path": "p", "table": "t"}, "got .'path', 'table'."),
         ({"path": "p", "stream": True}, "needs a checkpoint"),
+        (
+            {"path": "p", "stream": True, "checkpoint": "c", "master": "sc://server"},
+            "Spark Connect",
+        ),
     ],
     ids=steady_repr,
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kprod.spark import OffsetRange, PartitionReport
 from kprod.spark.spark_job import bar, progress_line
-from kprod.spark.write_result import add_results, write_result
+from kprod.spark.write_result import MOST_REASONS, add_results, write_result
 
 
 def report(task: int, attempt: int, *offsets: OffsetRange, skipped: int = 0) -> PartitionReport:
@@ -51,6 +51,15 @@ def test_ranges_of_the_same_partition_are_joined() -> None:
     twice = add_results([result, result])
     assert (twice.records, twice.seconds, twice.reasons) == (18, 4.0, {"too large": 2})
     assert twice.offsets["<t>"][0] == span(0, 2, 9, 10)
+
+
+def test_a_total_of_many_jobs_has_the_most_frequent_reasons() -> None:
+    total = add_results([])
+    for number in range(3 * MOST_REASONS):
+        reasons = {f"row {number} is bad": 1, "no topic": 2}
+        total = add_results([total, replace(write_result([], 1.0), reasons=reasons)])
+    assert len(total.reasons) == MOST_REASONS
+    assert total.reasons["no topic"] == 6 * MOST_REASONS
 
 
 def test_it_says_what_is_counted() -> None:
