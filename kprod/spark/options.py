@@ -241,16 +241,24 @@ def job_options(options: Mapping[str, Any], *, transactional: bool = False) -> d
 
 
 def config_of(options: Mapping[str, Any]) -> ProducerConfig:
-    """The configuration as the driver knows it. Tasks replace a placeholder for the brokers.
+    """The configuration as the driver knows it: without a login that only tasks can read.
 
-    Raises ConfigError for an invalid option.
+    Tasks replace a placeholder for the brokers, or for the whole ``sasl_jaas_config``. Raises
+    ConfigError for an invalid option.
     """
-    hidden = {
-        name: STAND_IN
-        for name, value in options.items()
-        if plain_name(name) == "bootstrap_servers" and has_placeholder(value)
-    }
-    return ProducerConfig.from_options({**options, **hidden})
+    named = {option_name(name): value for name, value in options.items()}
+    login = exposed(named.get("sasl_jaas_config"))
+    is_hidden = has_placeholder(login) and login.startswith("${")
+    known: dict[str, Any] = {}
+    for spelled, value in options.items():
+        name = option_name(spelled)
+        if name == "bootstrap_servers" and has_placeholder(value):
+            known[spelled] = STAND_IN
+        elif is_hidden and name == "security_protocol" and isinstance(value, str):
+            known[spelled] = value.upper().removeprefix("SASL_")
+        elif not (is_hidden and name.startswith("sasl_")):
+            known[spelled] = value
+    return ProducerConfig.from_options(known)
 
 
 def fingerprint_of(options: Mapping[str, Any]) -> str:

@@ -12,9 +12,11 @@ import javaproperties
 import pytest
 
 from kprod.cli.spark_pipeline import Pipeline
+from kprod.config import ProducerConfig
 from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.spark import partition_writer
+from kprod.spark.executor_producer import producer_options
 from kprod.spark.options import resolved
 
 
@@ -115,6 +117,29 @@ def test_a_pipeline_shows_nothing_that_may_be_a_secret() -> None:
         spark_conf={"spark.hadoop.fs.s3a.secret.key": "canary"},
     )
     assert "canary" not in repr(pipeline)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "tls"),
+    [("SASL_SSL", {"ssl_cafile": "ca.pem"}), ("SASL_PLAINTEXT", {})],
+)
+def test_a_whole_login_may_be_known_on_the_executors_only(
+    monkeypatch: pytest.MonkeyPatch, protocol: Any, tls: Any
+) -> None:
+    options: dict[str, Any] = {
+        "bootstrap_servers": "b:1",
+        "security.protocol": protocol,
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": "${env:KPROD_SECRET}",
+    }
+    writer = partition_writer("t", **options, **tls)
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    monkeypatch.setenv("KPROD_SECRET", f'{module} required username="u" password="p";')
+    config = ProducerConfig.from_options(producer_options(writer.producer.options))
+    assert (config.sasl_mechanism, config.sasl_plain_username) == ("SCRAM-SHA-512", "u")
+    monkeypatch.setenv("KPROD_SECRET", "no login")
+    with pytest.raises(ConfigError, match="sasl_jaas_config: expected"):
+        ProducerConfig.from_options(producer_options(writer.producer.options))
 
 
 def test_a_writer_carries_the_place_and_not_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
