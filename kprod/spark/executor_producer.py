@@ -15,6 +15,7 @@ from kprod.config.option import plain_name
 from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import with_defaults
 from kprod.errors import (
+    ConfigError,
     InvalidBatchError,
     InvalidTopicError,
     KprodError,
@@ -22,12 +23,13 @@ from kprod.errors import (
     RecordTooLargeError,
     SerializationError,
 )
-from kprod.intake.arguments import check_topic
+from kprod.intake.arguments import check_seconds, check_topic
 from kprod.intake.dead_letters import shortened
 from kprod.intake.serializers import bound
 from kprod.lock import Lock
 from kprod.schema.columns.record_columns import beyond_partitions, without
 from kprod.schema.columns.record_plan import Rows, SendArguments, size_of
+from kprod.sender.engine import LONGEST_WAIT
 from kprod.spark.acknowledgements import (
     Acknowledgements,
     LetterBytes,
@@ -240,8 +242,8 @@ class JobProducer:
     """The producer that each task of a job uses, as the driver describes it. Immutable.
 
     ``options`` are a result of ``job_options``. ``timeout`` limits the wait for acknowledgements at
-    the end of a task, in seconds; None: ``delivery_timeout_ms`` and a margin. Raises ConfigError if
-    an option cannot be pickled.
+    the end of a task, in seconds; None: ``delivery_timeout_ms`` and a margin. Raises ConfigError
+    for an invalid timeout, and if an option cannot be pickled.
     """
 
     options: Mapping[str, Any] = field(repr=False)
@@ -250,6 +252,13 @@ class JobProducer:
     fingerprint: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        try:
+            check_seconds("timeout", self.timeout, LONGEST_WAIT)
+        except KprodError:
+            raise ConfigError(
+                f"timeout: expected seconds up to {LONGEST_WAIT:,.0f}, or None;"
+                f" got {self.timeout!r}"
+            ) from None
         object.__setattr__(self, "fingerprint", fingerprint_of(self.options))
 
     @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import socket
 import time
@@ -13,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack
 
 from kprod.config import ProducerConfig
-from kprod.errors import ConfigError, KprodError
+from kprod.errors import ConfigError
 from kprod.exactly_once.atomic import prepare
 from kprod.exactly_once.protocol import deliver
 from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered
-from kprod.intake.arguments import check_seconds, check_topic
+from kprod.intake.arguments import check_topic
 from kprod.schema.columns.record_plan import RecordPlan
 from kprod.spark.acknowledgements import policy_of
 from kprod.spark.delivery import ATOMIC, Scope, Terms, terms_of
@@ -106,16 +105,11 @@ def task_writer(topic: str | None = None, **options: Unpack[WriterOptions]) -> P
     if not says(options, "bootstrap_servers"):
         raise ConfigError("bootstrap_servers: the option is missing")
     topic = None if topic is None else check_topic(topic)
-    timeout = own.get("timeout")
-    try:
-        check_seconds("timeout", timeout, math.inf)
-    except KprodError:
-        raise ConfigError(f"timeout: expected seconds or None; got {timeout!r}") from None
     terms = terms_of(topic, own)
     shipped = job_options(producers, transactional=terms is not None)
     return PartitionWriter(
         plan=_plan(topic, own, config_of(shipped)),
-        producer=JobProducer(options=shipped, timeout=timeout, policy=policy_of(own)),
+        producer=JobProducer(options=shipped, timeout=own.get("timeout"), policy=policy_of(own)),
         terms=terms,
     )
 

@@ -155,6 +155,7 @@ def test_a_writer_survives_the_journey_to_an_executor(bootstrap: str) -> None:
         ({"acks": 2}, "acks: expected"),
         ({"timeout": -1}, "timeout: expected seconds"),
         ({"timeout": float("nan")}, "timeout: expected seconds"),
+        ({"timeout": float("inf")}, "timeout: expected seconds"),
         ({"timeout": "30"}, "timeout: expected seconds"),
         ({"timeout": True}, "timeout: expected seconds"),
         ({"on_row_error": "skip", "max_row_errors": -1}, "max_row_errors: expected a whole"),
