@@ -248,6 +248,14 @@ def test_an_item_that_the_format_cannot_write_is_invalid(
     assert (report["records"], report["dead_letters"]) == (1, 1)
 
 
+def test_what_has_no_bytes_or_time_is_a_dead_letter(bootstrap: str) -> None:
+    odd = [{"value": "\ud800"}, "\ud800", ("k", "v", None, datetime.datetime(1, 1, 1)), Keyed("k")]
+    letters: dict[str, Any] = {"on_row_error": "dead_letter", "dead_letter_topic": "odd-dead"}
+    (report,) = partition_writer("odd", bootstrap_servers=bootstrap, **letters)(iter([*odd, "v"]))
+    assert (report["records"], report["dead_letters"]) == (1, 4)
+    assert [value for _, value in records(bootstrap, "odd-dead")][:2] == [b"?", b"?"]
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -17,6 +17,7 @@ from tests.support.steady_names import steady_repr
 SHAPES = RecordPlan(topic="t")
 NOON = datetime.datetime(2013, 1, 1, 12, tzinfo=datetime.UTC)
 NOON_MS = 1_357_041_600_000
+KEYED = Row("key", "value")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,10 @@ def test_text_stays_text_for_a_serializer() -> None:
         ({"key": "k"}, "no column 'value'"),
         (Row(value="v", carrier="UA"), "columns .'carrier'. are not part"),
         (("k", "v", None, "yesterday"), "timestamp must be"),
+        (("k", "v", None, datetime.datetime(1, 1, 1)), "its timestamp 0001-01-01 00:00:00"),
+        (("k", "\ud800"), "its value is not Unicode text"),
+        (KEYED("\ud800", "v"), "its key is not Unicode text"),
+        (KEYED("k"), "got a tuple of 1"),
         (("k", "v", 17), "headers must be"),
         (("k", "v", ["name"]), "headers must be"),
     ],

@@ -44,12 +44,22 @@ def read_headers(headers: Any) -> list[Header]:
 def read_timestamp(timestamp: Any) -> int:
     """Milliseconds since the epoch. A datetime without a zone is local time, as in Spark's rows."""
     if isinstance(timestamp, datetime.datetime):
-        return (timestamp.astimezone(datetime.UTC) - EPOCH) // MILLISECOND
+        try:
+            return (timestamp.astimezone(datetime.UTC) - EPOCH) // MILLISECOND
+        except (OverflowError, ValueError) as error:  # near the years 1 and 9999
+            raise RecordTypeError(f"its timestamp {timestamp} has no UTC: {error}") from None
     if isinstance(timestamp, int):
         return timestamp
     raise RecordTypeError(
         f"a timestamp must be a datetime or ms since the epoch, not {type(timestamp).__name__}"
     )
+
+
+def _encoded(role: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise RecordTypeError(f"its {role} is not Unicode text: {error.reason}") from None
 
 
 SendArguments: TypeAlias = tuple[str, Any, Any, list[Header] | None, int | None, int | None]
@@ -139,9 +149,9 @@ class RecordPlan:
             return self._read_columns(list(item), item)
         if isinstance(item, tuple):
             names = getattr(item, "__fields__", None)  # what makes a Row of a tuple
-            if names:
+            if names and len(names) == len(item):
                 return self._read_columns(names, dict(zip(names, item, strict=True)))
-            if 2 <= len(item) <= 5:
+            if not names and 2 <= len(item) <= 5:
                 return self._arguments(*item)
         found = f"a tuple of {len(item)}" if isinstance(item, tuple) else type(item).__name__
         raise RecordTypeError(
@@ -170,9 +180,9 @@ class RecordPlan:
                 "a record has no topic: set the option topic, or add a topic column"
             )
         if self.encode_key and isinstance(key, str):
-            key = key.encode()
+            key = _encoded("key", key)
         if self.encode_value and isinstance(value, str):
-            value = value.encode()
+            value = _encoded("value", value)
         return (
             topic,
             value,
@@ -186,10 +196,10 @@ class RecordPlan:
 def as_it_came(item: Any) -> SendArguments:
     """Arguments of ``send`` for an invalid item: only a value, which may be the item's repr."""
     fields = getattr(item, "__fields__", None)
-    row = dict(zip(fields, item, strict=True)) if fields else item
+    row = dict(zip(fields, item, strict=False)) if fields else item
     value = row.get("value") if isinstance(row, Mapping) else item
     if isinstance(value, str):
-        value = value.encode()
+        value = value.encode(errors="replace")
     if not isinstance(value, bytes | bytearray | memoryview):
         value = repr(item).encode()
     return "", bytes(value), None, None, None, None
