@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,6 @@ import typer
 
 from kprod.cli.client_options import (
     outweighed,
-    parse_options,
     parse_pairs,
     take_servers,
     with_config,
@@ -21,6 +20,8 @@ from kprod.cli.client_options import (
 from kprod.cli.exits import Stopped, stop_signals
 from kprod.cli.spark_runtime import in_spark_thread, why_no_spark
 from kprod.cli.terminal import echo
+from kprod.config import OPTIONS
+from kprod.config.reading import from_text, option_name
 from kprod.errors import ConfigError, KprodError, numbered
 
 if TYPE_CHECKING:
@@ -106,7 +107,11 @@ SparkConf = Annotated[
     list[str] | None, typer.Option(help="A Spark setting, as NAME=VALUE. Repeatable.")
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show the columns and the first rows; write nothing.")
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Show the columns and the first rows; write nothing, but register the schema.",
+    ),
 ]
 ReportFile = Annotated[
     Path | None, typer.Option("--report", dir_okay=False, help="Write the result to this file.")
@@ -163,6 +168,32 @@ def read_job(path: Path) -> dict[str, Any]:
     return fields if servers is None else {**fields, "bootstrap_servers": servers}
 
 
+NUMBERS: Mapping[str, Callable[[str], float]] = {
+    "max_bytes_per_second": float,
+    "max_records_per_second": float,
+    "max_row_errors": int,
+    "schema_id": int,
+    "shards": int,
+    "timeout": float,
+}
+"""The options of ``kprod.spark.write`` that take a number, in addition to the producer's."""
+
+
+def writer_options(texts: Sequence[str] | None) -> dict[str, Any]:
+    """The options of the writer and of the producer, each with the type that it takes."""
+    return {name: _value(name, text) for name, text in parse_pairs(texts, "--option")}
+
+
+def _value(name: str, text: str) -> Any:
+    number = NUMBERS.get(option_name(name))
+    if number is not None:
+        try:
+            return number(text)
+        except ValueError:  # the writer says what it expects
+            return text
+    return from_text(name, text) if option_name(name) in {*OPTIONS, "progress"} else text
+
+
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
     import difflib  # needed only for misspelled names
 
@@ -203,7 +234,9 @@ def pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     invalid (nothing is written); 3 if rows were skipped or became dead letters. A summary goes to
     standard error.
     """
-    writing = with_config(config, parse_options(option, "--option"), filled=False)
+    if report is not None and not report.parent.is_dir():  # told before anything is written
+        raise typer.BadParameter(f"--report: there is no folder {report.parent}")
+    writing = with_config(config, writer_options(option), filled=False)
     given = {
         "path": read,
         "format": format,

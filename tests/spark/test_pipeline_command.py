@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from kprod.admin import read_topic
-from kprod.cli.pipeline_command import read_job
+from kprod.cli.pipeline_command import read_job, writer_options
 from tests.spark.conftest import SHORT_LIVED
 from tests.support.console_blocks import CLI_BLOCKS, CLI_PAGE, commands, kprod_command, pattern
 from tests.support.programs import run_python
@@ -130,10 +131,30 @@ def test_brokers_may_be_named_among_the_options_of_the_producer(tmp_path: Path) 
     assert read_job(job) == {"bootstrap_servers": "b:1", "options": {}}
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("job_id=20261124", "20261124"),
+        ("subject=true", "true"),
+        ("timeout=12.5", 12.5),
+        ("max.records.per.second=0.5", 0.5),
+        ("max_row_errors=7", 7),
+        ("shards=few", "few"),
+        ("progress=false", False),
+        ("linger.ms=5", 5),
+        ("client_id=7", "7"),
+    ],
+)
+def test_options_have_the_types_that_the_writer_takes(text: str, value: Any) -> None:
+    ((_, found),) = writer_options([text]).items()
+    assert (type(found), found) == (type(value), value)
+
+
 def test_misuse_is_told_before_spark_starts() -> None:
     for given, complaint in (
         (["--read", "x", "--topic", "t"], "--bootstrap-servers is missing"),
         (["--bootstrap-servers", "b:1", "--topic", "t"], "read one of path, table and query"),
+        (["--report", "missing/report.json"], "--report: there is no folder missing"),
     ):
         environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
         ran = run_python("-m", "kprod", "pipeline", *given, check=False, env=environment)
