@@ -76,9 +76,10 @@ def partition_writer(
     is required. Strings may contain ``${env:NAME}`` and ``${file:PATH:KEY}``, which are replaced on
     the executor.
 
-    Every time Spark runs the callable, the callable writes the rows again. Some transformations run
-    it more than once in a single action: ``orderBy`` and ``sortBy`` sample the reports first.
-    Collect the reports before you sort them, or use ``write``.
+    Every time Spark runs the callable, the callable writes the rows again, even with exactly-once
+    delivery if there is no ``job_id``. ``orderBy`` and ``sortBy`` run it twice in a single action,
+    and so may any shuffle of the reports (``groupBy``, ``count``) if shuffle data are lost. Collect
+    the reports first, or use ``write``.
 
     Raises InvalidTopicError for an invalid topic name. Raises ConfigError for an invalid option, an
     option that cannot be pickled, and ``delivery="atomic"``. Both are raised on the driver.
