@@ -172,10 +172,8 @@ _BatchWriter: Any = BatchWriter
 class MicroBatchWriter(_BatchWriter, DataSourceStreamWriter):  # type: ignore[misc]
     """Writes the partitions of micro-batches. Spark creates a new one for each micro-batch."""
 
-    def __init__(
-        self, task: JobTask, checkpoint: str | None, failure: RegistryError | None
-    ) -> None:
-        """``failure``: the tasks need a schema that the registry did not return."""
+    def __init__(self, task: JobTask, checkpoint: str | None, failure: Any = None) -> None:
+        """``failure``: why the registry did not return the schema that the tasks need."""
         super().__init__(task)
         self._checkpoint = checkpoint
         self._failure = failure

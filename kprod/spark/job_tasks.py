@@ -93,7 +93,6 @@ def is_fatal(error: BaseException) -> bool:
 
 
 OUTCOME_SCHEMA = "outcome binary"
-MOST_JOBS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +201,7 @@ class JobTask:
             except KprodError as error:
                 if not is_fatal(error):
                     raise
-                while len(_failed) >= MOST_JOBS:
-                    _failed.pop(next(iter(_failed)))
+                _failed.clear()
                 _failed[self.job] = error, time.monotonic() - started
         # The other tasks of this process would take as long to fail, so it is worth this time to
         # keep the process, which knows of the failure.
@@ -213,10 +211,8 @@ class JobTask:
 
 
 _failed: dict[str, tuple[KprodError, float]] = {}
-"""Why jobs have failed in this process, and the seconds that it took.
-
-No lock is needed: a worker runs one task at a time.
-"""
+"""Why the last job that failed in this process did, and after how many seconds. No lock is needed:
+a worker runs one task at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
