@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -37,9 +37,14 @@ def _cluster(
     servers: str | None, timeout: float, option: list[str] | None, config: Any
 ) -> Iterator[ClusterClient]:
     """A client for the cluster. A failure is printed, and ends the command with exit code 1."""
+    with _connected(reader_options(option, config, servers), timeout) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _connected(options: Mapping[str, Any], timeout: float) -> Iterator[ClusterClient]:
     from kprod.admin.cluster_client import connect
 
-    options = reader_options(option, config, servers)
     with reported_failures("kprod topics"), connect(None, timeout, options) as cluster:
         yield cluster
 
@@ -122,13 +127,14 @@ def delete(
     config: ConfigFile = None,
 ) -> None:
     """Delete topics with all their records. Asks first. Deletes none if one does not exist."""
-    with _cluster(bootstrap_servers, timeout, option, config) as cluster:
+    options = reader_options(option, config, bootstrap_servers)  # once: the file may be a pipe
+    with _connected(options, timeout) as cluster:
         found = [cluster.topic(name) for name in dict.fromkeys(names)]
     if not yes:
         for topic in found:
             echo(f"{topic.name}: {_size(topic)}")
         typer.confirm("Delete with all records?", abort=True)
-    with _cluster(bootstrap_servers, timeout, option, config) as cluster:
+    with _connected(options, timeout) as cluster:  # the time at the question does not count
         for topic in found:
             cluster.delete_topic(topic.name)
             echo(f"deleted {topic.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -85,6 +86,18 @@ def test_all_are_deleted_or_none(broker: EmbeddedBroker) -> None:
     ran = topics(broker, "delete", "tiny", "orders", "tiny", "--yes")
     assert ran.stdout == "deleted tiny\ndeleted orders\n"
     assert names(broker) == []
+
+
+def test_a_config_that_can_be_read_only_once_names_the_cluster(broker: EmbeddedBroker) -> None:
+    """As from ``--config <(decrypt secrets)``."""
+    readable, writable = os.pipe()
+    with open(readable, "rb"):
+        with open(writable, "w", encoding="utf-8") as config:
+            config.write(f"bootstrap.servers={broker.bootstrap_servers}\n")
+        command = ["topics", "delete", "tiny", "--config", f"/dev/fd/{readable}"]
+        ran = CliRunner().invoke(app, command, input="y\n")
+    assert ran.exit_code == 0, ran.output
+    assert names(broker) == ["orders"]
 
 
 def test_a_broker_that_wants_a_login_is_recognized() -> None:
