@@ -23,11 +23,11 @@ _JAVA_ONLY = (
 def read_properties(path: Path, *, filled: bool = True) -> dict[str, str]:
     """The options of a properties file. With ``filled``, placeholders in it are replaced.
 
-    Leaves out the options of consumers, and Java's serializers, because a line is sent as bytes.
-    Raises typer.BadParameter for a file of another format.
+    Leaves out Java's serializers, because a line is sent as bytes, and ``group.id`` and
+    ``auto.offset.reset``. Raises typer.BadParameter for a file of another format.
     """
     try:
-        found = java_properties(path.read_text(encoding="utf-8"))
+        found = java_properties(path.read_text(encoding="utf-8-sig"))
         kept = {name: value for name, value in found.items() if name not in _JAVA_ONLY}
         return {name: filled_in(value) for name, value in kept.items()} if filled else kept
     except (OSError, ValueError, KprodError) as error:
@@ -146,6 +146,21 @@ _CONNECTING = (
     *("bootstrap_", "client_id", "enable_ssl_", "proxy_", "sasl_", "security_", "ssl_"),
     *("transport", "unix_socket_"),
 )
+_OF_CONSUMERS = """
+auto_commit_enable auto_commit_interval_ms check_crcs consume_callback_max_messages
+consumer_timeout_ms coordinator_query_interval_ms default_offset_commit_callback
+enable_auto_commit enable_auto_offset_store enable_incremental_fetch_sessions
+enable_partition_eof exclude_internal_topics fetch_error_backoff_ms fetch_max_bytes
+fetch_max_wait_ms fetch_message_max_bytes fetch_min_bytes fetch_queue_backoff_ms
+fetch_wait_max_ms group_instance_id group_protocol group_protocol_type group_remote_assignor
+heartbeat_interval_ms internal_throw_on_fetch_stable_offset_unsupported isolation_level
+max_partition_fetch_bytes max_poll_interval_ms max_poll_records offset_store_method
+offset_store_path offset_store_sync_interval_ms partition_assignment_strategy
+queued_max_messages_kbytes queued_min_messages session_timeout_ms share_acknowledgement_mode
+share_acquire_mode
+"""
+"""Options that consumers of Java, librdkafka and kafka-python have, and producers do not."""
+_OF_REGISTRIES = ("basic_auth_", "schema_registry_")
 
 
 def reader_options(
@@ -153,8 +168,8 @@ def reader_options(
 ) -> dict[str, Any]:
     """The options for connecting, which are all that a reader needs.
 
-    Other options in a file are ignored. Other options on the command line, and invalid values,
-    raise typer.BadParameter.
+    Other options of Kafka's clients in a file are ignored. A name that no client knows, other
+    options on the command line, and invalid values raise typer.BadParameter.
     """
     from kprod.config import ProducerConfig
 
@@ -162,7 +177,11 @@ def reader_options(
     if others := [name for name in given if not _is_about_connecting(name)]:
         raise typer.BadParameter(f"-X {others[0]}: a reader takes connection options only")
     read = with_config(config, given)
-    options = {name: value for name, value in read.items() if _is_about_connecting(name)}
+    options = {
+        name: value
+        for name, value in read.items()
+        if _is_about_connecting(name) or not _is_known(name)
+    }
     options["bootstrap_servers"] = take_servers(options, servers) or "localhost:9092"
     try:
         ProducerConfig.from_options(options)
@@ -173,3 +192,14 @@ def reader_options(
 
 def _is_about_connecting(name: str) -> bool:
     return option_name(name).startswith(_CONNECTING)
+
+
+def _is_known(name: str) -> bool:
+    """Whether an option is one of kprod, of another Kafka client, or of a schema registry's."""
+    from kprod.config.foreign_options import IGNORED, UNAVAILABLE
+    from kprod.config.table import OPTIONS
+
+    plain = option_name(name)
+    return plain.startswith(_OF_REGISTRIES) or any(
+        plain in names for names in (OPTIONS, IGNORED, UNAVAILABLE, _OF_CONSUMERS.split())
+    )

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 import typer
 
-from kprod.cli.client_options import parse_options, read_properties, with_config
+from kprod.cli.client_options import (
+    parse_options,
+    read_properties,
+    reader_options,
+    with_config,
+)
 
 
 def test_what_a_java_producer_is_configured_with(
@@ -51,3 +56,16 @@ def test_a_secret_that_is_not_there_and_a_password_of_digits(tmp_path: Path) -> 
     file.write_text("sasl.password=12345\nlinger.ms=7\n")
     assert with_config(file, {}) == {"sasl.password": "12345", "linger.ms": 7}
     assert parse_options(["sasl_plain_password=12345"], "-X") == {"sasl_plain_password": "12345"}
+
+
+def test_a_reader_ignores_what_other_clients_know_and_refuses_what_none_does(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "consumer.properties"
+    lines = "fetch.min.bytes=1\nenable.partition.eof=true\nsession_timeout_ms=9\nacks=1\n"
+    lines += "debug=all\ngroup.id=g\nschema.registry.url=http://r:8081\n"
+    file.write_text(f"\ufeffbootstrap.servers=a:1\n{lines}", encoding="utf-8")
+    assert reader_options(None, file, None) == {"bootstrap_servers": "a:1"}
+    file.write_text("bootstap.servers=prod:9092\n")
+    with pytest.raises(typer.BadParameter, match=r"bootstap\.servers.*mean 'bootstrap_servers'"):
+        reader_options(None, file, None)
