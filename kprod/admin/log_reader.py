@@ -95,7 +95,7 @@ def _position(reader: PartitionReader, committed: int | None, begin: Begin) -> i
     committed offset, it is a new topic with the same name. The group then starts at ``begin``, like
     a group without a committed offset.
     """
-    if committed is None or committed > reader.end():
+    if committed is None or committed > reader.high_watermark():
         return begin(reader)
     return max(committed, reader.start())
 
@@ -108,9 +108,9 @@ class TopicFollower:
     members. Without a group or a committed offset, reading starts at the offset that ``begin``
     returns, such as ``PartitionReader.start`` or ``.end``. ``wait`` limits each wait for a missing
     topic, leader, coordinator or broker (except the first broker), and for the end of a transaction
-    with the group's offsets. It may also name the only partition to read.
-    ``options`` are those of a producer. Raises the errors of ``read_topic``, and PartitionError for
-    a missing partition.
+    with the group's offsets. It may also name the only partition to read. ``committed`` is as in
+    ``PartitionReader``. ``options`` are those of a producer. Raises the errors of ``read_topic``,
+    and PartitionError for a missing partition.
     """
 
     def __init__(
@@ -121,19 +121,21 @@ class TopicFollower:
         begin: Begin,
         wait: LeaderWait = ALL_LEADERS,
         group: str | None = None,
+        committed: bool = False,
     ) -> None:
         options = concealed(options)
         self._topic = topic
         self._group = group
         self._wait = wait
         self._waiting: BegunWait | None = None  # since the last complete round
+        self._committed = committed
         self._connect = partial(connect, None, inf, options)
         self._cluster = self._connect()
         try:
-            self._readers = readers(self._cluster, topic, wait)
-            committed = self._committed()
+            self._readers = self._find_readers()
+            offsets = self._offsets()
             for number, reader in self._readers.items():
-                reader.position = _position(reader, committed.get(number), begin)
+                reader.position = _position(reader, offsets.get(number), begin)
             self.ends = {number: reader.end() for number, reader in self._readers.items()}
             self._shown = {number: reader.position for number, reader in self._readers.items()}
         except BaseException:
@@ -168,7 +170,7 @@ class TopicFollower:
         while True:
             waiting.pause(lost)
             try:
-                found = readers(self._cluster, self._topic, self._wait)
+                found = self._find_readers()
             except KprodError as error:
                 if not error.retriable:
                     raise
@@ -189,7 +191,10 @@ class TopicFollower:
         """Mark a record of ``poll`` as processed by the group."""
         self._shown[partition] = record.offset + 1
 
-    def _committed(self) -> dict[int, int]:
+    def _find_readers(self) -> dict[int, PartitionReader]:
+        return readers(self._cluster, self._topic, self._wait, committed=self._committed)
+
+    def _offsets(self) -> dict[int, int]:
         if self._group is None:
             return {}
         topics = {self._topic: list(self._readers)}

@@ -64,21 +64,27 @@ class PartitionReader:
         return self._list_offset(EARLIEST)
 
     def end(self) -> int:
-        """The end offset. With ``committed``, it is the last stable offset.
+        """The end offset. With ``committed``, it is the last stable offset."""
+        listed = self._list_offset(LATEST, committed=self._committed)
+        part = self._glance(listed)
+        return max(listed, part.last_stable_offset if self._committed else part.high_watermark)
 
-        Without ``committed``, it is the larger one of the answers to ListOffsets and Fetch:
-        ListOffsets of Tansu leaves out the last batch, but the high watermark in its Fetch is
-        right.
-        """
+    def listed_end(self) -> int:
+        """The end offset by ListOffsets alone, without waiting for a Fetch."""
+        return self._list_offset(LATEST, committed=self._committed)
+
+    def high_watermark(self) -> int:
+        """The end offset, including open transactions."""
         listed = self._list_offset(LATEST)
-        if self._committed:
-            return listed
-        return max(listed, self._fetch(listed, most=1, wait_ms=_GLANCE_MS).high_watermark)
+        return max(listed, self._glance(listed).high_watermark)
 
     def at_time(self, timestamp_ms: int) -> int:
-        """The offset of the first record at or after this time; the end if there is none."""
+        """The offset of the first record at or after this time, even of an open transaction.
+
+        If there is none, it is the high watermark.
+        """
         found = self._list_offset(timestamp_ms)
-        return self.end() if found < 0 else found
+        return self.high_watermark() if found < 0 else found
 
     def poll(self) -> Iterator[StoredRecord]:
         """The records of one Fetch, without markers. The broker waits at most half a second.
@@ -109,8 +115,12 @@ class PartitionReader:
     def _name(self) -> str:
         return f"{self._topic}-{self._number}"
 
-    def _list_offset(self, timestamp: int) -> int:
-        question = list_offset(self._topic, self._number, timestamp, committed=self._committed)
+    def _glance(self, listed: int) -> FetchedPartition:
+        """The answer to Fetch at the end: ListOffsets of Tansu leaves out the last batch."""
+        return self._fetch(listed, most=1, wait_ms=_GLANCE_MS)
+
+    def _list_offset(self, timestamp: int, *, committed: bool = False) -> int:
+        question = list_offset(self._topic, self._number, timestamp, committed=committed)
         error_code, offset = self._cluster.ask(question, self._leader)
         if error_code:
             raise BrokerError(error_code, self._name)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -50,6 +50,15 @@ Timeout = Annotated[
 ]
 
 
+Isolation = Annotated[
+    Literal["read_committed", "read_uncommitted"],
+    typer.Option(
+        help="Whether to stop before open transactions and leave out aborted ones, or to print"
+        " everything."
+    ),
+]
+
+
 def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     topic: Annotated[str, typer.Option(help="The topic to read.")],
     bootstrap_servers: Servers = None,
@@ -67,6 +76,7 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         str | None,
         typer.Option(help="Continue at this group's committed offsets; commit what was printed."),
     ] = None,
+    isolation: Isolation = "read_committed",
     output: Annotated[
         PrintFormat, typer.Option("--format", help="Output format of a record.")
     ] = "value",
@@ -102,7 +112,12 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         if sys.stdout is None:  # the group would commit records that were never printed
             raise CommandFailure("standard output is closed: records could not be printed")
         follower = TopicFollower(
-            topic, options, begin=begin, wait=_wait(partition, timeout), group=group
+            topic,
+            options,
+            begin=begin,
+            wait=_wait(partition, timeout),
+            group=group,
+            committed=isolation == "read_committed",
         )
         with follower:
             try:
@@ -149,7 +164,7 @@ def _begin(offset: str) -> Begin:
         return lambda reader: reader.at_time(number)
     if number < 0:
         return lambda reader: max(reader.start(), reader.end() + number)
-    return lambda reader: min(max(reader.start(), number), reader.end())
+    return lambda reader: min(max(reader.start(), number), reader.high_watermark())
 
 
 def _record_printer(

@@ -86,7 +86,8 @@ class TopicReader(DataSourceReader):
             _check_named("startingOffsets", options.starting, options.topic, logs.keys())
             _check_named("endingOffsets", options.ending, options.topic, logs.keys())
             for number, log in logs.items():
-                spans.append(self._span(number, log.start(), log.end()))
+                end = log.listed_end() if options.committed else log.end()
+                spans.append(self._span(number, log.start(), end))
         return spans
 
     def _span(self, number: int, first: int, last: int) -> Span:

@@ -156,12 +156,13 @@ class FetchedPartition(NamedTuple):
     """The result of Fetch for a partition. ``records`` may end with an incomplete batch.
 
     ``aborted`` contains the producer id and first offset of aborted transactions. A broker that
-    throttles the client answers without the partition (KIP-219): ``high_watermark`` is -1 then, and
+    throttles the client answers without the partition (KIP-219): the two offsets are -1 then, and
     there are no records. ``error_code`` may also be that of the whole request.
     """
 
     error_code: int
     high_watermark: int
+    last_stable_offset: int
     aborted: Sequence[tuple[int, int]]
     records: memoryview
 
@@ -198,7 +199,7 @@ def fetch(
             count = reader.array(_SMALLEST_FETCHED)
             found += [_fetched(reader, version) for _ in range(count)]
         if error_code or not found:
-            return [FetchedPartition(error_code, -1, (), memoryview(b""))]
+            return [FetchedPartition(error_code, -1, -1, (), memoryview(b""))]
         return found
 
     return _single(_question(ApiKey.FETCH, write, read))
@@ -206,14 +207,15 @@ def fetch(
 
 def _fetched(reader: WireReader, version: int) -> FetchedPartition:
     reader.int32()  # its number
-    error_code, high_watermark, _ = reader.unpack(_FETCHED)
+    error_code, high_watermark, last_stable_offset = reader.unpack(_FETCHED)
     if version >= _START_OFFSET_FROM:
         reader.skip(8)
     count = reader.array(_ABORTED.size, nullable=True)
     aborted = [reader.unpack(_ABORTED) for _ in range(count)]
     if version >= _RACK_FROM:
         reader.skip(4)  # the replica to read from
-    return FetchedPartition(error_code, high_watermark, aborted, reader.nullable_bytes())
+    records = reader.nullable_bytes()
+    return FetchedPartition(error_code, high_watermark, last_stable_offset, aborted, records)
 
 
 _LISTED = struct.Struct(">ihqq")  # partition, error, timestamp, offset

@@ -35,8 +35,8 @@ def bootstrap() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def consume(bootstrap: str, *arguments: str) -> Result:
-    command = ["consume", "--topic", "t", "--bootstrap-servers", bootstrap, "--until-end"]
+def consume(bootstrap: str, *arguments: str, topic: str = "t") -> Result:
+    command = ["consume", "--topic", topic, "--bootstrap-servers", bootstrap, "--until-end"]
     return CliRunner().invoke(app, [*command, *arguments])
 
 
@@ -89,6 +89,38 @@ def test_a_transaction_with_the_offsets_of_the_group_is_told_and_waited_for(boot
     waiting, ended = ran.stderr.splitlines()
     assert "commit or abort that one first" in ended
     assert waiting == f"{ended}; waiting"
+
+
+def test_records_of_open_and_aborted_transactions_are_printed_only_if_asked_for() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        servers = broker.bootstrap_servers
+
+        def printed(*arguments: str) -> str:
+            return consume(servers, "--offset", "beginning", *arguments).stdout
+
+        with (
+            KafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer,
+            KafkaProducer(bootstrap_servers=servers) as plain,
+        ):
+            producer.init_transactions()
+            for value, end in (
+                (b"aborted", producer.abort_transaction),
+                (b"committed", producer.commit_transaction),
+                (b"open", plain.flush),
+            ):
+                producer.begin_transaction()
+                producer.send("t", value)
+                producer.flush()
+                end()
+            plain.send("t", b"plain").get(20)
+            assert printed("--group", "g") == "committed\n"
+            everything = "aborted\ncommitted\nopen\nplain\n"
+            uncommitted = ("--isolation", "read_uncommitted")
+            assert printed(*uncommitted, "--group", "ahead") == everything
+            assert committed_offsets(servers, "g") == {("t", 0): (4, "")}, "the open one"
+            assert printed("--group", "ahead") == "", "it is no new topic that ends earlier"
+            producer.commit_transaction()
+        assert printed("--group", "g") == "open\nplain\n"
 
 
 def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:

@@ -30,7 +30,7 @@ def read(question: Question[Any], version: int) -> Any:
 
 
 ANSWERS: dict[ApiKey, Any] = {
-    ApiKey.FETCH: admin.FetchedPartition(0, 9, [(4000, 5)], memoryview(b"records")),
+    ApiKey.FETCH: admin.FetchedPartition(0, 9, 8, [(4000, 5)], memoryview(b"records")),
     ApiKey.LIST_OFFSETS: (0, 9),
     ApiKey.OFFSET_COMMIT: [0, 25],
     ApiKey.CREATE_TOPICS: admin.Refusal(36, "it is there"),
