@@ -21,7 +21,7 @@ from kprod.cli.client_options import (
 from kprod.cli.exits import STOP_SIGNALS, CommandFailure, reported_failures, stop_signals_to
 from kprod.cli.record_lines import PrintFormat, Show, printed
 from kprod.cli.record_template import RecordTemplate
-from kprod.cli.terminal import Raw, echo, shown
+from kprod.cli.terminal import Raw, complain, shown
 from kprod.errors import KprodError, numbered
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _wait(partition: int | None, timeout: float | None) -> LeaderWait:
 
 
 def _report_missing(missing: KprodError) -> None:
-    echo(f"kprod consume: {numbered(missing)}; waiting", err=True)
+    complain(f"kprod consume: {numbered(missing)}; waiting")
 
 
 def _begin(offset: str) -> Begin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import BufferedReader, UnsupportedOperation
 from pathlib import Path
@@ -24,7 +24,7 @@ from kprod.cli.client_options import (
 )
 from kprod.cli.exits import Stopped, StopRequest
 from kprod.cli.record_lines import BadLineError, LineFormat, LineReader, LineRecord, typed
-from kprod.cli.terminal import echo
+from kprod.cli.terminal import complain
 from kprod.errors import InvalidRecordError, KprodError, PartitionError, RecordTooLargeError
 from kprod.lock import Lock
 
@@ -53,7 +53,6 @@ class LineSender:
         partition: int | None,
         headers: list[Header],
         stop: StopRequest,
-        complain: Callable[[str], object],
     ) -> None:
         self._producer = producer
         self._topic = topic
@@ -61,7 +60,6 @@ class LineSender:
         self._partition = partition
         self._headers = headers
         self._stop = stop
-        self._complain = complain
         self.read = 0
         """Lines taken from the input; if a signal interrupts a line, reports may not contain it."""
         self._lock = Lock()  # guards _complaints, which two threads change
@@ -105,9 +103,9 @@ class LineSender:
             self._complaints += 1
             number = self._complaints
         if number <= MOST_COMPLAINTS:
-            self._complain(complaint)
+            complain(complaint)
         if number == MOST_COMPLAINTS:
-            self._complain("further failures are only counted")
+            complain("further failures are only counted")
 
 
 LAST_SECONDS = 10.0  # after Ctrl-C, for lines that were already read
@@ -180,7 +178,6 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             partition=partition,
             headers=headers,
             stop=stop,
-            complain=_complain,
         )
         with lines:
             records = reader.read(_chunks(lines, stop), lambda: stop.stopped is not None)
@@ -198,11 +195,11 @@ def _deliver(producer: Any, sender: LineSender, records: Iterator[Any], stop: St
     except Stopped:
         pass
     except KprodError:
-        _complain("the rest of the input is not sent")
+        complain("the rest of the input is not sent")
         code = 1
     report = producer.close(timeout=LAST_SECONDS)
     lost = sender.read - report.delivered
-    _complain(f"{report.delivered:,} delivered, {lost:,} failed")
+    complain(f"{report.delivered:,} delivered, {lost:,} failed")
     if stop.stopped is not None:
         return stop.stopped.exit_code
     return code or (1 if lost else 0)
@@ -229,7 +226,3 @@ def _chunks(lines: BufferedReader, stop: StopRequest) -> Iterator[bytes]:
         if not chunk:
             return
         yield chunk
-
-
-def _complain(text: str) -> None:
-    echo(text, err=True)

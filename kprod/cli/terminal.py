@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from typing import IO, Annotated, TypeAlias
 
 import typer
@@ -27,6 +28,12 @@ def echo(text: str, *, err: bool = False, raw: bool = False) -> None:
     if not raw and is_terminal(sys.stderr if err else sys.stdout):
         text = escaped(text, HARMLESS + "\n" * err)
     typer.echo(text, err=err, color=True)  # color=True: Typer must not strip escape codes
+
+
+def complain(text: str) -> None:
+    """Print a line on standard error. If it cannot be written, the command continues."""
+    with suppress(OSError):
+        echo(text, err=True)
 
 
 def shown(data: bytes, *, raw: bool) -> bytes:

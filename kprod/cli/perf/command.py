@@ -24,7 +24,7 @@ from kprod.cli.client_options import (
 )
 from kprod.cli.exits import Stopped, reported_failures, stop_signals
 from kprod.cli.perf.workload import Workload, letters, lines_of
-from kprod.cli.terminal import echo
+from kprod.cli.terminal import complain, echo
 from kprod.errors import KprodError
 from kprod_ext.peer_text import escaped
 
@@ -146,7 +146,7 @@ def _measure(
     except Stopped as stopped:
         return measurement.so_far(LAST_SECONDS), stopped.exit_code
     except KprodError as error:
-        echo(f"kprod perf: {error.with_number()}", err=True)
+        complain(f"kprod perf: {error.with_number()}")
         return measurement.so_far(LAST_SECONDS), 1
     return measured, 0
 

@@ -187,6 +187,15 @@ def test_an_output_that_cannot_be_written_is_told_in_a_line(
     assert ran.stderr == "kprod: [Errno 28] No space left on device\n"
 
 
+def test_a_complaint_that_cannot_be_written_does_not_end_the_delivery(
+    broker: EmbeddedBroker,
+) -> None:
+    produce = f"$kprod produce --topic t --bootstrap-servers {broker.bootstrap_servers}"
+    ran = shell(f"printf 'no key\nk=v\n' | {produce} --key-separator = 2> /dev/full")
+    assert ran.returncode == 1
+    assert [record.value for record in broker.records("t")] == [b"v"]
+
+
 @pytest.mark.full
 def test_a_reader_that_has_seen_enough_is_no_error(broker: EmbeddedBroker) -> None:
     with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
