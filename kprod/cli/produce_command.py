@@ -180,8 +180,9 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             stop=stop,
         )
         with lines:
-            records = reader.read(_chunks(lines, stop), lambda: stop.stopped is not None)
-            raise typer.Exit(_deliver(producer, sender, records, stop))
+            chunks = _Input(lines, stop)
+            code = _deliver(producer, sender, reader.read(chunks, chunks.cut_off), stop)
+            raise typer.Exit(code or int(chunks.failed))
 
 
 def _deliver(producer: Any, sender: LineSender, records: Iterator[Any], stop: StopRequest) -> int:
@@ -213,16 +214,36 @@ def _open(file: Path | None) -> BufferedReader:
     return cast(BufferedReader, sys.stdin.buffer)
 
 
-def _chunks(lines: BufferedReader, stop: StopRequest) -> Iterator[bytes]:
-    """The parts of the input, each as soon as it can be read, until the end or a signal."""
-    while stop.stopped is None:
-        try:
-            with stop.waiting(), suppress(UnsupportedOperation):  # no descriptor: no need to wait
-                select.select([lines], [], [])
-        except Stopped:
-            return
-        # Outside the block: a signal between reading and the next statement would lose the data.
-        chunk = lines.read1(READ_AT_ONCE)
-        if not chunk:
-            return
-        yield chunk
+class _Input:
+    """The parts of the input, each as soon as it can be read, until the end, a signal or an error.
+
+    An error is reported, and sets ``failed``.
+    """
+
+    def __init__(self, lines: BufferedReader, stop: StopRequest) -> None:
+        self._lines = lines
+        self._stop = stop
+        self.failed = False
+
+    def cut_off(self) -> bool:
+        """Whether the input ended because of a signal or an error."""
+        return self.failed or self._stop.stopped is not None
+
+    def __iter__(self) -> Iterator[bytes]:
+        while not self.cut_off():
+            try:
+                # no descriptor: no need to wait
+                with self._stop.waiting(), suppress(UnsupportedOperation):
+                    select.select([self._lines], [], [])
+            except Stopped:
+                return
+            # Outside the block: a signal between reading and the next statement would lose data.
+            try:
+                chunk = self._lines.read1(READ_AT_ONCE)
+            except OSError as error:
+                complain(f"the rest of the input cannot be read: {error}")
+                self.failed = True
+                return
+            if not chunk:
+                return
+            yield chunk

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,26 @@ def test_a_signal_before_the_first_line_ends_it_as_one_behind_it(tmp_path: Path)
         process.command.terminate()
         _out, err = process.command.communicate(timeout=300)
     assert (process.command.returncode, err) == (143, "")
+
+
+def test_an_input_that_fails_ends_after_what_was_read(servers: str) -> None:
+    """The end of a terminal whose other side has gone: reading it fails with EIO."""
+    ours, theirs = os.openpty()
+    with open(ours, "rb") as terminal:
+        os.write(theirs, b"a\nb\nc")
+        os.close(theirs)
+        command = [sys.executable, "-m", "kprod", "produce", "--topic", "failing"]
+        command += ["--bootstrap-servers", servers]
+        ran = subprocess.run(
+            command, stdin=terminal, stderr=subprocess.PIPE, text=True, timeout=300, check=False
+        )
+    assert [record.value for _, record in stored(servers, "failing")] == [b"a", b"b"]
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        "the rest of the input cannot be read: [Errno 5] Input/output error\n"
+        "line 3: stopped before its end; it is not sent\n"
+        "2 delivered, 1 failed\n"
+    )
 
 
 def test_an_ignored_interrupt_stays_ignored(servers: str) -> None:
