@@ -328,7 +328,4 @@ def _read_headers(data: bytes, at: int) -> tuple[tuple[Header, ...], int]:
 def _header_key(key: bytes | None) -> str:
     if key is None:
         raise CorruptBatch("a header has no key")
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        raise CorruptBatch(f"header key {key!r} is not UTF-8") from None
+    return key.decode(errors="replace")  # as Java reads it; librdkafka sends any bytes
