@@ -12,7 +12,7 @@ from kprod.admin.group_offsets import COORDINATOR_ERRORS, fetch_offsets
 from kprod.admin.leader_wait import ALL_LEADERS, BegunWait, LeaderWait
 from kprod.admin.partition_reader import PartitionReader, readers
 from kprod.config.reading import concealed
-from kprod.errors import BrokerError, ErrorCode, KprodError, PartitionError
+from kprod.errors import BrokerError, ErrorCode, KprodError, PartitionError, ProtocolError
 from kprod.records.record_batch import StoredRecord
 from kprod.wire.admin import commit_offsets
 
@@ -159,7 +159,8 @@ class TopicFollower:
                 self._shown[number] = reader.position  # after markers, too
             self._waiting = None
         except KprodError as error:
-            if not error.retriable:
+            # What is no answer of Kafka, or too large a one, is so again.
+            if not error.retriable or isinstance(error, ProtocolError):
                 raise
             waiting, self._waiting = self._waiting or BegunWait(self._wait), None
             self._find_leaders(error, waiting)

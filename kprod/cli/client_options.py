@@ -144,7 +144,7 @@ def open_producer(bootstrap_servers: str | None, options: Mapping[str, Any]) -> 
 
 _CONNECTING = (
     *("bootstrap_", "client_id", "enable_ssl_", "proxy_", "sasl_", "security_", "ssl_"),
-    *("transport", "unix_socket_"),
+    *("receive_message_max_bytes", "transport", "unix_socket_"),
 )
 _OF_CONSUMERS = """
 auto_commit_enable auto_commit_interval_ms check_crcs consume_callback_max_messages
@@ -166,7 +166,7 @@ _OF_REGISTRIES = ("basic_auth_", "schema_registry_")
 def reader_options(
     texts: Sequence[str] | None, config: Path | None, servers: str | None
 ) -> dict[str, Any]:
-    """The options for connecting, which are all that a reader needs.
+    """The options for connections, which are all that a reader needs.
 
     Other options of Kafka's clients in a file are ignored. A name that no client knows, other
     options on the command line, and invalid values raise typer.BadParameter.

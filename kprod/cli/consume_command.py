@@ -100,7 +100,7 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     UTF-8 are written in base64, as `key_base64` or `value_base64`. On a terminal, control
     characters are escaped; a pipe gets the bytes unchanged. A group that has active members is
     refused. Of the producer's options, only those for connecting are used: security_protocol,
-    ssl_*, sasl_*, proxy_url, transport and unix_socket_path.
+    ssl_*, sasl_*, proxy_url, transport, unix_socket_path and receive_message_max_bytes.
     """
     options = reader_options(option, config, bootstrap_servers)
     from kprod.admin.log_reader import TopicFollower

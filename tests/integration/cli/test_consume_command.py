@@ -152,6 +152,16 @@ def test_what_was_printed_is_committed_though_reading_fails() -> None:
         assert committed_offsets(servers, "g") == {("t", 0): (1, "")}
 
 
+def test_a_batch_above_the_limit_ends_it_with_the_name_of_the_option(servers: str) -> None:
+    with KafkaProducer(bootstrap_servers=servers) as producer:
+        producer.send("large", b"x" * 50_000)
+    all_of_it = ("--from-beginning", "--timeout", "5")
+    ran = consume(servers, *all_of_it, "-X", "receive_message_max_bytes=40000", topic="large")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "receive_message_max_bytes is the limit" in ran.stderr
+    assert "waiting" not in ran.stderr
+
+
 PAIRS = ("--format", "key-value")
 
 
