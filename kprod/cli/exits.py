@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
@@ -69,6 +70,7 @@ class StopRequest:
         self.stopped: Stopped | None = None
         """The exception of the signal; None before one has come."""
         self.late = False
+        self._since = 0.0
         self._exits = ExitStack()
 
     @contextmanager
@@ -80,6 +82,12 @@ class StopRequest:
             yield
         finally:
             self._waiting = False
+
+    def left(self, seconds: float) -> float:
+        """How much is left of so many seconds after the signal; all if none has come."""
+        if self.stopped is None:
+            return seconds
+        return max(0.0, self._since + seconds - time.monotonic())
 
     def __enter__(self) -> Self:
         self._exits.enter_context(stop_signals_to(self._came))
@@ -96,6 +104,7 @@ class StopRequest:
             signal.signal(each, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, self._grace)
         self.stopped = Stopped(number)
+        self._since = time.monotonic()
         self._raised = False
         self._raise_once()
 

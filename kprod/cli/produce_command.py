@@ -109,6 +109,7 @@ class LineSender:
 
 
 LAST_SECONDS = 10.0  # after Ctrl-C, for lines that were already read
+CLOSING_SECONDS = 1.0  # at least so many of these are for what was sent
 
 
 def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
@@ -164,7 +165,7 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         empty_is_null=empty_is_null,
         form=form,
     )
-    with StopRequest(LAST_SECONDS) as stop:
+    with StopRequest(LAST_SECONDS - CLOSING_SECONDS) as stop:
         try:
             with stop.waiting():
                 lines = _open(file)
@@ -198,7 +199,7 @@ def _deliver(producer: Any, sender: LineSender, records: Iterator[Any], stop: St
     except KprodError:
         complain("the rest of the input is not sent")
         code = 1
-    report = producer.close(timeout=LAST_SECONDS)
+    report = producer.close(timeout=stop.left(LAST_SECONDS))
     lost = sender.read - report.delivered
     complain(f"{report.delivered:,} delivered, {lost:,} failed")
     if stop.stopped is not None:

@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from kprod.admin import read_topic
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.cli.app import app
 from kprod.records.record_batch import StoredRecord
 from tests.integration.cli.processes import family, ignored_interrupts
@@ -125,6 +127,27 @@ def test_a_signal_while_a_line_waits_leaves_no_line_out_of_the_account(
     told = [line.partition(":")[0] for line in err.splitlines() if line.startswith("line ")]
     assert told == [f"line {number}" for number in range(1, lines + 1)]
     assert err.endswith(f"0 delivered, {lines} failed\n")
+
+
+@pytest.mark.full
+def test_a_signal_ends_it_within_ten_seconds_though_lines_wait_and_records_too() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        silent = broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
+        where = ("--topic", "t", "--bootstrap-servers", broker.bootstrap_servers)
+        with family("produce", *where, "-X", "buffer_memory=20000") as process:
+            assert process.command.stdin is not None
+            process.command.stdin.write(("x" * 9_000 + "\n") * 6)
+            process.command.stdin.flush()
+            await_true(lambda: silent.hits > 0)
+            time.sleep(1)  # the third line waits for memory
+            process.command.terminate()
+            began = time.monotonic()
+            _out, err = process.command.communicate(timeout=300)
+        assert time.monotonic() - began < 14
+        assert process.command.returncode == 143
+    told = {line.partition(":")[0] for line in err.splitlines() if line.startswith("line ")}
+    assert told == {f"line {number}" for number in range(1, 7)}
+    assert err.endswith("0 delivered, 6 failed\n")
 
 
 @pytest.mark.full
