@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -24,6 +25,16 @@ def heeded_signals() -> list[signal.Signals]:
 
 class CommandFailure(Exception):
     """A command failed for a reason that the user can act on. The text says how."""
+
+
+def confirm(question: str) -> None:
+    """Ask, and end the command with exit code 1 unless the answer is yes.
+
+    Raises CommandFailure if nobody can answer.
+    """
+    if sys.stdin is None:
+        raise CommandFailure("standard input is closed; pass --yes to do it unasked")
+    typer.confirm(question, abort=True)
 
 
 @contextmanager

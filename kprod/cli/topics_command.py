@@ -15,7 +15,7 @@ from kprod.cli.client_options import (
     parse_pairs,
     reader_options,
 )
-from kprod.cli.exits import reported_failures
+from kprod.cli.exits import confirm, reported_failures
 from kprod.cli.terminal import Raw, echo, json_text
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ def delete(
     options = reader_options(option, config, bootstrap_servers)  # once: the file may be a pipe
     with _connected(options, timeout) as cluster:
         found = [cluster.topic(name) for name in dict.fromkeys(names)]
-    if not yes:
-        for topic in found:
-            echo(f"{topic.name}: {_size(topic)}")
-        typer.confirm("Delete with all records?", abort=True)
+        if not yes:
+            for topic in found:
+                echo(f"{topic.name}: {_size(topic)}")
+            confirm("Delete with all records?")
     with _connected(options, timeout) as cluster:  # the time at the question does not count
         for topic in found:
             cluster.delete_topic(topic.name)

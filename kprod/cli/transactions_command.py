@@ -19,7 +19,7 @@ from kprod.cli.client_options import (
     open_producer,
     reader_options,
 )
-from kprod.cli.exits import CommandFailure, reported_failures
+from kprod.cli.exits import CommandFailure, confirm, reported_failures
 from kprod.cli.spark_batches import batch_of, refusal
 from kprod.cli.terminal import Raw, echo, json_text
 
@@ -221,7 +221,7 @@ def _end(cluster: _Cluster, found: list[OpenTransaction], *, yes: bool, committe
             batch = batch_of(one, offsets_of)
             decided = "" if batch is None else f", decided in batch {batch}"
             echo(f"{one.transactional_id}: {_summary(one)}{decided}")
-        typer.confirm("Commit them?" if committed else "Abort them?", abort=True)
+        confirm("Commit them?" if committed else "Abort them?")
     for one in found:
         cluster.end(one, committed=committed)
         echo(f"{done} {one.transactional_id}")

@@ -206,6 +206,12 @@ def test_a_reader_that_has_seen_enough_is_no_error(broker: EmbeddedBroker) -> No
     assert (ran.stdout, ran.stderr) == ("a line\n", "")
 
 
+def test_a_question_that_nobody_can_answer_says_how_to_do_without(broker: EmbeddedBroker) -> None:
+    ran = shell(f"$kprod topics delete t --bootstrap-servers {broker.bootstrap_servers} <&-")
+    assert ran.returncode == 1
+    assert ran.stderr == "kprod topics: standard input is closed; pass --yes to do it unasked\n"
+
+
 @pytest.mark.full
 def test_lines_from_a_closed_input_are_refused() -> None:
     ran = shell("$kprod produce --topic t --bootstrap-servers 127.0.0.1:1 <&-")
