@@ -32,7 +32,8 @@ transactions = typer.Typer(
 )
 
 Timeout: TypeAlias = Annotated[
-    float, typer.Option(min=0.001, help="Seconds to wait for each answer of the cluster.")
+    float,
+    typer.Option(min=0.001, max=86_400, help="Seconds to wait for each answer of the cluster."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Prefix: TypeAlias = Annotated[
@@ -79,8 +80,12 @@ class _Cluster:
         """End the transaction. Raises KprodError if it meanwhile ended in another way."""
         from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 
-        milliseconds = int(self.timeout * 1000)
-        options = {"transactional_id": found.transactional_id, "max_block_ms": milliseconds}
+        options = {
+            "transactional_id": found.transactional_id,
+            "max_block_ms": int(self.timeout * 1000),
+            # No longer than its own: that one was not above the limit of the brokers.
+            "transaction_timeout_ms": min(found.timeout_ms, 60_000),
+        }
         producer = open_producer(None, {**self.options, **options})
         try:
             if committed:
@@ -222,9 +227,20 @@ def _end(cluster: _Cluster, found: list[OpenTransaction], *, yes: bool, committe
             decided = "" if batch is None else f", decided in batch {batch}"
             echo(f"{one.transactional_id}: {_summary(one)}{decided}")
         confirm("Commit them?" if committed else "Abort them?")
+        _check_still_open(cluster, found)
     for one in found:
         cluster.end(one, committed=committed)
         echo(f"{done} {one.transactional_id}")
+
+
+def _check_still_open(cluster: _Cluster, found: list[OpenTransaction]) -> None:
+    """Check that no producer has begun its next transaction. It may have added partitions."""
+    now = {one.transactional_id: one._replace(partitions=()) for one in cluster.opened()}
+    for one in found:
+        if now.get(one.transactional_id) != one._replace(partitions=()):
+            raise CommandFailure(
+                f"{one.transactional_id}: this transaction is no longer open; nothing was done"
+            )
 
 
 def _summary(found: OpenTransaction) -> str:

@@ -54,6 +54,7 @@ NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
         ("produce --topic t --delimiter ''", "expected at least one character"),
         (r"produce --topic t --key-separator '\q'", "for a backslash"),
         ("produce --topic t --format json --empty-is-null", "--format text only"),
+        ("transactions abort x --timeout inf", "--timeout"),
         ("topics create fresh --topic-option retention", "NAME=VALUE"),
         ("topics create fresh --partitions 0", "above 0, or -1"),
         ("topics create fresh -X acks=1", "connection options only"),

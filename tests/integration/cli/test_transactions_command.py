@@ -18,6 +18,7 @@ from kprod.errors import TransactionError
 from kprod.exactly_once.marker import Marker
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from kprod.types import TopicPartition
+from tests.integration.cli.processes import family
 from tests.support.tier import one_of
 
 
@@ -33,10 +34,12 @@ def transactions(broker: EmbeddedBroker, *arguments: str, answer: str = "") -> R
     return CliRunner().invoke(app, command, input=answer)
 
 
-def prepare(broker: EmbeddedBroker, name: str) -> None:
+def prepare(broker: EmbeddedBroker, name: str, timeout_ms: int = 60_000) -> None:
     """A transaction with one record for each partition, which its process leaves open."""
     with KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, transactional_id=name
+        bootstrap_servers=broker.bootstrap_servers,
+        transactional_id=name,
+        transaction_timeout_ms=timeout_ms,
     ) as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -113,6 +116,41 @@ def test_a_producer_that_is_aborted_is_fenced(broker: EmbeddedBroker) -> None:
 def commit_another(producer: KafkaProducer) -> None:
     producer.send("orders", b"second", partition=1)
     producer.commit_transaction()
+
+
+@pytest.mark.parametrize("command", one_of("abort", "commit"))
+def test_a_later_transaction_is_left_alone(broker: EmbeddedBroker, command: str) -> None:
+    """The producer went on while the user thought about the answer."""
+    with KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id="alive"
+    ) as producer:
+
+        def begin(value: bytes) -> None:
+            producer.begin_transaction()
+            producer.send("orders", value)
+            producer.flush()
+
+        producer.init_transactions()
+        begin(b"first")
+        where = ("--bootstrap-servers", broker.bootstrap_servers)
+        with family("transactions", command, "alive", *where) as process:
+            assert process.command.stdout is not None
+            assert process.command.stdout.readline().startswith("alive: Ongoing")
+            producer.commit_transaction()
+            begin(b"second")
+            _out, err = process.command.communicate("y\n", timeout=300)
+        assert process.command.returncode == 1
+        assert err.endswith("alive: this transaction is no longer open; nothing was done\n")
+        assert values(broker) == [b"first"]
+        producer.commit_transaction()
+    assert values(broker) == [b"first", b"second"]
+
+
+def test_the_brokers_longest_time_out_does_not_prevent_an_abort() -> None:
+    config = TransactionConfig(max_timeout_ms=20_000)
+    with EmbeddedBroker(topics={"orders": 2}, transaction_config=config) as broker:
+        prepare(broker, "short", timeout_ms=20_000)
+        assert transactions(broker, "abort", "short", "--yes").stdout == "aborted short\n"
 
 
 def test_nothing_is_done_when_one_is_not_there(broker: EmbeddedBroker) -> None:
