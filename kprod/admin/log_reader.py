@@ -100,6 +100,10 @@ def _position(reader: PartitionReader, committed: int | None, begin: Begin) -> i
     return max(committed, reader.start())
 
 
+def _ignore(_partition: int, _position: int, _start: int) -> None:
+    pass
+
+
 class TopicFollower:
     """Reads all partitions of a topic, or one of them, continuously. Not thread-safe.
 
@@ -109,8 +113,10 @@ class TopicFollower:
     returns, such as ``PartitionReader.start`` or ``.end``. ``wait`` limits each wait for a missing
     topic, leader, coordinator or broker (except the first broker), and for the end of a transaction
     with the group's offsets. It may also name the only partition to read. ``committed`` is as in
-    ``PartitionReader``. ``options`` are those of a producer. Raises the errors of ``read_topic``,
-    and PartitionError for a missing partition.
+    ``PartitionReader``. If records are deleted before they are read, reading continues after them,
+    and ``skipped`` is called with the partition, its position and its new one. ``options`` are
+    those of a producer. Raises the errors of ``read_topic``, and PartitionError for a missing
+    partition.
     """
 
     def __init__(
@@ -122,6 +128,7 @@ class TopicFollower:
         wait: LeaderWait = ALL_LEADERS,
         group: str | None = None,
         committed: bool = False,
+        skipped: Callable[[int, int, int], object] = _ignore,
     ) -> None:
         options = concealed(options)
         self._topic = topic
@@ -129,6 +136,7 @@ class TopicFollower:
         self._wait = wait
         self._waiting: BegunWait | None = None  # since the last complete round
         self._committed = committed
+        self._skipped = skipped
         self._connect = partial(connect, None, inf, options)
         self._cluster = self._connect()
         try:
@@ -155,7 +163,7 @@ class TopicFollower:
         """
         try:
             for number, reader in self._readers.items():
-                yield from ((number, record) for record in reader.poll())
+                yield from ((number, record) for record in self._records(number, reader))
                 self._shown[number] = reader.position  # after markers, too
             self._waiting = None
         except KprodError as error:
@@ -165,6 +173,18 @@ class TopicFollower:
             waiting, self._waiting = self._waiting or BegunWait(self._wait), None
             self._find_leaders(error, waiting)
             self._waiting = waiting
+
+    def _records(self, number: int, reader: PartitionReader) -> Iterator[StoredRecord]:
+        try:
+            yield from reader.poll()
+        except BrokerError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            start = reader.start()
+            if start <= reader.position:  # the end is gone, not the beginning
+                raise
+            self._skipped(number, reader.position, start)
+            reader.position = start
 
     def _find_leaders(self, lost: KprodError, waiting: BegunWait) -> None:
         """Find the leaders again. Raises the last error when the wait is over."""

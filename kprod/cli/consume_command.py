@@ -118,6 +118,7 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             wait=_wait(partition, timeout),
             group=group,
             committed=isolation == "read_committed",
+            skipped=partial(_report_skipped, topic),
         )
         with follower:
             try:
@@ -144,6 +145,13 @@ def _wait(partition: int | None, timeout: float | None) -> LeaderWait:
 
 def _report_missing(missing: KprodError) -> None:
     complain(f"kprod consume: {numbered(missing)}; waiting")
+
+
+def _report_skipped(topic: str, partition: int, position: int, start: int) -> None:
+    complain(
+        f"kprod consume: {topic}-{partition}: the records from offset {position} to {start - 1}"
+        f" were deleted before they were read; continuing at {start}"
+    )
 
 
 def _begin(offset: str) -> Begin:

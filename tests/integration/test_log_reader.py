@@ -154,6 +154,28 @@ def test_a_group_waits_for_its_coordinator() -> None:
             assert committed_offsets(broker.bootstrap_servers, "g") == {(TOPIC, 0): (6, "")}
 
 
+def delete(broker: EmbeddedBroker, before: int) -> None:
+    """The records before an offset, as retention does."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    (gone,) = admin.delete_records([Place(TOPIC, 0, before)]).values()
+    gone.result(20)
+
+
+def test_a_follower_goes_on_behind_what_is_deleted_before_it_is_read() -> None:
+    told: list[tuple[int, int, int]] = []
+    with six_records() as broker:
+        options = {"bootstrap_servers": broker.bootstrap_servers}
+        with TopicFollower(
+            TOPIC,
+            options,
+            begin=lambda reader: reader.start(),
+            skipped=lambda *place: told.append(place),
+        ) as follower:
+            delete(broker, 4)
+            assert values(follower, 2) == [b"4", b"5"]
+    assert told == [(0, 0, 4)]
+
+
 @pytest.mark.parametrize(("deleted", "committed"), [(4, 2), (0, 9)])
 def test_a_group_goes_on_where_its_place_is_gone(deleted: int, committed: int) -> None:
     """By retention, or because there is another topic of that name now."""
@@ -162,9 +184,7 @@ def test_a_group_goes_on_where_its_place_is_gone(deleted: int, committed: int) -
             (record,) = islice((found for _, found in follower.poll()), 1)
             follower.shown(0, record._replace(offset=committed - 1))
             follower.commit()
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        (gone,) = admin.delete_records([Place(TOPIC, 0, deleted)]).values()
-        gone.result(20)
+        delete(broker, deleted)
         with follow(broker, LeaderWait(), "g") as follower:
             assert values(follower, 6 - deleted) == [b"%d" % n for n in range(deleted, 6)]
 
