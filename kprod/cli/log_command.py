@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -26,16 +27,21 @@ def dump(
     records: Annotated[bool, typer.Option("--records", help="Also show the records.")] = False,
 ) -> None:
     """Print the contents of files, with one line for each batch, record or entry."""
-    from kprod.broker.log.log_files import dump_file
-
     for path in files:
         echo(f"Dumping {path}")
-        try:
-            for line in dump_file(path, records=records):
-                echo(line)
-        except (KprodError, OSError, ValueError) as error:
-            echo(f"kprod log dump: {path}: {numbered(error)}", err=True)
-            raise typer.Exit(1) from error
+        for line in _lines(path, records):
+            echo(line)
+
+
+def _lines(path: Path, records: bool) -> Iterator[str]:
+    """The contents of a file. A failure is printed, and ends the command with exit code 1."""
+    from kprod.broker.log.log_files import dump_file
+
+    try:
+        yield from dump_file(path, records=records)
+    except (KprodError, OSError, ValueError) as error:
+        echo(f"kprod log dump: {path}: {numbered(error)}", err=True)
+        raise typer.Exit(1) from error
 
 
 @log.command()

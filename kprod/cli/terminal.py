@@ -27,7 +27,10 @@ def echo(text: str, *, err: bool = False, raw: bool = False) -> None:
     """
     if not raw and is_terminal(sys.stderr if err else sys.stdout):
         text = escaped(text, HARMLESS + "\n" * err)
-    typer.echo(text, err=err, color=True)  # color=True: Typer must not strip escape codes
+    try:
+        typer.echo(text, err=err, color=True)  # color=True: Typer must not strip escape codes
+    except UnicodeEncodeError:  # a path that is not UTF-8
+        typer.echo(text.encode(errors="surrogateescape"), err=err)
 
 
 def complain(text: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,6 +121,27 @@ def test_the_fault_of_a_damaged_log_is_told(tmp_path: Path) -> None:
     code, text = run("log", "dump", str(path))
     assert (code, text.count("position:")) == (1, 1)
     assert "magic 3 is not a batch of format v2" in text
+
+
+def test_damaged_files_of_any_name_are_told(tmp_path: Path) -> None:
+    """The codec of an old message that no codec has, a snapshot that was cut, no UTF-8 name."""
+    message = tmp_path / os.fsdecode(b"0\xff.log")
+    message.write_bytes(legacy_message(0, b"x", attributes=7))
+    code, text = run("log", "dump", str(message))
+    assert (code, "unknown (7)" in text) == (0, True), text
+    snapshot = tmp_path / "0.snapshot"
+    snapshot.write_bytes(b"\0\1")
+    code, text = run("log", "dump", str(snapshot))
+    assert code == 1
+    assert "0.snapshot: 2 bytes are no snapshot" in text
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault_of_the_file(data_dir: Path) -> None:
+    files = f"'{data_dir / 't-1' / LOG}' " * 1_000
+    dump = f"'{sys.executable}' -m kprod log dump --records {files}"
+    script = f"({dump}; echo $? >&2) | head -1 > /dev/null"
+    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert ran.stderr == "1\n"
 
 
 def test_records_of_no_topic() -> None:

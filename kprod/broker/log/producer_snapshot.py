@@ -78,13 +78,15 @@ def read_snapshot(directory: Path, offset: int) -> ProducerState | None:
     path = directory / f"{offset:020d}.snapshot"
     try:
         return parse_snapshot(path.read_bytes())
-    except (ValueError, struct.error) as error:
+    except ValueError as error:
         _log.warning("%s is damaged and was not used: %s", path, error)
         return None
 
 
 def parse_snapshot(content: bytes) -> ProducerState:
-    """Parse the content of a snapshot. Raises ``ValueError`` or ``struct.error``."""
+    """Parse the content of a snapshot. Raises ``ValueError``."""
+    if len(content) < _PREFIX.size + _COUNT.size:
+        raise ValueError(f"{len(content)} bytes are no snapshot")
     version, crc = _PREFIX.unpack_from(content)
     rest = content[_PREFIX.size :]
     if version != _VERSION or crc32c(rest) != crc:
