@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import resource
 import signal
 import sys
 from collections.abc import Sequence
 
 from kprod.broker.embedded_broker import EmbeddedBroker
+from kprod.broker.open_files import allow_many_files
 from kprod.errors import KprodError, numbered
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         auto_create_topics=not options.no_auto_create,
         allow_remote=options.allow_remote,
     )
-    _allow_many_files()
+    allow_many_files()
     # Blocked before the broker starts its threads, which inherit the mask: so signals wait for
     # sigwait, and no handler interrupts other code.
     # A signal that the parent process had ignored stays ignored: SIGINT after `trap '' INT`.
@@ -40,15 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"listening on {broker.bootstrap_servers}", flush=True)
         signal.sigwait(stopping)
     return 0
-
-
-def _allow_many_files() -> None:
-    """Raise the limit of open files to the maximum that the system allows this process.
-
-    Each segment needs up to five descriptors, and each client one.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _parser() -> argparse.ArgumentParser:

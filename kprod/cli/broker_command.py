@@ -72,7 +72,11 @@ def secured_listeners(
 
 
 def _read_users(path: Path) -> dict[str, str]:
-    pairs = [line.partition(":") for line in path.read_text().splitlines() if line.strip()]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"--users: {error}") from error
+    pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
     if not pairs or not all(name and colon and password for name, colon, password in pairs):
         raise typer.BadParameter("--users: expected lines of NAME:PASSWORD")
     return {name.strip(): password for name, _, password in pairs}
@@ -145,7 +149,9 @@ def _serve(until_stdin_closes: bool, options: dict[str, Any]) -> None:
         when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))
     with reported_failures("kprod broker"):
         from kprod.broker import EmbeddedBroker
+        from kprod.broker.open_files import allow_many_files
 
+        allow_many_files()
         with EmbeddedBroker(**options) as server:
             echo(f"listening on {server.bootstrap_servers}")
             signal.sigwait(stopping)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -18,7 +17,7 @@ from kprod.cli.client_options import (
     reader_options,
     separator,
 )
-from kprod.cli.exits import STOP_SIGNALS, CommandFailure, reported_failures, stop_signals_to
+from kprod.cli.exits import STOP_SIGNALS, check_output, reported_failures, stop_signals_to
 from kprod.cli.record_lines import PrintFormat, Show, printed
 from kprod.cli.record_template import RecordTemplate
 from kprod.cli.terminal import Raw, complain, shown
@@ -109,8 +108,7 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     show = partial(shown, raw=raw)
     print_record = _record_printer(topic, output, key_separator, delimiter, template, show)
     with reported_failures("kprod consume"), stop_signals_to(_stop):
-        if sys.stdout is None:  # the group would commit records that were never printed
-            raise CommandFailure("standard output is closed: records could not be printed")
+        check_output("records")  # the group would commit records that were never printed
         follower = TopicFollower(
             topic,
             options,

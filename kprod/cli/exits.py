@@ -37,6 +37,12 @@ def confirm(question: str) -> None:
     typer.confirm(question, abort=True)
 
 
+def check_output(what: str) -> None:
+    """Raise CommandFailure if standard output is closed, so that ``what`` could not be printed."""
+    if sys.stdout is None:
+        raise CommandFailure(f"standard output is closed: {what} could not be printed")
+
+
 @contextmanager
 def reported_failures(command: str) -> Iterator[None]:
     """For a failure that the user can act on, print no traceback, and exit with code 1."""

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from kprod.cli.client_options import open_producer, with_config
-from kprod.cli.exits import reported_failures, stop_signals_to
+from kprod.cli.exits import check_output, reported_failures, stop_signals_to
 from kprod.errors import KprodError, KprodTimeoutError
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def verifiable_producer(
     that were already sent are still delivered and reported. With acks=-1, the producer is
     idempotent.
     """
+    with reported_failures("kprod verifiable-producer"):
+        check_output("events")
     options = with_config(command_config, {} if acks is None else {"acks": acks})
     producer = open_producer(bootstrap_server, options)
     stop = _StopFlag()

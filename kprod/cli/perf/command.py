@@ -98,6 +98,8 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     stops the measurement early and prints the figures so far. The exit code is 0 only if every
     record was delivered.
     """
+    options = with_config(config, _options(option, acks=acks, compression=compression))
+    bootstrap_servers = take_servers(options, bootstrap_servers)
     if bootstrap_servers is not None and partitions is not None:
         raise typer.BadParameter("--partitions is about the embedded broker's topic")
     if call == "send_arrow" and find_spec("pyarrow") is None:
@@ -105,8 +107,6 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     workload = Workload(
         topic=topic, records=records, values=_values(payload_file, size), keys=keys, rate=rate
     )
-    options = with_config(config, _options(option, acks=acks, compression=compression))
-    bootstrap_servers = take_servers(options, bootstrap_servers)
     console = Console(stderr=as_json)
     try:
         with (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +25,24 @@ def address(broker: Family) -> str:
     return first.split()[-1]
 
 
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """Started commands inherit a low limit of open files, which they may raise."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("few_files")
 @pytest.mark.parametrize("module", COMMANDS)
 @pytest.mark.parametrize("number", one_of(signal.SIGTERM, signal.SIGINT))
 def test_it_listens_and_stops_cleanly(module: str, number: signal.Signals, tmp_path: Path) -> None:
     arguments = (*COMMANDS[module], "--port", "0", "--data-dir", str(tmp_path))
     with family(*arguments, "--topic", "flights:6", "--topic", "one", module=module) as broker:
         where = address(broker)
+        soft, hard = resource.prlimit(broker.command.pid, resource.RLIMIT_NOFILE)
+        assert soft == hard, "segments and clients need many files"
         assert sorted(end_offsets(where, "flights")) == list(range(6))
         assert sorted(end_offsets(where, "one")) == [0]
         broker.command.send_signal(number)

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -46,6 +47,7 @@ NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
         ("perf --records 0", "--records"),
         ("perf --size -1", "--size"),
         ("perf --partitions 3", "about the embedded broker"),
+        ("perf --partitions 3 -X bootstrap.servers=127.0.0.1:1", "about the embedded broker"),
         ("perf --payload-file /no/such/file", "does not exist"),
         ("perf --payload-file /dev/null", "has no lines"),
         ("produce --topic t --option lingr_ms=5", "did you mean 'linger_ms'"),
@@ -61,10 +63,18 @@ NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
     ],
 )
 def test_a_mistake_is_told_before_anybody_is_asked(command: str, complaint: str) -> None:
-    where = () if command.startswith("broker") else NOWHERE
+    where = () if command.startswith("broker") or "bootstrap" in command else NOWHERE
     ran = CliRunner().invoke(app, [*shlex.split(command), *where])
     assert ran.exit_code == 2
     assert complaint in " ".join(ran.stderr.replace("│", " ").split())
+
+
+def test_users_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+    users = tmp_path / "latin1.txt"
+    users.write_bytes(b"andr\xe9:secret\n")
+    ran = CliRunner().invoke(app, ["broker", "--port", "0", "--users", str(users)])
+    assert ran.exit_code == 2
+    assert "--users: " in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -195,6 +205,17 @@ def test_a_complaint_that_cannot_be_written_does_not_end_the_delivery(
     ran = shell(f"printf 'no key\nk=v\n' | {produce} --key-separator = 2> /dev/full")
     assert ran.returncode == 1
     assert [record.value for record in broker.records("t")] == [b"v"]
+
+
+@pytest.mark.parametrize(
+    "command", one_of("verifiable-producer --bootstrap-server", "consume --bootstrap-servers")
+)
+def test_without_a_standard_output_nothing_is_done(command: str, broker: EmbeddedBroker) -> None:
+    """A group would be committed for records that nobody has seen."""
+    ran = shell(f"$kprod {command} {broker.bootstrap_servers} --topic t >&-")
+    assert ran.returncode == 1
+    assert "standard output is closed" in ran.stderr
+    assert broker.records("t") == []
 
 
 @pytest.mark.full

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -48,17 +46,6 @@ def test_it_begins_where_it_is_told(bootstrap: str, offset: str, first: int) -> 
     ran = consume(bootstrap, "--offset", offset, "--partition", "1")
     assert ran.exit_code == 0, ran.output
     assert ran.stdout.split() == [f"1-{number}" for number in range(first, 10)]
-
-
-@pytest.mark.full
-def test_without_a_standard_output_nothing_is_read(bootstrap: str) -> None:
-    """A group would be committed for records that nobody has seen."""
-    options = ["--topic", "t", "--bootstrap-servers", bootstrap, "--until-end", "--group", "g"]
-    command = [sys.executable, "-m", "kprod", "consume", *options]
-    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
-    ran = subprocess.run(closed, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
-    assert ran.returncode == 1
-    assert "kprod consume: standard output is closed" in ran.stderr
 
 
 def test_a_partition_that_is_not_there_is_told(bootstrap: str) -> None:
