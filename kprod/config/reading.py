@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
@@ -94,20 +95,29 @@ def set_twice(name: str, first: str, second: str) -> str:
     return f'{name} is set twice: "{first}" and "{second}"'
 
 
+_TRUTH: Mapping[str, Any] = {"true": True, "false": False}
+_NUMBERS: Mapping[str, Any] = {**_TRUTH, "inf": math.inf, "none": None}
+
+
 def from_text(spelled: str, text: str | Secret) -> Any:
     """The value of an option that is given as text: in files, on command lines, in Spark.
 
-    A number or a boolean if the option takes one; otherwise text, even if it consists of digits.
+    A number, a boolean, infinity or None if the option takes one; otherwise text, even if it
+    consists of digits.
     """
     if isinstance(text, Secret):
         return text
     option = _BY_SPELLING.get(plain_name(spelled))
-    if option is not None and {"int", "bool"}.isdisjoint(option.kind.type_name.split()):
-        return text
+    words = _TRUTH
+    if option is not None:
+        types = option.kind.type_name.split()
+        if {"int", "bool"}.isdisjoint(types):
+            return text
+        words = _NUMBERS if "int" in types else _TRUTH
     try:
         return int(text)
     except ValueError:
-        return {"true": True, "false": False}.get(text.lower(), text)
+        return words.get(text.lower(), text)
 
 
 class OptionReader:

@@ -22,6 +22,10 @@ _BUILT_IN = {
     "proxy": "kprod.transport.proxy:ProxyBackend",
     "memory": "kprod.transport.memory:MemoryBackend",
 }
+_NOT_ALONE = {
+    "memory": "pass a MemoryBackend, which knows its servers, instead of the name",
+    "proxy": "set proxy_url instead",
+}
 _registered: dict[str, BackendFactory] = {}
 
 
@@ -42,9 +46,11 @@ def open_backend(transport: str | BackendFactory | Backend, **options: Any) -> B
     """The backend for ``transport``, which is a name, a factory, or an open backend.
 
     ``options`` are passed to the factory; an open backend takes none. Raises ConfigError for an
-    unknown name.
+    unknown name, and for a name that is not enough.
     """
     if isinstance(transport, str):
+        if transport in _NOT_ALONE and transport not in _registered and not options:
+            raise ConfigError(f"transport {transport!r}: {_NOT_ALONE[transport]}")
         return _factory(transport)(**options)
     untyped: Any = transport
     backend: Backend = untyped if is_open_backend(transport) else untyped(**options)

@@ -518,3 +518,6 @@ def test_an_unknown_name_is_told_with_those_that_exist() -> None:
         open_backend("memry")
     with pytest.raises(ConfigError, match=r"'xyz' is unknown, there are memory, proxy, tcp"):
         open_backend("xyz")
+    for name, instead in (("memory", "pass a MemoryBackend"), ("proxy", "set proxy_url")):
+        with pytest.raises(ConfigError, match=rf"transport '{name}': {instead}"):
+            open_backend(name)
