@@ -11,11 +11,11 @@ from kprod.broker.embedded_broker import EmbeddedBroker
 from kprod.broker.open_files import allow_many_files
 from kprod.errors import KprodError, numbered
 
-_STOPPING = (signal.SIGINT, signal.SIGTERM)
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the broker until SIGINT or SIGTERM.
+    """Run the broker until SIGINT, SIGTERM or SIGHUP.
 
     Prints ``listening on HOST:PORT`` when clients can connect. Returns 0 after a clean stop. Raises
     ``KprodError`` or ``OSError`` if the broker cannot start.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -107,7 +108,8 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     begin = _begin(offset or ("beginning" if from_beginning else "end"))
     show = partial(shown, raw=raw)
     print_record = _record_printer(topic, output, key_separator, delimiter, template, show)
-    with reported_failures("kprod consume"), stop_signals_to(_stop):
+    stop = _Stop()
+    with reported_failures("kprod consume"), stop_signals_to(stop.came):
         check_output("records")  # the group would commit records that were never printed
         follower = TopicFollower(
             topic,
@@ -120,18 +122,37 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         )
         with follower:
             try:
-                _print(follower, print_record, count, until_end=until_end)
+                with stop.reading():
+                    _print(follower, print_record, count, until_end=until_end)
             except KprodError:  # of reading: the records before were printed
                 follower.commit()
                 raise
             follower.commit()
 
 
-def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Stop reading, as Ctrl-C does, so that the group is committed. A second signal kills."""
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    raise KeyboardInterrupt
+class _Stop:
+    """The first signal ends the reading, so that the group is committed. The second one kills."""
+
+    def __init__(self) -> None:
+        self._committing = False
+
+    def came(self, _signal: int, _frame: FrameType | None) -> None:
+        """Handle a signal."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        if not self._committing:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A block that a signal ends. After it, the first signal does not interrupt the commit."""
+        try:
+            try:
+                yield
+            finally:
+                self._committing = True
+        except KeyboardInterrupt:
+            pass
 
 
 def _wait(partition: int | None, timeout: float | None) -> LeaderWait:
@@ -199,15 +220,12 @@ def _print(
     *,
     until_end: bool,
 ) -> None:
-    """Print until ``count`` records are printed, the topic's end is reached, or a signal comes."""
+    """Print until ``count`` records are printed, or the topic's end is reached."""
     printed = 0
-    try:
-        while not (until_end and follower.at_end):
-            for partition, record in follower.poll():
-                print_record(partition, record)
-                follower.shown(partition, record)
-                printed += 1
-                if printed == count:
-                    return
-    except KeyboardInterrupt:
-        return
+    while not (until_end and follower.at_end):
+        for partition, record in follower.poll():
+            print_record(partition, record)
+            follower.shown(partition, record)
+            printed += 1
+            if printed == count:
+                return

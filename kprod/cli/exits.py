@@ -15,7 +15,7 @@ import typer
 from kprod.cli.terminal import echo
 from kprod.errors import KprodError, numbered
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def heeded_signals() -> list[signal.Signals]:
@@ -64,7 +64,7 @@ class Stopped(BaseException):
 
 
 def stop_signals() -> AbstractContextManager[None]:
-    """Inside the block, the first SIGINT or SIGTERM raises Stopped. For the main thread only.
+    """Inside the block, the first stop signal raises Stopped. For the main thread only.
 
     Further signals are ignored, because a second signal must not interrupt the clean-up after the
     first. Every clean-up is limited in time.
@@ -73,7 +73,7 @@ def stop_signals() -> AbstractContextManager[None]:
 
 
 class StopRequest:
-    """Inside the block, SIGINT or SIGTERM requests a stop. For the main thread only.
+    """Inside the block, a stop signal requests a stop. For the main thread only.
 
     The signal raises Stopped only where the program waits, so that no work is lost half done.
     Further signals are ignored. After ``grace`` seconds, ``late`` is set, and Stopped is raised
@@ -138,7 +138,7 @@ class StopRequest:
 
 @contextmanager
 def stop_signals_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Inside the block, ``handler`` handles SIGINT and SIGTERM. For the main thread only.
+    """Inside the block, ``handler`` handles the stop signals. For the main thread only.
 
     What the parent process had ignored stays ignored: SIGINT after ``trap '' INT``.
     """

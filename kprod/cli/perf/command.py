@@ -108,6 +108,7 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         topic=topic, records=records, values=_values(payload_file, size), keys=keys, rate=rate
     )
     console = Console(stderr=as_json)
+    measured, code = None, 0
     try:
         with (
             reported_failures("kprod perf"),
@@ -116,8 +117,10 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         ):
             producer = open_producer(address, options)
             measured, code = _measure(producer, broker_cpu, workload, call, warm_up, console)
-    except Stopped as stopped:
-        raise typer.Exit(stopped.exit_code) from None
+    except Stopped as stopped:  # maybe while the embedded broker stopped
+        code = code or stopped.exit_code
+    if measured is None:
+        raise typer.Exit(code)
     _show(measured, console, as_json=as_json)
     raise typer.Exit(code or int(measured.failed + measured.pending > 0))
 

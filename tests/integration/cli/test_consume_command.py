@@ -13,6 +13,7 @@ from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.cli.app import app
 from kprod.types import TopicPartition
 from tests.integration.cli.processes import family
+from tests.support.waiting import await_true
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +125,19 @@ def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:
         assert process.command.wait(30) == 0
     rest = consume(bootstrap, "--group", "g", "--offset", "beginning", *where[-2:]).stdout
     assert rest in ("", "0-9\n")
+
+
+def test_sigterm_waits_for_the_commit_at_the_end() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("t", b"printed")
+        slow = broker.faults.add(Fault(api=ApiKey.OFFSET_COMMIT, delay=1.0))
+        where = ("--topic", "t", "--bootstrap-servers", broker.bootstrap_servers)
+        with family("consume", *where, "--offset", "0", "--count", "1", "--group", "g") as process:
+            await_true(lambda: slow.hits > 0)
+            process.command.terminate()
+            assert process.command.communicate(timeout=300) == ("printed\n", "")
+            assert process.command.returncode == 0
 
 
 def test_what_was_printed_is_committed_though_reading_fails() -> None:

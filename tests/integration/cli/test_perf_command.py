@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -14,6 +16,7 @@ from typer.testing import CliRunner, Result
 import kprod
 from kprod.admin import end_offsets, read_topic
 from kprod.cli.app import app
+from kprod.cli.perf import command
 from kprod.cli.perf.command import CallName
 from kprod.cli.perf.measurement import Measured
 from kprod.cli.perf.workload import CALLS
@@ -119,6 +122,32 @@ def test_lines_of_a_file_are_sent_in_turn(servers: str, tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     stored = sorted(record.value or b"" for _partition, record in read_topic(servers, "lines"))
     assert stored == [b"one", b"one", b"two"]
+
+
+class Broker(NamedTuple):
+    """An embedded broker in this process."""
+
+    servers: str
+
+    def address(self) -> str:
+        return self.servers
+
+    def cpu_seconds(self) -> float:
+        return 0.0
+
+
+def test_ctrl_c_while_the_broker_stops_keeps_the_figures(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def stopping_slowly(_topic: str, _partitions: int) -> Iterator[Broker]:
+        yield Broker(servers)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(command, "embedded_broker", stopping_slowly)
+    ran = perf("--records", "10", "--warm-up", "0", "--json")
+    assert ran.exit_code == 130
+    assert json.loads(ran.stdout)["records"] == 10
 
 
 @pytest.mark.full

@@ -85,7 +85,7 @@ def test_only_the_first_failures_are_told(servers: str) -> None:
 
 
 @pytest.mark.parametrize("delimiter", one_of(r"\n", r"\0", r"\x1e"))
-@pytest.mark.parametrize("number", one_of(signal.SIGTERM, signal.SIGINT))
+@pytest.mark.parametrize("number", one_of(signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 def test_a_signal_ends_the_input_after_what_was_read(
     servers: str, delimiter: str, number: signal.Signals
 ) -> None:
