@@ -155,17 +155,20 @@ class RecordBatch(BatchHeader):
         """Whether the bytes are the ones the CRC was computed over."""
         return crc32c(self.data[CRC_START:]) == self.crc
 
-    def records(self, max_bytes: int = _MAX_DECOMPRESSED_BYTES) -> Iterator[StoredRecord]:
+    def records(
+        self, max_bytes: int = _MAX_DECOMPRESSED_BYTES, *, names: str = "replace"
+    ) -> Iterator[StoredRecord]:
         """The records in order. Gaps in the offsets are allowed, because compaction leaves them.
 
-        Raises ``CorruptBatch`` for invalid bytes, or if the decompressed records have more than
-        ``max_bytes``. The CRC is not checked: see ``crc_ok``.
+        ``names`` is Python's error handler for header names that are not UTF-8. librdkafka sends
+        any bytes; Java replaces them. Raises ``CorruptBatch`` for invalid bytes, or if the
+        decompressed records have more than ``max_bytes``. The CRC is not checked: see ``crc_ok``.
         """
         window = self._window(max_bytes)
         for _ in range(self.record_count):
             size = window.record_size()
             end = window.need(size) + size
-            record, at = self._record(window.data, window.at)
+            record, at = self._record(window.data, window.at, names)
             if at != end:
                 raise CorruptBatch(f"a record of {size} bytes has fields that end at another place")
             window.at = at
@@ -197,13 +200,13 @@ class RecordBatch(BatchHeader):
     def _time(self, delta: int) -> int:
         return self.max_timestamp if self.is_log_append_time else self.base_timestamp + delta
 
-    def _record(self, data: bytes, at: int) -> tuple[StoredRecord, int]:
+    def _record(self, data: bytes, at: int, names: str) -> tuple[StoredRecord, int]:
         try:
             delta, at = read_varint(data, at + 1, LONG_BITS)
             offset_delta, at = read_varint(data, at)
             key, at = _read_bytes(data, at)
             value, at = _read_bytes(data, at)
-            headers, at = _read_headers(data, at)
+            headers, at = _read_headers(data, at, names)
         except IndexError:
             raise CorruptBatch("a record ends early") from None
         offset = self.base_offset + offset_delta
@@ -311,7 +314,7 @@ def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     return data[at:end], end
 
 
-def _read_headers(data: bytes, at: int) -> tuple[tuple[Header, ...], int]:
+def _read_headers(data: bytes, at: int, names: str) -> tuple[tuple[Header, ...], int]:
     count, at = read_varint(data, at)
     if count == 0:
         return (), at
@@ -321,11 +324,7 @@ def _read_headers(data: bytes, at: int) -> tuple[tuple[Header, ...], int]:
     for _ in range(count):
         key, at = _read_bytes(data, at)
         value, at = _read_bytes(data, at)
-        headers.append((_header_key(key), value))
+        if key is None:
+            raise CorruptBatch("a header has no key")
+        headers.append((key.decode(errors=names), value))
     return tuple(headers), at
-
-
-def _header_key(key: bytes | None) -> str:
-    if key is None:
-        raise CorruptBatch("a header has no key")
-    return key.decode(errors="replace")  # as Java reads it; librdkafka sends any bytes

@@ -198,7 +198,10 @@ class _Cleaning:
         """Return what compaction keeps of a batch; None if it drops the whole batch."""
         if batch.is_control:
             return batch
-        records = list(batch.records())
+        if isinstance(batch, LegacyMessage):
+            records = list(batch.records())
+        else:
+            records = list(batch.records(names="surrogateescape"))  # as ``rewrite_batch`` takes it
         if is_aborted(batch, self._aborted):
             kept, horizon = [], None
         else:

@@ -93,7 +93,7 @@ def _record(record: StoredRecord, base_offset: int, base_timestamp: int) -> byte
         fields += _field(field)
     fields += varint(len(record.headers))
     for name, value in record.headers:
-        fields += _field(name.encode())
+        fields += _field(name.encode(errors="surrogateescape"))
         fields += _field(value)
     return varint(len(fields)) + bytes(fields)
 

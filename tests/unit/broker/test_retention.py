@@ -13,8 +13,9 @@ from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.batch_writer import write_batch
 from kprod.errors import BrokerError
 from kprod.records.legacy_message import read_sets
-from kprod.records.record_batch import BatchHeader
+from kprod.records.record_batch import BatchHeader, RecordBatch
 from tests.support.crash_images import crash_images
+from tests.support.raw_batch import raw_record, varint
 from tests.unit.broker.logs import append, open_log, produce, read_log, records, values
 
 NOW = 1_700_000_000_000
@@ -153,6 +154,19 @@ def test_offsets_that_compaction_left_out_are_no_damage(
     (batch, *_) = read_sets(read_log(log, 5, 1))
     assert batch.base_offset == active - 1
     assert not caplog.messages
+
+
+def test_a_header_name_that_is_not_utf_8_stays_as_it_is(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=COMPACT)
+    named = b"\0" + varint(0) + varint(1) + b"\2b\2v" + varint(1) + b"\4h\xff\1"
+    payload = raw_record(0, b"v", b"a") + varint(len(named)) + named
+    append(log, b"", b"", payload=payload, base_timestamp=NOW, max_timestamp=NOW)
+    while len(log.segments) < 2:
+        put(log, (b"a", b"x" * 50))
+    LogCleaner(tmp_path).clean(log, NOW)
+    (batch, *_) = read_sets(read_log(log, 0, 1))
+    assert isinstance(batch, RecordBatch)
+    assert (batch.record_count, b"h\xff" in bytes(batch.data)) == (1, True)
 
 
 def test_a_tombstone_stays_for_a_while(tmp_path: Path) -> None:
