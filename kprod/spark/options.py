@@ -247,8 +247,7 @@ def config_of(options: Mapping[str, Any]) -> ProducerConfig:
     ConfigError for an invalid option.
     """
     named = {option_name(name): value for name, value in options.items()}
-    login = exposed(named.get("sasl_jaas_config"))
-    is_hidden = has_placeholder(login) and login.startswith("${")
+    is_hidden = _is_placeholder(named.get("sasl_jaas_config"))
     known: dict[str, Any] = {}
     for spelled, value in options.items():
         name = option_name(spelled)
@@ -259,6 +258,11 @@ def config_of(options: Mapping[str, Any]) -> ProducerConfig:
         elif not (is_hidden and name.startswith("sasl_")):
             known[spelled] = value
     return ProducerConfig.from_options(known)
+
+
+def _is_placeholder(value: Any) -> bool:
+    text = exposed(value)  # here only: an error of the caller would show it in its traceback
+    return has_placeholder(text) and text.startswith("${")
 
 
 def fingerprint_of(options: Mapping[str, Any]) -> str:
