@@ -56,6 +56,7 @@ class SimProducer(TransactionCalls):
         self._clock = clock
         self._max_block = max_block
         self._metrics = ProducerMetrics()
+        self._has_vanished = False
 
     def _ensure_usable(self) -> None:
         """It is never called after its end."""
@@ -85,3 +86,9 @@ class SimProducer(TransactionCalls):
     def vanish(self) -> None:
         """The process is killed: nobody speaks on its connections any more."""
         self.backend.close()
+        self._has_vanished = True
+
+    def forget(self) -> None:
+        """The world has ended: give up the batches, which the garbage collector does not see."""
+        if self._has_vanished:
+            self.sender.abort(KprodError("its process was killed"))

@@ -171,6 +171,8 @@ class TransactionWorld(Surroundings):
         Judge(self._told, self._readers, self.group, self.violated).check()
         fates = [each.fate for each in self._told]
         self.trace.note("fates", *fates)
+        for producer in self._producers:
+            producer.forget()
         return Outcome(self._violations, self.trace.digest, Counter(fates))
 
     def _no_more_faults(self) -> None:
