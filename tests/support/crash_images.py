@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,12 +19,15 @@ class _Recorder:
     def __init__(self, directory: Path, images: Path) -> None:
         self._directory = directory
         self._images = images
+        self._thread = threading.get_ident()
         self._busy = False
         self.found: list[Path] = []
 
     def record(self, event: str, args: tuple[Any, ...]) -> None:
-        """The state just before the event, unless it is a file of another place."""
-        if self._busy or (event == "open" and not self._creates(args)):
+        """The state just before the event, unless another thread or place is concerned."""
+        if self._busy or threading.get_ident() != self._thread:  # brokers of other tests may run
+            return
+        if event == "open" and not self._creates(args):
             return
         self._busy = True
         try:
