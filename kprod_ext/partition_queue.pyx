@@ -342,7 +342,11 @@ cdef class PartitionQueue:
         # the GIL: no Python code runs until the batch is linked.
         if not quietly:
             self.context._noted(self)
-        self.context._incomplete.add(batch)
+        try:
+            self.context._incomplete.add(batch)
+        except MemoryError:     # a set that cannot grow keeps the new element nevertheless
+            self.context._incomplete.discard(batch)     # else every flush would wait for it
+            raise
         return 0
 
     cdef void _link(self, ProducerBatch batch) noexcept:
