@@ -82,7 +82,7 @@ cdef class LoopTurns:
     cdef int _end_soon(self) except -1:
         if not self._ending:
             self._loop.call_soon(self._end)
-            self._ending = True     # last: if a signal handler raises, the next caller tries it again
+            self._ending = True     # last: if a signal handler raises, the next caller tries again
         return 0
 
     cpdef void spend(self) noexcept:
