@@ -234,7 +234,7 @@ def pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     invalid (nothing is written); 3 if rows were skipped or became dead letters. A summary goes to
     standard error.
     """
-    if report is not None and not report.parent.is_dir():  # told before anything is written
+    if report is not None and not report.parent.is_dir():  # refused before anything is written
         raise typer.BadParameter(f"--report: there is no folder {report.parent}")
     writing = with_config(config, writer_options(option), filled=False)
     given = {

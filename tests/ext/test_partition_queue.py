@@ -221,6 +221,24 @@ def test_a_batch_is_read_while_its_queue_is_freed() -> None:
     assert all(reader.result() for reader in readers)
 
 
+def test_a_batch_for_which_memory_ran_out_is_not_waited_for() -> None:
+    """A set that cannot grow raises MemoryError, and has taken the new element."""
+    memory = pytest.importorskip("_testcapi", reason="this Python comes without its hooks")
+    refused = 0
+    for failing in range(60):
+        incomplete: set[Any] = set(range(4))  # a fifth element makes it grow
+        queue = new_queue(incomplete=incomplete)
+        memory.set_nomemory(failing, failing + 1)
+        try:
+            queue.append(1, None, VALUE, ())
+        except (MemoryError, SystemError):
+            refused += 1
+        finally:
+            memory.remove_mem_hooks()
+        assert len(incomplete) == 4 + (queue.oldest is not None)
+    assert refused > 3
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="collects between two lines of Python only")
 def test_a_batch_may_be_renumbered_and_end_while_its_appender_sums_it() -> None:
     """A collection in the midst of the sum lets other threads run, the sender among them."""
