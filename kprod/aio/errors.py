@@ -50,11 +50,11 @@ def _theirs() -> Any:
 
 
 @cache
-def _kin(name: str) -> type[kafka_errors.KafkaError]:
+def _derived(name: str) -> type[kafka_errors.KafkaError]:
     """The class of ``kprod.kafka`` with this name, and of aiokafka if aiokafka has such a class."""
     known = _kafka_name(name)
     base: type[kafka_errors.KafkaError] = (
-        getattr(kafka_errors, name) if known == name else _kin(known)
+        getattr(kafka_errors, name) if known == name else _derived(known)
     )
     named = {"__module__": __name__, "__qualname__": name, "__doc__": base.__doc__}
     found = [_theirs_of(name, base), _also(name)]
@@ -62,7 +62,9 @@ def _kin(name: str) -> type[kafka_errors.KafkaError]:
     more = [kind for kind in found if kind is not None and not issubclass(base, kind)]
     if not more:
         return base
-    return cast(type[kafka_errors.KafkaError], kafka_errors.Kin(name, (base, *more), named))
+    return cast(
+        type[kafka_errors.KafkaError], kafka_errors.DerivedFromNamesake(name, (base, *more), named)
+    )
 
 
 def _also(name: str) -> type | None:
@@ -70,7 +72,7 @@ def _also(name: str) -> type | None:
     if name == "InvalidTopicError":  # kprod's own, a ValueError: kprod checks topic names itself
         return native.InvalidTopicError
     # aiokafka reports a stale epoch as a fenced producer.
-    return _kin("ProducerFenced") if name == "InvalidProducerEpochError" else None
+    return _derived("ProducerFenced") if name == "InvalidProducerEpochError" else None
 
 
 def _theirs_of(name: str, base: type[kafka_errors.KafkaError]) -> type | None:
@@ -99,7 +101,7 @@ def _their_name(name: str) -> str:
 def __getattr__(name: str) -> type[kafka_errors.KafkaError]:
     if name.startswith("_") or not hasattr(kafka_errors, _kafka_name(name)):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _kin(name)
+    return _derived(name)
 
 
 def cluster_error(error: native.KprodError) -> native.KprodError:
@@ -138,7 +140,7 @@ def for_aiokafka(error: native.KprodError) -> Exception:
         return known
     named = (name for kind, name in _BY_KIND if isinstance(error, kind))
     words = known.args if cause is None else (str(error),)
-    made = _kin(next(named, None) or _their_name(type(known).__name__))(*words)
+    made = _derived(next(named, None) or _their_name(type(known).__name__))(*words)
     made.__dict__.update(known.__dict__)
     made.persisted, made.next_step = error.persisted, error.next_step
     made.number = known.number

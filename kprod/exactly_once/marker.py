@@ -189,10 +189,11 @@ def check_rows(
     if found != wanted:
         raise RowsChanged(
             f"{shard} was already written with {wanted}, and now has {found}. Nothing was written"
-            " or dropped. There are two possible causes. Either the rows differ when Spark computes"
+            " or dropped. There are three possible causes. The rows differ when Spark computes"
             " them again: write them to a table first, or remove expressions that are random or"
-            " read the clock. Or something else uses the same name: give a copy of the checkpoint,"
-            " a new checkpoint or another job its own job_id"
+            " read the clock. A task calls its writer more than once: pass all its rows in one"
+            " call. Something else uses the same name: give a copy of the checkpoint, a new"
+            " checkpoint or another job its own job_id"
         )
 
 

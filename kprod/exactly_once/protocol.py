@@ -311,7 +311,7 @@ def read_decision(of: Shard, *, wait: bool) -> Generator[Step, Any, Decision | N
         return None if layout is None else Decision(layout, {})
     text = layout.winners
     for number in range(1, layout.pieces):
-        # In the transaction of the first: what is not told yet will be.
+        # One transaction wrote all pieces: if one cannot be read yet, waiting for it ends.
         piece: Marker | None = yield ReadMarker(_group(of, number))
         if piece is None or piece.batch < layout.batch or piece.winners is None:
             raise MarkerError(f"{of}: piece {number} of the commit decision is missing")

@@ -47,7 +47,7 @@ def also_theirs(kind: type, name: str) -> None:
 _THEIRS = theirs("errors")
 
 
-class Kin(type):
+class DerivedFromNamesake(type):
     """Makes a class inherit from the class with the same name in ``kafka.errors``, if any.
 
     ``except kafka.errors.X`` needs real inheritance, because ``except`` does not call
@@ -56,14 +56,14 @@ class Kin(type):
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **rest: Any
-    ) -> Kin:
+    ) -> DerivedFromNamesake:
         namesake = getattr(_THEIRS, name, None)
         if isinstance(namesake, type) and issubclass(namesake, Exception):
             bases = (*bases, namesake)
         return super().__new__(mcs, name, bases, namespace, **rest)
 
 
-class KafkaError(KprodError, metaclass=Kin):
+class KafkaError(KprodError, metaclass=DerivedFromNamesake):
     """The base class of kafka-python's errors. Each of these is also a ``kprod.KprodError``.
 
     ``retriable``: the same call may succeed later. kprod adds ``persisted`` (whether the record may
@@ -229,7 +229,9 @@ def _refusal(
     words = said.replace("_", " ").capitalize()
     stated = {"errno": errno, "message": said, "description": words, "__doc__": f"{words}."}
     bases = (BrokerResponseError,) if kind is None else (kind, BrokerResponseError)
-    made = Kin(name, bases, {**stated, "__module__": __name__, "__qualname__": name})
+    made = DerivedFromNamesake(
+        name, bases, {**stated, "__module__": __name__, "__qualname__": name}
+    )
     BY_CODE[errno] = cast(type[BrokerResponseError], made)
     return BY_CODE[errno]
 
@@ -451,4 +453,4 @@ def _of_broker(error: native.BrokerError) -> BrokerResponseError:
     return made
 
 
-__all__ = sorted(name for name, kind in globals().items() if isinstance(kind, Kin))  # noqa: PLE0605
+__all__ = sorted(name for name, kind in globals().items() if isinstance(kind, DerivedFromNamesake))  # noqa: PLE0605

@@ -163,8 +163,8 @@ class BrokerSettings:
     too short (KIP-601). If a broker does not offer all APIs of ``needed``, the handshake fails. The
     peer may not be a broker, or its answer may be garbled. Without this check, a request would find
     no version later, and fail its records. ``learners`` are called after every handshake with the
-    API versions that the broker offers. ``software``: the name and the version that brokers are
-    told. ``window``: the arguments of each broker's ``Window``.
+    API versions that the broker offers. ``software``: the name and the version that brokers
+    are given. ``window``: the arguments of each broker's ``Window``.
     """
 
     client_id: str

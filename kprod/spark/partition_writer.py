@@ -193,7 +193,7 @@ class PartitionWriter:
         """
         started, task = time.monotonic(), this_task()
 
-        def report(**told: Any) -> PartitionReport:
+        def report(**values: Any) -> PartitionReport:
             return PartitionReport(
                 task=task.partition,
                 attempt=task.attempt,
@@ -201,7 +201,7 @@ class PartitionWriter:
                 input_seconds=rows.seconds,
                 host=socket.gethostname(),
                 pid=os.getpid(),
-                **told,
+                **values,
             )
 
         layout = None if rows.is_empty else rows.place(task.partition)
