@@ -240,14 +240,16 @@ class LogSegment:
         last_indexed = self.offset_index.last_offset
         position = self.offset_index.lookup(last_indexed)
         end_offset, end_position = self.base_offset, 0
+        fits = not self.offset_index.count
         try:
             for at, header in self.records.headers(position):
-                if at == position > 0 and header.last_offset != last_indexed:
+                fits = fits or header.last_offset == last_indexed
+                if not fits:
                     return None
                 end_offset, end_position = header.last_offset + 1, at + header.size
         except CorruptBatch:
             return None
-        return end_offset if end_position == self.size else None
+        return end_offset if fits and end_position == self.size else None
 
     def recover(self) -> int:
         """Keep the batches before the first incomplete or invalid one, and rebuild the indexes.

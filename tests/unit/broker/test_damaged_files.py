@@ -175,6 +175,14 @@ TestLogLife = LogLife.TestCase
 TestLogLife.settings = settings(max_examples=examples(25), stateful_step_count=12)
 
 
+def test_a_segment_that_lost_all_batches_after_a_clean_stop_can_be_appended_to() -> None:
+    life = LogLife()
+    life.append(count=1)
+    life.tear_the_newest_bytes(clean=True, lost=life.active().stat().st_size, instead="")
+    life.append(count=1)
+    life.teardown()
+
+
 def checked_bytes(content: bytes) -> list[int]:
     """Where a change can be seen: anywhere but in a leader epoch, which no CRC covers."""
     found = []
