@@ -5,12 +5,9 @@ from uuid import UUID
 import pytest
 
 from kprod.errors import ProtocolError
-from kprod.types import Broker
 from kprod.wire.produce import Topics, decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
-from kprod_ext import PartitionResponse
 from tests.support.kio_messages import read_request
-from tests.support.wire_samples import TOPIC_ID, produce_response
 
 RECORDS = [memoryview(bytes([65 + at]) * (at + 1) * 50) for at in range(4)]
 
@@ -52,27 +49,6 @@ def test_records_are_announced_right_where_the_length_grows_by_a_byte(size: int)
     joined = b"".join(encode(9, {"t": [(0, [memoryview(b"r" * size)])]}))
     _, body = read_request(ApiKey.PRODUCE, 9, joined)
     assert body.topic_data[0].partition_data[0].records == b"r" * size
-
-
-@pytest.mark.parametrize("version", range(3, 14))
-def test_responses_of_every_version(version: int) -> None:
-    results, throttle_ms, brokers = decode_produce_response(version, produce_response(version))
-    start = 17 if version >= 5 else -1
-    by_id = version >= 13
-    name, topic_id = (None, TOPIC_ID.bytes) if by_id else ("flights", None)
-    other = None if by_id else "weather"
-    told = version >= 8
-    errors: list[tuple[int, str | None]] = [(3, "no key"), (4, None)] if told else []
-    leader = (2, 7) if version >= 10 else (-1, -1)
-    assert results == [
-        PartitionResponse(name, topic_id, 0, 0, 2**40, -1, start, [], None, -1, -1),
-        PartitionResponse(
-            name, topic_id, 5, 6, -1, -1, -1, errors, "moved" if told else None, *leader
-        ),
-        PartitionResponse(other, None, 0, 0, 2**40, -1, start, [], None, -1, -1),
-    ]
-    assert throttle_ms == 250
-    assert brokers == ([Broker(2, "h2", 9093, "r")] if version >= 10 else [])
 
 
 def test_unknown_tags_and_trailing_bytes_are_ignored() -> None:
