@@ -115,9 +115,6 @@ cdef class MemoryRecordsBuilder:
     cdef int16_t _producer_epoch
     cdef int32_t _base_sequence
     cdef bint _transactional
-    cdef int64_t _base_offset           # of the batch; those of its records count from it
-    cdef bint _control                  # for control records only
-    cdef bint _aborted
 
     cpdef void close_for_append(self) noexcept
     cpdef void set_producer_state(
@@ -139,14 +136,8 @@ cdef class MemoryRecordsBuilder:
     cdef Py_ssize_t try_append_record(self, const Record* record) except -1
     cdef int refuse(self, const Record* record) except -1
 
-    cdef int _check_kind(self, bint control) except -1
     cdef Py_ssize_t _append(self, const Record* record) except -1
-    cdef Py_ssize_t _append_at(
-        self, int64_t offset, const Record* record, int64_t earliest
-    ) except -1
-    cdef Py_ssize_t _body_size(
-        self, int64_t offset, const Record* record, int64_t earliest=*
-    ) except -1
+    cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
     cdef bint _has_to_compress(self) except -1
     cdef object _records(self)
     cdef int _become(self, object compressed) except -1

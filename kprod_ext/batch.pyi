@@ -45,8 +45,7 @@ class MemoryRecordsBuilder:
     compressed may exceed the buffer as long as their estimated compressed size is below the limit:
     the buffer then grows, if ``pool`` has free memory.
 
-    With ``control``, the batch accepts only control records. Raises ValueError for values out of
-    range.
+    Raises ValueError for values out of range.
     """
 
     def __new__(
@@ -58,7 +57,6 @@ class MemoryRecordsBuilder:
         compression_ratio: float = 1.0,
         pool: BufferPool | None = None,
         full_size: int | None = None,
-        control: bool = False,
     ) -> MemoryRecordsBuilder: ...
     def has_room_for(
         self,
@@ -101,29 +99,6 @@ class MemoryRecordsBuilder:
         record exceeds 2 GiB. Raises TypeError and BufferError for a key or value that is not such a
         buffer, and OverflowError for a timestamp beyond 64 bits. The batch is unchanged after an
         error.
-        """
-
-    def append_with_offset(
-        self,
-        offset: int,
-        timestamp_ms: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Sequence[tuple[str, Buffer | None]] = (),
-        *,
-        control: bool = False,
-    ) -> int:
-        """Append a record at this offset; the first one is the base offset of the batch.
-
-        Like ``append``, but ``timestamp_ms`` may be -1 for none. Raises ValueError if the offset is
-        negative, not above the last one, or more than 2**31 - 1 above the first one, or if
-        ``control`` is not that of the batch. For copies of logs: a producer's batches begin with 0.
-        """
-
-    def abort(self) -> None:
-        """Accept no more records, and never become a batch: ``close`` raises RuntimeError.
-
-        Raises RuntimeError if the batch is already closed. Idempotent.
         """
 
     def close_for_append(self) -> None:

@@ -27,7 +27,6 @@ from kprod_ext.futures cimport track, untrack
 from kprod_ext.record cimport (
     BATCH_LENGTH_END,
     BatchHeader,
-    CONTROL_BIT,
     CACHE_LINE,
     CRC_START,
     HEADER_SIZE,
@@ -179,7 +178,6 @@ cdef class MemoryRecordsBuilder:
         double compression_ratio=1.0,
         BufferPool pool=None,
         object full_size=None,
-        bint control=False,
     ):
         if of_a_subclass and type(self) is MemoryRecordsBuilder:
             raise TypeError("a builder takes a buffer; everything else is named")
@@ -199,7 +197,6 @@ cdef class MemoryRecordsBuilder:
         self._full_size = write_limit if full_size is None else min(full_size, write_limit)
         self._expansion = compression_ratio * ESTIMATION_MARGIN
         self.compression = compression
-        self._control = control
         self.actual_compression_ratio = 1.0
         self._producer_id = -1
         self._producer_epoch = -1
@@ -243,7 +240,6 @@ cdef class MemoryRecordsBuilder:
         """Append a record within the limit, else close for append. Returns its bytes, or 0."""
         cdef HeldRecord held
         cdef tuple frozen = frozen_headers(headers)
-        self._check_kind(False)
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
             return self.try_append_record(&held.record)
@@ -259,36 +255,6 @@ cdef class MemoryRecordsBuilder:
             return self._append(&held.record)
         finally:
             release_record(&held)
-
-    def append_with_offset(
-        self, int64_t offset, timestamp_ms, key, value, headers=(), *, bint control=False
-    ):
-        """Append a record at this offset regardless of the limit. Returns its bytes."""
-        cdef HeldRecord held
-        cdef tuple frozen = frozen_headers(headers)
-        cdef int64_t base = self._base_offset if self._tail.record_count > 0 else offset
-        cdef Py_ssize_t size
-        self._check_kind(control)
-        if offset < 0:
-            raise ValueError(f"offset must not be negative, got {offset}")
-        if offset - base <= self._tail.last_offset:
-            raise ValueError(f"offset {offset} does not follow {base + self._tail.last_offset}")
-        if offset - base > INT32_MAX:
-            raise ValueError(f"offset {offset} is too far from the first one, {base}")
-        hold_record(&held, timestamp_ms, key, value, frozen)
-        try:
-            size = self._append_at(offset - base, &held.record, -1)     # -1: none
-        finally:
-            release_record(&held)
-        self._base_offset = base
-        return size
-
-    def abort(self):
-        """Take no more records; the batch cannot be completed."""
-        if self.is_closed:
-            raise RuntimeError("the batch is closed")
-        self.close_for_append()
-        self._aborted = True
 
     cpdef void close_for_append(self) noexcept:
         """Take no more records; the header is still to be written."""
@@ -330,8 +296,6 @@ cdef class MemoryRecordsBuilder:
         """Compress the records if asked to and write the header."""
         if self.is_closed:
             return
-        if self._aborted:
-            raise RuntimeError("the batch was aborted")
         self._check_usable()
         self.compress(compress)
         if self._tail.record_count > 0:
@@ -416,20 +380,10 @@ cdef class MemoryRecordsBuilder:
         self._check_usable()
         raise SystemError("a record took other than the bytes it was measured to take")
 
-    cdef int _check_kind(self, bint control) except -1:
-        if control != self._control:
-            raise ValueError("control records are in control batches, and no other records are")
-        return 0
-
     cdef Py_ssize_t _append(self, const Record* record) except -1:
-        self._check_kind(False)
-        return self._append_at(<int64_t>self._tail.last_offset + 1, record, 0)
-
-    cdef Py_ssize_t _append_at(
-        self, int64_t offset, const Record* record, int64_t earliest
-    ) except -1:
+        cdef int64_t offset = <int64_t>self._tail.last_offset + 1
         cdef Py_ssize_t body, size
-        body = self._body_size(offset, record, earliest)
+        body = self._body_size(offset, record)
         size = varint_size(body) + body
         if self.closed_for_append:
             raise ValueError("the batch takes no more records")
@@ -440,12 +394,10 @@ cdef class MemoryRecordsBuilder:
             raise SystemError("a record took other than the bytes it was measured to take")
         return size
 
-    cdef Py_ssize_t _body_size(
-        self, int64_t offset, const Record* record, int64_t earliest=0
-    ) except -1:
+    cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1:
         cdef Py_ssize_t body
         cdef int64_t delta = 0
-        if record.timestamp_ms < earliest:
+        if record.timestamp_ms < 0:
             raise ValueError(f"timestamp_ms must not be negative, got {record.timestamp_ms}")
         if self._tail.record_count > 0:
             delta = record.timestamp_ms - self._tail.base_timestamp
@@ -541,9 +493,7 @@ cdef class MemoryRecordsBuilder:
         """Write the header."""
         cdef BatchHeader header
         cdef int bits = TRANSACTIONAL_BIT if self._transactional else 0
-        if self._control:
-            bits |= CONTROL_BIT
-        header.base_offset = self._base_offset
+        header.base_offset = 0
         header.batch_length = self._tail.end - BATCH_LENGTH_END
         header.attributes = <int16_t>(self.compression | bits)
         header.last_offset_delta = self._tail.last_offset

@@ -144,7 +144,6 @@ cdef enum:
     CRC_START = 21
     HEADER_SIZE = 61
     TRANSACTIONAL_BIT = 0x10
-    CONTROL_BIT = 0x20
 
 
 cdef struct BatchHeader:
