@@ -7,16 +7,19 @@ from typing import Any
 
 from kprod.broker.log.local_log import Appended
 from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.log_loader import LogLoader
 from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.records.batch_writer import write_batch
 from kprod.broker.records.file_slice import in_memory
 from kprod.records.legacy_message import read_sets
 from kprod.records.record_batch import BatchHeader, StoredRecord
 from kprod.types import TopicPartition
 from tests.support.raw_batch import raw_batch
 
-opened: list[PartitionLog] = []
-"""Each log is closed after its test, by ``conftest.py``."""
+opened: list[PartitionLog | LogDirectories] = []
+"""Closed after the test, by ``conftest.py``."""
+NOW = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=4_000, index_interval_bytes=300, segment_index_bytes=1_000)
 
 
@@ -31,15 +34,27 @@ def open_log(
     return log
 
 
+def open_directories(*paths: Path, config: LogConfig | None = None) -> LogDirectories:
+    directories = LogDirectories(paths, config or LogConfig())
+    opened.append(directories)
+    return directories
+
+
 def append(log: PartitionLog, *values: bytes, **changes: Any) -> Appended:
     """One batch."""
     data = raw_batch(values or (b"value",), **changes)
     return log.append(BatchHeader.parse(data), data)
 
 
-def produce(log: PartitionLog, first: int, count: int = 1, epoch: int = 0) -> Appended:
+def put(log: PartitionLog, *pairs: tuple[bytes | None, bytes | None], at: int = NOW) -> None:
+    """One batch of keys and values."""
+    data = write_batch(pairs, at)
+    log.append(BatchHeader.parse(data), data)
+
+
+def produce(log: PartitionLog, first: int, count: int = 1, **changes: Any) -> Appended:
     """One batch of an idempotent producer, with sequences from ``first`` on."""
-    state = {"producer_id": 7, "producer_epoch": epoch, "base_sequence": first}
+    state = {"producer_id": 7, "producer_epoch": 0, "base_sequence": first, **changes}
     return append(log, *[b"%d" % (first + n) for n in range(count)], **state)
 
 

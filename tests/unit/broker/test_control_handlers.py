@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,38 +12,25 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker import GroupConfig, TransactionConfig
 from kprod.broker.client_metrics import ClientMetricsSubscription
-from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import VERSIONS, ApiKey
-from kprod.broker.topics import Topics, is_legal_name
+from kprod.broker.topics import is_legal_name
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
-from tests.unit.broker.logs import append, values
+from tests.unit.broker.logs import append, open_directories, values
 from tests.unit.broker.nodes import ask, running_node
 
+NONE = ErrorCode.none
 UNKNOWN = ErrorCode.unknown_topic_or_partition
 
 
-def metadata(node: Node, *names: str, version: int = 12, create: bool = False) -> dict[str, Any]:
-    topics = [{"name": name} for name in names]
-    answer = ask(node, ApiKey.METADATA, version, topics=topics, allow_auto_topic_creation=create)
-    return {topic.name: topic for topic in answer.topics}
-
-
-def test_metadata_for_none_one_or_all(node: Node) -> None:
+def test_metadata_for_none_all_or_by_id(node: Node) -> None:
     made = node.topics.create("t", 1)
-    assert metadata(node) == {}
+    assert ask(node, ApiKey.METADATA, 12, topics=[]).topics == ()
     assert [t.name for t in ask(node, ApiKey.METADATA, 0, topics=[]).topics] == ["t"]
-    by_id = ask(node, ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": made.id}])
-    assert by_id.topics[0].name == "t"
-    unknown = ask(node, ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": node_id(made.id)}])
-    assert unknown.topics[0].error_code is ErrorCode.unknown_topic_id
-
-
-def node_id(of: Any) -> Any:
-    """Another id than the one given."""
-    return type(of)(int=of.int ^ 1)
+    asked = [{"name": None, "topic_id": topic_id} for topic_id in (made.id, uuid.uuid4())]
+    known, unknown = ask(node, ApiKey.METADATA, 12, topics=asked).topics
+    assert (known.name, unknown.error_code) == ("t", ErrorCode.unknown_topic_id)
 
 
 @pytest.mark.parametrize(
@@ -59,16 +45,17 @@ def node_id(of: Any) -> Any:
 def test_topics_are_made_if_both_sides_want_it(
     request_says: bool, broker_says: bool, version: int, made: bool, tmp_path: Path
 ) -> None:
+    asked = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": request_says}
     with running_node(tmp_path, auto_create_topics=broker_says, default_partitions=4) as node:
-        found = metadata(node, "fresh", version=version, create=request_says)["fresh"]
-        assert found.error_code is (ErrorCode.none if made else UNKNOWN)
+        (found,) = ask(node, ApiKey.METADATA, version, **asked).topics
+        assert found.error_code is (NONE if made else UNKNOWN)
         assert len(found.partitions) == (4 if made else 0)
         assert (node.topics.find("fresh") is not None) is made
 
 
-def create(node: Node, version: int = 7, validate_only: bool = False, **topic: Any) -> Any:
+def create(node: Node, validate_only: bool = False, **topic: Any) -> Any:
     wanted = {"name": "t", "num_partitions": 2, "replication_factor": 1, **topic}
-    answer = ask(node, ApiKey.CREATE_TOPICS, version, topics=[wanted], validate_only=validate_only)
+    answer = ask(node, ApiKey.CREATE_TOPICS, 7, topics=[wanted], validate_only=validate_only)
     return answer.topics[0]
 
 
@@ -96,21 +83,26 @@ def test_internal_topics_keep_their_number_of_partitions(tmp_path: Path) -> None
 
 def test_topics_are_made_on_request(tmp_path: Path) -> None:
     with running_node(tmp_path, default_partitions=5) as node:
-        assert create(node, validate_only=True).error_code is ErrorCode.none
+        assert create(node, validate_only=True).error_code is NONE
         assert node.topics.find("t") is None
         made = create(node)
-        assert (made.error_code, made.num_partitions) == (ErrorCode.none, 2)
         topic = node.topics.find("t")
         assert topic is not None
-        assert made.topic_id == topic.id
+        assert (made.error_code, made.num_partitions, made.topic_id) == (NONE, 2, topic.id)
         assert {config.name for config in made.configs} >= {"max.message.bytes", "retention.ms"}
         assert create(node).error_code is ErrorCode.topic_already_exists
-        assert create(node, name="u", num_partitions=-1).num_partitions == 5
+        by_default: Any = {"num_partitions": -1, "replication_factor": -1}
+        assert create(node, name="u", **by_default).num_partitions == 5
         assigned = [{"partition_index": n, "broker_ids": [1]} for n in range(3)]
-        by_hand = create(
-            node, name="v", num_partitions=-1, replication_factor=-1, assignments=assigned
-        )
-        assert by_hand.num_partitions == 3
+        assert create(node, name="v", **by_default, assignments=assigned).num_partitions == 3
+
+
+def assigned(partition: int, broker: int) -> dict[str, Any]:
+    return {"assignments": [{"partition_index": partition, "broker_ids": [broker]}]}
+
+
+def configured(name: str, value: str) -> dict[str, Any]:
+    return {"configs": [{"name": name, "value": value}]}
 
 
 @pytest.mark.parametrize(
@@ -120,17 +112,11 @@ def test_topics_are_made_on_request(tmp_path: Path) -> None:
         ({"num_partitions": 0}, ErrorCode.invalid_partitions),
         ({"num_partitions": -2}, ErrorCode.invalid_partitions),
         ({"replication_factor": 3}, ErrorCode.invalid_replication_factor),
-        (
-            {"assignments": [{"partition_index": 0, "broker_ids": [2]}]},
-            ErrorCode.invalid_replica_assignment,
-        ),
-        (
-            {"assignments": [{"partition_index": 1, "broker_ids": [1]}]},
-            ErrorCode.invalid_replica_assignment,
-        ),
-        ({"configs": [{"name": "retention.ms", "value": "-5"}]}, ErrorCode.invalid_config),
-        ({"configs": [{"name": "no.such", "value": "1"}]}, ErrorCode.invalid_config),
-        ({"configs": [{"name": "cleanup.policy", "value": "delete"}]}, ErrorCode.none),
+        (assigned(0, 2), ErrorCode.invalid_replica_assignment),
+        (assigned(1, 1), ErrorCode.invalid_replica_assignment),
+        (configured("retention.ms", "-5"), ErrorCode.invalid_config),
+        (configured("no.such", "1"), ErrorCode.invalid_config),
+        (configured("cleanup.policy", "delete"), NONE),
     ],
 )
 def test_topics_that_cannot_be_made(
@@ -142,24 +128,23 @@ def test_topics_that_cannot_be_made(
 def test_topics_grow_and_go(node: Node) -> None:
     made = node.topics.create("t", 1)
     node.topics.create("u", 1)
-
-    def extend(name: str, count: int, validate_only: bool = False) -> ErrorCode:
+    for name, count, validate_only, code in (
+        ("t", 3, True, NONE),
+        ("t", 3, False, NONE),
+        ("t", 3, True, ErrorCode.invalid_partitions),
+        ("nowhere", 3, False, UNKNOWN),
+    ):
         wanted = [{"name": name, "count": count}]
         answer = ask(node, ApiKey.CREATE_PARTITIONS, 3, topics=wanted, validate_only=validate_only)
-        code: ErrorCode = answer.results[0].error_code
-        return code
-
-    assert extend("t", 3, validate_only=True) is ErrorCode.none
-    assert extend("t", 3) is ErrorCode.none
-    assert extend("t", 3, validate_only=True) is ErrorCode.invalid_partitions
-    assert extend("nowhere", 3) is UNKNOWN
-    assert len(metadata(node, "t")["t"].partitions) == 3
+        assert answer.results[0].error_code is code
+    assert len(made.partitions) == 1
+    assert [len(topic.partitions) for topic in node.topics.all()] == [3, 1]
 
     by_name = ask(node, ApiKey.DELETE_TOPICS, 5, topic_names=["u", "nowhere"]).responses
-    assert [found.error_code for found in by_name] == [ErrorCode.none, UNKNOWN]
-    wanted = [{"name": None, "topic_id": made.id}] * 2
-    by_id = ask(node, ApiKey.DELETE_TOPICS, 6, topics=wanted).responses
-    assert [found.error_code for found in by_id] == [0, ErrorCode.unknown_topic_id]
+    assert [found.error_code for found in by_name] == [NONE, UNKNOWN]
+    wanted_ids = [{"name": None, "topic_id": made.id}] * 2
+    by_id = ask(node, ApiKey.DELETE_TOPICS, 6, topics=wanted_ids).responses
+    assert [found.error_code for found in by_id] == [NONE, ErrorCode.unknown_topic_id]
     assert by_id[0].name == "t"
     assert node.topics.all() == []
 
@@ -171,45 +156,30 @@ def test_settings_are_described(node: Node) -> None:
 
     node.topics.create("t", 1)
     found = {config.name: config.value for config in describe(2, "t").configs}
-    assert found["max.message.bytes"] == "1048588"
-    assert found["compression.type"] == "producer"
-    assert [config.name for config in describe(4, "1", ["segment.bytes"]).configs] == [
-        "segment.bytes"
-    ]
+    assert found.items() >= {"max.message.bytes": "1048588", "compression.type": "producer"}.items()
+    (only,) = describe(4, "1", ["segment.bytes"]).configs
+    assert only.name == "segment.bytes"
     assert describe(2, "nowhere").error_code is UNKNOWN
     assert describe(4, "2").error_code is ErrorCode.invalid_request
     assert describe(32, "g").error_code is ErrorCode.invalid_request
 
 
 def test_offsets_by_time(node: Node) -> None:
-    def offset(timestamp: int, number: int = 0, epoch: int = -1) -> Any:
+    def told(timestamp: int, number: int = 0, epoch: int = -1) -> Any:
         part = {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": epoch}
         topics = [{"name": "t", "partitions": [part]}]
         return ask(node, ApiKey.LIST_OFFSETS, 10, topics=topics).topics[0].partitions[0]
 
     log = node.topics.create("t", 1).partitions[0]
-    assert (offset(-1).offset, offset(-2).offset, offset(-3).offset) == (0, 0, -1)
+    assert [told(timestamp).offset for timestamp in (-1, -2, -3)] == [0, 0, -1]
     for timestamp in (100, 300, 200):
         append(log, b"x", base_timestamp=timestamp, max_timestamp=timestamp)
-    assert (offset(-1).offset, offset(-2).offset, offset(-4).offset) == (3, 0, 0)
-    assert (offset(-3).timestamp, offset(-3).offset) == (300, 1)
-    assert (offset(150).timestamp, offset(150).offset, offset(150).leader_epoch) == (300, 1, 0)
-    assert (offset(301).timestamp, offset(301).offset, offset(301).leader_epoch) == (-1,) * 3
-    assert offset(-5).offset == -1
-    assert offset(-1, number=1).error_code is UNKNOWN
-    assert offset(-1, epoch=2).error_code is ErrorCode.unknown_leader_epoch
-
-
-def test_epochs_of_the_leader(node: Node) -> None:
-    def end(epoch: int, number: int = 0) -> Any:
-        part = {"partition": number, "current_leader_epoch": 0, "leader_epoch": epoch}
-        topics = [{"topic": "t", "partitions": [part]}]
-        return ask(node, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, topics=topics).topics[0].partitions[0]
-
-    append(node.topics.create("t", 1).partitions[0], b"a", b"b")
-    assert (end(0).leader_epoch, end(0).end_offset) == (0, 2)
-    assert (end(1).leader_epoch, end(1).end_offset) == (-1, -1)
-    assert end(0, number=5).error_code is UNKNOWN
+    assert [told(timestamp).offset for timestamp in (-1, -2, -4, -5)] == [3, 0, 0, -1]
+    for timestamp, found in ((-3, (300, 1, 0)), (150, (300, 1, 0)), (301, (-1, -1, -1))):
+        answer = told(timestamp)
+        assert (answer.timestamp, answer.offset, answer.leader_epoch) == found
+    assert told(-1, number=1).error_code is UNKNOWN
+    assert told(-1, epoch=2).error_code is ErrorCode.unknown_leader_epoch
 
 
 def test_ranges(node: Node) -> None:
@@ -251,11 +221,11 @@ def test_names_that_metrics_could_not_tell_apart(node: Node) -> None:
     # A client that only asks for it is not told why, as the controller makes it later.
     asked = {"topics": [{"name": "a_b.c"}], "allow_auto_topic_creation": True}
     (found,) = ask(node, ApiKey.METADATA, 8, **asked).topics
-    assert found.error_code == ErrorCode.unknown_topic_or_partition
+    assert found.error_code == UNKNOWN
 
 
 def test_a_half_made_topic_is_completed(tmp_path: Path) -> None:
-    logs = LogDirectories([tmp_path], LogConfig())
+    logs = open_directories(tmp_path)
     topic_id = uuid.uuid4()
     for number in (5, 4):
         logs.create(TopicPartition("t", number), topic_id)
@@ -268,16 +238,8 @@ def test_a_half_made_topic_is_completed(tmp_path: Path) -> None:
 
 
 def test_many_who_want_the_same_topic_get_the_same(node: Node) -> None:
-    found: list[uuid.UUID] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(node.topics.find_or_create("t", 2).id))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda _: node.topics.find_or_create("t", 2).id, range(8))
     assert len(set(found)) == 1
 
 
@@ -291,12 +253,3 @@ def test_a_deleted_topic_comes_back_empty_and_with_another_id(node: Node) -> Non
     new = node.topics.create("t", 1)
     assert new.id != old.id
     assert values(new.partitions[0]) == []
-
-
-def test_a_disk_that_refuses_is_a_storage_error(tmp_path: Path) -> None:
-    logs = LogDirectories([tmp_path / "data"], LogConfig())
-    topics = Topics(logs)
-    shutil.rmtree(tmp_path / "data")
-    with pytest.raises(BrokerError, match="KAFKA_STORAGE_ERROR"):
-        topics.create("t", 1)
-    logs.abandon()
