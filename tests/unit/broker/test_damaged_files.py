@@ -47,20 +47,16 @@ DAMAGES = 12
 def damage(path: Path, number: int) -> None:
     """Make a file another one: missing, empty, ones, zeros, noise, cut, or with a bit flipped."""
     content = path.read_bytes()
-    chance = random.Random(len(content) * DAMAGES + number)
+    size = len(content)
+    chance = random.Random(size * DAMAGES + number)
+    flipped = bytearray(content or b"\0")
+    flipped[chance.randrange(len(flipped))] ^= 1 << chance.randrange(8)
+    fixed = [b"", b"\xff" * 8, bytes(1000), chance.randbytes(size), content[:-3]]
+    cuts = [content[: chance.randrange(size or 1)] for _ in range(2)]
     if number == 0:
         path.unlink()
-        return
-    fixed = [b"", b"\xff" * 8, bytes(1000), chance.randbytes(len(content)), content[:-3]]
-    if number <= len(fixed):
-        content = fixed[number - 1]
-    elif number < DAMAGES - 4:
-        content = content[: chance.randrange(len(content) or 1)]
     else:
-        flipped = bytearray(content or b"\0")
-        flipped[chance.randrange(len(flipped))] ^= 1 << chance.randrange(8)
-        content = bytes(flipped)
-    path.write_bytes(content)
+        path.write_bytes([*fixed, *cuts, *[bytes(flipped)] * 4][number - 1])
 
 
 class LogLife(RuleBasedStateMachine):

@@ -54,37 +54,30 @@ def numbers(log: PartitionLog, start: int = 0) -> list[int]:
 
 @pytest.mark.parametrize("recovery_point", [None, 0], ids=["clean", "crashed"])
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
-def test_an_old_active_segment_is_read_and_written_on(
+def test_old_segments_are_read_and_the_active_one_written_on(
     tmp_path: Path, magic: int, codec: int, recovery_point: int | None
 ) -> None:
-    before = messages(0, 5, magic, codec) + messages(5, 5, magic, codec)
-    path = write(tmp_path, 0, before)
-    log = open_log(tmp_path, recovery_point)
-    assert path.read_bytes() == before
-    assert (log.start_offset, log.end_offset, log.leader_epoch) == (0, 10, 0)
-    for start in range(10):
-        assert numbers(log, start) == list(range(start, 10))
-    assert append(log, b"10").base_offset == 10
-    log.close()
-    again = open_log(tmp_path, recovery_point)
-    assert numbers(again) == list(range(11))
-    again.close()
-    assert path.read_bytes().startswith(before)
-    assert not list(check_directory(tmp_path))
-
-
-@pytest.mark.parametrize("recovery_point", [None, 0], ids=["clean", "crashed"])
-@pytest.mark.parametrize(("magic", "codec"), FORMATS)
-def test_an_old_segment_may_stand_anywhere(
-    tmp_path: Path, magic: int, codec: int, recovery_point: int | None
-) -> None:
-    old = messages(2, 8, magic, codec)
-    contents = {0: raw_batch([b"0", b"1"]), 2: old, 10: raw_batch([b"10"], base_offset=10)}
+    contents = {
+        0: raw_batch([b"0", b"1"], base_timestamp=0, max_timestamp=0),
+        2: messages(2, 5, magic, codec),
+        7: messages(7, 3, magic, codec) + messages(10, 5, magic, codec),
+    }
     paths = {base: write(tmp_path, base, content) for base, content in contents.items()}
     log = open_log(tmp_path, recovery_point)
-    assert numbers(log) == list(range(11))
-    log.close()
     assert {base: path.read_bytes() for base, path in paths.items()} == contents
+    assert (log.start_offset, log.end_offset, log.leader_epoch) == (0, 15, 0)
+    for start in range(15):
+        assert numbers(log, start) == list(range(start, 15))
+    if magic:
+        for time in (3, 12):
+            assert log.view().find_timestamp(time) == TimestampOffset(time, time)
+        assert log.view().largest_timestamp() == TimestampOffset(14, 14)
+    assert append(log, b"15").base_offset == 15
+    log.close()
+    assert numbers(open_log(tmp_path, recovery_point)) == list(range(16))
+    contents[7] += paths[7].read_bytes()[len(contents[7]) :]
+    assert {base: path.read_bytes() for base, path in paths.items()} == contents
+    assert not list(check_directory(tmp_path))
 
 
 WRONG_CRC = messages(3, 1, 1, 0)[:-1] + b"?" + messages(4, 2, 1, 0)
@@ -105,16 +98,7 @@ def test_what_cannot_be_decompressed_is_kept_and_handed_out(tmp_path: Path) -> N
     path = write(tmp_path, 0, content)
     log = open_log(tmp_path, recovery_point=0)
     assert log.end_offset == 5
-    assert read_log(log, 0, 1_000) == content
-    log.close()
-    assert path.read_bytes() == content
-
-
-def test_a_time_finds_an_old_message(tmp_path: Path) -> None:
-    write(tmp_path, 0, messages(0, 5, 1, 1) + messages(5, 5, 1, 0))
-    log = open_log(tmp_path)
-    assert log.view().find_timestamp(3) == TimestampOffset(3, 3)
-    assert log.view().largest_timestamp() == TimestampOffset(9, 9)
+    assert read_log(log, 0, 1_000) == path.read_bytes() == content
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -155,15 +139,6 @@ def test_compaction_keeps_the_last_message_of_each_key(
     assert again.view().find_timestamp(-1) == TimestampOffset(1 if magic else -1, 1)
     LogCleaner(tmp_path).clean(again, 1_000 + 2 * SMALL.delete_retention_ms)
     assert found(again) == [(1, b"1"), (2, b"2"), (5, b"5")]
-
-
-def test_compaction_leaves_what_has_nothing_to_lose_as_it_is(tmp_path: Path) -> None:
-    content = legacy_wrapper(0, [b"0", b"1"], keys=[b"a", b"b"])
-    path = write(tmp_path, 0, content)
-    write(tmp_path, 2, legacy_message(2, b"2", key=b"c"))
-    log = open_log(tmp_path)
-    LogCleaner(tmp_path).clean(log, 1_000)
-    assert path.read_bytes() == content
 
 
 def test_a_damaged_segment_without_an_index_is_left_as_it_is(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from kprod.broker.records.file_slice import in_memory
 from kprod.errors import BrokerError
 from kprod.records.record_batch import BatchHeader, read_batches
 from tests.support.raw_batch import raw_batch, raw_record
-from tests.unit.broker.logs import append, open_log, produce, read_log, records, values
+from tests.unit.broker.logs import SMALL, append, open_log, produce, read_log, records, values
 
 
 def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
@@ -53,13 +53,19 @@ def test_a_flush_does_not_leave_out_the_segment_before(
     assert flushed == {segment.records.path.stat().st_ino for segment in log.segments}
 
 
-def test_a_full_segment_is_followed_by_the_next(log: PartitionLog, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [SMALL, LogConfig(index_interval_bytes=1, segment_index_bytes=36)],
+    ids=["bytes", "index"],
+)
+def test_a_full_segment_is_followed_by_the_next(tmp_path: Path, config: LogConfig) -> None:
+    log = open_log(tmp_path, config=config)
     sent = [b"%04d" % n * 100 for n in range(30)]
     for value in sent:
         append(log, value)
     logs = sorted(tmp_path.glob("*.log"))
     assert len(logs) > 2
-    assert all(path.stat().st_size <= 4_000 for path in logs)
+    assert all(path.stat().st_size <= config.segment_bytes for path in logs)
     assert values(log) == sent
     snapshots = {path.stem for path in tmp_path.glob("*.snapshot")}
     assert snapshots == {path.stem for path in logs[-2:]}
@@ -69,15 +75,6 @@ def test_a_batch_larger_than_a_segment_is_refused(log: PartitionLog) -> None:
     with pytest.raises(BrokerError, match="RECORD_LIST_TOO_LARGE"):
         append(log, b"x" * 4_000)
     assert values(log) == []
-
-
-def test_a_full_index_ends_a_segment(tmp_path: Path) -> None:
-    config = LogConfig(index_interval_bytes=1, segment_index_bytes=36)
-    log = open_log(tmp_path, config=config)
-    for number in range(8):
-        append(log, b"%d" % number)
-    assert len(list(tmp_path.glob("*.log"))) > 1
-    assert values(log) == [b"%d" % number for number in range(8)]
 
 
 def test_times_are_found_across_segments(log: PartitionLog) -> None:
@@ -241,17 +238,6 @@ def test_recovery_ends_at_the_first_batch_that_is_not_valid(segment: LogSegment,
     assert segment.intact_end() == BASE + 9
 
 
-def test_zeros_at_the_end_are_not_batches(segment: LogSegment) -> None:
-    fill(segment, range(3))
-    with segment.records.path.open("ab") as file:
-        file.write(bytes(4096))
-    again = LogSegment(segment.records.path.parent, BASE, LogConfig())
-    assert again.intact_end() is None
-    assert again.recover() == 4096
-    assert again.intact_end() == BASE + 9
-    again.close()
-
-
 def test_a_closed_segment_has_nothing_to_read(segment: LogSegment) -> None:
     fill(segment, range(8))
     segment.close()
@@ -325,32 +311,22 @@ def test_only_larger_timestamps_are_news_and_the_last_slot_is_for_sealing(tmp_pa
 CRASHED = 0
 
 
-def filled(directory: Path, count: int = 25) -> list[bytes]:
+def filled(directory: Path) -> list[bytes]:
     """A log of several segments that ended with a crash; returns what is in it."""
     log = open_log(directory)
-    sent = [b"%04d" % number * 100 for number in range(count)]
+    sent = [b"%04d" % number * 100 for number in range(25)]
     for value in sent:
         append(log, value)
     log.abandon()
     return sent
 
 
-def reopened(directory: Path, recovery_point: int | None) -> list[bytes | None]:
-    log = open_log(directory, recovery_point)
+def recovered(directory: Path) -> list[bytes | None]:
+    log = open_log(directory, CRASHED)
     found = values(log)
     append(log, b"one more")
     assert values(log) == [*found, b"one more"]
-    log.abandon()
     return found
-
-
-def test_after_a_clean_stop_files_have_no_slack_and_nothing_is_lost(tmp_path: Path) -> None:
-    sent = filled(tmp_path)
-    log = open_log(tmp_path, CRASHED)
-    log.close()
-    for path in tmp_path.glob("*.index"):
-        assert path.stat().st_size < 200
-    assert reopened(tmp_path, None) == sent
 
 
 def test_a_bad_batch_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
@@ -359,7 +335,7 @@ def test_a_bad_batch_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
     content = bytearray(second.read_bytes())
     content[-1] ^= 1
     second.write_bytes(content)
-    found = reopened(tmp_path, CRASHED)
+    found = recovered(tmp_path)
     third = int(sorted(tmp_path.glob("*.log"))[1].stem)
     assert found == sent[: len(found)]
     assert 0 < third <= len(found) < len(sent)
@@ -369,38 +345,26 @@ def test_leftovers_are_removed(tmp_path: Path) -> None:
     sent = filled(tmp_path)
     for name in ("00000000000000000099.index", "00000000000000000000.log.deleted", "x.cleaned"):
         (tmp_path / name).write_bytes(b"?")
-    assert reopened(tmp_path, CRASHED) == sent
+    assert recovered(tmp_path) == sent
     assert not list(tmp_path.glob("*9.index")) + list(tmp_path.glob("*.deleted"))
 
 
-def after(log: PartitionLog, recovery_point: int | None) -> PartitionLog:
-    """The log, opened again after a crash or a clean stop."""
-    log.close() if recovery_point is None else log.abandon()
-    return open_log(log.directory, recovery_point)
+LONG_AGO = {"producer_id": 8, "producer_epoch": 0, "base_sequence": 0}
 
 
-@pytest.mark.parametrize("recovery_point", [None, CRASHED])
-def test_the_last_five_batches_are_known_after_any_end(
+@pytest.mark.parametrize("recovery_point", [None, CRASHED], ids=["clean", "crashed"])
+def test_what_producers_wrote_last_is_known_after_any_end(
     log: PartitionLog, recovery_point: int | None
 ) -> None:
+    append(log, b"long ago", **LONG_AGO)
     for number in range(100):
         produce(log, number)
-    log = after(log, recovery_point)
+    log.close() if recovery_point is None else log.abandon()
+    log = open_log(log.directory, recovery_point)
+    assert append(log, b"long ago", **LONG_AGO).base_offset == 0
     for number in range(95, 100):
-        assert produce(log, number).base_offset == number
-    with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
-        produce(log, 94)
-    assert produce(log, 100).base_offset == 100
-
-
-@pytest.mark.parametrize("recovery_point", [None, CRASHED])
-def test_a_producer_that_wrote_long_ago_is_known(
-    log: PartitionLog, recovery_point: int | None
-) -> None:
-    produce(log, 0, 3)
-    for _ in range(30):
-        append(log, b"x" * 500)
-    log = after(log, recovery_point)
-    assert produce(log, 0, 3).base_offset == 0
-    with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
-        produce(log, 4)
+        assert produce(log, number).base_offset == 1 + number
+    for number in (94, 101):
+        with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
+            produce(log, number)
+    assert produce(log, 100).base_offset == 101

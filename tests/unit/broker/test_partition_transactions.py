@@ -13,7 +13,7 @@ from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_files import check_directory
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.records.batch_writer import TransactionMarker, read_marker
+from kprod.broker.records.batch_writer import TransactionMarker
 from kprod.errors import BrokerError
 from kprod.records.record_batch import RecordBatch, read_batches
 from tests.support.raw_batch import raw_batch
@@ -84,18 +84,6 @@ def test_a_reader_is_told_of_the_aborted_transactions_it_meets(log: PartitionLog
     uncommitted = log.locate(0, 1_000, whole_first=True)
     assert uncommitted.aborted is None
     assert committed(log) == [b"b"]
-
-
-def test_a_marker_is_a_control_batch_of_its_producer(log: PartitionLog) -> None:
-    send(log, 7, 0, b"a", epoch=3)
-    log.end_transaction(TransactionMarker(7, 4, False, 12), NOW, transaction_version=2)
-    *_, marker = read_batches(read_log(log, 0, 10_000))
-    assert (marker.is_control, marker.is_transactional, marker.record_count) == (True, True, 1)
-    assert (marker.producer_id, marker.producer_epoch, marker.base_sequence) == (7, 4, -1)
-    assert marker.crc_ok
-    assert read_marker(marker) == TransactionMarker(7, 4, False, 12)
-    (record,) = marker.records()
-    assert (record.key, record.value) == (b"\0\0\0\0", b"\0\0\0\0\0\x0c")
 
 
 def code_of(log: PartitionLog, producer_id: int, sequence: int, epoch: int = 0) -> int:
