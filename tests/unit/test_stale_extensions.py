@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import kprod
 
 ROOT = Path(kprod.__file__).parents[1]
@@ -26,45 +24,37 @@ def imported(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A copy of the packages, as compiled as they are, and compiled last.
+def copied_to(folder: Path) -> None:
+    """The packages, as compiled as they are, and compiled last.
 
     An installed wheel has no sources, and its files are as old as their turn when it was unpacked.
     """
     for package in ("kprod", "kprod_ext"):
         shutil.copytree(
-            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
+            ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
         )
-    for compiled in tmp_path.rglob("*.so"):
+    for compiled in folder.rglob("*.so"):
         compiled.with_name(f"{compiled.name.partition('.')[0]}.pyx").touch()
         compiled.touch()
-    (tmp_path / "setup.py").touch()
-    return tmp_path
+    (folder / "setup.py").touch()
 
 
-def test_a_checkout_tells_of_a_stale_extension(checkout: Path) -> None:
+def test_a_checkout_tells_of_extensions_that_are_stale_or_missing(tmp_path: Path) -> None:
+    copied_to(tmp_path)
+    assert imported(tmp_path).stderr == ""
     source = "kprod_ext/futures.pxd"
-    assert imported(checkout).stderr == ""
-    newest = max(path.stat().st_mtime for path in checkout.rglob("*.so"))
-    (checkout / source).touch()
-    os.utime(checkout / source, (newest + 1, newest + 1))
-    told = imported(checkout)
+    os.utime(tmp_path / source, (2**33, 2**33))
+    told = imported(tmp_path)
     assert told.returncode == 0
     for said in ("RuntimeWarning", source, "make build"):
         assert said in told.stderr
 
+    (tmp_path / "setup.py").unlink()
+    assert imported(tmp_path).stderr == "", "it is an installed package"
 
-def test_a_checkout_that_is_not_compiled_says_what_to_do(checkout: Path) -> None:
-    for compiled in checkout.rglob("*.so"):
+    (tmp_path / "setup.py").touch()
+    for compiled in tmp_path.rglob("*.so"):
         compiled.rename(compiled.with_name(f"{compiled.name.partition('.')[0]}.cpython-30-x.so"))
-    told = imported(checkout).stderr
-    for said in (f"ImportError: {checkout} is the source", "start Python in another", "make build"):
-        assert said in told
-
-
-def test_an_installed_package_is_not_looked_at(checkout: Path) -> None:
-    (checkout / "kprod_ext/futures.pyx").touch()
-    os.utime(checkout / "kprod_ext/futures.pyx", (2**33, 2**33))
-    (checkout / "setup.py").unlink()
-    assert imported(checkout).stderr == ""
+    refused = imported(tmp_path).stderr
+    for said in (f"ImportError: {tmp_path} is the source", "start Python in another", "make build"):
+        assert said in refused

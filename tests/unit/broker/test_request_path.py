@@ -58,21 +58,6 @@ def fill(buffer: RequestBuffer, data: bytes) -> list[bytes]:
     return found
 
 
-def test_memory_grows_with_what_arrives() -> None:
-    memory = RequestMemory(100 * MIB)
-    buffer = RequestBuffer(100 * MIB, memory)
-    fill(buffer, struct.pack(">i", 64 * MIB))
-    assert memory.used == 0
-    fill(buffer, b"x")
-    assert memory.used == 0  # 64 KiB, which are free of charge
-    fill(buffer, bytes(FREE))
-    assert memory.used == MIB
-    fill(buffer, bytes(3 * MIB))
-    assert memory.used == 4 * MIB
-    buffer.release()
-    assert memory.used == 0
-
-
 def test_big_requests_wait_for_memory_and_small_ones_do_not() -> None:
     memory = RequestMemory(2 * MIB)
     assert memory.take(2 * MIB)
@@ -113,14 +98,16 @@ def test_a_request_has_a_time_to_arrive_from_its_first_byte_on(pair: Pair) -> No
     assert connection.stalled(561, IDLE)
 
 
-def test_a_request_that_was_begun_and_left_gives_its_memory_back() -> None:
+def test_memory_grows_with_what_arrives_and_is_given_back() -> None:
     ours, theirs = socket.socketpair()
     memory = RequestMemory(100 * MIB)
     connection = Connection(PlainStream(ours), Session(), 100 * MIB, memory, now=0.0)
     with theirs:
-        theirs.sendall(struct.pack(">i", 90 * MIB))
+        theirs.sendall(struct.pack(">i", 90 * MIB) + b"x")
+        connection.read(now=1.0)
+        assert memory.used == 0, "the first 64 KiB are free of charge"
         for _ in range(80):
-            theirs.sendall(bytes(64 * 1024))
+            theirs.sendall(bytes(FREE))
             connection.read(now=1.0)
     assert memory.used == 8 * MIB
     assert connection.stalled(62, IDLE)

@@ -74,6 +74,10 @@ def test_exceptions_carry_them() -> None:
         assert isinstance(error, ProduceError)
         assert (error.code, error.exception, error.args[0].str()) == (code, cause, "no number")
     assert ProduceError(KafkaError(3)).name == "UNKNOWN_TOPIC_OR_PART"
+    with pytest.raises(KafkaException, match=r"Err-12345\?") as itself:
+        raise KafkaError(12345, fatal=True)
+    again = pickle.loads(pickle.dumps(itself.value))
+    assert (again.code(), again.fatal()) == (12345, True)
 
 
 @pytest.mark.parametrize(
@@ -114,16 +118,6 @@ def test_a_name_that_was_not_resolved_has_its_code() -> None:
     resolving = native.ConnectionLost("x")
     resolving.__cause__ = socket.gaierror(-2, "Name or service not known")
     assert from_native(resolving).name() == "_RESOLVE"
-
-
-def test_an_error_can_be_raised() -> None:
-    with pytest.raises(KafkaException, match=r"Err-12345\?") as caught:
-        raise KafkaError(12345)
-    assert caught.value.args[0].code() == 12345
-    with pytest.raises(KafkaException) as raised:
-        raise KafkaError(3, fatal=True)
-    again = pickle.loads(pickle.dumps(raised.value))
-    assert (again.code(), again.fatal()) == (3, True)
 
 
 def test_programs_that_import_confluent_kafka_catch_ours_by_theirs() -> None:
