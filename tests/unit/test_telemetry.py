@@ -152,20 +152,13 @@ def test_a_lost_question_is_asked_again_and_a_lost_push_waits_for_the_next() -> 
     assert due_in(made, 100) == 60
 
 
-def test_a_push_that_was_on_its_way_is_followed_by_the_last() -> None:
-    made = subscribed()
-    made.leave(11)
-    made.pushed(PushReply(0, 0), 12, last=False)
-    assert not made.over
-    assert due_in(made, 12) == 0
-
-
-def test_at_the_end_nobody_is_asked_again() -> None:
-    for code in (117, 118, 42):
+def test_at_the_end_a_push_is_followed_by_the_last_and_nobody_is_asked_again() -> None:
+    for code in (0, 117, 118, 42):
         made = subscribed()
         made.leave(11)
         made.pushed(PushReply(code, 0), 12, last=False)
-        assert made.over
+        assert made.over is (code != 0)
+        assert code or due_in(made, 12) == 0
     lost = subscribed()
     lost.leave(11)
     lost.failed(LOST, 12, sent=True)

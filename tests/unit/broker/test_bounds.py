@@ -111,14 +111,6 @@ def test_what_a_compacted_topic_does_not_take(payload: bytes, code: ErrorCode) -
     assert refusal(compressed(0, payload, 2)).code == code
 
 
-def test_records_without_a_key_are_named_all_of_them() -> None:
-    keys = [b"k", None, b"k", None]
-    payload = b"".join(raw_record(n, b"v", key) for n, key in enumerate(keys))
-    error = refusal(compressed(0, payload, len(keys)))
-    assert error.code == ErrorCode.invalid_record
-    assert list(error.record_errors) == [1, 3]
-
-
 def test_a_time_is_found_in_constant_memory(tmp_path: Path) -> None:
     payload = b"".join(raw_record(n, bytes(100_000), b"k", n) for n in range(500))
     batch = compressed(1, gzip.compress(payload, 1), 500)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.handlers.produce import check_batch
+from kprod.broker.handlers.produce import check_batch, check_keys
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
@@ -96,6 +96,7 @@ CONFIG = LogConfig(max_message_bytes=2_000)
 
 BATCH = raw_batch()
 INVALID, CORRUPT = ErrorCode.invalid_record, ErrorCode.corrupt_message
+TOO_LATE = ErrorCode.invalid_timestamp
 LARGE, UNSUPPORTED = ErrorCode.message_too_large, ErrorCode.unsupported_compression_type
 MOST = CONFIG.max_message_bytes - len(raw_batch([b"x" * 1_000])) + 1_000
 LATEST = NOW + CONFIG.message_timestamp_after_max_ms
@@ -137,7 +138,7 @@ def test_a_batch_as_producers_send_it(records: bytes, version: int) -> None:
         *((raw_batch(batch_length=length), CORRUPT) for length in (48, -1)),
         (raw_batch([b"x" * (MOST + 1)]), LARGE),
         *((raw_batch(attributes=codec), UNSUPPORTED) for codec in (5, 6, 7)),
-        (raw_batch(max_timestamp=LATEST + 1), ErrorCode.invalid_timestamp),
+        (raw_batch(max_timestamp=LATEST + 1), TOO_LATE),
     ],
 )
 def test_what_is_refused(records: bytes | None, code: ErrorCode) -> None:
@@ -151,16 +152,27 @@ def test_zstd_is_for_those_who_know_it() -> None:
         check_batch(raw_batch(attributes=4), 6, CONFIG, NOW)
 
 
-def test_records_of_the_future_are_named_all_of_them() -> None:
-    times = [0, 1, LATEST + 1, 2, LATEST + 2]
-    payload = b"".join(raw_record(n, b"v", None, time - times[0]) for n, time in enumerate(times))
+FUTURE = LATEST + 1
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "named"),
+    [
+        ([(b"k", 0), (b"k", 1), (b"k", FUTURE), (b"k", 2), (b"k", FUTURE)], TOO_LATE, [2, 4]),
+        ([(b"k", 0), (None, 0), (b"k", 0), (None, 0)], INVALID, [1, 3]),
+    ],
+    ids=["of the future", "without a key"],
+)
+def test_records_that_are_refused_are_named_all_of_them(
+    records: list[tuple[bytes | None, int]], code: ErrorCode, named: list[int]
+) -> None:
     batch = raw_batch(
-        payload=payload,
-        record_count=len(times),
-        last_offset_delta=len(times) - 1,
-        base_timestamp=times[0],
-        max_timestamp=times[-1],
+        payload=b"".join(raw_record(n, b"v", *record) for n, record in enumerate(records)),
+        record_count=len(records),
+        last_offset_delta=len(records) - 1,
+        base_timestamp=0,
+        max_timestamp=max(time for _, time in records),
     )
     with pytest.raises(BrokerError) as refused:
-        check_batch(batch, 9, CONFIG, NOW)
-    assert list(refused.value.record_errors) == [2, 4]
+        check_keys(check_batch(batch, 9, CONFIG, NOW), batch, CONFIG)
+    assert (refused.value.code, list(refused.value.record_errors)) == (code, named)

@@ -74,10 +74,14 @@ def test_the_segment_that_is_written_to_goes_by_age_too(tmp_path: Path) -> None:
     assert (again.start_offset, again.end_offset) == (40, 41)
 
 
-def test_size_is_bounded_from_above_by_a_segment(tmp_path: Path) -> None:
+def test_size_is_bounded_from_above_by_a_segment_and_the_bound_may_change(tmp_path: Path) -> None:
     log = filled(tmp_path, replace(CONFIG, retention_bytes=1_200))
     log.delete_old_segments(NOW)
     assert 1_200 <= sum(s.size for s in log.segments) < 1_200 + CONFIG.segment_bytes
+    log.reconfigure(replace(CONFIG, retention_bytes=0))
+    log.delete_old_segments(NOW)
+    assert len(log.segments) == 1
+    assert values(log)
 
 
 def test_records_before_an_offset_are_deleted_on_request(tmp_path: Path) -> None:
@@ -217,11 +221,3 @@ def test_recovery_reads_no_more_than_the_last_segment(tmp_path: Path) -> None:
     again.abandon()
     again = open_log(tmp_path, recovery_point=0, config=CONFIG)
     assert again.end_offset == 0
-
-
-def test_settings_change_while_the_log_is_open(tmp_path: Path) -> None:
-    log = filled(tmp_path)
-    log.reconfigure(replace(CONFIG, retention_bytes=0))
-    log.delete_old_segments(NOW)
-    assert len(log.segments) == 1
-    assert values(log)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
+
+import pytest
 
 from kprod.types import Broker, TopicPartition
 from kprod.wire import admin, control, telemetry, transactions
@@ -398,31 +399,18 @@ EXCHANGES: dict[ApiKey, Exchange] = {
 }
 
 
-class Sample(NamedTuple):
-    """A response body that kio has written, and what reads it."""
-
-    api: ApiKey
-    version: int
-    body: memoryview
-    decode: Callable[[memoryview], Any]
-
-    def __str__(self) -> str:
-        return f"{self.api.name}-v{self.version}"
-
-
 def versions(api: ApiKey) -> range:
     first, last = SUPPORTED[api]
     return range(first, last + 1)
 
 
-SAMPLES = [
-    Sample(
-        api,
-        version,
-        response(api, version, throttle_time=THROTTLE_MS, **exchange.answer),
-        partial(exchange.decode, version),
-    )
-    for api, exchange in EXCHANGES.items()
+EVERY = [
+    pytest.param(api, version, id=f"{api.name}-v{version}")
+    for api in EXCHANGES
     for version in versions(api)
 ]
-"""One full answer to every request in every version that kprod uses."""
+
+
+def answer(api: ApiKey, version: int) -> bytes:
+    """The body of the full answer, as kio writes it."""
+    return bytes(response(api, version, throttle_time=THROTTLE_MS, **EXCHANGES[api].answer))

@@ -13,7 +13,7 @@ from kprod.wire import framing
 from kprod.wire.framing import FrameReader, encode_request_header, split_response_header
 from kprod.wire.primitives import WireReader
 from kprod.wire.versions import ApiKey, ApiVersions
-from tests.unit.wire.messages import SAMPLES, Sample
+from tests.unit.wire.messages import EVERY, EXCHANGES, answer
 
 
 def frame(payload: bytes) -> bytes:
@@ -211,19 +211,21 @@ TELLING = (0x00, 0x01, 0x7F, 0x80, 0xFF)
 """Nothing, null, the longest byte, a varint that goes on, a negative number."""
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
-def test_telling_changes_of_one_byte(sample: Sample) -> None:
-    damaged = bytearray(sample.body)
-    for at, byte in enumerate(sample.body):
+@pytest.mark.parametrize(("api", "version"), EVERY)
+def test_telling_changes_of_one_byte(api: ApiKey, version: int) -> None:
+    body = answer(api, version)
+    damaged = bytearray(body)
+    for at, byte in enumerate(body):
         for value in TELLING:
             damaged[at] = value
             with suppress(ProtocolError):
-                sample.decode(memoryview(bytes(damaged)))
+                EXCHANGES[api].decode(version, memoryview(bytes(damaged)))
         damaged[at] = byte
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
-def test_every_truncation(sample: Sample) -> None:
-    for size in range(len(sample.body)):
+@pytest.mark.parametrize(("api", "version"), EVERY)
+def test_every_truncation(api: ApiKey, version: int) -> None:
+    body = memoryview(answer(api, version))
+    for size in range(len(body)):
         with pytest.raises(ProtocolError):
-            sample.decode(sample.body[:size])
+            EXCHANGES[api].decode(version, body[:size])

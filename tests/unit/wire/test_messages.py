@@ -7,41 +7,25 @@ from typing import Any
 import pytest
 
 from kprod.errors import ProtocolError
-from kprod.wire import telemetry, transactions
-from kprod.wire.control import (
-    ApiVersionsReply,
-    InitProducerIdReply,
-    PartitionReplies,
-    PartitionReply,
-    TopicReply,
-    decode_api_versions_response,
-    decode_init_producer_id_response,
-    decode_metadata_response,
-    encode_api_versions_request,
-)
+from kprod.wire import control, telemetry, transactions
+from kprod.wire.control import PartitionReplies, PartitionReply, TopicReply
 from kprod.wire.versions import ApiKey
 from tests.support import hostile_answers
 from tests.support.kio_messages import read_request, response
 from tests.support.metrics_data import read_metrics, read_resource, read_scope
-from tests.unit.wire.messages import (
-    CLIENT,
-    EXCHANGES,
-    ID,
-    NUMBER,
-    SAMPLES,
-    Sample,
-    versions,
-)
+from tests.unit.wire.messages import CLIENT, EVERY, EXCHANGES, ID, NUMBER, answer, versions
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
-def test_answers_of_every_version_whatever_comes_behind_them(sample: Sample) -> None:
+@pytest.mark.parametrize(("api", "version"), EVERY)
+def test_answers_of_every_version_whatever_comes_behind_them(api: ApiKey, version: int) -> None:
     for rest in (b"", b"\xff" * 9):
-        body = memoryview(bytes(sample.body) + rest)
-        assert sample.decode(body) == EXCHANGES[sample.api].told(sample.version)
+        found = EXCHANGES[api].decode(version, memoryview(answer(api, version) + rest))
+        assert found == EXCHANGES[api].told(version)
 
 
-@pytest.mark.parametrize("api", [api for api, each in EXCHANGES.items() if each.asked])
+@pytest.mark.parametrize(
+    "api", [api for api, each in EXCHANGES.items() if each.asked], ids=lambda api: str(api.name)
+)
 def test_requests_of_every_version(api: ApiKey) -> None:
     exchange = EXCHANGES[api]
     assert exchange.encode is not None
@@ -76,27 +60,29 @@ def body(text: str) -> memoryview:
 
 def test_metadata_topic_known_by_id_only() -> None:
     topic = "006400" + ID.bytes.hex() + "00018000000000"
-    reply = decode_metadata_response(12, body("000000000100ffffffff02" + topic + "00"))
+    reply = control.decode_metadata_response(12, body("000000000100ffffffff02" + topic + "00"))
     assert reply.topics == [TopicReply(100, None, ID.bytes, PartitionReplies())]
     with pytest.raises(ProtocolError, match="null where a string must be"):
-        decode_metadata_response(11, body("000000000100ffffffff02" + topic + "00"))
+        control.decode_metadata_response(11, body("000000000100ffffffff02" + topic + "00"))
 
 
 def test_metadata_13_tells_an_error_of_its_own() -> None:
-    reply = decode_metadata_response(13, body("000000000100ffffffff01008100"))
+    reply = control.decode_metadata_response(13, body("000000000100ffffffff01008100"))
     assert reply.error_code == 129
 
 
 def test_error_codes_nobody_knows_are_values() -> None:
-    assert decode_init_producer_id_response(
+    assert control.decode_init_producer_id_response(
         4, body("00000000 7fff ffffffffffffffff ffff 00")
-    ) == InitProducerIdReply(32767, -1, -1, 0)
+    ) == control.InitProducerIdReply(32767, -1, -1, 0)
     topic = "03e70001 7400000000018000 00000000 ffffffff 00000000 00000000"
-    reply = decode_metadata_response(4, body("00000000 00000000 ffff ffffffff 00000001" + topic))
+    reply = control.decode_metadata_response(
+        4, body("00000000 00000000 ffff ffffffff 00000001" + topic)
+    )
     assert reply.topics == [
         TopicReply(999, "t", None, PartitionReplies([PartitionReply(-32768, 0, -1, -1)]))
     ]
-    assert decode_api_versions_response(0, body("03e7 00000000")).error_code == 999
+    assert control.decode_api_versions_response(0, body("03e7 00000000")).error_code == 999
 
 
 @pytest.mark.parametrize(
@@ -112,12 +98,12 @@ def test_error_codes_nobody_knows_are_values() -> None:
 def test_a_version_the_broker_does_not_know_is_answered_as_0(
     version: int, answer: str, ranges: dict[int, tuple[int, int]]
 ) -> None:
-    reply = decode_api_versions_response(version, body(answer))
-    assert reply == ApiVersionsReply(35, ranges, 0)
+    reply = control.decode_api_versions_response(version, body(answer))
+    assert reply == control.ApiVersionsReply(35, ranges, 0)
 
 
 def test_the_software_version_fits_what_brokers_accept() -> None:
-    frame = encode_api_versions_request(3, 1, "c")
+    frame = control.encode_api_versions_request(3, 1, "c")
     name_at = frame.index(b"\x06kprod")
     version = frame[name_at + 7 : -1].decode()
     assert version
@@ -133,16 +119,17 @@ def test_an_answer_about_nothing_makes_no_sense() -> None:
 def test_a_fetch_of_a_throttled_client_brings_nothing_and_an_error_of_the_whole_is_told() -> None:
     """Over its quota, a consumer gets an answer without topics (KIP-219)."""
     for code in (0, 71):
-        answer = response(ApiKey.FETCH, 11, throttle_time=900, error_code=code)
-        told, throttle_ms = EXCHANGES[ApiKey.FETCH].decode(11, answer)
+        refused = response(ApiKey.FETCH, 11, throttle_time=900, error_code=code)
+        told, throttle_ms = EXCHANGES[ApiKey.FETCH].decode(11, refused)
         assert (told.error_code, bytes(told.records), throttle_ms) == (code, b"", 900)
 
 
 def test_an_answer_for_two_coordinators_makes_no_sense() -> None:
     both = [{"key": key, "node_id": 1, "host": "h", "port": 1} for key in "ab"]
-    answer = response(ApiKey.FIND_COORDINATOR, 4, coordinators=both)
     with pytest.raises(ProtocolError, match="2 keys for one"):
-        transactions.decode_find_coordinator_response(4, answer)
+        transactions.decode_find_coordinator_response(
+            4, response(ApiKey.FIND_COORDINATOR, 4, coordinators=both)
+        )
 
 
 def test_an_abort_is_no_commit() -> None:
