@@ -164,24 +164,6 @@ def test_settings_are_described(node: Node) -> None:
     assert describe(32, "g").error_code is ErrorCode.invalid_request
 
 
-def test_offsets_by_time(node: Node) -> None:
-    def told(timestamp: int, number: int = 0, epoch: int = -1) -> Any:
-        part = {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": epoch}
-        topics = [{"name": "t", "partitions": [part]}]
-        return ask(node, ApiKey.LIST_OFFSETS, 10, topics=topics).topics[0].partitions[0]
-
-    log = node.topics.create("t", 1).partitions[0]
-    assert [told(timestamp).offset for timestamp in (-1, -2, -3)] == [0, 0, -1]
-    for timestamp in (100, 300, 200):
-        append(log, b"x", base_timestamp=timestamp, max_timestamp=timestamp)
-    assert [told(timestamp).offset for timestamp in (-1, -2, -4, -5)] == [3, 0, 0, -1]
-    for timestamp, found in ((-3, (300, 1, 0)), (150, (300, 1, 0)), (301, (-1, -1, -1))):
-        answer = told(timestamp)
-        assert (answer.timestamp, answer.offset, answer.leader_epoch) == found
-    assert told(-1, number=1).error_code is UNKNOWN
-    assert told(-1, epoch=2).error_code is ErrorCode.unknown_leader_epoch
-
-
 def test_ranges(node: Node) -> None:
     def ask_as(name: str, version: str) -> Any:
         software = {"client_software_name": name, "client_software_version": version}

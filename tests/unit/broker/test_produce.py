@@ -18,7 +18,7 @@ from tests.unit.broker.nodes import ask
 
 
 def produce(
-    node: Node, batches: dict[tuple[str, int], bytes], acks: int = -1, version: int = 9
+    node: Node, batches: dict[tuple[str, int], bytes], version: int = 9
 ) -> dict[tuple[str, int], Any]:
     """One request; the partitions' answers by topic and number."""
     topics: dict[str, list[dict[str, Any]]] = {}
@@ -32,7 +32,7 @@ def produce(
         }
         for name, parts in topics.items()
     ]
-    answer = ask(node, ApiKey.PRODUCE, version, acks=acks, topic_data=data)
+    answer = ask(node, ApiKey.PRODUCE, version, acks=-1, topic_data=data)
     return {
         (getattr(topic, "name", "by id"), part.index): part
         for topic in answer.responses
@@ -69,14 +69,6 @@ def test_each_partition_is_answered_for_itself(node: Node) -> None:
     assert (refused.base_offset, refused.log_start_offset) == (-1, -1)
     assert "CRC" in refused.error_message
     assert node.topics.find("nowhere") is None
-
-
-def test_other_acks_are_refused(node: Node) -> None:
-    log = node.topics.create("t", 1).partitions[0]
-    for acks in (2, -2, 100):
-        answer = produce(node, {("t", 0): raw_batch()}, acks)["t", 0]
-        assert answer.error_code is ErrorCode.invalid_required_acks
-    assert log.end_offset == 0
 
 
 def test_topics_by_id(node: Node) -> None:
