@@ -184,14 +184,11 @@ def test_ranges(node: Node) -> None:
 # Making, finding, extending and removing topics ---------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "...", "-"])
-def test_legal_names(name: str) -> None:
-    assert is_legal_name(name)
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "ä", "a/b", "a\n", "a:b"])
-def test_illegal_names(name: str) -> None:
-    assert not is_legal_name(name)
+def test_legal_names() -> None:
+    for name in ("a", "A.b_c-9", "x" * 249, "...", "-"):
+        assert is_legal_name(name)
+    for name in ("", ".", "..", "x" * 250, "a b", "ä", "a/b", "a\n", "a:b"):
+        assert not is_legal_name(name), name
 
 
 def test_names_that_metrics_could_not_tell_apart(node: Node) -> None:
