@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 TOGETHER = {
     "tests/integration/test_apache_kafka.py": "shared_kafka",
     "tests/integration/test_apache_kafka_answers.py": "shared_kafka",
-    "tests/integration/test_apache_kafka_tools.py": "shared_kafka",
     "tests/integration/test_prepared_transactions.py": "shared_kafka",
     "tests/integration/test_round_trip.py": "shared_kafka",
     "tests/integration/test_spark_shards.py": "shared_kafka",
-    "tests/integration/test_transactional_faces.py": "shared_kafka",
     "tests/integration/test_transactions.py": "shared_kafka",
     "tests/simulation/test_mutants.py": "simulation",
     "tests/spark/exactly_once/test_repeatable.py": "spark_cluster",
@@ -42,7 +40,6 @@ TOGETHER = {
 """Files that share what is expensive: one worker runs them all."""
 
 ALONE = (
-    "tests/integration/test_same_programs.py",
     "tests/simulation/test_seeds.py",
     "tests/spark/exactly_once/test_protocol.py",
     "tests/spark/test_pipeline_command.py",

@@ -16,7 +16,6 @@ from kprod.kafka.metric_names import MetricName
 from kprod.kafka.partitioner import Partitioner
 from kprod.kafka.serializer import JsonSerializer
 from tests.support.committed_records import group_offset
-from tests.support.ports import free_port
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
@@ -28,10 +27,6 @@ with warnings.catch_warnings():
 def producer(servers: str) -> Iterator[KafkaProducer]:
     with KafkaProducer(bootstrap_servers=servers) as made:
         yield made
-
-
-def nobody() -> str:
-    return f"127.0.0.1:{free_port()}"
 
 
 def test_a_record_is_sent_and_told_of_as_there(producer: KafkaProducer) -> None:
@@ -142,30 +137,32 @@ def test_config_tells_what_is_in_force(servers: str) -> None:
     ],
 )
 def test_idempotence_that_cannot_be_is_refused_when_asked_for_and_else_dropped(
-    options: dict[str, Any], said: str
+    nobody: str, options: dict[str, Any], said: str
 ) -> None:
-    options = {"bootstrap_servers": nobody(), "api_version": (0, 11), **options}
+    options = {"bootstrap_servers": nobody, "api_version": (0, 11), **options}
     with pytest.raises(theirs.KafkaConfigurationError, match=said):
         KafkaProducer(enable_idempotence=True, **options)
     with KafkaProducer(**options) as producer:
         assert producer.config["enable_idempotence"] is False
 
 
-def test_a_transaction_with_a_broker_that_is_too_old_is_refused_for_its_version() -> None:
+def test_a_transaction_with_a_broker_that_is_too_old_is_refused_for_its_version(
+    nobody: str,
+) -> None:
     with pytest.raises(theirs.KafkaConfigurationError, match=r"api_version=\(0, 10\)"):
-        KafkaProducer(bootstrap_servers=nobody(), api_version=(0, 10), transactional_id="t")
+        KafkaProducer(bootstrap_servers=nobody, api_version=(0, 10), transactional_id="t")
 
 
 @pytest.mark.parametrize("option", ["bootstrap_timeout_ms", "api_version_auto_timeout_ms"])
-def test_making_one_fails_when_no_broker_answers(option: str) -> None:
-    options: dict[str, Any] = {"bootstrap_servers": nobody(), option: 50}
+def test_making_one_fails_when_no_broker_answers(nobody: str, option: str) -> None:
+    options: dict[str, Any] = {"bootstrap_servers": nobody, option: 50}
     with pytest.raises(theirs.KafkaTimeoutError, match=r"within 0\.05 s") as caught:
         KafkaProducer(**options)
     assert isinstance(caught.value, errors.NoBrokersAvailable)
 
 
-def test_with_a_version_given_nobody_is_waited_for() -> None:
-    producer = KafkaProducer(bootstrap_servers=nobody(), api_version="2.0.0", max_block_ms=50)
+def test_with_a_version_given_nobody_is_waited_for(nobody: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=nobody, api_version="2.0.0", max_block_ms=50)
     assert producer.config["api_version"] == (2, 0, 0)
     with pytest.raises(theirs.KafkaTimeoutError):
         producer.send("t", b"v")
@@ -185,6 +182,29 @@ def test_records_without_an_outcome_make_close_and_get_fail(broker: EmbeddedBrok
             producer.close(0)
         producer.close()
     assert future.succeeded()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"error": 10}, theirs.MessageSizeTooLargeError),
+        ({"drop": True}, theirs.KafkaTimeoutError),
+        ({"error": 7}, theirs.KafkaTimeoutError),
+    ],
+)
+def test_a_record_that_fails_at_the_broker_fails_its_future_under_their_name(
+    broker: EmbeddedBroker, answer: dict[str, Any], error: type[Exception]
+) -> None:
+    options = {"request_timeout_ms": 200, "delivery_timeout_ms": 300}
+    heard: list[Any] = []
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options) as producer:
+        producer.partitions_for("t")
+        with broker.faults.active(Fault(api=ApiKey.PRODUCE, times=None, **answer)):
+            future = producer.send("t", b"v").add_errback(heard.append)
+            with pytest.raises(error):
+                future.get(30)
+        producer.flush()
+    assert [type(each) for each in heard] == [type(future.exception)]
 
 
 def test_waiting_inside_a_callback_is_a_timeout(producer: KafkaProducer) -> None:
