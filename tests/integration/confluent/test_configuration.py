@@ -17,13 +17,20 @@ import kprod.confluent
 import kprod.kafka
 from kprod.broker import EmbeddedBroker, make_listener, tls_context
 from kprod.broker.faults import Fault
-from kprod.broker.network.listener import Authentication, Listener
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.confluent import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 from tests.integration.confluent.test_producer import LONG, Reports
 from tests.support.certificates import Certificates
 from tests.support.kio_messages import read_request
 from tests.support.ports import free_port
+
+SASL = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "user",
+    "sasl.password": "password",
+}
+LOGIN = {"security.protocol": "sasl_plaintext", "sasl.username": "user", "sasl.password": "1234"}
 
 
 def test_none_is_for_an_option_that_is_not_set() -> None:
@@ -73,6 +80,9 @@ def test_poll_tells_of_a_broker_that_asks_for_fewer_requests(broker: EmbeddedBro
         ({"buffer.memory": "1000", "batch.size": 1000}, "buffer_memory", 1000),
         ({}, "buffer_memory", 256 << 20),
         ({"queue.buffering.max.kbytes": 9}, "buffer_memory", 2_000_000),
+        ({"client.id": 42}, "client_id", "42"),
+        ({"retries": "3"}, "retries", 3),
+        ({"enable.idempotence": "1"}, "enable_idempotence", True),
     ],
 )
 def test_a_given_value_counts_first_and_then_that_of_the_profile(
@@ -82,37 +92,6 @@ def test_a_given_value_counts_first_and_then_that_of_the_profile(
         native = producer.__kprod_producer__
         assert native is not None
         assert getattr(native.config, name) == value
-
-
-SASL = {
-    "security.protocol": "SASL_PLAINTEXT",
-    "sasl.mechanism": "PLAIN",
-    "sasl.username": "user",
-    "sasl.password": "password",
-}
-LOGIN = {"security.protocol": "sasl_plaintext", "sasl.username": "user", "sasl.password": "1234"}
-
-
-def test_values_are_numbers_or_text_whatever_the_option_wants() -> None:
-    reports = Reports()
-    listener = Listener(name="SASL", authentication=Authentication({"7": "1234"}))
-    with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
-        options = {
-            **LOGIN,
-            "bootstrap.servers": broker.bootstrap_servers,
-            "sasl.mechanisms": "PLAIN",
-            "sasl.username": 7,
-            "sasl.password": 1234,
-            "client.id": "42",
-            "retries": "3",
-            "enable.idempotence": "1",
-            "linger.ms": "0.5",
-            "queue.buffering.max.messages": "10",
-        }
-        with Producer(options) as producer:
-            producer.produce("t", "value", on_delivery=reports)
-            assert producer.flush(LONG) == 0
-    assert reports.codes == [None]
 
 
 def test_canonical_names_are_refused_and_other_ways_to_look_names_up_are_not() -> None:
@@ -126,16 +105,14 @@ def test_canonical_names_are_refused_and_other_ways_to_look_names_up_are_not() -
     Producer({"client.dns.lookup": "use_all_dns_ips"}).close()
 
 
-@pytest.mark.parametrize("where", ["directory", "probe"])
-def test_authorities_are_those_of_a_directory_or_of_the_system(
-    certificates: Certificates, monkeypatch: pytest.MonkeyPatch, where: str
+def test_authorities_may_be_those_of_the_system(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports = Reports()
     monkeypatch.setenv("SSL_CERT_FILE", certificates.ca)
     listener = make_listener("SSL", tls=tls_context(certificates.server))
     with EmbeddedBroker(topics={"t": 1}, listeners=[listener]) as broker:
-        location = certificates.directory() if where == "directory" else where
-        options = {"bootstrap.servers": broker.bootstrap_servers, "ssl.ca.location": location}
+        options = {"bootstrap.servers": broker.bootstrap_servers, "ssl.ca.location": "probe"}
         with Producer({**TLS, **options}) as producer:
             producer.produce("t", "value", on_delivery=reports)
             assert producer.flush(LONG) == 0

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import error as theirs
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions, NewTopic
 from confluent_kafka.serialization import (
     IntegerSerializer,
     SerializationError,
@@ -27,7 +25,6 @@ from kprod.confluent import (
     Producer,
     SerializingProducer,
     ValueSerializationError,
-    consistent,
 )
 from tests.support.interruption import Interrupted, interruptible
 from tests.support.ports import free_port
@@ -41,11 +38,11 @@ def producer(servers: str) -> Iterator[Producer]:
         yield made
 
 
-def alone(**options: Any) -> Producer:
-    """A producer whose broker is not there."""
-    nobody = f"127.0.0.1:{free_port()}"
+def before(broker: EmbeddedBroker | None, **options: Any) -> Producer:
+    """A producer of this broker, or one whose broker is not there."""
+    servers = broker.bootstrap_servers if broker else f"127.0.0.1:{free_port()}"
     named = {name.replace("_", "."): value for name, value in options.items()}
-    return Producer({"bootstrap.servers": nobody, **named})
+    return Producer({"bootstrap.servers": servers, **named})
 
 
 class Reports:
@@ -105,26 +102,6 @@ def test_reports_come_in_poll_in_the_order_of_a_partition(servers: str) -> None:
             served += producer.poll(LONG)
     assert [message.value() for _, message in reports.heard] == [b"%d" % n for n in range(500)]
     assert threads == {threading.current_thread()}
-
-
-def test_keys_go_by_the_partitions_there_are_now(servers: str) -> None:
-    admin, reports = AdminClient({"bootstrap.servers": servers}), Reports()
-    wanted = {key: consistent(key, 7) for key in (b"a", b"b", b"c")}
-    admin.create_topics([NewTopic("grows", 1, 1)])["grows"].result(LONG)
-    with Producer({"bootstrap.servers": servers, "metadata.max.age.ms": 100}) as producer:
-        producer.produce("grows", b"v", b"a", on_delivery=reports)
-        assert producer.flush(LONG) == 0
-        assert reports.heard.pop()[1].partition() == 0
-        admin.create_partitions([NewPartitions("grows", 7)])["grows"].result(LONG)
-        found: dict[Any, int | None] = {}
-        deadline = time.monotonic() + LONG
-        while found != wanted:
-            assert time.monotonic() < deadline, "the producer never learnt of new partitions"
-            for key in wanted:
-                producer.produce("grows", b"v", key, on_delivery=reports)
-            assert producer.flush(LONG) == 0
-            found = {told.key(): told.partition() for _, told in reports.heard}
-            reports.heard.clear()
 
 
 class Told(list[bytes]):
@@ -235,7 +212,7 @@ def test_a_flush_that_is_interrupted_leaves_everything_for_the_next() -> None:
 def test_close_waits_for_its_timeout_once(broker: EmbeddedBroker) -> None:
     """The answer comes after it, and before twice as long."""
     reports = Reports()
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = before(broker)
     producer.list_topics("t", LONG)
     with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=3.2)):
         producer.produce("t", "value", on_delivery=reports)
@@ -276,7 +253,7 @@ def test_a_place_that_is_not_there_is_reported(
 def test_what_is_no_record_raises_while_the_topic_is_unknown_too(
     fields: dict[str, Any], error: type[Exception]
 ) -> None:
-    producer = alone()
+    producer = before(None)
     for known in (False, True):  # whether others wait for the topic
         with pytest.raises(error):
             producer.produce("t", **fields)
@@ -307,7 +284,7 @@ def test_a_batch_that_is_none_is_refused(
 
 def test_what_is_on_its_way_is_purged_apart_from_what_is_queued(broker: EmbeddedBroker) -> None:
     reports = Reports()
-    with alone() as unknown:
+    with before(None) as unknown:
         unknown.produce("t", b"waits", on_delivery=reports)
         unknown.purge(in_queue=False)
         assert unknown.flush(0) == 1
@@ -315,9 +292,8 @@ def test_what_is_on_its_way_is_purged_apart_from_what_is_queued(broker: Embedded
         assert unknown.poll(0) == 1
         unknown.produce("t", b"left", on_delivery=reports)
         assert unknown.close(0.01)
-    options = {"bootstrap.servers": broker.bootstrap_servers, "max.in.flight": 1}
     silent = Fault(api=ApiKey.PRODUCE, drop=True, times=None)
-    with broker.faults.active(silent), Producer(options) as producer:
+    with broker.faults.active(silent), before(broker, max_in_flight=1) as producer:
         producer.list_topics("t", timeout=LONG)
         producer.produce("t", b"sent", on_delivery=reports)
         while not silent.hits:
@@ -342,7 +318,7 @@ def shown(metadata: Any) -> list[tuple[str, str]]:
 def test_the_cluster_and_its_topics_are_told() -> None:
     with (
         EmbeddedBroker(topics={"a": 1, "b": 2}, auto_create_topics=False) as broker,
-        Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+        before(broker) as producer,
     ):
         told = producer.list_topics(timeout=LONG)
         assert {name: len(topic.partitions) for name, topic in told.topics.items()} == {
@@ -359,7 +335,7 @@ def test_the_cluster_and_its_topics_are_told() -> None:
         assert repr(missing) == f"TopicMetadata(c, 0 partitions, {missing.error})"
         assert missing.error is not None
         assert missing.error.name() == "UNKNOWN_TOPIC_OR_PART"
-    with alone() as nobody:
+    with before(None) as nobody:
         for call, code in (
             (nobody.list_topics, KafkaError._TRANSPORT),
             (nobody.cluster_id, KafkaError._TIMED_OUT),
@@ -387,8 +363,7 @@ def test_failures_that_nobody_is_told_of_are_logged(caplog: pytest.LogCaptureFix
     with EmbeddedBroker(topics={"t": 1}) as broker:
         reports: list[dict[str, Any]] = [{}, {"on_delivery": Reports()}]
         for name, options in zip(("silent", "heard"), reports, strict=True):
-            given = {"bootstrap.servers": broker.bootstrap_servers, "client.id": name}
-            producer = Producer(given)
+            producer = before(broker, client_id=name)
             producer.list_topics("t", LONG)
             with broker.faults.active(Fault(api=ApiKey.PRODUCE, times=None, error=87)):
                 producer.produce("t", b"v", **options)

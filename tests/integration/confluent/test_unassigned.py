@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from enum import StrEnum
 from typing import Any
@@ -27,12 +27,15 @@ from kprod.producer import KafkaProducer
 from kprod.transport.memory import MemoryBackend
 from kprod.transport.tcp import TcpBackend
 from kprod.types import ProducerRecord
-from tests.integration.confluent.test_producer import LONG, Reports
+from tests.integration.confluent.test_producer import LONG, Reports, before
 from tests.support.committed_records import committed
+from tests.support.forks import by_python, in_child
 from tests.support.interruption import interruptible, repeat_until_interrupted
 from tests.support.ports import free_port
 from tests.support.programs import run_python
 from tests.support.scripted_cluster import ScriptedCluster
+
+BROKER = {"topics": {"t": 1}, "auto_create_topics": False}
 
 
 def waiting_threads(client_id: str) -> list[threading.Thread]:
@@ -41,9 +44,9 @@ def waiting_threads(client_id: str) -> list[threading.Thread]:
     return [one for one in named if one.name.endswith(client_id)]
 
 
-def test_one_thread_waits_for_all_topics_and_ends_with_them(nobody: str) -> None:
+def test_one_thread_waits_for_all_topics_and_ends_with_them() -> None:
     reports = Reports()
-    with Producer({"bootstrap.servers": nobody, "client.id": "gateway"}) as producer:
+    with before(None, client_id="gateway") as producer:
         for number in range(200):
             producer.produce(f"device-{number}", b"v", on_delivery=reports)
         (waiting,) = waiting_threads("gateway")
@@ -60,7 +63,7 @@ def test_records_of_many_new_topics_arrive_in_order() -> None:
     with (
         EmbeddedBroker(default_partitions=1) as broker,
         broker.faults.active(asked),
-        Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+        before(broker) as producer,
     ):
         for reading in range(3):
             for number in range(100):
@@ -70,12 +73,9 @@ def test_records_of_many_new_topics_arrive_in_order() -> None:
     assert asked.hits < 50
 
 
-def test_a_topic_that_is_not_there_holds_no_other_back() -> None:
+def test_a_topic_that_is_not_there_holds_no_other_back(broker: EmbeddedBroker) -> None:
     reports = Reports()
-    with ExitStack() as stack:
-        broker = stack.enter_context(EmbeddedBroker(topics={"t": 1}, auto_create_topics=False))
-        servers = {"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 60_000}
-        producer = stack.enter_context(Producer(servers))
+    with before(broker, message_timeout_ms=60_000) as producer:
         producer.produce("later", b"a", on_delivery=reports)
         producer.produce("t", b"b", on_delivery=reports)
         while not reports.stored:
@@ -86,30 +86,26 @@ def test_a_topic_that_is_not_there_holds_no_other_back() -> None:
     assert reports.stored == {"t": [b"b"], "later": [b"a"]}
 
 
-def test_records_that_find_no_memory_keep_their_order() -> None:
+def test_records_that_find_no_memory_keep_their_order(broker: EmbeddedBroker) -> None:
     reports = Reports()
     values = [b"%04d" % number + bytes(996) for number in range(300)]
-    with EmbeddedBroker(topics={"known": 1}, auto_create_topics=False) as broker:
-        small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 640}
-        with Producer({"bootstrap.servers": broker.bootstrap_servers, **small}) as producer:
-            producer.list_topics("known", LONG)
-            for value in values:
-                for topic in ("t", "u"):
-                    producer.produce(topic, value, on_delivery=reports)
-            slow = Fault(api=ApiKey.PRODUCE, delay=0.1, times=10)
-            with broker.faults.active(slow):
-                with suppress(BufferError):  # once no memory is left
-                    while True:
-                        producer.produce("known", values[0])
-                for topic in ("t", "u"):
-                    broker.create_topic(topic, 1)
-                assert producer.flush(LONG) == 0
-    assert reports.stored == {"t": values, "u": values}
+    with before(broker, batch_size=16_384, queue_buffering_max_kbytes=640) as producer:
+        producer.list_topics("t", LONG)
+        for value in values:
+            for topic in ("u", "v"):
+                producer.produce(topic, value, on_delivery=reports)
+        with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=0.1, times=10)):
+            with suppress(BufferError):  # once no memory is left
+                while True:
+                    producer.produce("t", values[0])
+            for topic in ("u", "v"):
+                broker.create_topic(topic, 1)
+            assert producer.flush(LONG) == 0
+    assert reports.stored == {"u": values, "v": values}
 
 
-def test_records_that_wait_for_their_topic_take_no_more_memory_than_others(nobody: str) -> None:
-    options = {"bootstrap.servers": nobody, "queue.buffering.max.kbytes": 4096}
-    with Producer(options) as producer:
+def test_records_that_wait_for_their_topic_take_no_more_memory_than_others() -> None:
+    with before(None, queue_buffering_max_kbytes=4096) as producer:
         for _ in range(2):
             for _ in range(4):
                 producer.produce("t", bytes(900_000), bytes(100_000))
@@ -129,7 +125,7 @@ def test_a_record_that_gets_its_topic_while_the_producer_closes_is_told_of() -> 
         with EmbeddedBroker(topics=dict.fromkeys(topics, 1)) as broker:
             for _ in range(25):
                 reports = Reports()
-                producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+                producer = before(broker)
                 producer.list_topics(timeout=LONG)
                 for topic in topics:
                     producer.produce(topic, b"v", on_delivery=reports)
@@ -210,13 +206,11 @@ def test_a_key_has_its_partition_even_if_the_topic_comes_while_it_is_looked_up()
                     break
                 time.sleep(0.001)
 
-    with EmbeddedBroker(topics={"t": 8}) as broker:
-        servers = {"bootstrap.servers": broker.bootstrap_servers, "transport": Late}
-        with Producer(servers) as producer:
-            made.append(producer)
-            for _ in range(2):
-                producer.produce("t", b"v", b"key", on_delivery=reports)
-                assert producer.flush(LONG) == 0
+    with EmbeddedBroker(topics={"t": 8}) as broker, before(broker, transport=Late) as producer:
+        made.append(producer)
+        for _ in range(2):
+            producer.produce("t", b"v", b"key", on_delivery=reports)
+            assert producer.flush(LONG) == 0
     partitions = [message.partition() for _, message in reports.heard]
     assert partitions == 2 * [confluent_kafka.consistent(b"key", 8)]
 
@@ -226,7 +220,7 @@ class Colour(StrEnum):
 
 
 def test_a_class_of_texts_is_text_as_for_confluent_kafka(broker: EmbeddedBroker) -> None:
-    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as made:
+    with before(broker) as made:
         made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
         made.flush(LONG)
         made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
@@ -238,7 +232,7 @@ def test_a_class_of_texts_is_text_as_for_confluent_kafka(broker: EmbeddedBroker)
 def test_a_buffer_that_changes_while_its_topic_is_unknown_is_sent_as_it_was(
     broker: EmbeddedBroker,
 ) -> None:
-    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as made:
+    with before(broker) as made:
         value, key = bytearray(b"first"), bytearray(b"key")
         given: list[Any] = [memoryview(value), key]
         made.produce("t", *given)
@@ -251,7 +245,7 @@ def test_a_buffer_that_changes_while_its_topic_is_unknown_is_sent_as_it_was(
 @pytest.mark.parametrize("topic", ["t", "later"])
 def test_a_forked_child_waits_for_topics_of_its_own(topic: str, broker: EmbeddedBroker) -> None:
     reports = Reports()
-    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+    with before(broker) as producer:
         producer.produce("later", b"v", on_delivery=reports)
         child = os.fork()
         if not child:
@@ -341,16 +335,12 @@ def test_records_that_wait_for_their_topic_at_exit_in_vain_are_told_of(nobody: s
 
 def test_a_forked_child_waits_for_no_report_of_its_parent(broker: EmbeddedBroker) -> None:
     reports = Reports()
-    options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 900}
-    with Producer(options) as producer:
+    with before(broker, linger_ms=900) as producer:
         producer.produce("t", b"first")
         assert producer.flush(LONG) == 0
         producer.produce("t", b"v", on_delivery=reports)
-        child = os.fork()
-        if not child:
-            os._exit(10 * len(producer) + _produce_in_child(producer) + producer.flush(LONG))
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
+        work = lambda: (len(producer), _produce_in_child(producer), producer.flush(LONG))  # noqa: E731
+        assert in_child(by_python, work) == "(0, 0, 0)"
         assert producer.flush(LONG) == 0
     assert reports.stored == {"t": [b"v"]}
     stored = [one.value or b"" for one in broker.records("t")]
@@ -358,26 +348,29 @@ def test_a_forked_child_waits_for_no_report_of_its_parent(broker: EmbeddedBroker
 
 
 def test_a_record_waits_while_its_user_is_refused() -> None:
-    """The password may be put right meanwhile, at the broker or here."""
+    """The password may be put right meanwhile, at the broker or here. Names may be numbers."""
     reports = Reports()
-    listener = Listener(name="SASL", authentication=Authentication({"alice": "right"}))
-    with EmbeddedBroker(topics={"t": 1}, listeners=[listener]) as broker:
-        login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "wrong"}
-        options = {"security.protocol": "SASL_PLAINTEXT", "reconnect.backoff.max.ms": 100, **login}
-        with Producer({"bootstrap.servers": broker.bootstrap_servers, **options}) as producer:
-            producer.produce("t", b"v", on_delivery=reports)
-            assert producer.flush(0.5) == 1
-            producer.set_sasl_credentials("alice", "right")
-            assert producer.flush(LONG) == 0
+    listener = Listener(name="SASL", authentication=Authentication({"7": "right"}))
+    with (
+        EmbeddedBroker(topics={"t": 1}, listeners=[listener]) as broker,
+        before(
+            broker,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_username=7,
+            sasl_password="wrong",
+            reconnect_backoff_max_ms=100,
+        ) as producer,
+    ):
+        producer.produce("t", b"v", on_delivery=reports)
+        assert producer.flush(0.5) == 1
+        producer.set_sasl_credentials("7", "right")
+        assert producer.flush(LONG) == 0
     assert reports.stored == {"t": [b"v"]}
 
 
-BROKER = {"topics": {"t": 1}, "auto_create_topics": False}
-
-
 def transactional(broker: EmbeddedBroker, timeout_ms: int, **options: Any) -> Producer:
-    servers = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}
-    producer = Producer({**servers, "message.timeout.ms": timeout_ms, **options})
+    producer = before(broker, transactional_id="x", message_timeout_ms=timeout_ms, **options)
     producer.init_transactions(LONG)
     producer.begin_transaction()
     return producer
