@@ -16,3 +16,9 @@ Make = Callable[..., AIOKafkaProducer]
 @pytest.fixture
 def make(broker: EmbeddedBroker) -> Make:
     return partial(AIOKafkaProducer, bootstrap_servers=broker.bootstrap_servers)
+
+
+@pytest.fixture
+def shared(servers: str) -> Make:
+    """Producers of the broker that the tests of a module share."""
+    return partial(AIOKafkaProducer, bootstrap_servers=servers)

@@ -36,8 +36,8 @@ BROKER = {"topics": {"t": 2}}
 LONG = 30.0
 
 
-async def test_records_are_sent_and_told_of_as_there(servers: str) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=servers)
+async def test_records_are_sent_and_told_of_as_there(shared: Make) -> None:
+    producer = shared()
     await producer.start()
     future = await producer.send("t", b"v", key=b"k", partition=1, timestamp_ms=5)
     assert isinstance(future, asyncio.Future)
@@ -76,27 +76,26 @@ async def test_a_stored_record_is_told_of_in_aiokafkas_fields(
         assert later.timestamp_type == 1
 
 
-async def test_nobody_to_tell_the_offset_means_no_result(servers: str) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=servers, acks=0) as producer:
+async def test_nobody_to_tell_the_offset_means_no_result(shared: Make) -> None:
+    async with shared(acks=0) as producer:
         assert await producer.send_and_wait("t", b"v") is None
         assert await (await producer.send("t", b"v")) is None
 
 
-async def test_aiokafkas_own_default_of_acks_is_no_value(servers: str) -> None:
+async def test_aiokafkas_own_default_of_acks_is_no_value(shared: Make) -> None:
     """FastStream passes it on."""
     default = inspect.signature(aiokafka.AIOKafkaProducer).parameters["acks"].default
 
-    async with AIOKafkaProducer(bootstrap_servers=servers, acks=default) as producer:
+    async with shared(acks=default) as producer:
         assert await producer.send_and_wait("t", b"v") is not None
 
 
-async def test_code_of_the_application_is_used(servers: str) -> None:
+async def test_code_of_the_application_is_used(shared: Make) -> None:
     class Last(Partitioner):
         def partition(self, *given: Any) -> int:
             return int(max(given[5].partitions_for_topic(given[0])))
 
-    async with AIOKafkaProducer(
-        bootstrap_servers=servers,
+    async with shared(
         key_serializer=str.encode,
         value_serializer=lambda value: repr(value).encode(),
         partitioner=Last(),
@@ -106,8 +105,8 @@ async def test_code_of_the_application_is_used(servers: str) -> None:
         assert stored.partition == 1
 
 
-async def test_errors_are_caught_under_their_names(servers: str) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+async def test_errors_are_caught_under_their_names(shared: Make) -> None:
+    async with shared() as producer:
         with pytest.raises(theirs.MessageSizeTooLargeError):
             await producer.send("t", bytes(3_000_000))
         with pytest.raises(TypeError, match="key or value"):
@@ -219,12 +218,12 @@ async def test_a_block_whose_commit_is_refused_lets_the_next_one_commit(
     assert [r.value for r in broker.records("t", committed=True)] == [b"2"]
 
 
-async def test_transactional_calls_at_the_wrong_time_are_illegal_operations(servers: str) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+async def test_transactional_calls_at_the_wrong_time_are_illegal_operations(shared: Make) -> None:
+    async with shared() as producer:
         for call in (producer.begin_transaction, producer.commit_transaction):
             with pytest.raises(theirs.IllegalOperation):
                 await call()
-    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+    async with shared(transactional_id="x") as producer:
         with pytest.raises(theirs.IllegalOperation):
             await producer.send("t", b"v")
         with pytest.raises(theirs.IllegalOperation):
@@ -235,8 +234,8 @@ async def test_transactional_calls_at_the_wrong_time_are_illegal_operations(serv
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-async def test_no_record_is_taken_while_a_transaction_ends(servers: str, end: str) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+async def test_no_record_is_taken_while_a_transaction_ends(shared: Make, end: str) -> None:
+    async with shared(transactional_id="x") as producer:
         await producer.begin_transaction()
         await producer.send("t", b"v")
         ending = asyncio.create_task(getattr(producer, end)())
@@ -319,30 +318,28 @@ async def test_login_without_a_mechanism_is_plain() -> None:
             assert await producer.send_and_wait("t", b"v")
 
 
-async def test_serializers_that_kprod_knows_by_name_are_used(servers: str) -> None:
-    async with AIOKafkaProducer(
-        bootstrap_servers=servers, key_serializer="str", value_serializer="json"
-    ) as producer:
+async def test_serializers_that_kprod_knows_by_name_are_used(shared: Make) -> None:
+    async with shared(key_serializer="str", value_serializer="json") as producer:
         stored = await producer.send_and_wait("t", {"a": 1}, key="k")
         assert stored is not None
         batch = producer.create_batch()
         batch.append(key="k", value=[1], timestamp=None)
         assert await (await producer.send_batch(batch, "t", partition=0))
-    async with AIOKafkaProducer(bootstrap_servers=servers, value_serializer="bytes") as producer:
+    async with shared(value_serializer="bytes") as producer:
         assert await producer.send_and_wait("t", b"v")
     with pytest.raises(TypeError, match="a serializer is a callable"):
-        AIOKafkaProducer(bootstrap_servers=servers, value_serializer="xml")
+        shared(value_serializer="xml")
 
 
-async def test_partitioners_that_kprod_knows_by_name_are_used(servers: str) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=servers, partitioner="crc32") as producer:
+async def test_partitioners_that_kprod_knows_by_name_are_used(shared: Make) -> None:
+    async with shared(partitioner="crc32") as producer:
         for key in (b"a", b"b", b"c", b"d"):
             for _ in range(2):
                 stored = await producer.send_and_wait("t", b"v", key)
                 assert stored is not None
                 assert stored.partition == confluent_kafka.consistent(key, 2)
     with pytest.raises(ValueError, match="partitioner: expected"):
-        AIOKafkaProducer(bootstrap_servers=servers, partitioner="crc")
+        shared(partitioner="crc")
 
 
 async def test_records_that_fail_fail_their_futures(broker: EmbeddedBroker, make: Make) -> None:
@@ -356,12 +353,12 @@ async def test_records_that_fail_fail_their_futures(broker: EmbeddedBroker, make
     await producer.stop()
 
 
-async def test_one_that_is_not_stopped_says_so(servers: str) -> None:
-    kept = [AIOKafkaProducer(bootstrap_servers=servers)]
+async def test_one_that_is_not_stopped_says_so(shared: Make) -> None:
+    kept = [shared()]
     with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
         kept.clear()
     with pytest.warns(DeprecationWarning, match="`loop`"):
-        other = AIOKafkaProducer(loop=asyncio.get_running_loop(), bootstrap_servers=servers)
+        other = shared(loop=asyncio.get_running_loop())
     await other.stop()
 
 

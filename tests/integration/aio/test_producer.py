@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,6 @@ from kprod.errors import (
 )
 from kprod.types import ProducerRecord
 from kprod_ext.aio import MOST
-from tests.support.ports import free_port
 
 BROKER = {"topics": {"t": 2}}
 
@@ -38,10 +38,6 @@ async def until_known(producer: Producer, topic: str) -> None:
         with suppress(KprodTimeoutError):
             await producer.partitions_for(topic)
             return
-
-
-def nobody() -> str:
-    return f"127.0.0.1:{free_port()}"
 
 
 async def turns_while(wait: Awaitable[Any]) -> tuple[Any, int]:
@@ -98,9 +94,9 @@ async def test_many_are_sent_with_their_keys_in_order(servers: str) -> None:
     ],
 )
 async def test_without_a_broker_other_tasks_go_on_until_it_is_given_up(
-    call: Callable[[Producer], Awaitable[object]],
+    nobody: str, call: Callable[[Producer], Awaitable[object]]
 ) -> None:
-    producer = Producer(bootstrap_servers=nobody(), max_block_ms=200)
+    producer = Producer(bootstrap_servers=nobody, max_block_ms=200)
     outcome, had = await turns_while(call(producer))
     assert isinstance(outcome, KprodTimeoutError)
     assert had > 100
@@ -173,24 +169,15 @@ async def test_an_interceptor_sees_the_partition_of_a_record_that_waited_in_vain
     await producer.close(0)
 
 
-class OnlyErrors:
-    """An interceptor that is told of errors only."""
-
-    def __init__(self) -> None:
-        self.heard: list[BaseException] = []
-
-    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        self.heard.append(error)
-
-
 async def test_interceptors_hear_of_a_record_once_however_often_it_is_tried(servers: str) -> None:
-    ear, only_errors = Ear(), OnlyErrors()
+    ear, heard = Ear(), list[BaseException]()
+    only_errors = SimpleNamespace(on_send_error=lambda record, error: heard.append(error))
     options: Any = {"bootstrap_servers": servers, "buffer_memory": 60_000}
     for interceptor in (ear, only_errors):
         async with Producer(**options, interceptors=[interceptor]) as producer:
             sending = (producer.send_and_wait("t", bytes(30_000)) for _ in range(10))
             await asyncio.gather(*sending)
-    assert (ear.seen, ear.heard, only_errors.heard) == (10, [], [])
+    assert (ear.seen, ear.heard, heard) == (10, [], [])
 
 
 class Renaming(Ear):
@@ -231,8 +218,8 @@ async def test_interceptors_hear_of_a_failing_partitioner_once(servers: str) -> 
     assert ear.heard == [None]
 
 
-async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind() -> None:
-    producer = Producer(bootstrap_servers=nobody(), max_block_ms=300)
+async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind(nobody: str) -> None:
+    producer = Producer(bootstrap_servers=nobody, max_block_ms=300)
     first = asyncio.create_task(producer.send("t", b"v"))
     second = asyncio.create_task(producer.send("t", b"v"))
     await asyncio.sleep(0.01)
@@ -252,7 +239,7 @@ async def test_a_long_row_of_sends_lets_others_have_their_turn(servers: str) -> 
         assert had >= 20_000 // MOST
 
 
-async def test_an_exception_in_its_block_ends_it_soon() -> None:
+async def test_an_exception_in_its_block_ends_it_soon(nobody: str) -> None:
     began = time.monotonic()
     with EmbeddedBroker(topics={"t": 1}) as broker:
         producer = Producer(bootstrap_servers=broker.bootstrap_servers, close_timeout_ms_at_exit=50)
@@ -260,11 +247,11 @@ async def test_an_exception_in_its_block_ends_it_soon() -> None:
             async with producer:
                 raise LookupError
     with pytest.raises(KprodTimeoutError):
-        async with Producer(bootstrap_servers=nobody(), **{"max.block.ms": 50}):
+        async with Producer(bootstrap_servers=nobody, **{"max.block.ms": 50}):
             pytest.fail("there is no broker")
     assert time.monotonic() - began < LONG
     with pytest.raises(ConfigError, match="max_block_ms"):
-        Producer(bootstrap_servers=nobody(), max_block_ms="soon")
+        Producer(bootstrap_servers=nobody, max_block_ms="soon")
 
 
 async def test_a_transaction_whose_beginning_is_cancelled_has_not_begun(
