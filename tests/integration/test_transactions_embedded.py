@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -21,7 +22,6 @@ from kprod import (
     NextStep,
     Persisted,
     ProducerFencedError,
-    TransactionAbortableError,
     TransactionTimeoutError,
     aio,
 )
@@ -42,43 +42,61 @@ BOTH_ENDS = pytest.mark.parametrize(
 
 
 BROKER = {"topics": {TOPIC: 2, "t": 1}}
+LONG = 30.0
+SOON = 0.3
 
 
 def options(broker: EmbeddedBroker) -> dict[str, Any]:
     return {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "tx"}
 
 
+@pytest.fixture
+def producer(broker: EmbeddedBroker) -> Iterator[KafkaProducer]:
+    with KafkaProducer(**options(broker)) as made:
+        yield made
+
+
+@pytest.fixture
+def ready(producer: KafkaProducer) -> KafkaProducer:
+    """One that has its producer id."""
+    producer.init_transactions(LONG)
+    return producer
+
+
+def stored(broker: EmbeddedBroker) -> list[bytes]:
+    return committed(broker.bootstrap_servers, TOPIC, 2)
+
+
 @BOTH_ENDS
 def test_a_block_that_ends_its_transaction_itself_says_how(
-    broker: EmbeddedBroker, call: str, outcome: str
+    producer: KafkaProducer, call: str, outcome: str
 ) -> None:
-    with KafkaProducer(**options(broker)) as producer:
-        for failing in (True, False):
-            transaction = producer.transaction()
-            with suppress(ZeroDivisionError, IllegalStateError), transaction:
-                producer.send(TOPIC, b"v")
-                getattr(producer, call)()
-                if failing:
-                    raise ZeroDivisionError
-            assert transaction.outcome == outcome
-
-
-def test_a_block_whose_commit_has_not_ended_does_not_know(broker: EmbeddedBroker) -> None:
-    with KafkaProducer(**options(broker)) as producer:
-        producer.init_transactions()
-        broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.5))
+    for failing in (True, False):
         transaction = producer.transaction()
-
-        def end() -> None:
+        with suppress(ZeroDivisionError, IllegalStateError), transaction:
             producer.send(TOPIC, b"v")
-            producer.commit_transaction(timeout=0)
+            getattr(producer, call)()
+            if failing:
+                raise ZeroDivisionError
+        assert transaction.outcome == outcome
 
-        with pytest.raises(TransactionTimeoutError) as caught, transaction:
-            end()
-        assert caught.value.next_step is NextStep.RETRY_CALL
-        assert transaction.outcome == "unknown"
-        producer.commit_transaction(30)
-    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
+
+def test_a_block_whose_commit_has_not_ended_does_not_know(
+    broker: EmbeddedBroker, ready: KafkaProducer
+) -> None:
+    broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.5))
+    transaction = ready.transaction()
+
+    def end() -> None:
+        ready.send(TOPIC, b"v")
+        ready.commit_transaction(timeout=0)
+
+    with pytest.raises(TransactionTimeoutError) as caught, transaction:
+        end()
+    assert caught.value.next_step is NextStep.RETRY_CALL
+    assert transaction.outcome == "unknown"
+    ready.commit_transaction(30)
+    assert stored(broker) == [b"v"]
 
 
 @pytest.mark.parametrize("itself", [False, True])
@@ -90,85 +108,71 @@ def test_a_commit_that_nobody_told_of_is_unknown_when_the_producer_is_fenced(
         producer.init_transactions()
         transaction = producer.transaction(timeout=30)
         lost = broker.faults.add(Fault(api=ApiKey.END_TXN, client_id="first", drop=True))
-        with KafkaProducer(**options(broker)) as other:
 
-            def take_over() -> None:
-                while not lost.hits:
-                    time.sleep(0.01)
+        def take_over() -> None:
+            await_true(lambda: lost.hits, 30)
+            with KafkaProducer(**options(broker)) as other:
                 other.init_transactions(30)
 
-            taking = threading.Thread(target=take_over)
-            taking.start()
-            with suppress(ProducerFencedError), transaction:
-                producer.send(TOPIC, b"v").get(20)
-                if itself:
-                    producer.commit_transaction(30)
-            taking.join()
-            assert producer.can_only_be_closed
-        assert transaction.outcome == "unknown"
-    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
+        taking = threading.Thread(target=take_over)
+        taking.start()
+        with suppress(ProducerFencedError), transaction:
+            producer.send(TOPIC, b"v").get(20)
+            if itself:
+                producer.commit_transaction(30)
+        taking.join()
+        assert producer.can_only_be_closed
+    assert transaction.outcome == "unknown"
+    assert stored(broker) == [b"v"]
 
 
 @BOTH_ENDS
 def test_a_block_knows_of_an_end_that_its_call_has_not_waited_for(
-    broker: EmbeddedBroker, call: str, outcome: str
+    broker: EmbeddedBroker, producer: KafkaProducer, call: str, outcome: str
 ) -> None:
-    with KafkaProducer(**options(broker)) as producer:
-        for failing in (True, False):
-            transaction = producer.transaction()
-            with suppress(ZeroDivisionError, IllegalStateError), transaction:
-                producer.send(TOPIC, b"v").get(20)
-                broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.2))
-                with pytest.raises(TransactionTimeoutError):
-                    getattr(producer, call)(timeout=0)
-                while producer.ended_transaction != outcome:
-                    time.sleep(0.01)
-                if failing:
-                    raise ZeroDivisionError
-            assert transaction.outcome == outcome
-            with suppress(IllegalStateError):  # an abort at the end of the block has heard it
-                getattr(producer, call)(30)
+    for failing in (True, False):
+        transaction = producer.transaction()
+        with suppress(ZeroDivisionError, IllegalStateError), transaction:
+            producer.send(TOPIC, b"v").get(20)
+            broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.2))
+            with pytest.raises(TransactionTimeoutError):
+                getattr(producer, call)(timeout=0)
+            while producer.ended_transaction != outcome:
+                time.sleep(0.01)
+            if failing:
+                raise ZeroDivisionError
+        assert transaction.outcome == outcome
+        with suppress(IllegalStateError):  # an abort at the end of the block has heard it
+            getattr(producer, call)(30)
 
 
 @pytest.mark.parametrize("where", ["record", "offsets", "application"])
 def test_the_next_block_waits_for_an_abort_that_was_not_heard(
-    broker: EmbeddedBroker, where: str
+    broker: EmbeddedBroker, ready: KafkaProducer, where: str
 ) -> None:
-    with KafkaProducer(**options(broker)) as producer:
-        producer.init_transactions()
-        broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0, times=1))
-        if where == "record":
-            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29, times=1))
-        transaction = producer.transaction(timeout=0.2)
-
-        def fail() -> None:
-            future = producer.send(TOPIC, b"lost")
-            if where == "record":
-                return
-            future.get(30)
-            if where == "application":
-                raise ZeroDivisionError
-            producer.send_offsets_to_transaction({(TOPIC, 0): 7}, "group", timeout=0)
-
-        with pytest.raises((KprodError, ZeroDivisionError)) as caught, transaction:
-            fail()
-        assert transaction.outcome == "aborted"
-        assert "has not confirmed the end" in "".join(caught.value.__notes__)
-        if isinstance(caught.value, KprodError):
-            assert caught.value.next_step is NextStep.BEGIN_AGAIN
-        with producer.transaction(timeout=30):
-            producer.send(TOPIC, b"v")
-    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
-
-
-def test_a_block_that_has_aborted_leaves_nothing_but_another_one(broker: EmbeddedBroker) -> None:
-    with KafkaProducer(**options(broker)) as producer:
+    broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0, times=1))
+    if where == "record":
         broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29, times=1))
-        with pytest.raises(TransactionAbortableError) as caught, producer.transaction():
-            producer.send(TOPIC, b"refused")
+    transaction = ready.transaction(timeout=0.2)
+
+    def fail() -> None:
+        future = ready.send(TOPIC, b"lost")
+        if where == "record":
+            return
+        future.get(30)
+        if where == "application":
+            raise ZeroDivisionError
+        ready.send_offsets_to_transaction({(TOPIC, 0): 7}, "group", timeout=0)
+
+    with pytest.raises((KprodError, ZeroDivisionError)) as caught, transaction:
+        fail()
+    assert transaction.outcome == "aborted"
+    assert "has not confirmed the end" in "".join(caught.value.__notes__)
+    if isinstance(caught.value, KprodError):
         assert caught.value.next_step is NextStep.BEGIN_AGAIN
-        with pytest.raises(IllegalStateError):
-            producer.abort_transaction()
+    with ready.transaction(timeout=30):
+        ready.send(TOPIC, b"v")
+    assert stored(broker) == [b"v"]
 
 
 def test_a_record_of_an_aborted_transaction_that_may_be_stored_says_so(
@@ -181,76 +185,70 @@ def test_a_record_of_an_aborted_transaction_that_may_be_stored_says_so(
         future = producer.send(TOPIC, b"v", partition=0)
         await_true(lambda: lost.hits, 30)
         producer.abort_transaction(30)
-        with pytest.raises(TransactionAbortedError) as caught:
+        with pytest.raises(TransactionAbortedError, match="may have the record") as caught:
             future.get(30)
     assert caught.value.persisted is Persisted.MAYBE
-    assert "may have the record" in str(caught.value)
     assert "before" not in str(caught.value)
 
 
 def test_a_block_whose_producer_is_closed_during_its_commit_does_not_know(
-    broker: EmbeddedBroker,
+    broker: EmbeddedBroker, ready: KafkaProducer
 ) -> None:
-    producer = KafkaProducer(**options(broker))
-    producer.init_transactions()
     broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0))
-    transaction = producer.transaction()
+    transaction = ready.transaction()
     with suppress(ZeroDivisionError), transaction:
-        producer.send(TOPIC, b"v").get(20)
+        ready.send(TOPIC, b"v").get(20)
         with pytest.raises(TransactionTimeoutError):
-            producer.commit_transaction(timeout=0.1)
-        closing = threading.Thread(target=producer.close)
+            ready.commit_transaction(timeout=0.1)
+        closing = threading.Thread(target=ready.close)
         closing.start()
         time.sleep(0.1)
         raise ZeroDivisionError
     closing.join()
     assert transaction.outcome == "unknown"
-    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
+    assert stored(broker) == [b"v"]
 
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_block_that_has_prepared_its_transaction_does_not_know(
-    broker: EmbeddedBroker, closed: bool
+    broker: EmbeddedBroker, producer: KafkaProducer, closed: bool
 ) -> None:
-    with KafkaProducer(**options(broker)) as producer:
-        transaction = producer.transaction()
-        with suppress(ZeroDivisionError), transaction:
-            producer.send(TOPIC, b"v").get(20)
-            prepared = TwoPhaseCommit(producer).prepare()
-            if closed:
-                producer.close()
-            with KafkaProducer(**options(broker)) as heir:
-                TwoPhaseCommit(heir).resume(prepared)
-                heir.commit_transaction(30)
-            raise ZeroDivisionError
-        assert transaction.outcome == "unknown"
-    assert committed(broker.bootstrap_servers, TOPIC, 2) == [b"v"]
+    transaction = producer.transaction()
+    with suppress(ZeroDivisionError), transaction:
+        producer.send(TOPIC, b"v").get(20)
+        prepared = TwoPhaseCommit(producer).prepare()
+        if closed:
+            producer.close()
+        with KafkaProducer(**options(broker)) as heir:
+            TwoPhaseCommit(heir).resume(prepared)
+            heir.commit_transaction(30)
+        raise ZeroDivisionError
+    assert transaction.outcome == "unknown"
+    assert stored(broker) == [b"v"]
 
 
 def test_a_signal_in_the_commit_of_a_block_leaves_its_outcome_unknown(
-    broker: EmbeddedBroker,
+    broker: EmbeddedBroker, ready: KafkaProducer
 ) -> None:
-    with KafkaProducer(**options(broker)) as producer:
-        producer.init_transactions()
-        broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0))
-        transaction = producer.transaction()
-        with interruptible(), suppress(Interrupted), transaction:
-            producer.send(TOPIC, b"v").get(20)
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-        assert transaction.outcome == "unknown"
-        producer.commit_transaction(30)
+    broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0))
+    transaction = ready.transaction()
+    with interruptible(), suppress(Interrupted), transaction:
+        ready.send(TOPIC, b"v").get(20)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+    assert transaction.outcome == "unknown"
+    ready.commit_transaction(30)
 
 
-def test_a_commit_that_fails_while_the_producer_closes_is_aborted(broker: EmbeddedBroker) -> None:
-    producer = KafkaProducer(**options(broker))
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.send(TOPIC, b"good", partition=0).get(20)
+def test_a_commit_that_fails_while_the_producer_closes_is_aborted(
+    broker: EmbeddedBroker, ready: KafkaProducer
+) -> None:
+    ready.begin_transaction()
+    ready.send(TOPIC, b"good", partition=0).get(20)
     broker.faults.add(Fault(api=ApiKey.PRODUCE, delay=0.5, error=29))
-    producer.send(TOPIC, b"refused", partition=1)
+    ready.send(TOPIC, b"refused", partition=1)
     with pytest.raises(TransactionTimeoutError):
-        producer.commit_transaction(timeout=0.1)
-    producer.close(20)
+        ready.commit_transaction(timeout=0.1)
+    ready.close(20)
     assert open_transactions(broker.bootstrap_servers) == []
 
 
@@ -268,7 +266,7 @@ def test_the_end_of_a_transaction_waits_for_no_batch_that_lingers(
             if prepares:
                 TwoPhaseCommit(producer).prepare(timeout=20)  # raises when the time is over
             producer.commit_transaction(timeout=20)
-    assert len(committed(broker.bootstrap_servers, TOPIC, 2)) == 102
+    assert len(stored(broker)) == 102
 
 
 def test_one_transaction_over_many_partitions() -> None:
@@ -347,17 +345,6 @@ async def offsets_by_asyncio(native: dict[str, Any], member: Any) -> None:
         await transaction.send_offsets({(TOPIC, 1): 9}, member)
 
 
-LONG = 30.0
-SOON = 0.3
-
-
-@pytest.fixture
-def producer(broker: EmbeddedBroker) -> Iterator[KafkaProducer]:
-    servers = broker.bootstrap_servers
-    with KafkaProducer(bootstrap_servers=servers, transactional_id="x") as made:
-        yield made
-
-
 def test_a_code_that_is_answered_again_and_again_is_the_cause(
     broker: EmbeddedBroker, producer: KafkaProducer
 ) -> None:
@@ -408,23 +395,17 @@ def times(producer: KafkaProducer) -> dict[str, float]:
     return {call: metrics[f"txn-{call}-time-ns-total"] for call in CALLS}
 
 
-def test_each_call_adds_to_its_own_time() -> None:
-    with (
-        EmbeddedBroker(topics={"t": 1}) as broker,
-        KafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, transactional_id="tx"
-        ) as producer,
-    ):
-        assert set(times(producer).values()) == {0.0}
-        producer.init_transactions()
-        after_init = times(producer)
-        producer.begin_transaction()
-        producer.send_offsets_to_transaction({("t", 0): 1}, "group")
-        producer.abort_transaction()
-        after_abort = times(producer)
-        with producer.transaction():
-            producer.send("t", b"v")
-        after_commit = times(producer)
+def test_each_call_adds_to_its_own_time(producer: KafkaProducer) -> None:
+    assert set(times(producer).values()) == {0.0}
+    producer.init_transactions()
+    after_init = times(producer)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({("t", 0): 1}, "group")
+    producer.abort_transaction()
+    after_abort = times(producer)
+    with producer.transaction():
+        producer.send("t", b"v")
+    after_commit = times(producer)
     assert [call for call in CALLS if after_init[call]] == ["init"]
     assert [call for call in CALLS if not after_abort[call]] == ["commit"]
     assert all(after_commit.values())
@@ -436,49 +417,33 @@ SLOW = 0.02
 """Seconds that a Produce request takes: five are always under way then."""
 
 
-@contextmanager
-def records_without_end(producer: KafkaProducer) -> Iterator[None]:
-    """Sends to all partitions meanwhile, by a thread of its own."""
-    over = threading.Event()
-    full = threading.Event()
-
-    def send() -> None:
-        number = 0
-        while not over.is_set():
-            producer.send("busy", bytes(100), partition=number % PARTITIONS)
-            number += 1
-            if number % 5 == 0:
-                over.wait(0.001)
-            if number == 500:
-                full.set()
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        assert full.wait(30)
-        yield
-    finally:
-        over.set()
-        thread.join(30)
-
-
 def test_a_group_hears_of_offsets_while_records_fill_its_connection() -> None:
-    topics = {"busy": PARTITIONS, "in": 1}
+    over, full = threading.Event(), threading.Event()
     with (
-        EmbeddedBroker(nodes=1, topics=topics) as broker,
-        KafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, transactional_id="tx"
-        ) as producer,
+        EmbeddedBroker(topics={"busy": PARTITIONS, "in": 1}) as broker,
+        KafkaProducer(**options(broker)) as producer,
     ):
+
+        def send_without_end() -> None:
+            for number in itertools.count():
+                if over.is_set():
+                    return
+                producer.send("busy", bytes(100), partition=number % PARTITIONS)
+                if number % 5 == 0:
+                    over.wait(0.001)
+                if number == 500:
+                    full.set()
+
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("in", b"first").get(20)
         broker.faults.add(Fault(api=ApiKey.PRODUCE, delay=SLOW, times=None))
-        failure: KprodError | None = None
-        with records_without_end(producer):
-            try:
-                producer.send_offsets_to_transaction({("in", 0): 5}, "group", timeout=8)
-            except KprodError as error:
-                failure = error
-        assert failure is None
+        sending = threading.Thread(target=send_without_end)
+        sending.start()
+        try:
+            assert full.wait(30)
+            producer.send_offsets_to_transaction({("in", 0): 5}, "group", timeout=8)
+        finally:
+            over.set()
+            sending.join(30)
         producer.abort_transaction(30)
