@@ -18,6 +18,8 @@ from tests.support.committed_records import read_back
 from tests.support.topic_admin import TopicAdmin
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+LARGE: Any = {"batch_size": 700_000, "linger_ms": 60_000}
+"""A batch of many blocks, in which snappy and LZ4 compress."""
 RENEWED_AT = 5_000
 IMPATIENT: Any = {"delivery_timeout_ms": 4_000, "request_timeout_ms": 3_900}
 """A request without an answer may have been stored: on a busy machine a second may be too short."""
@@ -42,7 +44,7 @@ def test_the_broker_decodes_every_codec(kafka: ApacheKafka, admin: TopicAdmin, c
     for topic, compression in topics.items():
         admin.create(topic, 1, compression_type=compression)
         with KafkaProducer(
-            bootstrap_servers=kafka.bootstrap_servers, compression_type=codec
+            bootstrap_servers=kafka.bootstrap_servers, compression_type=codec, **LARGE
         ) as producer:
             futures = [producer.send(topic, value) for value in values]
             producer.flush(timeout=30)

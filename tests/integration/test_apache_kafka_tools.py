@@ -1,25 +1,20 @@
-"""Apache Kafka's clients, tools and broker as judges: of the embedded broker, and of commands."""
+"""Apache Kafka's clients, tools and broker as judges of the embedded broker."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import subprocess
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from typer.testing import CliRunner
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_files import check_directory
-from kprod.cli.app import app
-from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER, jars
 from tests.support.confluent_consumer import confluent_consumer, read
@@ -34,15 +29,13 @@ QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 PROGRAMS = Path(__file__).parents[1] / "support" / "apache_kafka"
 GROUP_READER = PROGRAMS / "GroupReader.java"
 ROUND_TRIP = PROGRAMS / "RoundTrip.java"
-CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
-RECORDS = 20_000
 CODECS: list[Any] = ["none", "gzip", "snappy", "lz4", "zstd"]
 DUMP = "kafka.tools.DumpLogSegments"
 COMPLAINTS = ["ismatch", "isvalid: false", "not found", "orrupt"]
 
 
-def java(*arguments: str, version: str = NEWEST, part: str = "broker") -> str:
-    command = [*JAVA, QUIET, "-cp", f"{jars(version, part)}/*", *arguments]
+def java(*arguments: str, version: str = NEWEST) -> str:
+    command = [*JAVA, QUIET, "-cp", f"{jars(version)}/*", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
@@ -181,69 +174,3 @@ def test_its_tool_finds_no_fault_in_the_files(tmp_path: Path) -> None:
         printed = dump(tmp_path / "t-0", suffix, "--deep-iteration")
         entries = [line for line in printed.splitlines() if "ffset" in line]
         assert len(entries) >= least, printed
-
-
-def test_its_tool_reads_batches_of_several_blocks(tmp_path: Path) -> None:
-    with EmbeddedBroker(tmp_path, topics={"t": 1}) as broker:
-        for codec in CODECS:
-            producer = KafkaProducer(
-                bootstrap_servers=broker.bootstrap_servers,
-                compression_type=codec,
-                batch_size=700_000,
-                linger_ms=60_000,
-            )
-            for number in range(6_000):
-                producer.send("t", b"%d" % number * 20)
-            producer.close()
-    printed = dump(tmp_path / "t-0", "log", "--deep-iteration")
-    assert printed.count(" count: 6000 ") == len(CODECS)
-    assert printed.count("| offset:") == len(CODECS) * 6_000
-
-
-@pytest.fixture(scope="module")
-def kafka(shared_kafka: SharedKafka) -> ApacheKafka:
-    return shared_kafka(NEWEST)
-
-
-def kprod(*arguments: str) -> str:
-    ran = CliRunner().invoke(app, arguments)
-    assert ran.exit_code == 0, ran.output
-    return ran.stdout
-
-
-def test_topics(kafka: ApacheKafka) -> None:
-    servers = "--bootstrap-servers", kafka.bootstrap_servers
-    options = "--topic-option", "cleanup.policy=compact"
-    made = kprod("topics", "create", "commands-a", "--partitions", "3", *options, *servers)
-    assert made == "created commands-a: 3 partitions, 1 replica\n"
-    assert "commands-a" in kprod("topics", "list", *servers)
-    lines = kprod("topics", "describe", "commands-a", *servers).splitlines()
-    assert lines[1:] == [
-        "  cleanup.policy=compact",
-        *(f"  partition {p}: leader 1, replicas 1, in sync 1" for p in range(3)),
-    ]
-    again = CliRunner().invoke(app, ["topics", "create", "commands-a", *servers])
-    assert (again.exit_code, "already exists" in again.stderr) == (1, True)
-    assert kprod("topics", "delete", "commands-a", "--yes", *servers) == "deleted commands-a\n"
-    assert "commands-a" not in kprod("topics", "list", *servers)
-
-
-def test_its_verifiable_consumer_reads_what_was_told(kafka: ApacheKafka) -> None:
-    servers = kafka.bootstrap_servers
-    kprod("topics", "create", "commands-v", "--partitions", "2", "--bootstrap-servers", servers)
-    own = ["--topic", "commands-v", "--bootstrap-server", servers, "--max-messages", str(RECORDS)]
-    told = kprod("verifiable-producer", *own, "--repeating-keys", "7", "--value-prefix", "3")
-    produced = by_partition(told.splitlines(), "producer_send_success")
-    group = ["--group-id", "commands-v", "--verbose", "--reset-policy", "earliest"]
-    read = java(CONSUMER, *own, *group, part="tools")
-    assert by_partition(read.splitlines(), "record_data") == produced
-    assert sum(map(len, produced.values())) == RECORDS
-
-
-def by_partition(lines: list[str], name: str) -> dict[int, list[tuple[Any, ...]]]:
-    """Offset, key and value of the events of that name, in the order of their lines."""
-    found = defaultdict(list)
-    for event in (json.loads(line) for line in lines if line.startswith("{")):
-        if event["name"] == name:
-            found[event["partition"]].append((event["offset"], event["key"], event["value"]))
-    return dict(found)

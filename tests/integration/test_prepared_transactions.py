@@ -77,6 +77,7 @@ def opened(bootstrap_servers: str, name: str) -> list[OpenTransaction]:
 def test_another_process_ends_what_one_has_prepared(
     bootstrap_servers: str, topic: str, end: str
 ) -> None:
+    """Who lost what ``prepare`` has returned asks the cluster for it."""
     prepared = prepare_elsewhere(bootstrap_servers, topic)
     (found,) = opened(bootstrap_servers, topic)
     assert found[:4] == (topic, prepared.producer_id, prepared.epoch, "Ongoing")
@@ -125,17 +126,6 @@ def test_one_producer_writes_under_several_ids(bootstrap_servers: str, topic: st
     assert sorted(committed(bootstrap_servers, topic, PARTITIONS)) == expected
 
 
-def test_what_is_found_open_can_be_ended(bootstrap_servers: str, topic: str) -> None:
-    """Who lost what ``prepare`` has returned asks the cluster for it."""
-    prepare_elsewhere(bootstrap_servers, topic)
-    (found,) = opened(bootstrap_servers, topic)
-    with make(bootstrap_servers, topic) as producer:
-        prepared = PreparedTransaction(found.transactional_id, found.producer_id, found.epoch)
-        TwoPhaseCommit(producer).resume(prepared)
-        producer.commit_transaction()
-    assert len(committed(bootstrap_servers, topic, PARTITIONS)) == 20
-
-
 def test_what_another_producer_has_taken_over_cannot_be_resumed(
     bootstrap_servers: str, topic: str
 ) -> None:
@@ -146,25 +136,6 @@ def test_what_another_producer_has_taken_over_cannot_be_resumed(
         with pytest.raises(TransactionError):
             late.commit_transaction()
     assert committed(bootstrap_servers, topic, PARTITIONS) == []
-
-
-def test_what_is_prepared_takes_no_records_and_close_leaves_it(
-    bootstrap_servers: str, topic: str
-) -> None:
-    with make(bootstrap_servers, topic) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(topic, b"prepared", partition=1)
-        prepared = TwoPhaseCommit(producer).prepare()
-        with pytest.raises(IllegalStateError):
-            producer.send(topic, b"too late")
-        with pytest.raises(IllegalStateError):
-            producer.begin_transaction()
-    assert [one.state for one in opened(bootstrap_servers, topic)] == ["Ongoing"]
-    with make(bootstrap_servers, topic) as producer:
-        TwoPhaseCommit(producer).resume(prepared)
-        producer.commit_transaction()
-    assert committed(bootstrap_servers, topic, PARTITIONS) == [b"prepared"]
 
 
 class Kept(NamedTuple):

@@ -1,4 +1,4 @@
-"""Shards of one batch that begin together, and an atomic batch, over every kind of broker."""
+"""Shards of one batch that begin together, over every kind of broker."""
 
 from __future__ import annotations
 
@@ -9,27 +9,13 @@ from typing import Any
 import pytest
 
 from kprod.admin import open_transactions
-from kprod.admin.cluster_client import connect
-from kprod.admin.partition_reader import readers
 from kprod.broker import EmbeddedBroker
 from kprod.exactly_once import protocol
-from kprod.exactly_once.errors import BatchIncomplete
 from kprod.exactly_once.shard import Shard
 from kprod.spark.executor_producer import process_cache
 from kprod.spark.options import job_options
 from tests.integration.conftest import SharedKafka
 from tests.spark.exactly_once.attempts import attempt
-from tests.spark.exactly_once.test_atomic import (
-    BOTH,
-    decide,
-    end,
-    prepared,
-    rows_of,
-    time_out,
-    write,
-)
-from tests.spark.exactly_once.test_shards import assert_there
-from tests.spark.exactly_once.test_shards import shard as batch_shard
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.committed_records import committed
 from tests.support.topic_admin import TopicAdmin
@@ -98,28 +84,3 @@ def test_shards_that_begin_together_do_not_fail_each_other(servers: str) -> None
     expected = [b"%d of %d" % (n, b) for n in range(1, SHARDS + 1) for b in range(BATCHES)]
     assert sorted(committed(servers, TOPIC, 1)) == sorted(expected)
     assert not [one for one in open_transactions(servers) if "together" in one.transactional_id]
-
-
-def test_an_atomic_batch_is_there_as_a_whole(servers: str) -> None:
-    """The driver dies behind its decision, and one transaction times out: tasks complete it."""
-    for topic in ("atomic-whole", "atomic-late"):
-        TopicAdmin(servers).create(topic, 2)
-    waiting = prepared(servers, "atomic-whole")
-    assert committed_before_the_end(servers, "atomic-whole") == []
-    assert end(servers, "atomic-whole", waiting).commit().by_us
-    assert_there(servers, "atomic-whole", BOTH)
-    waiting = prepared(servers, "atomic-late")
-    decide(servers, "atomic-late", waiting)
-    time_out(servers, waiting[1])
-    with pytest.raises(BatchIncomplete, match="of shards 1 were aborted"):
-        end(servers, "atomic-late", waiting).commit()
-    for number in (0, 1):
-        write(servers, batch_shard("atomic-late", number, run="second"), rows_of(number))
-    assert_there(servers, "atomic-late", BOTH)
-
-
-def committed_before_the_end(servers: str, topic: str) -> list[bytes]:
-    """What a reader of committed records sees while transactions are open."""
-    with connect(servers, 30.0, {}) as cluster:
-        logs = readers(cluster, topic, committed=True).values()
-        return [record.value or b"" for log in logs for record in log.read(0, log.end())]

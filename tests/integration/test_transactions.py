@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kprod import GroupMetadata, KafkaProducer, Transaction
+from kprod import GroupMetadata, KafkaProducer
 from kprod.errors import ProducerFencedError, TransactionAbortableError, TransactionAbortedError
 from kprod.types import NextStep
 from tests.integration.conftest import SharedKafka
@@ -20,6 +23,8 @@ from tests.support.topic_admin import TopicAdmin
 PARTITIONS = 3
 SECONDS = 60.0
 """A call's time: a whole machine may be busy with something else."""
+PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"
+RECIPE = re.compile(r"^## Consume, transform, produce\n.*?^```py\n(.*?)^```", re.M | re.S)
 numbers = itertools.count(1)
 
 Make = Callable[..., KafkaProducer]
@@ -84,17 +89,6 @@ def test_what_is_committed_is_seen_and_what_is_aborted_never(
             producer.commit_transaction()
             expected += values
     assert seen(kafka, topic) == sorted(expected)
-
-
-def fails_within(producer: KafkaProducer, work: Callable[[Transaction], object]) -> Transaction:
-    """A transaction whose block ends in an exception after ``work``."""
-    transaction = producer.transaction()
-    try:
-        with transaction:
-            work(transaction)
-            raise ZeroDivisionError("by the application")
-    except ZeroDivisionError:
-        return transaction
 
 
 def test_a_second_producer_fences_the_first(kafka: ApacheKafka, topic: str, make: Make) -> None:
@@ -169,7 +163,9 @@ def test_offsets_move_with_the_records_or_not_at_all(
     with producer.transaction() as transaction:
         fill(producer, topic, "first")
         transaction.send_offsets({(topic, 0): 5, (topic, 2): 7}, group)
-    fails_within(producer, lambda it: it.send_offsets({(topic, 0): 9}, GroupMetadata(group)))
+    with suppress(ZeroDivisionError), producer.transaction() as transaction:
+        transaction.send_offsets({(topic, 0): 9}, GroupMetadata(group))
+        raise ZeroDivisionError
     assert group_offset(kafka.bootstrap_servers, group, topic, 0) == 5
     assert group_offset(kafka.bootstrap_servers, group, topic, 2) == 7
     with producer.transaction() as transaction:
@@ -192,3 +188,39 @@ def test_an_expelled_member_cannot_commit_offsets(
     with producer.transaction():
         values = fill(producer, topic, "next")
     assert seen(kafka, topic) == values
+
+
+def test_the_recipe_of_the_documentation(shared_kafka: SharedKafka) -> None:
+    """Every line once, in a second run that takes over from a first that was broken off."""
+    servers = shared_kafka(NEWEST).bootstrap_servers
+    for name in ("lines", "upper-case-lines"):
+        TopicAdmin(servers).create(name, 1)
+    lines = [b"line %d" % number for number in range(300)]
+    with KafkaProducer(bootstrap_servers=servers) as source:
+        source.send_many("lines", lines)
+    found = RECIPE.search(PAGE.read_text())
+    assert found is not None, "the recipe has gone"
+    broken = found[1].replace("upper(), key", "nothing_of_the_kind(), key")
+
+    def more_to_do() -> bool:
+        done = committed(servers, "upper-case-lines", 1)
+        return len(done) < len(lines)
+
+    surroundings = {"BROKERS": servers, "more_to_do": more_to_do}
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        run(broken, surroundings)
+    run(found[1], surroundings)
+    done = committed(servers, "upper-case-lines", 1)
+    assert done == [line.upper() for line in lines]
+    assert group_offset(servers, "upper-case", "lines", 0) == len(lines)
+
+
+def run(code: str, surroundings: dict[str, Any]) -> None:
+    """As a program of its own would: at its end, however that comes, consumer and producer go."""
+    names = dict(surroundings)
+    try:
+        exec(compile(code, "recipe", "exec"), names)
+    finally:
+        with suppress(RuntimeError):  # it is closed already
+            names["consumer"].close()
+        names["producer"].close()

@@ -22,29 +22,22 @@ POM = Path(__file__).with_name("pom.xml")
 CACHE = BUILD / "apache-kafka"
 
 
-def jars(version: str, profile: str = "broker") -> Path:
-    """The folder with all jars of that version: a broker's, or with the profile "tools" of these.
+def jars(version: str) -> Path:
+    """The folder with all jars of a broker of that version.
 
     Skips the test where there is no Java or no Maven, or Maven gets nothing, and says so; where
     ``CI`` is set the test fails.
     """
-    if why_not := _why_not(version, profile):
+    if why_not := _why_not(version):
         skip(why_not)
-    return _folder(version, profile)
+    return CACHE / version
 
 
-def _folder(version: str, profile: str) -> Path:
-    return CACHE / (version if profile == "broker" else f"{version}-{profile}")
-
-
-def _why_not(version: str, profile: str = "broker") -> str | None:
+def _why_not(version: str) -> str | None:
     goal = ["--file", str(POM), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
-    goal += ["-DincludeScope=runtime", *([] if profile == "broker" else [f"-P{profile}"])]
-    return fetched(_folder(version, profile), f"Apache Kafka {version}", *goal)
+    return fetched(CACHE / version, f"Apache Kafka {version}", *goal, "-DincludeScope=runtime")
 
 
 if __name__ == "__main__":
-    wanted = [(NEWEST, "broker")]
-    if FULL:
-        wanted += [(OLDER, "broker"), (NEWEST, "tools")]
-    sys.exit("\n".join(filter(None, [_why_not(*one) for one in wanted])) or None)
+    wanted = [NEWEST, OLDER] if FULL else [NEWEST]
+    sys.exit("\n".join(filter(None, map(_why_not, wanted))) or None)
