@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kprod import KafkaProducer, RecordMetadata
+from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.types import Header
 from tests.integration.conftest import SharedKafka
@@ -19,7 +19,6 @@ from tests.support.topic_admin import TopicAdmin
 
 PARTITIONS = 4
 TOPIC = "round-trip"
-TOPICS = [TOPIC, "large", "keyed"]
 APACHE_KAFKA = {f"kafka-{version}": version for version in (NEWEST, OLDER)}
 
 QUICK = {"embedded", f"kafka-{NEWEST}"}
@@ -35,12 +34,11 @@ QUICK = {"embedded", f"kafka-{NEWEST}"}
 def bootstrap(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iterator[str]:
     version = APACHE_KAFKA.get(request.param)
     if version is None:
-        with BROKERS[request.param](dict.fromkeys(TOPICS, PARTITIONS)) as address:
+        with BROKERS[request.param]({TOPIC: PARTITIONS}) as address:
             yield address
         return
     address = shared_kafka(version).bootstrap_servers
-    for topic in TOPICS:
-        TopicAdmin(address).create(topic, PARTITIONS)
+    TopicAdmin(address).create(TOPIC, PARTITIONS)
     yield address
 
 
@@ -54,6 +52,7 @@ SHAPES: list[tuple[bytes | None, bytes | None, list[Header]]] = [
     (b"", b"", []),
     (b"headers", b"v", [("h1", b"x"), ("h2", None), ("h1", b""), ("größe", b"\x00\xff")]),
     (bytes(range(256)), bytes(range(256)), [("binary", bytes(range(256)))]),
+    (b"large", bytes(1_000_000), []),
 ]
 
 
@@ -72,41 +71,6 @@ def test_every_shape_of_record_comes_back_unchanged(bootstrap: str) -> None:
 
     found = read_back(bootstrap, TOPIC, PARTITIONS, at_least=len(sent))
     assert {(r.partition, r.offset): r for r in found} == sent
-
-
-def test_values_of_a_megabyte_come_back_whole(bootstrap: str) -> None:
-    values = [bytes([number]) * 1_000_000 for number in range(6)]
-    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
-        futures = [
-            producer.send("large", value, partition=number % 2)
-            for number, value in enumerate(values)
-        ]
-        places = [future.get(timeout=30) for future in futures]
-    stored = read_back(bootstrap, "large", PARTITIONS, at_least=len(values))
-    found = {(r.partition, r.offset): r.value for r in stored}
-    assert [found[place.partition, place.offset] for place in places] == values
-
-
-def test_records_of_one_key_share_a_partition_and_keep_their_order(bootstrap: str) -> None:
-    with KafkaProducer(bootstrap_servers=bootstrap, linger_ms=2) as producer:
-        futures = [
-            producer.send("keyed", b"%d" % number, key=b"key-%d" % (number % 50))
-            for number in range(5_000)
-        ]
-        producer.flush(timeout=30)
-        places: list[RecordMetadata] = [future.get(timeout=0) for future in futures]
-
-    found = read_back(bootstrap, "keyed", PARTITIONS, at_least=len(places))
-    assert len(found) == len(places)
-    in_log = {(r.partition, r.offset): r.value for r in found}
-    assert [in_log[p.partition, p.offset] for p in places] == [b"%d" % n for n in range(5_000)]
-    by_key: dict[bytes | None, list[Stored]] = {}
-    for record in found:
-        by_key.setdefault(record.key, []).append(record)
-    for records in by_key.values():
-        assert len({record.partition for record in records}) == 1
-        numbers = [int(record.value or b"-1") for record in records]
-        assert numbers == sorted(numbers)
 
 
 BROKERS_LIMIT = 1_048_588
