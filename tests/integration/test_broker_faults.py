@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -110,19 +108,6 @@ def test_a_bit_is_flipped_and_a_client_throttled(broker: EmbeddedBroker) -> None
         client.send(ApiKey.PRODUCE, 9, PRODUCE)
         told = client.receive(ApiKey.PRODUCE, 9)[1].throttle_time
         assert told.total_seconds() == 0.07
-
-
-def test_an_answer_comes_late_or_never(broker: EmbeddedBroker) -> None:
-    broker.faults.add(Fault(api=ApiKey.METADATA, delay=0.1))
-    broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True))
-    with WireClient(broker.bootstrap_servers) as client:
-        started = time.monotonic()
-        client.send(ApiKey.METADATA, 9, {"topics": None})
-        client.receive(ApiKey.METADATA, 9)
-        assert time.monotonic() - started >= 0.1
-        client.send(ApiKey.PRODUCE, 9, PRODUCE, correlation_id=1)
-        client.send(ApiKey.API_VERSIONS, 0, {}, correlation_id=2)
-        assert client.receive(ApiKey.API_VERSIONS, 0)[0] == 2
 
 
 def test_versions_are_masked(broker: EmbeddedBroker) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, KafkaException
-from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
@@ -86,20 +85,6 @@ def test_aiokafka_shares_a_topic_between_two(broker: EmbeddedBroker) -> None:
 def confluent(broker: EmbeddedBroker, *topics: str, **options: Any) -> Consumer:
     timeouts: dict[str, Any] = {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100, **options}
     return confluent_consumer(broker.bootstrap_servers, *topics, **timeouts)
-
-
-def test_confluent_commits_survive_a_restart(broker: EmbeddedBroker) -> None:
-    fill(broker)
-    consumer = confluent(broker, "t")
-    read(consumer, RECORDS)
-    consumer.commit(asynchronous=False)
-    consumer.close()
-    broker.kill()
-    broker.start()
-    again = confluent(broker)
-    offsets = again.committed([Assigned("t", number) for number in range(PARTITIONS)], timeout=20)
-    assert [one.offset for one in offsets] == [RECORDS // PARTITIONS] * PARTITIONS
-    again.close()
 
 
 class Assignments(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types

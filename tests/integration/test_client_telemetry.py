@@ -24,29 +24,6 @@ DOMAIN = "org.apache.kafka.producer."
 SOON = ClientMetricsSubscription(metrics=(DOMAIN,), push_interval_ms=100)
 
 
-def test_a_producer_tells_its_metrics_until_it_ends(broker: EmbeddedBroker) -> None:
-    broker.client_metrics.subscribe(SOON)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, client_id="me") as producer:
-        own_id = producer.client_instance_id(timeout=30)
-        producer.send("t", b"v").get(timeout=30)
-        assert len(broker.client_metrics.await_pushes(2, timeout=30)) >= 2
-        assert producer.client_instance_id() == own_id
-    *before, last = broker.client_metrics.pushes
-    assert isinstance(own_id, uuid.UUID)
-    assert {(push.instance_id, push.client_id) for push in (*before, last)} == {(own_id, "me")}
-    assert last.terminating
-    assert not any(push.terminating for push in before)
-    told = [read_metrics(push.metrics) for push in (*before, last)]
-    totals = [
-        one.value for push in told for one in push if one.name == f"{DOMAIN}record.send.total"
-    ]
-    assert sum(totals) == 1, "as differences"
-    names = {one.name for push in told for one in push}
-    assert f"{DOMAIN}connection.creation.rate" in names
-    assert f"{DOMAIN}node.request.latency.avg" in names
-    assert f"{DOMAIN}topic.byte.total" in names
-
-
 def test_librdkafka_is_asked_in_the_same_words(broker: EmbeddedBroker) -> None:
     broker.client_metrics.subscribe(SOON)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -55,16 +32,6 @@ def test_librdkafka_is_asked_in_the_same_words(broker: EmbeddedBroker) -> None:
     (push, *_) = broker.client_metrics.await_pushes(1, timeout=30)
     names = {one.name for one in read_metrics(push.metrics)}
     assert f"{DOMAIN}connection.creation.total" in names
-
-
-def test_a_push_that_fails_harms_no_record(broker: EmbeddedBroker) -> None:
-    broker.client_metrics.subscribe(SOON)
-    broker.faults.limit_versions(ApiKey.PUSH_TELEMETRY, 5, 6)  # it offers one we do not know
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        producer.send("t", b"v").get(timeout=30)
-        with pytest.raises(KprodTimeoutError, match="KIP-714"):
-            producer.client_instance_id(timeout=0.01)
-    assert broker.client_metrics.pushes == []
 
 
 def test_a_producer_that_got_no_id_stays_without_a_connection(broker: EmbeddedBroker) -> None:
