@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import pickle
 import sys
 import threading
@@ -16,12 +15,11 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
-from kprod.errors import IllegalStateError
 from kprod.transport.tcp import TcpBackend
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support import forks
 from tests.support.committed_records import committed, read_back
 from tests.support.forking_servers import PROGRAM, check_pool, check_server
+from tests.support.forks import FORKS, by_python, in_child
 from tests.support.programs import run_python
 from tests.support.tier import one_of
 
@@ -30,7 +28,7 @@ SENDING += ["confluent-poll", "confluent-aio", "aio", "aiokafka"]
 
 
 @pytest.mark.parametrize("kind", one_of("child", "daemon"))
-@pytest.mark.parametrize("fork", forks.FORKS)
+@pytest.mark.parametrize("fork", FORKS)
 def test_each_process_is_told_where_its_records_are(fork: Callable[[], int], kind: str) -> None:
     """A daemon closes what it has inherited; its own files then have the numbers of that."""
     with EmbeddedBroker(default_partitions=1) as broker:
@@ -124,25 +122,10 @@ def test_a_child_that_waits_for_a_record_of_the_parent_does_not_send_it(
         for _ in range(5):  # by now the sender rests, and who waits does its work
             producer.send("forked", b"alone").get(timeout=20)
         queued = producer.send("forked", b"queued by the parent")
-        child = os.fork()
-        if child == 0:
-            os._exit(_wait_as_child(wait, queued))
-        _, status = os.waitpid(child, 0)
+        said = in_child(by_python, lambda: wait(queued))
         assert queued.get(timeout=20).offset == 5
-
-    assert os.waitstatus_to_exitcode(status) == 0
-
-
-def _wait_as_child(
-    wait: Callable[[FutureRecordMetadata], None], queued: FutureRecordMetadata
-) -> int:
-    try:
-        wait(queued)
-    except IllegalStateError as error:
-        return 0 if "only the parent hears of the outcome" in str(error) else 2
-    except TimeoutError:
-        return 3
-    return 1
+    assert said.startswith("IllegalStateError: ")
+    assert "only the parent hears of the outcome" in said
 
 
 def test_a_child_cannot_use_the_open_backend_of_its_parent() -> None:
@@ -153,22 +136,10 @@ def test_a_child_cannot_use_the_open_backend_of_its_parent() -> None:
         ) as producer,
     ):
         producer.send("forked", b"before").get(timeout=20)
-        child = os.fork()
-        if child == 0:
-            os._exit(_refused_in_child(producer))
-        _, status = os.waitpid(child, 0)
+        said = in_child(by_python, lambda: producer.send("forked", b"by the child").get(20))
         assert producer.send("forked", b"after").get(timeout=20).offset == 1
-    assert os.waitstatus_to_exitcode(status) == 0
-
-
-def _refused_in_child(producer: KafkaProducer) -> int:
-    try:
-        producer.send("forked", b"by the child").get(timeout=20)
-    except IllegalStateError as error:
-        return 0 if "pass the backend's class, or a callable that makes one" in str(error) else 2
-    except BaseException:
-        return 3
-    return 1
+    assert said.startswith("IllegalStateError: ")
+    assert "pass the backend's class, or a callable that makes one" in said
 
 
 class SlowToStart:
@@ -197,15 +168,11 @@ def test_threads_of_a_child_send_when_all_of_it_has_started() -> None:
         ) as producer,
     ):
         producer.send("forked", b"parent").get(timeout=20)
-        child = os.fork()
-        if child == 0:
-            os._exit(_send_in_two_threads(producer, partitioner))
-        _, status = os.waitpid(child, 0)
-
-    assert os.waitstatus_to_exitcode(status) == 0
+        assert in_child(by_python, lambda: _sent_by_two(producer, partitioner)) == "2"
 
 
-def _send_in_two_threads(producer: KafkaProducer, partitioner: SlowToStart) -> int:
+def _sent_by_two(producer: KafkaProducer, partitioner: SlowToStart) -> int:
+    """How many records of two threads were delivered."""
     queued: list[FutureRecordMetadata] = []
     other = threading.Thread(target=lambda: queued.append(producer.send("forked", b"other")))
 
@@ -214,13 +181,10 @@ def _send_in_two_threads(producer: KafkaProducer, partitioner: SlowToStart) -> i
         other.join(0.3)  # it waits
 
     partitioner.meanwhile = meanwhile
-    try:
-        producer.send("forked", b"child").get(timeout=20)
-        other.join(20)
-        queued[0].get(timeout=20)
-        return 0 if producer.close(timeout=20).delivered == 2 else 2
-    except BaseException:
-        return 1
+    producer.send("forked", b"child").get(timeout=20)
+    other.join(20)
+    queued[0].get(timeout=20)
+    return producer.close(timeout=20).delivered
 
 
 def test_an_unpickled_producer_delivers() -> None:

@@ -34,12 +34,12 @@ SECONDS = 120
 Send = Callable[[bytes], object]
 
 
-def native(topic: str) -> Send:
-    producer = KafkaProducer(bootstrap_servers=SERVERS)
+def by_get(kind: Any, topic: str) -> Send:
+    producer = kind(bootstrap_servers=SERVERS)
     return lambda value: producer.send(topic, value).get(SECONDS).offset
 
 
-def native_flush(topic: str) -> Send:
+def by_flush(topic: str) -> Send:
     producer = KafkaProducer(bootstrap_servers=SERVERS)
 
     def send(value: bytes) -> object:
@@ -50,58 +50,32 @@ def native_flush(topic: str) -> Send:
     return send
 
 
-def send_many(topic: str) -> Send:
-    producer = KafkaProducer(bootstrap_servers=SERVERS)
-    return lambda value: _first(producer.send_many(topic, [value]))
-
-
-def send_arrow(topic: str) -> Send:
+def in_bulk(call: str, given: Callable[[bytes], object], topic: str) -> Send:
     producer = KafkaProducer(bootstrap_servers=SERVERS)
 
     def send(value: bytes) -> object:
-        return _first(producer.send_arrow(topic, pa.table({"value": pa.array([value])})))
+        delivery = getattr(producer, call)(topic, given(value))
+        delivery.get(SECONDS)
+        return delivery[0].offset
 
     return send
 
 
-def _first(delivery: Any) -> object:
-    delivery.get(SECONDS)
-    return delivery[0].offset
-
-
-def kafka(topic: str) -> Send:
-    producer = kafka_python.KafkaProducer(bootstrap_servers=SERVERS)
-    return lambda value: producer.send(topic, value).get(SECONDS).offset
-
-
-def confluent_flush(topic: str) -> Send:
+def by_report(call: str, topic: str) -> Send:
     producer = ConfluentProducer({"bootstrap.servers": SERVERS})
-    return lambda value: _reported(producer, topic, value, producer.flush)
+
+    def send(value: bytes) -> object:
+        told: list[Any] = []
+        assert len(producer) == 0
+        producer.produce(topic, value, on_delivery=lambda e, m: told.append(e or m.offset()))
+        assert len(producer) == 1
+        getattr(producer, call)(SECONDS)
+        return told[0]
+
+    return send
 
 
-def confluent_poll(topic: str) -> Send:
-    producer = ConfluentProducer({"bootstrap.servers": SERVERS})
-    return lambda value: _reported(producer, topic, value, producer.poll)
-
-
-def _reported(producer: Any, topic: str, value: bytes, serve: Callable[[float], int]) -> object:
-    told: list[Any] = []
-    assert len(producer) == 0
-    producer.produce(topic, value, on_delivery=lambda e, m: told.append(e or m.offset()))
-    assert len(producer) == 1
-    serve(SECONDS)
-    return told[0]
-
-
-def aio(topic: str) -> Send:
-    return _sending_by(Producer, topic)
-
-
-def aiokafka(topic: str) -> Send:
-    return _sending_by(AIOKafkaProducer, topic)
-
-
-def _sending_by(kind: Any, topic: str) -> Send:
+def by_loops(kind: Any, topic: str) -> Send:
     """Each record in a loop of its own; the child also writes a topic new to the producer."""
     made: list[Any] = []
 
@@ -197,8 +171,20 @@ def _raised(call: Callable[[], object]) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-APIS = [native, native_flush, send_many, send_arrow, kafka, confluent_flush, confluent_poll]
-APIS += [confluent_aio, aio, aiokafka, transactions, queued]
+APIS: dict[str, Callable[[str], Send]] = {
+    "native": partial(by_get, KafkaProducer),
+    "native-flush": by_flush,
+    "send-many": partial(in_bulk, "send_many", lambda value: [value]),
+    "send-arrow": partial(in_bulk, "send_arrow", lambda value: pa.table({"value": [value]})),
+    "kafka": partial(by_get, kafka_python.KafkaProducer),
+    "confluent-flush": partial(by_report, "flush"),
+    "confluent-poll": partial(by_report, "poll"),
+    "confluent-aio": confluent_aio,
+    "aio": partial(by_loops, Producer),
+    "aiokafka": partial(by_loops, AIOKafkaProducer),
+    "transactions": transactions,
+    "queued": queued,
+}
 
 
 def _files_of_a_daemon(inherited: list[int]) -> list[tuple[int, IO[bytes]]]:
@@ -218,7 +204,7 @@ def _is_whole(inode_and_file: tuple[int, IO[bytes]]) -> bool:
 
 
 def main() -> None:
-    sends = {api.__name__.replace("_", "-"): api(api.__name__.replace("_", "-")) for api in APIS}
+    sends = {name: api(name) for name, api in APIS.items()}
     told = {name: [send(b"first")] for name, send in sends.items()}
 
     inherited = [int(name) for name in os.listdir("/dev/fd") if int(name) > 2]
