@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import kprod.aio
@@ -11,43 +11,43 @@ import kprod.confluent
 import kprod.kafka  # before kafka itself, whose import warns
 from kprod.testing import RecordingProducer
 
-
-@asynccontextmanager
-async def native(servers: str) -> AsyncIterator[Any]:
-    with kprod.KafkaProducer(bootstrap_servers=servers, client_id="one") as producer:
-        producer.send("t", b"v").get(60)
-        yield producer
+Api = Callable[[str], AbstractAsyncContextManager[Any]]
 
 
-@asynccontextmanager
-async def in_asyncio(servers: str) -> AsyncIterator[Any]:
-    async with kprod.aio.Producer(bootstrap_servers=servers, client_id="one") as producer:
-        await producer.send_and_wait("t", b"v")
-        yield producer
+def _named(kind: Any, api: Api) -> Api:
+    api.__name__ = f"{kind.__module__}.{kind.__name__}"  # of the test
+    return api
 
 
-@asynccontextmanager
-async def kafka_python(servers: str) -> AsyncIterator[Any]:
-    with kprod.kafka.KafkaProducer(bootstrap_servers=servers, client_id="one") as producer:
-        producer.send("t", b"v").get(60)
-        yield producer
+def _with_futures(kind: Any) -> Api:
+    @asynccontextmanager
+    async def api(servers: str) -> AsyncIterator[Any]:
+        with kind(bootstrap_servers=servers, client_id="one") as producer:
+            producer.send("t", b"v").get(60)
+            yield producer
+
+    return _named(kind, api)
 
 
-@asynccontextmanager
-async def confluent(servers: str) -> AsyncIterator[Any]:
-    with kprod.confluent.Producer({"bootstrap.servers": servers, "client.id": "one"}) as producer:
-        producer.produce("t", b"v")
-        producer.flush(60)
-        yield producer
+def _in_asyncio(kind: Any) -> Api:
+    @asynccontextmanager
+    async def api(servers: str) -> AsyncIterator[Any]:
+        async with kind(bootstrap_servers=servers, client_id="one") as producer:
+            await producer.send_and_wait("t", b"v")
+            yield producer
+
+    return _named(kind, api)
 
 
-@asynccontextmanager
-async def confluent_serializing(servers: str) -> AsyncIterator[Any]:
-    conf = {"bootstrap.servers": servers, "client.id": "one"}
-    with kprod.confluent.SerializingProducer(conf) as producer:
-        producer.produce("t", value=b"v")
-        producer.flush(60)
-        yield producer
+def _with_reports(kind: Any) -> Api:
+    @asynccontextmanager
+    async def api(servers: str) -> AsyncIterator[Any]:
+        with kind({"bootstrap.servers": servers, "client.id": "one"}) as producer:
+            producer.produce("t", value=b"v")
+            producer.flush(60)
+            yield producer
+
+    return _named(kind, api)
 
 
 @asynccontextmanager
@@ -59,18 +59,17 @@ async def confluent_asyncio(servers: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def aiokafka(servers: str) -> AsyncIterator[Any]:
-    async with kprod.aio.AIOKafkaProducer(bootstrap_servers=servers, client_id="one") as producer:
-        await producer.send_and_wait("t", b"v")
-        yield producer
-
-
-@asynccontextmanager
 async def recording(servers: str) -> AsyncIterator[Any]:
     with RecordingProducer(client_id="one") as producer:
         producer.send("t", b"v")
         yield producer
 
 
+native = _with_futures(kprod.KafkaProducer)
+kafka_python = _with_futures(kprod.kafka.KafkaProducer)
+in_asyncio = _in_asyncio(kprod.aio.Producer)
+aiokafka = _in_asyncio(kprod.aio.AIOKafkaProducer)
+confluent = _with_reports(kprod.confluent.Producer)
+confluent_serializing = _with_reports(kprod.confluent.SerializingProducer)
 SENDING = [native, in_asyncio, kafka_python]
 SENDING += [confluent, confluent_serializing, confluent_asyncio, aiokafka]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from kprod.observability.statsd import StatsdReporter
 from kprod.testing import RecordingProducer
 from tests.integration.observability.test_statsd import NEVER, Told
 from tests.support import apis
+from tests.support.forks import by_python, in_child
 from tools.pages.dashboard import dashboard
 
 SENT = 'kprod_producer_record_send_total{client_id="one"} 1.0'
@@ -121,32 +121,24 @@ def test_one_that_cannot_be_read_is_left_out_and_logged_once(
 
 async def test_a_forked_child_is_scraped(broker: EmbeddedBroker) -> None:
     async with apis.native(broker.bootstrap_servers) as producer:
-        child = os.fork()
-        if not child:
-            os._exit(0 if SENT[:32] in scraped(producer) else 1)
-        assert os.waitpid(child, 0)[1] == 0
+        assert in_child(by_python, lambda: SENT[:32] in scraped(producer)) == "True"
 
 
 METRIC = re.compile(r"kprod_\w+")
 
 
-def test_every_panel_asks_for_what_a_scrape_has() -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker:
-        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            registry = CollectorRegistry()
-            registry.register(ProducerCollector(producer))
-            producer.send("t", b"v").get(30)
-            scraped = set(METRIC.findall(generate_latest(registry).decode()))
-        with KafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, transactional_id="x"
-        ) as producer:
-            registry = CollectorRegistry()
-            registry.register(ProducerCollector(producer))
-            scraped |= set(METRIC.findall(generate_latest(registry).decode()))
+def test_every_panel_asks_for_what_a_scrape_has(broker: EmbeddedBroker) -> None:
+    servers = broker.bootstrap_servers
+    with (
+        KafkaProducer(bootstrap_servers=servers) as plain,
+        KafkaProducer(bootstrap_servers=servers, transactional_id="x") as transactional,
+    ):
+        plain.send("t", b"v").get(30)
+        found = set(METRIC.findall(scraped(plain, transactional)))
     asked = {
         name
         for panel in dashboard()["panels"]
         for target in panel.get("targets", ())
         for name in METRIC.findall(target["expr"])
     }
-    assert asked == scraped
+    assert asked == found

@@ -19,61 +19,46 @@ from kprod.observability.statsd import StatsdReporter
 NEVER = 10_000.0
 
 
-class Server:
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("127.0.0.1", 0))
-        self._socket.settimeout(30)
-
-    @property
-    def port(self) -> int:
-        return int(self._socket.getsockname()[1])
-
-    def until(self, name: str) -> dict[str, str]:
-        """What was told until and with the datagram that has ``name``."""
-        told: dict[str, str] = {}
-        while name not in told:
-            lines = self._socket.recv(65_536).decode().splitlines()
-            told |= dict(line.rsplit(":", 1) for line in lines)
-        return told
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    try:
+def server() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        made.bind(("127.0.0.1", 0))
+        made.settimeout(30)
         yield made
-    finally:
-        made.close()
 
 
-def test_totals_are_told_by_what_was_added_and_the_rest_as_it_is(server: Server) -> None:
+def told_until(server: socket.socket, name: str) -> dict[str, str]:
+    """What it was told until and with the datagram that has ``name``."""
+    told: dict[str, str] = {}
+    while name not in told:
+        told |= dict(line.rsplit(":", 1) for line in server.recv(65_536).decode().splitlines())
+    return told
+
+
+def test_totals_are_told_by_what_was_added_and_the_rest_as_it_is(server: socket.socket) -> None:
     with (
         EmbeddedBroker(topics={"a.b": 1}) as broker,
         KafkaProducer(client_id="one:1", bootstrap_servers=broker.bootstrap_servers) as producer,
-        closing(StatsClient("127.0.0.1", server.port, prefix="app")) as client,
+        closing(StatsClient(*server.getsockname(), prefix="app")) as client,
         StatsdReporter(client, interval=NEVER) as reporter,
     ):
         reporter.add(producer)
         producer.send("a.b", b"v").get(30)
         reporter.send()
         of_topic = "app.kprod.producer-topic.one_1.a_b.record-send-total"
-        first = server.until(of_topic)
+        first = told_until(server, of_topic)
         assert first[of_topic] == "1|c"
         assert first["app.kprod.producer.one_1.record-send-total"] == "1|c"
         assert first["app.kprod.producer.one_1.buffer-total-bytes"].endswith("|g")
         for _ in range(2):
             producer.send("a.b", b"v").get(30)
         reporter.send()
-        second = server.until(of_topic)
+        second = told_until(server, of_topic)
         assert second[of_topic] == "2|c"
         assert "app.kprod.producer.one_1.record-error-total" not in second
         producer.send("a.b", b"v").get(30)
         reporter.close()  # what happened before the end is told at the end, once
-        assert server.until(of_topic)[of_topic] == "1|c"
+        assert told_until(server, of_topic)[of_topic] == "1|c"
 
 
 def test_a_client_that_fails_is_logged_once_and_tried_again(
