@@ -63,6 +63,8 @@ def test_files_that_cannot_be_used(certificates: Certificates, tmp_path: Path) -
         ({"ssl_certfile": store, "ssl_keystore_password": "wrong"}, "is wrong, or"),
         ({"ssl_certfile": only_certificate, "ssl_keyfile": certificates.server}, "does not belong"),
         ({"ssl_crlfile": missing}, "ssl_crlfile: cannot read"),
+        ({"ssl_crlfile": str(empty)}, "ssl_crlfile"),
+        ({"ssl_crlfile": str(text)}, "ssl_crlfile"),
         ({"ssl_ciphers": "NOTHING"}, "none of these ciphers"),
     ):
         assert words in configured(certificates, **options), options
@@ -149,11 +151,3 @@ def test_a_list_that_is_out_of_date(certificates: Certificates) -> None:
     crl = revocations(certificates.authority, days=-1).decode()
     with pytest.raises(TlsAuthenticationError, match="CRL has expired"):
         connect(certificates, certificates.server, crl)
-
-
-@pytest.mark.parametrize("text", ["", "no list", "-----BEGIN X509 CRL-----\nAAAA\n"])
-def test_files_that_are_no_lists(text: str, certificates: Certificates, tmp_path: Path) -> None:
-    file = tmp_path / "crl.pem"
-    file.write_text(text)
-    with pytest.raises(ConfigError, match="ssl_crlfile"):
-        connect(certificates, certificates.server, str(file))

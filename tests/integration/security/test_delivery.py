@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,17 +24,17 @@ VALUES = [b"small", b"", b"x" * 1000, bytes(range(256)) * 4000, b"last"]
 
 
 @pytest.fixture(scope="module")
-def proxies() -> Iterator[dict[str, LocalProxy]]:
-    with ExitStack() as stack:
-        yield {"open": stack.enter_context(LocalProxy())}
+def proxy() -> Iterator[LocalProxy]:
+    with LocalProxy() as running:
+        yield running
 
 
-def way(name: str, proxies: dict[str, LocalProxy]) -> dict[str, Any]:
+def way(name: str, proxy: LocalProxy) -> dict[str, Any]:
     if name == "tcp":
         return {}
     if name == "narrow":  # it takes a large record in pieces, or nothing for now
         return {"send_buffer_bytes": 4096}
-    return {"proxy_url": f"{name}://127.0.0.1:{proxies['open'].port}"}
+    return {"proxy_url": f"{name}://127.0.0.1:{proxy.port}"}
 
 
 def send_all(options: dict[str, Any], topic: str) -> list[int]:
@@ -53,9 +52,9 @@ def test_records_arrive_by_every_way(
     protection: str,
     mechanism: str,
     guarded: GuardedBroker,
-    proxies: dict[str, LocalProxy],
+    proxy: LocalProxy,
 ) -> None:
-    options = {**guarded.options(protection, mechanism), **way(name, proxies)}
+    options = {**guarded.options(protection, mechanism), **way(name, proxy)}
     topic = f"{name}-{protection}-{mechanism}"
     assert send_all(options, topic) == list(range(len(VALUES)))
     stored = read_back(guarded.address("plain", "none"), topic, 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.errors import ConfigError, SaslAuthenticationError
+from kprod.errors import SaslAuthenticationError
 from tests.support.certificates import Certificates
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.http_service import Answer
@@ -110,11 +110,6 @@ def test_an_issuer_that_refuses_or_cannot_be_trusted(
             if certfile is None:
                 issuer.url = f"https://localhost:{free_port()}/token"
             assert words in refused(guarded, issuer, **changed)
-
-
-def test_authorities_that_cannot_be_read(guarded: GuardedBroker, issuer: TokenServer) -> None:
-    with pytest.raises(ConfigError, match="sasl_oauthbearer_cafile: cannot read"):
-        KafkaProducer(**options_of(guarded, issuer, sasl_oauthbearer_cafile="/not/there"))
 
 
 def test_a_token_is_replaced_ahead_of_time(guarded: GuardedBroker, issuer: TokenServer) -> None:

@@ -77,30 +77,30 @@ def test_the_recipe_delivers(msk: Msk) -> None:
         producer.send("t", b"x").get(timeout=20)
 
 
-def refused(options: dict[str, Any]) -> str:
-    with KafkaProducer(**options) as producer, pytest.raises(SaslAuthenticationError) as raised:
+@pytest.mark.parametrize(
+    ("changed", "region", "words"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "another"}, REGION, "the broker refused"),
+        ({}, "us-east-1", "the broker refused"),
+        (dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), ""), REGION, "no AWS cred"),
+        ({}, None, "set sasl_msk_region"),
+    ],
+    ids=["another secret", "another region", "no credentials", "no region"],
+)
+def test_a_login_that_is_refused(
+    msk: Msk,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, str],
+    region: str | None,
+    words: str,
+) -> None:
+    for name, value in changed.items():
+        monkeypatch.setenv(name, value)
+    with (
+        KafkaProducer(sasl_msk_region=region, **msk.options) as producer,
+        pytest.raises(SaslAuthenticationError, match=words),
+    ):
         producer.send("t", b"never")
-    return str(raised.value)
-
-
-def test_a_signature_that_is_wrong(msk: Msk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-    assert "the broker refused" in refused({**msk.options, "sasl_msk_region": REGION})
-
-
-def test_another_region(msk: Msk) -> None:
-    assert "the broker refused" in refused({**msk.options, "sasl_msk_region": "us-east-1"})
-
-
-def test_no_credentials(msk: Msk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    text = refused({**msk.options, "sasl_msk_region": REGION})
-    assert "there are no AWS credentials" in text
-
-
-def test_no_region(msk: Msk) -> None:
-    assert "set sasl_msk_region" in refused(msk.options)
 
 
 @pytest.mark.parametrize(
