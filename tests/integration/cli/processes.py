@@ -29,6 +29,11 @@ class Family:
             text=True,
             env=os.environ | {TAG: self._mark, "TMPDIR": self._scratch.name},
         )
+        assert self.command.stdin is not None
+        assert self.command.stdout is not None
+        assert self.command.stderr is not None
+        self.stdin, self.stdout = self.command.stdin, self.command.stdout
+        self.stderr = self.command.stderr
 
     def members(self) -> list[int]:
         wanted = f"{TAG}={self._mark}".encode()
@@ -42,9 +47,8 @@ class Family:
         for pid in self.members():
             os.kill(pid, signal.SIGKILL)
         self.command.wait()
-        for stream in (self.command.stdin, self.command.stdout, self.command.stderr):
-            if stream is not None:
-                stream.close()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            stream.close()
         self._scratch.cleanup()  # what a killed command could not remove itself
 
 

@@ -19,8 +19,7 @@ COMMANDS = {"kprod": ("broker",), "kprod.broker": ()}
 
 def address(broker: Family) -> str:
     """As its first line tells it."""
-    assert broker.command.stdout is not None
-    first = broker.command.stdout.readline()
+    first = broker.stdout.readline()
     assert first.startswith("listening on 127.0.0.1:")
     return first.split()[-1]
 
@@ -65,8 +64,7 @@ def test_an_ignored_interrupt_stays_ignored(module: str) -> None:
 def test_it_ends_with_its_parent_when_asked_to() -> None:
     with family("broker", "--port", "0", "--until-stdin-closes") as broker:
         address(broker)
-        assert broker.command.stdin is not None
-        broker.command.stdin.close()
+        broker.stdin.close()
         assert broker.command.wait(30) == 0
 
 

@@ -118,9 +118,7 @@ def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:
     """
     where = ("--topic", "t", "--bootstrap-servers", bootstrap, "--partition", "0")
     with family("consume", *where, "--from-beginning", "--group", "g", "--count", "20") as process:
-        stdout = process.command.stdout
-        assert stdout is not None
-        assert [stdout.readline() for _ in range(10)][-1] == "0-9\n"
+        assert [process.stdout.readline() for _ in range(10)][-1] == "0-9\n"
         process.command.terminate()
         assert process.command.wait(30) == 0
     rest = consume(bootstrap, "--group", "g", "--offset", "beginning", *where[-2:]).stdout

@@ -94,8 +94,7 @@ def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) 
     """Output of a demo that gets a signal while it writes; it must leave nobody behind."""
     with family("demo", *arguments) as process:
         if bootstrap is None:
-            assert process.command.stdout is not None
-            process.command.stdout.readline()
+            process.stdout.readline()
         else:
             await_true(lambda: sum(end_offsets(bootstrap, "flights").values()) > 0, 120)
         process.command.send_signal(number)
@@ -122,8 +121,7 @@ def test_sigterm_stops_the_embedded_broker_too() -> None:
 @pytest.mark.full
 def test_nobody_outlives_a_demo_that_was_killed() -> None:
     with family("demo", "--no-spark") as process:
-        assert process.command.stdout is not None
-        process.command.stdout.readline()
+        process.stdout.readline()
         assert len(process.members()) == 2, "the demo and its broker"
         process.command.kill()
         await_true(lambda: process.members() == [])

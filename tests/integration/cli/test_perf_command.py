@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -124,24 +125,12 @@ def test_lines_of_a_file_are_sent_in_turn(servers: str, tmp_path: Path) -> None:
     assert stored == [b"one", b"one", b"two"]
 
 
-class Broker(NamedTuple):
-    """An embedded broker in this process."""
-
-    servers: str
-
-    def address(self) -> str:
-        return self.servers
-
-    def cpu_seconds(self) -> float:
-        return 0.0
-
-
 def test_ctrl_c_while_the_broker_stops_keeps_the_figures(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def stopping_slowly(_topic: str, _partitions: int) -> Iterator[Broker]:
-        yield Broker(servers)
+    def stopping_slowly(_topic: str, _partitions: int) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(address=lambda: servers, cpu_seconds=lambda: 0.0)
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(command, "embedded_broker", stopping_slowly)

@@ -134,8 +134,7 @@ def test_a_later_transaction_is_left_alone(broker: EmbeddedBroker, command: str)
         begin(b"first")
         where = ("--bootstrap-servers", broker.bootstrap_servers)
         with family("transactions", command, "alive", *where) as process:
-            assert process.command.stdout is not None
-            assert process.command.stdout.readline().startswith("alive: Ongoing")
+            assert process.stdout.readline().startswith("alive: Ongoing")
             producer.commit_transaction()
             begin(b"second")
             _out, err = process.command.communicate("y\n", timeout=300)

@@ -72,10 +72,9 @@ def test_what_send_refuses_is_told_of(tmp_path: Path) -> None:
 def test_a_signal_ends_it_after_everything_was_told(broker: EmbeddedBroker) -> None:
     arguments = command(broker.bootstrap_servers, "--throughput", "500")
     with family(*arguments) as process:
-        assert process.command.stdout is not None
-        first = [json.loads(process.command.stdout.readline()) for _ in range(20)]
+        first = [json.loads(process.stdout.readline()) for _ in range(20)]
         process.command.terminate()
-        rest = [json.loads(line) for line in process.command.stdout]
+        rest = [json.loads(line) for line in process.stdout]
         assert process.command.wait(30) == 128 + signal.SIGTERM
     assert [event["name"] for event in rest[-2:]] == ["shutdown_complete", "tool_data"]
     acked = [e["value"] for e in (*first, *rest) if e["name"] == "producer_send_success"]
@@ -89,11 +88,9 @@ def test_a_signal_ends_it_after_everything_was_told(broker: EmbeddedBroker) -> N
 def test_it_stops_where_nobody_reads(broker: EmbeddedBroker, limit: list[str]) -> None:
     arguments = command(broker.bootstrap_servers, *limit)
     with family(*arguments) as process:
-        assert process.command.stdout is not None
-        assert process.command.stderr is not None
-        assert "startup_complete" in process.command.stdout.readline()
-        process.command.stdout.close()
-        told = process.command.stderr.read()
+        assert "startup_complete" in process.stdout.readline()
+        process.stdout.close()
+        told = process.stderr.read()
         assert process.command.wait(30) == 1
     assert "Traceback" not in told
 
@@ -102,9 +99,8 @@ def test_it_stops_where_nobody_reads(broker: EmbeddedBroker, limit: list[str]) -
 def test_a_signal_ends_it_before_there_is_a_broker() -> None:
     arguments = command(f"127.0.0.1:{free_port()}")
     with family(*arguments) as process:
-        assert process.command.stdout is not None
-        assert "startup_complete" in process.command.stdout.readline()
+        assert "startup_complete" in process.stdout.readline()
         process.command.terminate()
-        told = [json.loads(line)["name"] for line in process.command.stdout]
+        told = [json.loads(line)["name"] for line in process.stdout]
         assert process.command.wait(30) == 128 + signal.SIGTERM
     assert told == ["shutdown_complete", "tool_data"]
