@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -125,22 +126,6 @@ def test_close_in_time_while_the_broker_hangs(broker: BrokerProcess, timeout: fl
 # Threads that are blocked in send() ---------------------------------------------------------------
 
 
-class Blocked:
-    """A thread that is in the middle of ``act`` until something ends it."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self.error: BaseException | None = None
-        self._act = act
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._act()
-        except KprodError as error:
-            self.error = error
-
-
 def test_calls_that_wait_for_memory_or_metadata_end_at_once(broker: BrokerProcess) -> None:
     producer = knowing(broker, buffer_memory=100_000, linger_ms=0)
     broker.freeze()
@@ -149,20 +134,17 @@ def test_calls_that_wait_for_memory_or_metadata_end_at_once(broker: BrokerProces
         while True:
             producer.send(TOPIC, bytes(10_000))
 
-    blocked = [Blocked(send_until_full) for _ in range(4)]
-    while producer.metrics()["producer-metrics"]["waiting-threads"] < 4:
-        time.sleep(0.001)
-    blocked += [Blocked(partial(producer.send, f"unknown-{n}", b"v")) for n in range(4)]
-    blocked.append(Blocked(partial(producer.partitions_for, "unknown")))
-    time.sleep(0.1)  # these may be told before they wait, too; most of them wait by now
-    closing = threading.Thread(target=producer.close, args=(LONG,))  # as the broker hangs
-    closing.start()
-    for waiter in blocked:
-        waiter.thread.join(LONG)
-    assert closing.is_alive(), "they were told only when everything had ended"
-    assert {type(waiter.error) for waiter in blocked} == {ProducerClosedError}
-    broker.thaw()
-    closing.join(LONG)
+    with ThreadPoolExecutor(7) as pool:
+        blocked: list[Future[Any]] = [pool.submit(send_until_full) for _ in range(4)]
+        while producer.metrics()["producer-metrics"]["waiting-threads"] < 4:
+            time.sleep(0.001)
+        blocked.append(pool.submit(producer.send, "new", b"v"))
+        blocked.append(pool.submit(producer.partitions_for, "new"))
+        time.sleep(0.1)  # these may be told before they wait, too; most of them wait by now
+        closing = pool.submit(producer.close, LONG)  # as the broker hangs
+        assert {type(each.exception(LONG)) for each in blocked} == {ProducerClosedError}
+        assert not closing.done(), "they were told only when everything had ended"
+        broker.thaw()
     counters = producer.metrics()["producer-metrics"]
     assert counters["buffer-available-bytes"] == counters["buffer-total-bytes"]
 

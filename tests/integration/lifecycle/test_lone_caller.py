@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import signal
@@ -133,20 +134,12 @@ def test_what_a_handler_raises_is_not_taken_for_a_mistake_of_ours(
 
 def test_who_is_near_the_end_of_the_stack_leaves_the_work_to_the_thread(lone: Lone) -> None:
     lone.settle_in()
-    here = len(_frames())
+    here = len(inspect.stack(0))
 
     def waits_itself(deeper: int) -> bool:
         return waits_itself(deeper - 1) if deeper else lone.waits_itself()
 
     assert not waits_itself(sys.getrecursionlimit() - here - 150)
-
-
-def _frames() -> list[FrameType]:
-    frames, frame = [], sys._getframe()
-    while frame is not None:
-        frames.append(frame)
-        frame = frame.f_back  # type: ignore[assignment]
-    return frames
 
 
 class Meddling(logging.Handler):
