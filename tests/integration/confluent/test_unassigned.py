@@ -348,7 +348,7 @@ def test_a_forked_child_waits_for_no_report_of_its_parent(broker: EmbeddedBroker
 
 
 def test_a_record_waits_while_its_user_is_refused() -> None:
-    """The password may be put right meanwhile, at the broker or here. Names may be numbers."""
+    """The password may be put right meanwhile, at the broker or here. Both may be numbers."""
     reports = Reports()
     listener = Listener(name="SASL", authentication=Authentication({"7": "right"}))
     with (
@@ -358,7 +358,7 @@ def test_a_record_waits_while_its_user_is_refused() -> None:
             security_protocol="SASL_PLAINTEXT",
             sasl_mechanism="PLAIN",
             sasl_username=7,
-            sasl_password="wrong",
+            sasl_password=42,
             reconnect_backoff_max_ms=100,
         ) as producer,
     ):
