@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition as Place
@@ -66,10 +67,10 @@ def test_reading_begins_where_it_is_told_to() -> None:
         assert [record.value for _, record in middle_of_a_batch] == [b"2", b"4", b"6", b"8"]
 
 
-def follow(broker: EmbeddedBroker, wait: LeaderWait, group: str | None = None) -> TopicFollower:
+def follow(broker: EmbeddedBroker, wait: LeaderWait | None = None, **more: Any) -> TopicFollower:
     options = {"bootstrap_servers": broker.bootstrap_servers}
     return TopicFollower(
-        TOPIC, options, begin=lambda reader: reader.start(), wait=wait, group=group
+        TOPIC, options, begin=lambda reader: reader.start(), wait=wait or LeaderWait(), **more
     )
 
 
@@ -87,7 +88,7 @@ def test_a_follower_goes_along_with_the_leaders() -> None:
     with (
         EmbeddedBroker(nodes=3, topics={TOPIC: 2}) as broker,
         KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
-        follow(broker, LeaderWait()) as follower,
+        follow(broker) as follower,
     ):
         send(producer, 0, 1)
         assert sorted(values(follower, 2)) == [b"0", b"1"]
@@ -126,18 +127,17 @@ def six_records() -> Iterator[EmbeddedBroker]:
 
 
 def test_a_group_goes_on_behind_what_it_was_shown() -> None:
-    wait = LeaderWait()
     with six_records() as broker:
-        with follow(broker, wait, "g") as follower:
+        with follow(broker, group="g") as follower:
             for partition, record in islice(follower.poll(), 2):
                 if record.offset == 0:  # the second one was not printed when the signal came
                     follower.shown(partition, record)
             follower.commit()
-        with follow(broker, wait, "g") as follower:
+        with follow(broker, group="g") as follower:
             assert values(follower, 5) == [b"1", b"2", b"3", b"4", b"5"]
             assert list(follower.poll()) == []
             follower.commit()
-        with follow(broker, wait, "g") as follower:
+        with follow(broker, group="g") as follower:
             assert follower.at_end
 
 
@@ -148,7 +148,7 @@ def test_a_group_waits_for_its_coordinator() -> None:
         broker.faults.add(Fault(api=BrokerApi.OFFSET_FETCH, cut_at=0))
         broker.faults.add(Fault(api=BrokerApi.OFFSET_COMMIT, error=16))
         broker.faults.add(Fault(api=BrokerApi.OFFSET_COMMIT, cut_at=0))
-        with follow(broker, LeaderWait(20), "g") as follower:
+        with follow(broker, LeaderWait(20), group="g") as follower:
             assert len(values(follower, 6)) == 6
             follower.commit()
             assert committed_offsets(broker.bootstrap_servers, "g") == {(TOPIC, 0): (6, "")}
@@ -163,16 +163,12 @@ def delete(broker: EmbeddedBroker, before: int) -> None:
 
 def test_a_follower_goes_on_behind_what_is_deleted_before_it_is_read() -> None:
     told: list[tuple[int, int, int]] = []
-    with six_records() as broker:
-        options = {"bootstrap_servers": broker.bootstrap_servers}
-        with TopicFollower(
-            TOPIC,
-            options,
-            begin=lambda reader: reader.start(),
-            skipped=lambda *place: told.append(place),
-        ) as follower:
-            delete(broker, 4)
-            assert values(follower, 2) == [b"4", b"5"]
+    with (
+        six_records() as broker,
+        follow(broker, skipped=lambda *place: told.append(place)) as follower,
+    ):
+        delete(broker, 4)
+        assert values(follower, 2) == [b"4", b"5"]
     assert told == [(0, 0, 4)]
 
 
@@ -180,12 +176,12 @@ def test_a_follower_goes_on_behind_what_is_deleted_before_it_is_read() -> None:
 def test_a_group_goes_on_where_its_place_is_gone(deleted: int, committed: int) -> None:
     """By retention, or because there is another topic of that name now."""
     with six_records() as broker:
-        with follow(broker, LeaderWait(), "g") as follower:
+        with follow(broker, group="g") as follower:
             (record,) = islice((found for _, found in follower.poll()), 1)
             follower.shown(0, record._replace(offset=committed - 1))
             follower.commit()
         delete(broker, deleted)
-        with follow(broker, LeaderWait(), "g") as follower:
+        with follow(broker, group="g") as follower:
             assert values(follower, 6 - deleted) == [b"%d" % n for n in range(deleted, 6)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -67,13 +67,6 @@ def read(deserializer: Any, message: Any) -> Any:
     return deserializer(message.value(), context)
 
 
-@contextmanager
-def client(url: str) -> Iterator[SchemaRegistryClient]:
-    made = SchemaRegistryClient({"url": url})
-    with made:
-        yield made
-
-
 IDS = {"schema.id.deserializer": dual_schema_id_deserializer}
 
 
@@ -84,7 +77,7 @@ def test_avro_is_what_confluent_reads(url: str, broker: EmbeddedBroker, id_in: A
     message = sent(broker, topic, serializer, VALUE)
     assert message.headers()[0] == ("mine", b"1")
     assert len(message.headers()) == (2 if id_in == "header" else 1)
-    with client(url) as known:
+    with SchemaRegistryClient({"url": url}) as known:
         assert read(AvroDeserializer(known, conf=IDS), message) == VALUE
 
 
@@ -128,7 +121,7 @@ def test_a_change_that_readers_could_not_bear_is_refused(url: str) -> None:
 def test_through_the_face_of_confluent(url: str, broker: EmbeddedBroker, theirs: bool) -> None:
     """With Confluent's own serializer, too."""
     topic = f"confluent-{theirs}"
-    with client(url) as known:
+    with SchemaRegistryClient({"url": url}) as known:
         serializer: Any = (
             ConfluentAvroSerializer(known, json.dumps(ORDER))
             if theirs
