@@ -1,4 +1,4 @@
-"""The embedded broker's network side: order, hostile bytes, stopping, starting again."""
+"""The embedded broker's network side: hostile bytes, stopping, starting again."""
 
 from __future__ import annotations
 
@@ -28,16 +28,6 @@ BROKER = {"topics": {"t": 2}}
 def produce_request(records: bytes, acks: int = -1) -> Message:
     parts = [{"index": 0, "records": records}]
     return {"acks": acks, "topic_data": [{"name": "t", "partition_data": parts}]}
-
-
-def test_requests_are_answered_in_order_however_they_arrive(broker: EmbeddedBroker) -> None:
-    with WireClient(broker.bootstrap_servers) as client:
-        for number in range(100):
-            client.send(ApiKey.PRODUCE, 9, produce_request(raw_batch([b"x"])), number)
-        for number in range(100):
-            correlation_id, body = client.receive(ApiKey.PRODUCE, 9)
-            assert correlation_id == number
-            assert body.responses[0].partition_responses[0].base_offset == number
 
 
 @pytest.mark.parametrize(

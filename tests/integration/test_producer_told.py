@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kprod import KafkaProducer, Persisted, ProducerRecord, RecordMetadata
+from kprod import KafkaProducer, Persisted
 from kprod.broker import EmbeddedBroker
 from kprod.errors import (
     ConfigError,
@@ -153,41 +153,30 @@ def test_green_threads_are_refused_at_once(name: str) -> None:
     assert said.startswith(f"{name.partition('.')[0]} has replaced Python's threads")
 
 
-class Everything:
-    """Serializer, partitioner and interceptor in one; tells what it was asked to do."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def serialize(self, topic: str, headers: Any, data: Any) -> bytes:
-        self.calls.append("serialize")
-        return b""
-
-    def choose(self, topic: Any, key: Any) -> int:
-        self.calls.append("choose")
-        return 0
-
-    def appended(self, topic: Any, partition: int, nbytes: int, batch_ready: bool) -> None:
-        self.calls.append("appended")
-
-    def on_acknowledgement(self, metadata: RecordMetadata) -> None:
-        self.calls.append("acknowledged")
-
-    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        self.calls.append("failed")
-
-    def close(self) -> None:
-        self.calls.append("close")
-
-
 def test_what_is_plugged_in_is_closed_once_and_last(servers: str) -> None:
-    plug: Any = Everything()
+    calls: list[str] = []
+
+    def noting(call: str, result: object = None) -> Callable[..., object]:
+        def note(*_: object) -> object:
+            calls.append(call)
+            return result
+
+        return note
+
+    plug: Any = SimpleNamespace(
+        serialize=noting("serialize", b""),
+        choose=noting("choose", 0),
+        appended=noting("appended"),
+        on_acknowledgement=noting("acknowledged"),
+        on_send_error=noting("failed"),
+        close=noting("close"),
+    )
     plugs = {"key_serializer": plug, "value_serializer": plug, "partitioner": plug}
     producer = KafkaProducer(bootstrap_servers=servers, **plugs, interceptors=[plug], linger_ms=50)
     producer.send("t", b"")
     producer.close()
     producer.close()
-    assert plug.calls == ["serialize", "serialize", "choose", "appended", "acknowledged", "close"]
+    assert calls == ["serialize", "serialize", "choose", "appended", "acknowledged", "close"]
 
 
 def test_records_of_a_hook_are_told_to_no_hook(broker: EmbeddedBroker) -> None:

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -23,8 +24,6 @@ RUNS = 20 if CAMPAIGN else 1
 PROMISED = 0.25
 LATE = 2.0 if RUNS > 1 else 20.0
 """Seconds a busy machine may take longer than promised: a campaign has one of its own."""
-WHILE_OPEN = ["send_waiting_for_memory", "send_waiting_for_metadata", "partitions", "flush", "get"]
-WHILE_CLOSING = ["close", "leave"]
 
 
 class Blocked:
@@ -41,28 +40,26 @@ class Blocked:
         broker.freeze()
         self.futures = [self.producer.send(TOPIC, bytes(1000)) for _ in range(10)]
 
-    def send_waiting_for_memory(self) -> None:
+    def send_until_full(self) -> None:
         while True:
             self.futures.append(self.producer.send(TOPIC, bytes(10_000)))
-
-    def send_waiting_for_metadata(self) -> None:
-        self.producer.send("unknown", b"v")
-
-    def partitions(self) -> None:
-        self.producer.partitions_for("unknown")
-
-    def flush(self) -> None:
-        self.producer.flush()
-
-    def get(self) -> None:
-        self.futures[-1].get()
-
-    def close(self) -> None:
-        self.producer.close()
 
     def leave(self) -> None:
         with self.producer:
             pass
+
+
+WHILE_OPEN: dict[str, Callable[[Blocked], object]] = {
+    "send_waiting_for_memory": Blocked.send_until_full,
+    "send_waiting_for_metadata": lambda blocked: blocked.producer.send("unknown", b"v"),
+    "partitions": lambda blocked: blocked.producer.partitions_for("unknown"),
+    "flush": lambda blocked: blocked.producer.flush(),
+    "get": lambda blocked: blocked.futures[-1].get(),
+}
+WHILE_CLOSING: dict[str, Callable[[Blocked], object]] = {
+    "close": lambda blocked: blocked.producer.close(),
+    "leave": Blocked.leave,
+}
 
 
 def strike_when_still(struck: list[float]) -> None:
@@ -88,7 +85,7 @@ def test_ctrl_c_ends_a_call_that_blocks(call: str, broker: BrokerProcess) -> Non
         with interruptible():
             striker.start()
             with pytest.raises(Interrupted):
-                getattr(blocked, call)()
+                (WHILE_OPEN | WHILE_CLOSING)[call](blocked)
             took = time.monotonic() - struck[0]
             striker.join()
         broker.thaw()
